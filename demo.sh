@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and trains a small GPT on real text over four ranks whose
+# parameters are whole nowhere except while a layer computes. Arguments go to train_gpt; RANKS says
+# how many ranks there are (default 4).
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./tests/setup.sh
+
+install_packages
+configure build
+build_all build
+
+ranks=${RANKS:-4}
+say "training on $ranks ranks"
+build/libvescomm/tools/vescomm-run -n "$ranks" --no-prefix \
+    build/fsdp/examples/train_gpt/train_gpt \
+    --json demo-run.json --picture demo-loss.png --trace demo-run.trace.json "$@"
+say "wrote demo-run.json, demo-loss.png and demo-run.trace.json (open it at ui.perfetto.dev)"

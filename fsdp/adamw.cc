@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/adamw.h"
+
+#include <cassert>
+#include <cmath>
+#include <iterator>
+
+#include "execute/isa.h"
+#include "fsdp/adamw_isa.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// In the order of isa_names.
+constexpr decltype(&vescomm_adamw_baseline) table[] = {
+    vescomm_adamw_baseline,
+#if defined(__x86_64__)
+    vescomm_adamw_x86_64_v3,
+    vescomm_adamw_x86_64_v4,
+#endif
+};
+static_assert(std::size(table) == std::size(isa_names));
+
+// In double, because 1 - beta^step cancels.
+vescomm_adamw_t constants(const AdamWStep &step) noexcept {
+    const double count = static_cast<double>(step.step);
+    const double correction1 = 1 - std::pow(step.beta1, count);
+    const double correction2 = 1 - std::pow(step.beta2, count);
+    return {
+        step.gradient_scale,
+        static_cast<float>(1 - step.learning_rate * step.weight_decay),
+        static_cast<float>(1 - step.beta1),
+        static_cast<float>(step.beta2),
+        static_cast<float>(1 - step.beta2),
+        static_cast<float>(std::sqrt(correction2)),
+        static_cast<float>(step.epsilon),
+        static_cast<float>(step.learning_rate / correction1),
+    };
+}
+
+}  // namespace
+
+void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
+           int isa) noexcept {
+    assert(step.step >= 1 && isa >= 0 && isa < supported_isas());
+    const vescomm_adamw_t values = constants(step);
+    table[isa](p, g, m, v, n, &values);
+}
+
+void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
+           const AdamWStep &step) noexcept {
+    static const int fastest = supported_isas() - 1;
+    adamw(p, g, m, v, n, step, fastest);
+}
+
+}  // namespace vescomm::fsdp

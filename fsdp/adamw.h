@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vescomm::fsdp {
+
+struct AdamWStep {
+    double learning_rate;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+    float gradient_scale;  // multiplies every gradient first: 1, or what clipping asks for
+    std::int64_t step;     // counted from 1
+};
+
+// One AdamW step on n elements: parameters p, gradients g, and the moments m and v.
+//
+//     g  = gradient_scale * g
+//     p *= 1 - learning_rate * weight_decay
+//     m += (1 - beta1) * (g - m)
+//     v  = beta2 * v + (1 - beta2) * g * g
+//     p -= learning_rate / c1 * m / (sqrt(v) / sqrt(c2) + epsilon),   c = 1 - beta^step
+//
+// This is the order of PyTorch's fused AdamW. The results of an element depend on that element
+// alone, to the last bit, and not on the instruction set, the alignment or its place in the array:
+// however a tensor is cut over ranks, the parameters are the same. A NaN result is always the
+// positive quiet one.
+//
+// The arrays do not overlap. g is left as it was.
+void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
+           const AdamWStep &step) noexcept;
+
+// The same by the instruction set isa_names[isa], for tests. isa is below supported_isas().
+void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
+           int isa) noexcept;
+
+}  // namespace vescomm::fsdp

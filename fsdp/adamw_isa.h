@@ -1,0 +1,43 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0 */
+
+/* What adamw_isa.c defines, once for each instruction set. C for the reason in kernels_isa.h. */
+#ifndef VESCOMM_FSDP_ADAMW_ISA_H
+#define VESCOMM_FSDP_ADAMW_ISA_H
+
+#include <stddef.h>
+
+/* An AdamWStep, rounded to float where PyTorch rounds. */
+typedef struct vescomm_adamw {
+    float gradient_scale;
+    /* 1 - learning_rate * weight_decay */
+    float decay;
+    /* 1 - beta1 */
+    float blend;
+    float beta2;
+    /* 1 - beta2 */
+    float fresh;
+    /* sqrt(1 - beta2^step) */
+    float root_correction;
+    float epsilon;
+    /* learning_rate / (1 - beta1^step) */
+    float step_size;
+} vescomm_adamw_t;
+
+#ifdef __cplusplus
+#define VESCOMM_DECLARE_ADAMW(isa)                                                              \
+    extern "C" void vescomm_adamw_##isa(float *p, const float *g, float *m, float *v, size_t n, \
+                                        const vescomm_adamw_t *step) noexcept
+#else
+#define VESCOMM_DECLARE_ADAMW(isa)                                                   \
+    void vescomm_adamw_##isa(float *p, const float *g, float *m, float *v, size_t n, \
+                             const vescomm_adamw_t *step)
+#endif
+
+VESCOMM_DECLARE_ADAMW(baseline);
+#if defined(__x86_64__)
+VESCOMM_DECLARE_ADAMW(x86_64_v3);
+VESCOMM_DECLARE_ADAMW(x86_64_v4);
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loops over elements: everything in the model that is not a matrix product.
+//
+// Per byte. They are compiled once for every instruction set (kernels_*.cc) and the processor's
+// best is chosen when the program runs, so the build needs no special flags. Sums are taken in f32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fsdp/examples/train_gpt/bfloat16.h"
+
+namespace train_gpt {
+
+// Matrices are row-major and dense unless a stride is given. Any size is fine, and no alignment is
+// needed. Operands may be the same array where that is said, and do not overlap otherwise.
+template <typename Element>
+struct Kernels {
+    // sum = x + delta; sum may be x.
+    void (*add)(std::size_t count, const float *x, const Element *delta, float *sum);
+
+    // out (+)= values, rounded. For gradients that were summed in f32.
+    void (*write)(std::size_t count, const float *values, Element *out, bool accumulate);
+
+    // x[row] = token[inputs[row]] + position[row mod context]
+    void (*embed)(std::size_t rows, std::size_t columns, std::size_t context,
+                  const std::uint8_t *inputs, const Element *token, const Element *position,
+                  float *x);
+
+    // token[inputs[row]] += dx[row]; position[row mod context] += dx[row]
+    void (*embed_backward)(std::size_t rows, std::size_t columns, std::size_t context,
+                           const std::uint8_t *inputs, const float *dx, float *token,
+                           float *position);
+
+    // sums[column] = Σ_row matrix[row][column]
+    void (*column_sums)(std::size_t rows, std::size_t columns, const Element *matrix, float *sums);
+
+    // y = (x - mean) * reciprocal * weight + bias, reciprocal = 1 / √(variance + 1e-5) of the row
+    void (*layer_norm)(std::size_t rows, std::size_t columns, const float *x, const Element *weight,
+                       const Element *bias, Element *y, float *mean, float *reciprocal);
+
+    // dx += the gradient of x; dweight, dbias = the sums over the rows. rounded = dx, where it is
+    // not null.
+    void (*layer_norm_backward)(std::size_t rows, std::size_t columns, const float *x,
+                                const float *mean, const float *reciprocal, const Element *weight,
+                                const Element *dy, float *dx, Element *rounded, float *dweight,
+                                float *dbias);
+
+    // y = gelu(x), tanh approximation
+    void (*gelu)(std::size_t count, const Element *x, Element *y);
+
+    // dx = dy * gelu'(x), y = gelu(x); dx may be dy.
+    void (*gelu_backward)(std::size_t count, const Element *x, const Element *dy, Element *dx,
+                          Element *y);
+
+    // One block of rows of one head's causal attention. Row r sees the first `first + r + 1` of
+    // `width` keys; the rest of its probabilities is 0. Rows lie at `stride` in all matrices.
+    //
+    // probabilities = softmax(scale * scores), and may be scores (or lie in its place);
+    // log_sum[r] = log Σ exp(scale * scores)
+    void (*causal_softmax)(std::size_t rows, std::size_t first, std::size_t width,
+                           std::size_t stride, float scale, const float *scores,
+                           Element *probabilities, float *log_sum);
+
+    // The probabilities again, and from the gradient of the probabilities that of the scores:
+    // dscores = scale * probabilities * (dprobabilities - dots[r]).
+    // probabilities may be scores, and dscores may be dprobabilities.
+    void (*causal_softmax_backward)(std::size_t rows, std::size_t first, std::size_t width,
+                                    std::size_t stride, float scale, const float *scores,
+                                    const float *dprobabilities, const float *log_sum,
+                                    const float *dots, Element *probabilities, Element *dscores);
+
+    // dots[row] = Σ_column a[row][column] * b[row][column], rows of both at stride
+    void (*row_dots)(std::size_t rows, std::size_t columns, std::size_t stride, const Element *a,
+                     const Element *b, float *dots);
+
+    // Returns Σ_row log_sum[row] - logits[row][targets[row]]; log_sum = log Σ exp(logits).
+    double (*cross_entropy)(std::size_t rows, std::size_t columns, const float *logits,
+                            const std::uint8_t *targets, float *log_sum);
+
+    // dlogits = scale * (softmax(logits) - one_hot(target))
+    void (*cross_entropy_backward)(std::size_t rows, std::size_t columns, float scale,
+                                   const float *logits, const std::uint8_t *targets,
+                                   const float *log_sum, Element *dlogits);
+};
+
+struct KernelSet {
+    Kernels<float> f32;
+    Kernels<bfloat16> bf16;
+};
+
+// Those that this processor can run, in the order of isa_names in execute/isa.h: the best is last.
+std::span<const KernelSet *const> supported_kernels();
+
+// The best.
+template <typename Element>
+const Kernels<Element> &kernels();
+
+}  // namespace train_gpt

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// train_gpt: the whole of vescomm at work on one model, by its public API only.
+//
+//     options ──► communicator ──► text ──► trainer ──► steps ──► report, sample, JSON, picture
+//
+// Every rank runs this; rank 0 speaks.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+
+#include "fsdp/examples/train_gpt/gather.h"
+#include "fsdp/examples/train_gpt/options.h"
+#include "fsdp/examples/train_gpt/picture.h"
+#include "fsdp/examples/train_gpt/report.h"
+#include "fsdp/examples/train_gpt/sample.h"
+#include "fsdp/examples/train_gpt/text_data.h"
+#include "fsdp/examples/train_gpt/trainer.h"
+
+namespace train_gpt {
+
+namespace {
+
+// Now rather than after the training.
+void require_writable(const char *option, const std::string &path) {
+    if (path.empty()) return;
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0)
+        throw std::runtime_error(fmt::format("{} {} cannot be written: {}", option, path,
+                                             std::generic_category().message(errno)));
+    close(file);
+}
+
+// Two hosts may have different files under one name, and nothing later would notice: the loss would
+// only be a little off. Collective.
+void require_same_everywhere(const vescomm::Communicator &comm, const Options &options,
+                             const TextData &text) {
+    // As many bits of a hash as a double holds.
+    const auto number = [](std::uint64_t hash) { return static_cast<double>(hash >> 12); };
+    const std::string choices = options.of_all_ranks();
+    const std::uint64_t choice_hash =
+        hash_of({reinterpret_cast<const std::uint8_t *>(choices.data()), choices.size()});
+    const double mine[] = {static_cast<double>(text.size()), number(text.hash()),
+                           number(choice_hash)};
+    const auto all = gather(comm, mine);
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank][2] != all[0][2])
+            throw std::runtime_error(fmt::format(
+                "the options of ranks 0 and {} differ; start every rank with the same ones", rank));
+        if (all[rank][0] != all[0][0] || all[rank][1] != all[0][1])
+            throw std::runtime_error(fmt::format(
+                "ranks 0 and {} read different texts: {:.0f} bytes with hash {:013x} and {:.0f} "
+                "bytes with hash {:013x}; give every host the same --data",
+                rank, all[0][0], static_cast<std::uint64_t>(all[0][1]), all[rank][0],
+                static_cast<std::uint64_t>(all[rank][1])));
+    }
+}
+
+// Collective.
+void train(Trainer &trainer, const Options &options, bool quiet, Results &results) {
+    Progress progress(options, quiet);
+    const auto try_held_out = [&](int steps) {
+        results.held_out.emplace_back(steps, trainer.held_out_loss());
+        progress.held_out(steps, results.held_out.back().second);
+    };
+    try_held_out(0);
+    for (int step = 0; step < options.steps; ++step) {
+        results.steps.push_back(trainer.step(step));
+        progress.step(step, results.steps.back());
+        const int done = step + 1;
+        if (done == options.steps ||
+            (options.held_out_every > 0 && done % options.held_out_every == 0))
+            try_held_out(done);
+    }
+}
+
+// Averages over ranks and steps. Collective.
+void add_communication(Trainer &trainer, Results &results) {
+    double communication = 0;
+    double exposed = 0;
+    for (const StepResult &step : results.steps) {
+        communication += step.communication_seconds;
+        exposed += step.exposed_seconds;
+    }
+    const double all = static_cast<double>(results.steps.size()) * results.who.ranks;
+    results.communication_seconds = trainer.engine().sum(communication) / all;
+    results.exposed_seconds = trainer.engine().sum(exposed) / all;
+}
+
+void write_file(const std::string &path, const std::string &text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file)
+        throw std::runtime_error(
+            fmt::format("{} cannot be written: {}", path, std::generic_category().message(errno)));
+}
+
+// A picture is worth a warning, not a failure. The script reads the JSON from a file.
+void draw_or_warn(const Options &options, const std::string &json) {
+    std::string path = options.json;
+    if (path.empty()) {
+        path = (std::filesystem::temp_directory_path() / "train_gpt.XXXXXX").string();
+        const int file = mkstemp(path.data());
+        if (file >= 0) close(file);
+    }
+    try {
+        if (options.json.empty()) write_file(path, json);
+        draw_loss(path, options.picture);
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "train_gpt: the picture {} was not drawn: {}\n", options.picture,
+                   error.what());
+    }
+    std::error_code ignored;
+    if (options.json.empty()) std::filesystem::remove(path, ignored);
+}
+
+void run(vescomm::Communicator &comm, std::optional<TextData> &text,
+         std::optional<Trainer> &trainer, const Options &options) {
+    const double begin = vescomm_trace_seconds();
+    Results results;
+    results.who = comm.info();
+    const bool first = results.who.rank == 0;
+    const bool quiet = options.quiet || !first;
+    const auto say = [quiet](const std::string &text) {
+        if (!quiet) fmt::print("{}", text);
+        std::fflush(stdout);
+    };
+    if (first) {
+        require_writable("--json", options.json);
+        require_writable("--picture", options.picture);
+        require_writable("--trace", options.trace);
+    }
+    text.emplace(load_text(options.data, options.shape.context));
+    require_same_everywhere(comm, options, *text);
+    trainer.emplace(comm, options, *text);
+    results.engine = trainer->engine().memory();
+    say(header_text(options, *text, results));
+
+    if (!options.trace.empty()) comm.start_trace();
+    train(*trainer, options, quiet, results);
+    add_communication(*trainer, results);
+    results.memory = measure_memory(comm, results.engine, trainer->activation_bytes());
+    say("\n" + memory_text(results) + "\n");
+    say(summary_text(options, results, vescomm_trace_seconds() - begin));
+
+    if (options.sample > 0) {
+        const std::string sample = write_sample(trainer->engine(), results.who.rank, options);
+        say("\nsample:\n" + printable(sample) + "\n");
+    }
+    if (!options.trace.empty()) comm.write_trace(options.trace);
+    if (!first) return;
+    const std::string json = json_text(options, *text, results);
+    if (!options.json.empty()) write_file(options.json, json);
+    if (!options.picture.empty()) draw_or_warn(options, json);
+}
+
+int run_and_report(const Options &options) {
+    // In this order, so that a failure breaks the communicator before the trainer, which may have
+    // requests under way, goes.
+    std::optional<vescomm::Communicator> comm;
+    std::optional<TextData> text;
+    std::optional<Trainer> trainer;
+    std::string who = "train_gpt";
+    try {
+        comm.emplace(vescomm::Communicator::from_environment());
+        who += fmt::format(": rank {}", comm->rank());
+        run(*comm, text, trainer, options);
+        return 0;
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "{}: {}\n", who, error.what());
+        // The others wait for this rank, and its end would wait for them.
+        if (comm) vescomm_comm_abort(comm->get(), error.what());
+        return 1;
+    }
+}
+
+}  // namespace
+
+}  // namespace train_gpt
+
+int main(int argc, char **argv) {
+    try {
+        const auto options = train_gpt::parse_options(argc, argv);
+        return options ? train_gpt::run_and_report(*options) : 0;
+    } catch (const train_gpt::UsageError &error) {
+        fmt::print(stderr, "train_gpt: {}; see train_gpt --help\n", error.what());
+        return 2;
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/examples/train_gpt/memory_usage.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "fsdp/examples/train_gpt/gather.h"
+
+namespace train_gpt {
+
+namespace {
+
+// Lines look like "VmHWM:     1234 kB".
+double bytes_of(const char *path, const std::string &name) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        std::string label;
+        double kibibytes = 0;
+        if (words >> label >> kibibytes && label == name) return kibibytes * 1024;
+    }
+    return 0;
+}
+
+template <typename Combine>
+void combine(Holdings &into, const Holdings &other, Combine &&with) {
+    for (double Holdings::*member :
+         {&Holdings::shards, &Holdings::gradients, &Holdings::gradient_slots, &Holdings::optimizer,
+          &Holdings::slabs, &Holdings::replicated, &Holdings::activations})
+        into.*member = with(into.*member, other.*member);
+    into.process.proportional = with(into.process.proportional, other.process.proportional);
+    into.process.peak = with(into.process.peak, other.process.peak);
+}
+
+}  // namespace
+
+ProcessMemory process_memory() {
+    return {.proportional = bytes_of("/proc/self/smaps_rollup", "Pss:"),
+            .peak = bytes_of("/proc/self/status", "VmHWM:")};
+}
+
+Holdings MemoryUse::largest(const std::vector<Holdings> &all) {
+    Holdings largest;
+    for (const Holdings &one : all)
+        combine(largest, one, [](double a, double b) { return std::max(a, b); });
+    return largest;
+}
+
+MemoryUse measure_memory(const vescomm::Communicator &comm,
+                         const vescomm::fsdp::MemoryReport &report, std::size_t activation_bytes) {
+    const ProcessMemory process = process_memory();
+    const vescomm_comm_info_t info = comm.info();
+    const double mine[] = {static_cast<double>(info.node),
+                           static_cast<double>(report.shards),
+                           static_cast<double>(report.gradient_shards),
+                           static_cast<double>(report.gradient_slots),
+                           static_cast<double>(report.optimizer),
+                           static_cast<double>(activation_bytes),
+                           process.proportional,
+                           process.peak};
+    MemoryUse use;
+    use.nodes.resize(static_cast<std::size_t>(info.nodes));
+    for (const std::vector<double> &numbers : gather(comm, mine)) {
+        Holdings rank;
+        rank.shards = numbers[1];
+        rank.gradients = numbers[2] + numbers[3];
+        rank.gradient_slots = numbers[3];
+        rank.optimizer = numbers[4];
+        rank.replicated = static_cast<double>(report.replicated);
+        rank.activations = numbers[5];
+        rank.process = {.proportional = numbers[6], .peak = numbers[7]};
+        use.ranks.push_back(rank);
+        combine(use.nodes[static_cast<std::size_t>(numbers[0])], rank,
+                [](double a, double b) { return a + b; });
+    }
+    for (Holdings &node : use.nodes) node.slabs = static_cast<double>(report.slabs_per_node);
+    return use;
+}
+
+}  // namespace train_gpt

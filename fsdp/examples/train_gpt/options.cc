@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/examples/train_gpt/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+#include <map>
+
+namespace train_gpt {
+
+namespace {
+
+constexpr const char *description =
+    "Trains a byte-level GPT whose parameters, gradients and optimizer state are sharded over the\n"
+    "ranks of vescomm. Without any options it learns the source of Python's standard library:\n"
+    "\n"
+    "    vescomm-run -n 4 train_gpt --picture loss.png\n";
+
+constexpr const char *explanation =
+    "What the columns mean, in milliseconds a step unless stated otherwise:\n"
+    "  loss           nats per byte of the step's batch; ln 256 = 5.55 is guessing\n"
+    "  step           wall-clock time of rank 0 for forward, backward and optimizer\n"
+    "  tokens/s       bytes trained on per second, by all ranks together\n"
+    "  communication  time of rank 0 in collectives: moving and reducing bytes, and waiting\n"
+    "  exposed        time of rank 0 inside the engine, less the optimizer: what would be gone if\n"
+    "                 communication were free. In the JSON it is the average over ranks.\n"
+    "\n"
+    "The same seed and batch give the same losses for any number of ranks, up to rounding.\n"
+    "Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+bool has_suffix(const std::string &text, const std::string &suffix) {
+    return text.size() >= suffix.size() &&
+           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+void require(bool holds, const std::string &sentence) {
+    if (!holds) throw UsageError(sentence);
+}
+
+void require_at_least(const char *option, std::int64_t value, std::int64_t least) {
+    require(value >= least, fmt::format("{} is {}; it must be at least {}", option, value, least));
+}
+
+void check(const Options &options) {
+    const Shape &shape = options.shape;
+    require_at_least("--layers", shape.layers, 0);
+    require_at_least("--dim", shape.dim, 1);
+    require_at_least("--heads", shape.heads, 1);
+    require_at_least("--context", shape.context, 1);
+    require(shape.dim % shape.heads == 0,
+            fmt::format("--dim {} is not a multiple of --heads {}; --dim {} is", shape.dim,
+                        shape.heads, (shape.dim / shape.heads + 1) * shape.heads));
+    require_at_least("--batch", options.batch, 1);
+    require_at_least("--steps", options.steps, 1);
+    require(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
+            fmt::format("--lr is {}; it must be a number of at least 0", options.learning_rate));
+    require_at_least("--slots", options.slots, 1);
+    require_at_least("--gradient-slots", options.gradient_slots, 1);
+    require(options.block_rows >= 1 || options.block_rows == -1,
+            fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
+                        options.block_rows));
+    require_at_least("--held-out-every", options.held_out_every, 0);
+    require_at_least("--sample", options.sample, 0);
+    require(options.sample == 0 || !options.prompt.empty(),
+            "--prompt is empty; generating text needs at least one byte to start from");
+    require(options.picture.empty() || has_suffix(options.picture, ".png") ||
+                has_suffix(options.picture, ".svg"),
+            fmt::format("--picture {} ends in neither .png nor .svg, which are the formats it can "
+                        "be drawn in",
+                        options.picture));
+}
+
+}  // namespace
+
+std::string Options::of_all_ranks() const {
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", shape.layers, shape.dim,
+                       shape.heads, shape.context, batch, steps, seed, name_of(precision),
+                       learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every,
+                       sample, !trace.empty());
+}
+
+std::optional<Options> parse_options(int argc, const char *const *argv) {
+    Options options;
+    CLI::App app(description, "train_gpt");
+    app.footer(explanation);
+    app.option_defaults()->always_capture_default();
+
+    const std::map<std::string, Precision> precisions = {{"f32", Precision::f32},
+                                                         {"bf16", Precision::bf16}};
+    app.add_option("--layers", options.shape.layers, "blocks of the model")->group("Model");
+    app.add_option("--dim", options.shape.dim, "width, a multiple of the heads")->group("Model");
+    app.add_option("--heads", options.shape.heads, "attention heads")->group("Model");
+    app.add_option("--context", options.shape.context, "bytes in a sequence")->group("Model");
+    std::string dtype = name_of(options.precision);
+    app.add_option("--dtype", dtype,
+                   "f32 or bf16: what is gathered and computed with; masters, sums and moments "
+                   "are f32")
+        ->group("Model");
+
+    const char *training = "Training";
+    app.add_option("--data", options.data,
+                   "file or folder of text; without it, the source of the newest Python standard "
+                   "library of this machine")
+        ->capture_default_str()
+        ->group(training);
+    app.add_option("--batch", options.batch,
+                   "sequences of a step, of all ranks together; need not divide by the ranks")
+        ->group(training);
+    app.add_option("--steps", options.steps, "optimizer steps")->group(training);
+    app.add_option("--lr", options.learning_rate,
+                   "highest learning rate: reached after a tenth of the steps, a tenth of it at "
+                   "the end")
+        ->group(training);
+    app.add_option("--seed", options.seed, "of initial values, sequences and the sample")
+        ->group(training);
+    app.add_option("--held-out-every", options.held_out_every,
+                   "steps between losses of the held-out tenth of the text; 0: only at the end")
+        ->group(training);
+
+    const char *sharding = "Sharding";
+    app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
+        ->group(sharding);
+    app.add_option("--gradient-slots", options.gradient_slots,
+                   "units whose gradients may be under way at a time")
+        ->group(sharding);
+    app.add_option("--block-rows", options.block_rows,
+                   "rows of a matrix that stay on one rank; -1: all of them")
+        ->group(sharding);
+    app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
+        ->group(sharding);
+
+    const char *output = "Output";
+    app.add_option("--sample", options.sample, "bytes of text to generate in the end; 0: none")
+        ->group(output);
+    app.add_option("--prompt", options.prompt, "what the generated text starts with")
+        ->group(output);
+    app.add_option("--json", options.json, "file for the results (schema train-gpt/1; bytes, ms)")
+        ->group(output);
+    app.add_option("--picture", options.picture,
+                   "file for the loss curve, .png or .svg; needs matplotlib")
+        ->group(output);
+    app.add_option("--trace", options.trace, "file for a trace of all ranks, to open in Perfetto")
+        ->group(output);
+    app.add_flag("--quiet", options.quiet, "print nothing but errors")->group(output);
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp &) {
+        std::cout << app.help();
+        return std::nullopt;
+    } catch (const CLI::ParseError &error) {
+        throw UsageError(error.what());
+    }
+    const auto precision = precisions.find(dtype);
+    require(precision != precisions.end(),
+            fmt::format("--dtype {} is neither f32 nor bf16", dtype));
+    options.precision = precision->second;
+    check(options);
+    return options;
+}
+
+const char *name_of(Precision precision) {
+    return precision == Precision::f32 ? "f32" : "bf16";
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loss curve as a picture, drawn by plot_loss.py.
+#pragma once
+
+#include <string>
+
+namespace train_gpt {
+
+// Draws the results that stand in a JSON file. Throws std::runtime_error: there is no Python, no
+// matplotlib or no script, or the picture cannot be written; the sentence says which.
+void draw_loss(const std::string &json_path, const std::string &picture_path);
+
+}  // namespace train_gpt

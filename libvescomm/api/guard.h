@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C boundary: how an exported function turns exceptions into a status, and how it reads and
+// writes the caller's structs. An exported function checks, calls, translates:
+//
+//     vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
+//                                          size_t *index) {
+//         return vescomm::guarded([&] {
+//             vescomm::require(layout, "vescomm_layout_find", "layout");
+//             ...
+//             *index = found;  // outputs last: they are set only on success
+//         });
+//     }
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "api/last_error.h"
+#include "base/error.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// The only place where an exception becomes a status. Nothing may throw past the C boundary.
+template <typename Body>
+vescomm_status_t guarded(Body &&body) noexcept {
+    try {
+        std::forward<Body>(body)();
+        return VESCOMM_OK;
+    } catch (const Error &error) {
+        set_last_error(error.what());
+        return error.status;
+    } catch (const std::bad_alloc &) {
+        set_last_error_constant("out of memory: an allocation failed; nothing happened");
+        return VESCOMM_ERROR_OUT_OF_MEMORY;
+    } catch (const std::exception &error) {
+        try {
+            set_last_error(std::string("internal error, please report: ") + error.what());
+        } catch (...) {
+            set_last_error_constant("internal error, and no memory for its text; please report");
+        }
+        return VESCOMM_ERROR_INTERNAL;
+    } catch (...) {
+        set_last_error_constant("internal error of unknown type; please report");
+        return VESCOMM_ERROR_INTERNAL;
+    }
+}
+
+// Throws unless a pointer argument was given.
+inline void require(const void *argument, const char *function, const char *parameter) {
+    if (argument != nullptr) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                std::string(function) + ": " + parameter + " is NULL; it must be given");
+}
+
+// Append-only structs. A caller built against an older header has a shorter struct than this
+// library, one built against a newer header a longer one; `struct_size` says which.
+
+// Far above any struct there will be: a larger size means that nobody set it.
+constexpr std::size_t largest_struct_bytes = 4096;
+
+// The size of the caller's struct, checked.
+template <typename Struct>
+std::size_t checked_struct_size(const Struct *theirs, const char *function, const char *parameter) {
+    static_assert(std::is_trivially_copyable_v<Struct> && std::is_standard_layout_v<Struct>);
+    static_assert(offsetof(Struct, struct_size) == 0);
+    require(theirs, function, parameter);
+    std::uint32_t size = 0;
+    // The caller's struct may be shorter than ours, so no member is read through its type.
+    std::memcpy(&size, theirs, sizeof(size));
+    if (size < sizeof(size) || size > largest_struct_bytes) {
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": struct_size of " + parameter + " is " +
+                        std::to_string(size) +
+                        "; make the struct with the inline function of its name, which sets it");
+    }
+    return size;
+}
+
+// Reads a caller's struct: members it does not have are zero, members that this library does not
+// have must be (the convention of Linux's openat2).
+template <typename Struct>
+Struct read_struct(const Struct *theirs, const char *function, const char *parameter) {
+    const std::size_t size = checked_struct_size(theirs, function, parameter);
+    const auto *bytes = reinterpret_cast<const unsigned char *>(theirs);
+    for (std::size_t i = sizeof(Struct); i < size; ++i) {
+        if (bytes[i] == 0) continue;
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": " + parameter + " is a struct of " +
+                        std::to_string(size) + " bytes that uses byte " + std::to_string(i) +
+                        ", and this library, version " + vescomm_version() + ", knows " +
+                        std::to_string(sizeof(Struct)) +
+                        " bytes of it; leave newer members zero, or load a newer library");
+    }
+    Struct ours{};
+    std::memcpy(&ours, theirs, std::min(size, sizeof(Struct)));
+    return ours;
+}
+
+// The same for options, where NULL means that every member has its default.
+template <typename Struct>
+Struct read_options(const Struct *theirs, const char *function, const char *parameter) {
+    if (theirs == nullptr) return Struct{};
+    return read_struct(theirs, function, parameter);
+}
+
+// Fills an [in,out] struct: writes the members that the caller has, and zero into those that this
+// library does not have. The caller's struct_size stays. Throws before anything is written.
+template <typename Struct>
+void write_struct(Struct *theirs, const Struct &ours, const char *function, const char *parameter) {
+    const std::size_t size = checked_struct_size(theirs, function, parameter);
+    auto *bytes = reinterpret_cast<unsigned char *>(theirs);
+    constexpr std::size_t header = sizeof(std::uint32_t);
+    const std::size_t known = std::min(size, sizeof(Struct));
+    std::memcpy(bytes + header, reinterpret_cast<const unsigned char *>(&ours) + header,
+                known - header);
+    std::memset(bytes + known, 0, size - known);
+}
+
+}  // namespace vescomm

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/request.h"
+
+#include "api/guard.h"
+#include "api/handles.h"
+
+using vescomm::Collective;
+using vescomm::Error;
+using vescomm::guarded;
+using vescomm::require;
+
+namespace {
+
+vescomm_status_t create(const char *function, Collective collective, vescomm_comm_t *comm,
+                        vescomm_buffer_t *buffer, const vescomm_request_options_t *options,
+                        vescomm_request_t **request) {
+    return guarded([&] {
+        require(comm, function, "comm");
+        if (collective != Collective::barrier) require(buffer, function, "buffer");
+        require(request, function, "request");
+        const auto given = vescomm::read_options(options, function, "options");
+        vescomm::Request::Options wanted;
+        wanted.collective = collective;
+        wanted.op = given.op;
+        wanted.root = given.root;
+        wanted.type = given.type;
+        wanted.source = given.source;
+        wanted.output = given.output;
+        if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
+        auto made = std::make_unique<vescomm_request>();
+        made->value = vescomm::Request::create(
+            comm->value, buffer != nullptr ? buffer->value : nullptr, wanted);
+        *request = made.release();
+    });
+}
+
+}  // namespace
+
+vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                             const vescomm_request_options_t *options,
+                                             vescomm_request_t **request) {
+    return create("vescomm_all_gather_v_create", Collective::all_gather_v, comm, buffer, options,
+                  request);
+}
+
+vescomm_status_t vescomm_reduce_scatter_v_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                                 const vescomm_request_options_t *options,
+                                                 vescomm_request_t **request) {
+    return create("vescomm_reduce_scatter_v_create", Collective::reduce_scatter_v, comm, buffer,
+                  options, request);
+}
+
+vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                           const vescomm_request_options_t *options,
+                                           vescomm_request_t **request) {
+    return create("vescomm_all_reduce_create", Collective::all_reduce, comm, buffer, options,
+                  request);
+}
+
+vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                          const vescomm_request_options_t *options,
+                                          vescomm_request_t **request) {
+    return create("vescomm_broadcast_create", Collective::broadcast, comm, buffer, options,
+                  request);
+}
+
+vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
+                                        const vescomm_request_options_t *options,
+                                        vescomm_request_t **request) {
+    return create("vescomm_barrier_create", Collective::barrier, comm, nullptr, options, request);
+}
+
+vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream) {
+    return guarded([&] {
+        require(request, "vescomm_request_start", "request");
+        if (stream != nullptr)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_request_start: a stream was given, and the buffer is host memory, "
+                        "which has none; pass NULL");
+        request->value->start();
+    });
+}
+
+vescomm_status_t vescomm_request_test(vescomm_request_t *request) {
+    bool complete = false;
+    const vescomm_status_t status = guarded([&] {
+        require(request, "vescomm_request_test", "request");
+        complete = request->value->test();
+    });
+    return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
+}
+
+vescomm_status_t vescomm_request_wait(vescomm_request_t *request) {
+    return guarded([&] {
+        require(request, "vescomm_request_wait", "request");
+        request->value->wait();
+    });
+}
+
+vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char **text) {
+    return guarded([&] {
+        require(request, "vescomm_request_explain", "request");
+        require(text, "vescomm_request_explain", "text");
+        *text = request->value->explanation().c_str();
+    });
+}
+
+vescomm_status_t vescomm_request_free(vescomm_request_t *request) {
+    return guarded([&] {
+        if (request == nullptr) return;
+        if (request->value->running() && !request->value->broken() && !request->value->test())
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_request_free: the request is still running; wait for it first");
+        delete request;
+    });
+}

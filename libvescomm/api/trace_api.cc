@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "api/guard.h"
+#include "api/handles.h"
+#include "base/system.h"
+#include "comm/agree.h"
+#include "comm/communicator.h"
+
+using vescomm::guarded;
+using vescomm::require;
+
+vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
+    return guarded([&] {
+        require(comm, "vescomm_trace_start", "comm");
+        constexpr uint64_t by_default = 1'000'000;
+        comm->value->trace().start(spans == 0 ? by_default : spans);
+    });
+}
+
+double vescomm_trace_seconds(void) {
+    return vescomm::trace_seconds();
+}
+
+vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name, const char *track,
+                                    double begin, double end) {
+    return guarded([&] {
+        require(comm, "vescomm_trace_span", "comm");
+        require(name, "vescomm_trace_span", "name");
+        require(track, "vescomm_trace_span", "track");
+        if (!(begin <= end))
+            throw vescomm::Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                                 "vescomm_trace_span: \"" + std::string(name) + "\" begins at " +
+                                     std::to_string(begin) + " s and ends at " +
+                                     std::to_string(end) + " s; the end must not be earlier");
+        comm->value->trace().add(name, track, begin, end);
+    });
+}
+
+vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
+    return guarded([&] {
+        require(comm, "vescomm_trace_write", "comm");
+        vescomm::Communicator &c = *comm->value;
+        if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
+        c.check();
+        const auto events = c.control().all_gather("trace", c.trace().events(c.rank()),
+                                                   c.deadline());
+        vescomm::agree(c.control(), "writing the trace", c.deadline(), [&] {
+            if (c.rank() != 0) return std::string();
+            const std::string text = vescomm::trace_document(events);
+            std::FILE *file = std::fopen(path, "w");
+            if (file == nullptr)
+                throw vescomm::system_error("cannot write the trace to " + std::string(path));
+            const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+            if (std::fclose(file) != 0 || !written)
+                throw vescomm::system_error("cannot write the trace to " + std::string(path));
+            return std::string();
+        });
+    });
+}

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// What the user or the network broke: a status for the program and one complete sentence for the
+// person (what, where, the values, what to do). Thrown by set-up code only; api/guard.h translates.
+struct Error : std::runtime_error {
+    Error(vescomm_status_t status, const std::string &text)
+        : std::runtime_error(text), status(status) {}
+
+    vescomm_status_t status;
+};
+
+}  // namespace vescomm

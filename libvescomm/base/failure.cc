@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "base/failure.h"
+
+#include "base/error.h"
+
+namespace vescomm {
+
+bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
+    std::function<void()> then;
+    {
+        std::lock_guard lock(mutex_);
+        if (status_ != VESCOMM_OK) return false;
+        status_ = status;
+        try {
+            why_ = why;
+        } catch (...) {
+            // Out of memory for the sentence: the status alone must do.
+        }
+        then.swap(then_);
+    }
+    broken_.store(true, std::memory_order_release);
+    if (then) then();
+    return true;
+}
+
+void Failure::on_first(std::function<void()> then) {
+    {
+        std::lock_guard lock(mutex_);
+        if (status_ == VESCOMM_OK) {
+            then_ = std::move(then);
+            return;
+        }
+    }
+    if (then) then();
+}
+
+vescomm_status_t Failure::status() const noexcept {
+    std::lock_guard lock(mutex_);
+    return status_;
+}
+
+std::string Failure::why() const {
+    std::lock_guard lock(mutex_);
+    return why_;
+}
+
+void Failure::check() const {
+    if (broken()) throw Error(status(), why());
+}
+
+}  // namespace vescomm

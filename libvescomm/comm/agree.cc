@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/agree.h"
+
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+namespace {
+
+// An answer: the status (0: fine), and then the result or the error's sentence.
+std::string pack(vescomm_status_t status, std::string_view text) {
+    std::string answer(sizeof status, '\0');
+    std::memcpy(answer.data(), &status, sizeof status);
+    answer += text;
+    return answer;
+}
+
+std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
+    vescomm_status_t status = VESCOMM_ERROR_INTERNAL;
+    if (answer.size() < sizeof status) return {status, "an answer of a peer is too short"};
+    std::memcpy(&status, answer.data(), sizeof status);
+    return {status, answer.substr(sizeof status)};
+}
+
+}  // namespace
+
+std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
+                               const std::function<std::string()> &work) {
+    std::string answer;
+    try {
+        answer = pack(VESCOMM_OK, work());
+    } catch (const Error &error) {
+        answer = pack(error.status, error.what());
+    } catch (const std::bad_alloc &) {
+        answer = pack(VESCOMM_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
+    std::vector<std::string> results = control.all_gather(label, answer, deadline);
+    for (int rank = 0; rank < control.ranks(); ++rank) {
+        auto [status, text] = unpack(results[rank]);
+        if (status != VESCOMM_OK)
+            throw Error(status, std::string(label) + " failed on rank " + std::to_string(rank) +
+                                    ": " + text);
+        results[rank] = std::move(text);
+    }
+    return results;
+}
+
+void require_same(Control &control, std::string_view label, Deadline deadline,
+                  const Description &mine) {
+    // Parts are separated by zero bytes, which no part contains.
+    std::string text;
+    for (const auto &[key, value] : mine) text += key + '\0' + value + '\0';
+    const std::vector<std::string> all = control.all_gather(label, text, deadline);
+    for (int rank = 1; rank < control.ranks(); ++rank) {
+        if (all[rank] == all[0]) continue;
+        // Find the first part that differs; the texts come from the network, so count nothing.
+        std::size_t at = 0;
+        std::string key = "arguments", here = "?", there = "?";
+        while (at < all[0].size()) {
+            const auto part = [&](const std::string &from) {
+                return at < from.size() ? std::string(from.c_str() + at) : std::string();
+            };
+            const std::string name = part(all[0]);
+            at += name.size() + 1;
+            const std::string first = part(all[0]), second = part(all[rank]);
+            if (first != second) {
+                key = name, here = first, there = second;
+                break;
+            }
+            at += first.size() + 1;
+        }
+        throw Error(VESCOMM_ERROR_MISMATCH, std::string(label) + ": rank 0 and rank " +
+                                                std::to_string(rank) + " disagree: " + key + " is " +
+                                                here + " on rank 0 and " + there + " on rank " +
+                                                std::to_string(rank) +
+                                                "; every rank must make the same call");
+    }
+}
+
+}  // namespace vescomm

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "comm/control.h"
+
+namespace vescomm {
+
+// Collective: does some work of this rank's own and says how it went, so that either all ranks go
+// on or all throw. `work` returns what this rank has to tell the others; the result is everyone's,
+// by rank. When work threw on a rank, every rank throws that error, with the rank's number.
+std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
+                               const std::function<std::string()> &work);
+
+// Collective: every rank describes what it was asked to do, in the same number of "key value" parts.
+// Throws MISMATCH on all ranks when two differ, naming the ranks and the first part that does.
+using Description = std::vector<std::pair<std::string, std::string>>;
+void require_same(Control &control, std::string_view label, Deadline deadline,
+                  const Description &mine);
+
+}  // namespace vescomm

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/buffer.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "comm/agree.h"
+
+namespace vescomm {
+
+namespace {
+
+// A line of a cache, and more than any element or vector needs.
+constexpr std::uint64_t alignment = 64;
+
+// When hashes differ, ranks exchange the layouts themselves, to say where.
+[[noreturn]] void explain_mismatch(Control &control, const Layout &layout, const std::string &name,
+                                   Deadline deadline) {
+    const auto bytes = layout.serialise();
+    const auto all = control.all_gather(
+        "layouts that differ",
+        {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
+    const auto parse = [&](int rank) {
+        return Layout::parse(std::as_bytes(std::span(all[rank].data(), all[rank].size())));
+    };
+    const Layout first = parse(0);
+    for (int rank = 1; rank < control.ranks(); ++rank) {
+        const Layout other = parse(rank);
+        if (first == other) continue;
+        const auto [mine, peer] = control.rank() == rank ? std::pair(other, 0)
+                                                         : std::pair(first, rank);
+        throw Error(VESCOMM_ERROR_MISMATCH,
+                    "creation of buffer \"" + name + "\": the layouts of rank 0 and rank " +
+                        std::to_string(rank) + " differ: " +
+                        (control.rank() == rank
+                             ? mine.first_difference(first) + " (on rank 0)"
+                             : mine.first_difference(other) + " (on rank " +
+                                   std::to_string(peer) + ")") +
+                        "; make the layout from the same tensors on every rank");
+    }
+    throw Error(VESCOMM_ERROR_INTERNAL, "layouts differ in their hashes only");
+}
+
+}  // namespace
+
+std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const Layout &layout,
+                                       Options options) {
+    comm->check();
+    const std::uint64_t size = size_of(options.type);
+    if (size == 0)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "buffer \"" + options.name + "\": there is no " + name_of_type(options.type));
+    if (layout.ranks() != comm->ranks())
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "buffer \"" + options.name + "\": the layout has " +
+                        std::to_string(layout.ranks()) + " shards and the communicator has " +
+                        std::to_string(comm->ranks()) + " ranks; plan it for as many");
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<std::uint64_t>(layout.elements()), size, &bytes))
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "buffer \"" + options.name + "\": " + std::to_string(layout.elements()) +
+                        " elements of " + std::to_string(size) + " bytes are more than 2^64");
+    if (options.offset_bytes % alignment != 0)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "buffer \"" + options.name + "\": offset_bytes is " +
+                        std::to_string(options.offset_bytes) + ", and must be a multiple of " +
+                        std::to_string(alignment));
+    if (options.memory) {
+        if (&options.memory->comm() != comm.get())
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "buffer \"" + options.name + "\": its memory belongs to another "
+                                                     "communicator");
+        if (options.offset_bytes > options.memory->bytes() ||
+            bytes > options.memory->bytes() - options.offset_bytes)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "buffer \"" + options.name + "\": " + std::to_string(bytes) +
+                            " bytes at " + std::to_string(options.offset_bytes) +
+                            " do not fit into its memory of " +
+                            std::to_string(options.memory->bytes()) + " bytes");
+    }
+
+    const std::string label = "creation of buffer \"" + options.name + "\"";
+    const Deadline deadline = comm->deadline();
+    // The layout's hash goes first and by itself, so that a difference there can be explained.
+    const auto hash = layout.hash();
+    const auto hashes = comm->control().all_gather(
+        label, {reinterpret_cast<const char *>(&hash), sizeof hash}, deadline);
+    for (const std::string &other : hashes)
+        if (other != hashes[0]) explain_mismatch(comm->control(), layout, options.name, deadline);
+    require_same(comm->control(), label, deadline,
+                 {{"its type", name_of_type(options.type)},
+                  {"its offset_bytes", std::to_string(options.offset_bytes)},
+                  {"its memory", options.memory ? std::to_string(options.memory->id()) : "its own"},
+                  {"its sharing", std::to_string(options.sharing)}});
+    if (!options.memory) {
+        options.memory = Memory::create(comm, bytes, options.kind, options.sharing);
+        options.offset_bytes = 0;
+    }
+    return std::shared_ptr<Buffer>(new Buffer(std::move(comm), layout, std::move(options)));
+}
+
+}  // namespace vescomm

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/agree.h"
+#include "schedule/algorithms.h"
+
+namespace vescomm {
+
+namespace {
+
+// How long to try before sleeping, by whether every rank of the node has a core of its own. With
+// spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
+constexpr int spins_with_cores = 2000;
+constexpr int yields = 50;
+// Sleeps end at least this often, to look at deadlines.
+constexpr auto longest_sleep = std::chrono::milliseconds(100);
+
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return std::max(1, CPU_COUNT(&set));
+}
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+std::string list(const std::vector<int> &ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    constexpr std::size_t most = 8;
+    for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (ranks.size() > most) text += " and " + std::to_string(ranks.size() - most) + " more";
+    return text;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
+    : config_(config), control_(std::move(control)) {}
+
+std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> control,
+                                                   const std::string &node, const Config &config,
+                                                   const MakeTransports &make) {
+    std::shared_ptr<Communicator> comm(new Communicator(std::move(control), config));
+    try {
+        comm->set_up(node, make);
+    } catch (const Error &error) {
+        comm->control_->fail(error.status, "rank " + std::to_string(comm->rank()) +
+                                               " could not make its communicator: " + error.what());
+        comm->left_ = true;
+        throw;
+    }
+    return comm;
+}
+
+void Communicator::set_up(const std::string &node, const MakeTransports &make) {
+    const Deadline limit = deadline();
+    nodes_ = Nodes::from_names(control_->all_gather("node names", node, limit));
+    transports_ = make(
+        nodes_, *control_, failure_, [this] { wake(); }, limit);
+
+    const int locals =
+        static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
+    spins_ = locals <= usable_cores() ? spins_with_cores : 0;
+    failure_.on_first([this] { wake(); });
+    control_->listen([this](vescomm_status_t status, const std::string &why) {
+        failure_.set(status, why);
+    });
+
+    Problem problem;
+    problem.nodes = nodes_;
+    const AlgorithmEntry &algorithm = *find_algorithm(Collective::barrier, "dissemination");
+    Bindings bindings;
+    bindings.rank = rank();
+    bindings.nodes = nodes_;
+    bindings.channel = next_channel();
+    bindings.home = transports_.home.get();
+    bindings.transports = routes();
+    barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings,
+                                                counters_);
+
+    const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
+                                   [](const auto &wire) { return wire->descriptor() >= 0; });
+    if (config_.progress == "thread" || (config_.progress == "auto" && wired))
+        progress_thread_ = std::thread([this] { run_progress_thread(); });
+}
+
+Communicator::~Communicator() {
+    if (!left_) control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
+                                                          " dropped its communicator without "
+                                                          "freeing it");
+    stopping_ = true;
+    wake();
+    if (progress_thread_.joinable()) progress_thread_.join();
+    if (!stopped_)
+        for (auto &wire : transports_.wires) wire->stop();
+    // Its threads call back into this object, so it goes before anything they touch.
+    control_.reset();
+}
+
+std::vector<Transport *> Communicator::routes() const {
+    std::vector<Transport *> routes(nodes_.ranks(), nullptr);
+    for (int peer = 0; peer < nodes_.ranks(); ++peer) {
+        if (transports_.home->maps(peer) || transports_.home->puts(peer))
+            routes[peer] = transports_.home.get();
+        else
+            for (const auto &wire : transports_.wires)
+                if (wire->puts(peer)) routes[peer] = wire.get();
+        if (routes[peer] == nullptr)
+            throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                        "rank " + std::to_string(peer) +
+                            " is on another node, and this build of vescomm has no transport "
+                            "between nodes; build it with UCX");
+    }
+    return routes;
+}
+
+void Communicator::with_transports(const std::function<void(Transports &)> &work) {
+    std::lock_guard lock(mutex_);
+    work(transports_);
+}
+
+std::uint32_t Communicator::next_channel() {
+    const std::uint32_t channel = channels_++;
+    if (channel >= transports_.home->board()->channels())
+        throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                    "this communicator has made " + std::to_string(channel) +
+                        " requests and memories, the most it can; reuse requests, or make another "
+                        "communicator");
+    return channel;
+}
+
+void Communicator::check() const {
+    failure_.check();
+    if (left_)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the communicator has been freed already");
+}
+
+bool Communicator::progress_locked() noexcept {
+    if (failure_.broken()) {
+        // From here on nobody must write what the caller takes back.
+        if (!stopped_)
+            for (auto &wire : transports_.wires) wire->stop();
+        stopped_ = true;
+        return false;
+    }
+    bool moved = transports_.home->progress();
+    for (auto &wire : transports_.wires) moved |= wire->progress();
+    for (Operation *operation : running_) moved |= operation->advance();
+    const auto before = running_.size();
+    std::erase_if(running_, [](const Operation *operation) { return operation->complete(); });
+    // Somebody may sleep until one of them is complete, and not be the one who saw to it.
+    if (running_.size() != before) wake();
+    return moved;
+}
+
+void Communicator::wake() noexcept {
+    if (transports_.home) transports_.home->board()->ring(nodes_.local_rank(rank()));
+}
+
+void Communicator::start(Operation &operation, std::uint64_t releases) {
+    check();
+    std::lock_guard lock(mutex_);
+    if (!operation.complete())
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
+    operation.start(releases);
+    running_.push_back(&operation);
+    progress_locked();
+    // The progress thread sleeps on what it knew of before.
+    if (!operation.complete() && progress_thread_.joinable()) wake();
+}
+
+bool Communicator::test(Operation &operation) {
+    failure_.check();
+    std::lock_guard lock(mutex_);
+    progress_locked();
+    return operation.complete();
+}
+
+void Communicator::progress() {
+    check();
+    std::lock_guard lock(mutex_);
+    progress_locked();
+}
+
+void Communicator::wait(Operation &operation, const std::string &what) {
+    wait([&operation] { return operation.complete(); },
+         [&operation] { return operation.waiting_for(); }, what);
+}
+
+void Communicator::wait(const std::function<bool()> &done,
+                        const std::function<std::vector<int>()> &waiting_for,
+                        const std::string &what) {
+    // True when done; otherwise moves things along.
+    const auto attempt = [&] {
+        failure_.check();
+        std::lock_guard lock(mutex_);
+        progress_locked();
+        return done();
+    };
+    if (attempt()) return;
+    const double begin = trace_seconds();
+    const Deadline limit = deadline();
+    SignalBoard &board = *transports_.home->board();
+    const auto finish = [&] {
+        const double end = trace_seconds();
+        counters_.waiting_seconds.fetch_add(end - begin, std::memory_order_relaxed);
+        if (trace_.on()) trace_.add("wait " + what, "wait", begin, end);
+    };
+    for (;;) {
+        for (int i = 0; i < spins_; ++i) {
+            if (attempt()) return finish();
+            pause_core();
+        }
+        for (int i = 0; i < yields; ++i) {
+            sched_yield();
+            if (attempt()) return finish();
+        }
+        if (limit.expired()) {
+            std::unique_lock lock(mutex_);
+            const std::vector<int> peers = waiting_for();
+            lock.unlock();
+            give_up(what, peers);
+        }
+        const std::uint32_t seen = board.begin_sleep();
+        bool ready = false;
+        try {
+            ready = attempt();
+        } catch (...) {
+            board.end_sleep();
+            throw;
+        }
+        // Without a progress thread nobody else listens to the wires: come back soon.
+        const bool deaf = !progress_thread_.joinable() && !transports_.wires.empty();
+        const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
+        if (!ready) {
+            counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
+            board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));
+        }
+        board.end_sleep();
+        if (ready) return finish();
+    }
+}
+
+void Communicator::give_up(const std::string &what, const std::vector<int> &peers) {
+    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
+    const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waited " +
+                            std::to_string(static_cast<long>(config_.timeout_seconds)) +
+                            " s for " + culprits +
+                            "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is "
+                            "expected to take longer";
+    control_->fail(VESCOMM_ERROR_TIMEOUT, why);
+    failure_.set(VESCOMM_ERROR_TIMEOUT, why);
+    failure_.check();
+}
+
+void Communicator::retire(std::unique_ptr<Operation> operation) {
+    std::lock_guard lock(mutex_);
+    std::erase(running_, operation.get());
+    if (!operation->complete() && !stopped_) retired_.push_back(std::move(operation));
+}
+
+void Communicator::barrier() {
+    start(*barrier_, 0);
+    wait(*barrier_, "barrier");
+}
+
+void Communicator::leave() {
+    if (left_.exchange(true)) return;
+    control_->leave(deadline());
+}
+
+// Moves requests along while the program computes. Sleeps in poll: on the wires, and on the event
+// descriptor by which the ranks of this node wake it.
+void Communicator::run_progress_thread() {
+    SignalBoard &board = *transports_.home->board();
+    std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
+    for (const auto &wire : transports_.wires)
+        if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+    while (!stopping_) {
+        {
+            std::lock_guard lock(mutex_);
+            if (progress_locked()) continue;
+        }
+        board.begin_poll();
+        bool sleepy = true;
+        {
+            std::lock_guard lock(mutex_);
+            if (progress_locked()) sleepy = false;
+            for (auto &wire : transports_.wires)
+                if (sleepy && !failure_.broken()) sleepy = wire->arm();
+        }
+        if (sleepy && !stopping_) {
+            constexpr int milliseconds = 200;
+            // A broken communicator has nothing to listen to but its own end.
+            const auto count = failure_.broken() ? 1 : entries.size();
+            poll(entries.data(), count, milliseconds);
+        }
+        board.end_poll();
+    }
+}
+
+}  // namespace vescomm

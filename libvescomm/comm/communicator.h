@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "comm/control.h"
+#include "config/config.h"
+#include "execute/operation.h"
+#include "observe/trace.h"
+#include "topology/nodes.h"
+#include "transport/signal_board.h"
+#include "transport/transports.h"
+
+namespace vescomm {
+
+// The ranks that work together: the control plane, the transports, and the operations under way.
+//
+// Threads: as vescomm.h says. One lock covers the transports and the operations; it is held while
+// bytes are moved, never while waiting.
+class Communicator {
+public:
+    // Makes them, collectively. Tests give loopback; everyone else make_transports().
+    using MakeTransports = std::function<Transports(const Nodes &, Control &, Failure &,
+                                                    std::function<void()> on_signal, Deadline)>;
+
+    // Collective, blocking. `node` is the name of this rank's node.
+    static std::shared_ptr<Communicator> create(std::unique_ptr<Control> control,
+                                                const std::string &node, const Config &config,
+                                                const MakeTransports &make);
+    ~Communicator();
+
+    int rank() const { return control_->rank(); }
+    int ranks() const { return control_->ranks(); }
+    const Nodes &nodes() const { return nodes_; }
+    const Config &config() const { return config_; }
+    Control &control() { return *control_; }
+    Failure &failure() { return failure_; }
+    Trace &trace() { return trace_; }
+    Counters &counters() { return counters_; }
+    Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
+
+    Transport &home() { return *transports_.home; }
+    // The transport to each peer, for binding operations.
+    std::vector<Transport *> routes() const;
+    // Runs some set-up work on the transports, apart from everything that moves.
+    void with_transports(const std::function<void(Transports &)> &work);
+
+    // Numbers that all ranks count alike, since creation is collective and in one order.
+    std::uint32_t next_channel();
+    MemoryId next_memory() { return memories_++; }
+
+    // Throws the first failure, or that the communicator was freed.
+    void check() const;
+
+    // ---- operations ----
+
+    void start(Operation &operation, std::uint64_t releases);
+    bool test(Operation &operation);
+    // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
+    // names the culprits when the deadline passes, `what` the thing waited for.
+    void wait(const std::function<bool()> &done,
+              const std::function<std::vector<int>()> &waiting_for, const std::string &what);
+    void wait(Operation &operation, const std::string &what);
+    void progress();
+    // Takes over an operation that its request no longer wants, and keeps it for as long as a
+    // transport may still count down its puts: until they are stopped, when it is not complete.
+    void retire(std::unique_ptr<Operation> operation);
+    void barrier();
+
+    // Waits for all ranks and closes the connections. Not usable afterwards.
+    void leave();
+
+private:
+    Communicator(std::unique_ptr<Control> control, const Config &config);
+
+    void set_up(const std::string &node, const MakeTransports &make);
+    bool progress_locked() noexcept;
+    void wake() noexcept;
+    void run_progress_thread();
+    void give_up(const std::string &what, const std::vector<int> &peers);
+
+    Config config_;
+    std::unique_ptr<Control> control_;
+    Failure failure_;
+    Nodes nodes_;
+    Trace trace_;
+    Counters counters_;
+    std::mutex mutex_;
+    Transports transports_;
+    bool stopped_ = false;
+    std::vector<Operation *> running_;
+    std::vector<std::unique_ptr<Operation>> retired_;
+    std::unique_ptr<Operation> barrier_;
+    std::atomic<std::uint32_t> channels_{0};
+    std::atomic<MemoryId> memories_{0};
+    std::atomic<bool> left_{false};
+    std::atomic<bool> stopping_{false};
+    std::thread progress_thread_;
+    int spins_ = 0;
+};
+
+}  // namespace vescomm

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/memory.h"
+
+#include "base/error.h"
+#include "comm/agree.h"
+
+namespace vescomm {
+
+Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing)
+    : comm_(std::move(comm)),
+      bytes_(bytes),
+      sharing_(sharing),
+      id_(comm_->next_memory()),
+      channel_(comm_->next_channel()) {}
+
+std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
+                                       vescomm_memory_kind_t kind, vescomm_sharing_t sharing) {
+    comm->check();
+    Communicator &c = *comm;
+    const Deadline deadline = c.deadline();
+    require_same(c.control(), "memory creation", deadline,
+                 {{"bytes", std::to_string(bytes)},
+                  {"kind", std::to_string(kind)},
+                  {"sharing", std::to_string(sharing)}});
+    std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing));
+    const auto offers = agree(c.control(), "memory creation", deadline, [&] {
+        if (!c.home().supports(kind))
+            throw Error(VESCOMM_ERROR_UNSUPPORTED, "no transport of this build can map memory of "
+                                                   "kind " + std::to_string(kind));
+        std::string offer;
+        c.with_transports([&](Transports &transports) {
+            memory->mapping_ = transports.home->map(bytes, sharing, deadline);
+            // Loopback receives puts itself; a real home offers nothing.
+            offer = transports.home->offer(memory->id_, memory->data(), bytes);
+            for (auto &wire : transports.wires)
+                offer = wire->offer(memory->id_, memory->data(), bytes);
+        });
+        return offer;
+    });
+    agree(c.control(), "memory exchange", deadline, [&] {
+        c.with_transports([&](Transports &transports) {
+            for (auto &wire : transports.wires)
+                for (int peer = 0; peer < c.ranks(); ++peer)
+                    if (wire->puts(peer)) wire->accept(memory->id_, peer, offers[peer]);
+        });
+        return std::string();
+    });
+    return memory;
+}
+
+Memory::~Memory() {
+    comm_->with_transports([&](Transports &transports) {
+        transports.home->forget(id_);
+        for (auto &wire : transports.wires) wire->forget(id_);
+    });
+}
+
+void Memory::release() {
+    if (released_ == gathers_) return;
+    released_ = gathers_;
+    comm_->with_transports([&](Transports &transports) {
+        transports.home->signal(comm_->rank(), {channel_, 0}, released_);
+    });
+}
+
+std::uint64_t Memory::begin_gather() {
+    release();
+    return gathers_++;
+}
+
+void Memory::acquire(const std::string &what) {
+    comm_->check();
+    release();
+    if (sharing_ != VESCOMM_PER_NODE) return;
+    const Nodes &nodes = comm_->nodes();
+    const auto holders = [&] {
+        std::vector<int> ranks;
+        for (const int peer : nodes.members(nodes.node_of(comm_->rank())))
+            if (comm_->home().signalled(peer, {channel_, 0}) < gathers_) ranks.push_back(peer);
+        return ranks;
+    };
+    comm_->wait([&] { return holders().empty(); }, holders, what);
+}
+
+}  // namespace vescomm

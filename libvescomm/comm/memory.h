@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace vescomm {
+
+// Bytes, mapped on this node and registered with the transports, at one address for life.
+//
+// A slab that a node shares has turns: a gather fills it, everyone reads it and releases it, the
+// next gather may begin. Releases are counted on a channel of the memory's own: a rank that has
+// released n times has let go of the first n gathers.
+class Memory {
+public:
+    // Collective, blocking.
+    static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
+                                          vescomm_memory_kind_t kind, vescomm_sharing_t sharing);
+    ~Memory();
+
+    Communicator &comm() const { return *comm_; }
+    const std::shared_ptr<Mapping> &mapping() const { return mapping_; }
+    std::byte *data() const { return mapping_->base(comm_->rank()); }
+    std::uint64_t bytes() const { return bytes_; }
+    vescomm_sharing_t sharing() const { return sharing_; }
+    MemoryId id() const { return id_; }
+    std::uint32_t release_channel() const { return channel_; }
+
+    // This rank no longer reads what was gathered last.
+    void release();
+    // Begins a gather: returns how often everyone must have released before bytes may be written.
+    std::uint64_t begin_gather();
+    // Waits until everyone has released all gathers so far.
+    void acquire(const std::string &what);
+
+private:
+    Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing);
+
+    std::shared_ptr<Communicator> comm_;
+    std::uint64_t bytes_;
+    vescomm_sharing_t sharing_;
+    MemoryId id_;
+    std::uint32_t channel_;
+    std::shared_ptr<Mapping> mapping_;
+    std::uint64_t gathers_ = 0;
+    std::uint64_t released_ = 0;
+};
+
+}  // namespace vescomm

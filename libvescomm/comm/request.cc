@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/request.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "comm/agree.h"
+#include "execute/kernels.h"
+#include "schedule/select.h"
+
+namespace vescomm {
+
+namespace {
+
+Problem problem_of(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
+    Problem problem;
+    problem.collective = options.collective;
+    problem.nodes = comm.nodes();
+    problem.root = options.root;
+    if (buffer != nullptr) {
+        problem.cuts.assign(buffer->layout().cuts().begin(), buffer->layout().cuts().end());
+        problem.per_node = buffer->per_node();
+        problem.in_place = options.source == nullptr && options.output == nullptr;
+    }
+    return problem;
+}
+
+[[noreturn]] void refuse(vescomm_status_t status, const Request::Options &options,
+                         const std::string &why) {
+    throw Error(status, std::string(name_of(options.collective)) + ": " + why);
+}
+
+void check(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
+    const bool reduces = options.collective == Collective::reduce_scatter_v ||
+                         options.collective == Collective::all_reduce;
+    if (options.root < 0 || options.root >= comm.ranks())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "root is " + std::to_string(options.root) + ", and there are ranks 0 to " +
+                   std::to_string(comm.ranks() - 1));
+    if (options.op != VESCOMM_SUM && options.op != VESCOMM_AVERAGE)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "there is no op " + std::to_string(options.op) +
+                   "; use VESCOMM_SUM or VESCOMM_AVERAGE");
+    if (options.source != nullptr && options.collective != Collective::all_gather_v)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
+    if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no output; leave it NULL");
+    if (buffer == nullptr) return;
+    if (reduces && buffer->per_node())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "buffer \"" + buffer->name() +
+                   "\" is one slab for each node, where ranks have nothing of their own to "
+                   "combine; make it VESCOMM_PER_RANK");
+    if (reduces && !can_reduce(buffer->type()))
+        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
+               "cannot combine " + name_of_type(buffer->type()) + " (buffer \"" + buffer->name() +
+                   "\"); f32 and bf16 can be combined");
+    if (options.output != nullptr && options.type != VESCOMM_F32)
+        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
+               "the output is " + name_of_type(options.type) + "; it must be f32");
+    if (options.source != nullptr && !can_convert(buffer->type(), options.type))
+        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
+               "there is no conversion from a source of " + name_of_type(options.type) +
+                   " to buffer \"" + buffer->name() + "\" of " + name_of_type(buffer->type()) +
+                   "; f32 converts to bf16, f16 and f64, and they to f32");
+}
+
+}  // namespace
+
+std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
+                                         std::shared_ptr<Buffer> buffer, const Options &options) {
+    comm->check();
+    if (buffer && &buffer->comm() != comm.get())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "buffer \"" + buffer->name() + "\" belongs to another communicator");
+    check(*comm, buffer.get(), options);
+    const Problem problem = problem_of(*comm, buffer.get(), options);
+    const Choice choice = select(problem, options.algorithm);
+
+    std::unique_ptr<Request> request(new Request());
+    Request &self = *request;
+    self.comm_ = comm;
+    self.buffer_ = buffer;
+    self.options_ = options;
+    self.algorithm_ = choice.algorithm;
+    self.why_ = choice.why;
+    self.schedule_ = choice.algorithm->make(problem, comm->rank());
+
+    const Deadline deadline = comm->deadline();
+    const std::string label = "creation of " + self.describe();
+    require_same(comm->control(), label, deadline,
+                 {{"the op", std::to_string(options.op)},
+                  {"the root", std::to_string(options.root)},
+                  {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
+                  {"a source or output", problem.in_place ? "missing" : "given"},
+                  {"the algorithm", std::string(choice.algorithm->name)}});
+
+    Bindings bindings;
+    bindings.rank = comm->rank();
+    bindings.nodes = comm->nodes();
+    bindings.channel = comm->next_channel();
+    bindings.home = &comm->home();
+    bindings.transports = comm->routes();
+    if (options.op == VESCOMM_AVERAGE) bindings.scale = 1.0f / static_cast<float>(comm->ranks());
+    if (buffer) {
+        bindings.buffer = {.type = buffer->type(),
+                           .memory = buffer->memory().id(),
+                           .mapping = buffer->memory().mapping(),
+                           .offset_bytes = buffer->offset_bytes()};
+        bindings.release_channel = buffer->memory().release_channel();
+    }
+    // Sources are only read; the executor has one kind of pointer.
+    bindings.source = {.type = options.type,
+                       .mapping = nullptr,
+                       .own = static_cast<std::byte *>(const_cast<void *>(options.source))};
+    bindings.output = {.type = VESCOMM_F32,
+                       .mapping = nullptr,
+                       .own = static_cast<std::byte *>(options.output)};
+
+    // Scratch is memory like any other: everyone makes as much as whoever needs most.
+    const std::int64_t mine = self.schedule_.scratch;
+    const auto needs = comm->control().all_gather(
+        label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
+    std::int64_t most = 0;
+    for (const std::string &need : needs) {
+        std::int64_t elements = 0;
+        std::memcpy(&elements, need.data(), std::min(sizeof elements, need.size()));
+        most = std::max(most, elements);
+    }
+    if (most > 0) {
+        self.scratch_ = Memory::create(comm, static_cast<std::uint64_t>(most) * sizeof(float),
+                                       VESCOMM_HOST, VESCOMM_PER_RANK);
+        bindings.scratch = {.type = VESCOMM_F32,
+                            .memory = self.scratch_->id(),
+                            .mapping = self.scratch_->mapping()};
+    }
+    self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm->counters());
+    return request;
+}
+
+Request::~Request() {
+    if (operation_) comm_->retire(std::move(operation_));
+}
+
+std::string Request::describe() const {
+    std::string text(name_of(options_.collective));
+    if (buffer_) text += " of \"" + buffer_->name() + "\"";
+    return text;
+}
+
+void Request::start() {
+    if (running()) refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_, "the request is running already");
+    comm_->check();
+    const std::uint64_t releases =
+        buffer_ && buffer_->per_node() ? buffer_->memory().begin_gather() : 0;
+    started_at_ = comm_->trace().on() ? trace_seconds() : 0;
+    started_ = true;
+    comm_->start(*operation_, releases);
+}
+
+bool Request::test() {
+    if (!started_) {
+        comm_->failure().check();
+        return true;
+    }
+    if (!comm_->test(*operation_)) return false;
+    finish();
+    return true;
+}
+
+void Request::wait() {
+    if (!started_) {
+        comm_->failure().check();
+        return;
+    }
+    comm_->wait(*operation_, describe());
+    finish();
+}
+
+bool Request::running() const {
+    return started_;
+}
+
+void Request::finish() {
+    started_ = false;
+    if (comm_->trace().on() && started_at_ > 0)
+        comm_->trace().add(describe(), "requests", started_at_, trace_seconds());
+}
+
+const std::string &Request::explanation() {
+    if (explanation_.empty())
+        explanation_ = describe() + ": " + std::string(algorithm_->name) + ", " +
+                       std::string(algorithm_->summary) + "; chosen because " + why_ + "\n" +
+                       vescomm::describe(schedule_);
+    return explanation_;
+}
+
+}  // namespace vescomm

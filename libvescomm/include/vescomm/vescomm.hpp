@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// vescomm for C++20: owners for the objects of vescomm.h, and exceptions for its statuses. Header
+// only; what a call does, and what it may throw, stands at the C function of the same name.
+#ifndef VESCOMM_VESCOMM_HPP
+#define VESCOMM_VESCOMM_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+// Inline, so that callers never see it, and the library's own classes of the same names, in a static
+// build of it, stay apart.
+inline namespace v0 {
+
+// A status that is not VESCOMM_OK, with its sentence.
+class VescommError : public std::runtime_error {
+public:
+    explicit VescommError(vescomm_status_t status)
+        : std::runtime_error(vescomm_last_error()), status_(status) {}
+
+    vescomm_status_t status() const noexcept { return status_; }
+
+private:
+    vescomm_status_t status_;
+};
+
+inline void check(vescomm_status_t status) {
+    if (status < 0) throw VescommError(status);
+}
+
+namespace detail {
+
+// Owns one C object.
+template <typename Object, vescomm_status_t (*release)(Object *)>
+class Owner {
+public:
+    Owner() = default;
+    explicit Owner(Object *object) noexcept : object_(object) {}
+    Owner(Owner &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Owner &operator=(Owner &&other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~Owner() { release(object_); }
+
+    Object *get() const noexcept { return object_; }
+    explicit operator bool() const noexcept { return object_ != nullptr; }
+
+private:
+    Object *object_ = nullptr;
+};
+
+}  // namespace detail
+
+// One tensor of a layout; see vescomm_tensor_t.
+struct Tensor {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::int64_t offset = 0;
+    std::int64_t block = 1;
+    std::int32_t batch_dimensions = 0;
+
+    std::int64_t elements() const {
+        std::int64_t product = 1;
+        for (const std::int64_t extent : shape) product *= extent;
+        return product;
+    }
+};
+
+// Where tensors and shards lie in a fused buffer.
+class Layout {
+public:
+    Layout() = default;
+    explicit Layout(vescomm_layout_t *owned) noexcept : owner_(owned) {}
+
+    Layout(const std::vector<Tensor> &tensors, std::int64_t elements,
+           std::span<const std::int64_t> cuts) {
+        std::vector<vescomm_tensor_t> plain;
+        plain.reserve(tensors.size());
+        for (const Tensor &tensor : tensors) {
+            vescomm_tensor_t one = vescomm_tensor();
+            one.name = tensor.name.c_str();
+            one.shape = tensor.shape.data();
+            one.dimensions = static_cast<std::int32_t>(tensor.shape.size());
+            one.offset = tensor.offset;
+            one.block = tensor.block;
+            one.batch_dimensions = tensor.batch_dimensions;
+            plain.push_back(one);
+        }
+        const auto ranks = static_cast<std::int32_t>(cuts.size()) - 1;
+        vescomm_layout_t *made = nullptr;
+        check(vescomm_layout_create(plain.data(), plain.size(), elements, cuts.data(), ranks,
+                                    &made));
+        owner_ = Owner(made);
+    }
+
+    static Layout from_counts(std::span<const std::int64_t> counts) {
+        vescomm_layout_t *made = nullptr;
+        check(vescomm_layout_create_from_counts(
+            counts.data(), static_cast<std::int32_t>(counts.size()), &made));
+        return Layout(made);
+    }
+
+    vescomm_layout_info_t info() const {
+        vescomm_layout_info_t info = vescomm_layout_info();
+        check(vescomm_layout_query(get(), &info));
+        return info;
+    }
+
+    // The elements [first, second) of a rank.
+    std::pair<std::int64_t, std::int64_t> shard(std::int32_t rank) const {
+        std::pair<std::int64_t, std::int64_t> range;
+        check(vescomm_layout_shard(get(), rank, &range.first, &range.second));
+        return range;
+    }
+
+    Tensor tensor(std::size_t index) const {
+        vescomm_tensor_t plain = vescomm_tensor();
+        check(vescomm_layout_tensor(get(), index, &plain));
+        return {plain.name, std::vector<std::int64_t>(plain.shape, plain.shape + plain.dimensions),
+                plain.offset, plain.block, plain.batch_dimensions};
+    }
+
+    std::size_t find(const std::string &name) const {
+        std::size_t index = 0;
+        check(vescomm_layout_find(get(), name.c_str(), &index));
+        return index;
+    }
+
+    std::vector<vescomm_piece_t> pieces(std::int32_t rank) const {
+        std::size_t count = 0;
+        check(vescomm_layout_pieces(get(), rank, nullptr, 0, &count));
+        std::vector<vescomm_piece_t> pieces(count);
+        check(vescomm_layout_pieces(get(), rank, pieces.data(), count, &count));
+        return pieces;
+    }
+
+    vescomm_layout_t *get() const noexcept { return owner_.get(); }
+
+private:
+    using Owner = detail::Owner<vescomm_layout_t, vescomm_layout_free>;
+    Owner owner_;
+};
+
+// The ranks that work together. Its end is collective: vescomm_comm_free() waits for all ranks.
+class Communicator {
+public:
+    Communicator(std::int32_t rank, std::int32_t ranks, const std::string &address,
+                 const std::string &secret, const vescomm_comm_options_t *options = nullptr) {
+        vescomm_comm_t *made = nullptr;
+        check(vescomm_comm_create(rank, ranks, address.c_str(), secret.c_str(), options, &made));
+        owner_ = Owner(made);
+    }
+
+    static Communicator from_environment(const vescomm_comm_options_t *options = nullptr) {
+        vescomm_comm_t *made = nullptr;
+        check(vescomm_comm_create_from_environment(options, &made));
+        return Communicator(made);
+    }
+
+    explicit Communicator(vescomm_comm_t *owned) noexcept : owner_(owned) {}
+
+    vescomm_comm_info_t info() const {
+        vescomm_comm_info_t info = vescomm_comm_info();
+        check(vescomm_comm_query(get(), &info));
+        return info;
+    }
+    int rank() const { return info().rank; }
+    int ranks() const { return info().ranks; }
+
+    vescomm_comm_counters_t counters() const {
+        vescomm_comm_counters_t counters = vescomm_comm_counters();
+        check(vescomm_comm_count(get(), &counters));
+        return counters;
+    }
+
+    void barrier() { check(vescomm_barrier(get())); }
+    void progress() { check(vescomm_comm_progress(get())); }
+    void abort(const std::string &reason) { check(vescomm_comm_abort(get(), reason.c_str())); }
+
+    void start_trace(std::uint64_t spans = 0) { check(vescomm_trace_start(get(), spans)); }
+    void write_trace(const std::string &path) { check(vescomm_trace_write(get(), path.c_str())); }
+
+    vescomm_comm_t *get() const noexcept { return owner_.get(); }
+
+private:
+    using Owner = detail::Owner<vescomm_comm_t, vescomm_comm_free>;
+    Owner owner_;
+};
+
+// Bytes that several buffers may lie in.
+class Memory {
+public:
+    Memory() = default;
+    Memory(const Communicator &comm, std::uint64_t bytes, vescomm_sharing_t sharing) {
+        vescomm_memory_options_t options = vescomm_memory_options();
+        options.bytes = bytes;
+        options.sharing = sharing;
+        vescomm_memory_t *made = nullptr;
+        check(vescomm_memory_create(comm.get(), &options, &made));
+        owner_ = Owner(made);
+    }
+
+    void *data() const {
+        void *data = nullptr;
+        check(vescomm_memory_data(get(), &data, nullptr));
+        return data;
+    }
+
+    vescomm_memory_t *get() const noexcept { return owner_.get(); }
+
+private:
+    using Owner = detail::Owner<vescomm_memory_t, vescomm_memory_free>;
+    Owner owner_;
+};
+
+// Memory seen through a layout. T must be the C++ type of the buffer's elements.
+class Buffer {
+public:
+    Buffer() = default;
+    Buffer(const Communicator &comm, const Layout &layout,
+           const vescomm_buffer_options_t &options = vescomm_buffer_options()) {
+        vescomm_buffer_t *made = nullptr;
+        check(vescomm_buffer_create(comm.get(), layout.get(), &options, &made));
+        owner_ = Owner(made);
+    }
+
+    template <typename T>
+    std::span<T> data() const {
+        vescomm_view_t view;
+        check(vescomm_buffer_data(get(), &view));
+        return span<T>(view);
+    }
+    template <typename T>
+    std::span<T> shard() const {
+        vescomm_view_t view;
+        check(vescomm_buffer_shard(get(), &view));
+        return span<T>(view);
+    }
+    template <typename T>
+    std::span<T> tensor(std::size_t index) const {
+        vescomm_view_t view;
+        check(vescomm_buffer_tensor(get(), index, &view));
+        return span<T>(view);
+    }
+
+    void release() { check(vescomm_buffer_release(get())); }
+    void acquire() { check(vescomm_buffer_acquire(get())); }
+
+    vescomm_buffer_t *get() const noexcept { return owner_.get(); }
+
+private:
+    template <typename T>
+    static std::span<T> span(const vescomm_view_t &view) {
+        return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};
+    }
+
+    using Owner = detail::Owner<vescomm_buffer_t, vescomm_buffer_free>;
+    Owner owner_;
+};
+
+// A collective operation, made once and started many times. It ends with its owner, who must have
+// waited for it.
+class Request {
+public:
+    Request() = default;
+
+    static Request all_gather_v(
+        const Communicator &comm, const Buffer &buffer,
+        const vescomm_request_options_t &options = vescomm_request_options()) {
+        return create(vescomm_all_gather_v_create, comm, buffer, options);
+    }
+    static Request reduce_scatter_v(
+        const Communicator &comm, const Buffer &buffer,
+        const vescomm_request_options_t &options = vescomm_request_options()) {
+        return create(vescomm_reduce_scatter_v_create, comm, buffer, options);
+    }
+    static Request all_reduce(
+        const Communicator &comm, const Buffer &buffer,
+        const vescomm_request_options_t &options = vescomm_request_options()) {
+        return create(vescomm_all_reduce_create, comm, buffer, options);
+    }
+    static Request broadcast(const Communicator &comm, const Buffer &buffer,
+                             const vescomm_request_options_t &options = vescomm_request_options()) {
+        return create(vescomm_broadcast_create, comm, buffer, options);
+    }
+    static Request barrier(const Communicator &comm) {
+        vescomm_request_t *made = nullptr;
+        check(vescomm_barrier_create(comm.get(), nullptr, &made));
+        return Request(made);
+    }
+
+    void start() { check(vescomm_request_start(get(), nullptr)); }
+    // True when complete.
+    bool test() {
+        const vescomm_status_t status = vescomm_request_test(get());
+        check(status);
+        return status == VESCOMM_OK;
+    }
+    void wait() { check(vescomm_request_wait(get())); }
+    void run() {
+        start();
+        wait();
+    }
+    std::string explain() const {
+        const char *text = nullptr;
+        check(vescomm_request_explain(get(), &text));
+        return text;
+    }
+
+    vescomm_request_t *get() const noexcept { return owner_.get(); }
+
+private:
+    explicit Request(vescomm_request_t *owned) noexcept : owner_(owned) {}
+
+    template <typename Create>
+    static Request create(Create make, const Communicator &comm, const Buffer &buffer,
+                          const vescomm_request_options_t &options) {
+        vescomm_request_t *made = nullptr;
+        check(make(comm.get(), buffer.get(), &options, &made));
+        return Request(made);
+    }
+
+    using Owner = detail::Owner<vescomm_request_t, vescomm_request_free>;
+    Owner owner_;
+};
+
+}  // namespace v0
+}  // namespace vescomm
+
+#endif

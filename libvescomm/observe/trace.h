@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace vescomm {
+
+// Spans of time on one rank. Off until started: then recording costs one load.
+//
+// Threads: safe.
+class Trace {
+public:
+    void start(std::uint64_t most_spans);
+    bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
+
+    // By trace_seconds(). Spans past the limit are counted and dropped.
+    void add(std::string name, std::string track, double begin, double end);
+
+    // The events of this rank for a Chrome trace: JSON objects separated by commas, no brackets.
+    std::string events(int rank) const;
+
+private:
+    struct Span {
+        std::string name;
+        std::string track;
+        double begin;
+        double end;
+    };
+
+    std::atomic<bool> on_{false};
+    mutable std::mutex mutex_;
+    std::uint64_t most_spans_ = 0;
+    std::uint64_t dropped_ = 0;
+    std::vector<Span> spans_;
+};
+
+// Seconds of the machine's monotonic clock, the same for all its processes.
+double trace_seconds() noexcept;
+
+// Wraps the events of all ranks into one file's contents.
+std::string trace_document(const std::vector<std::string> &events);
+
+}  // namespace vescomm

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "schedule/problem.h"
+
+namespace vescomm {
+
+// An algorithm is a pure function from a problem and a rank to what that rank does. Its file is
+// schedule/<collective>/<name>.cc.
+using Algorithm = Schedule (*)(const Problem &problem, int rank);
+
+struct AlgorithmEntry {
+    Collective collective;
+    std::string_view name;
+    Algorithm make;
+    // Whether it solves the problem at all.
+    bool (*suits)(const Problem &problem);
+    std::string_view summary;  // for people: what it does and what it costs
+};
+
+// All algorithms of vescomm; the best for a collective comes first.
+std::span<const AlgorithmEntry> algorithms();
+
+// nullptr when there is none of that name for this collective.
+const AlgorithmEntry *find_algorithm(Collective collective, std::string_view name);
+
+namespace all_gather_v {
+Schedule slab(const Problem &problem, int rank);
+Schedule direct(const Problem &problem, int rank);
+}  // namespace all_gather_v
+
+namespace reduce_scatter_v {
+Schedule direct(const Problem &problem, int rank);
+}
+
+namespace all_reduce {
+Schedule two_phase(const Problem &problem, int rank);
+}
+
+namespace broadcast {
+Schedule tree(const Problem &problem, int rank);
+}
+
+namespace barrier {
+Schedule dissemination(const Problem &problem, int rank);
+}
+
+}  // namespace vescomm

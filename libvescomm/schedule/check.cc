@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/check.h"
+
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "schedule/symbolic_memory.h"
+
+namespace vescomm {
+
+namespace {
+
+using symbolic::Clock;
+using symbolic::Fault;
+using symbolic::Memory;
+using symbolic::Thread;
+
+constexpr int operations = 2;
+constexpr std::uint32_t flag_limit = 8;
+
+std::string who(int rank) {
+    return "rank " + std::to_string(rank);
+}
+
+// A counter's history: who waits for a value learns what its raiser knew then, and no more.
+struct Counter {
+    std::vector<std::pair<std::uint64_t, std::shared_ptr<const Clock>>> raised;
+
+    std::shared_ptr<const Clock> reached(std::uint64_t value) const {
+        for (const auto &[at, clock] : raised)
+            if (at >= value) return clock;
+        return nullptr;
+    }
+};
+
+class Checker {
+public:
+    Checker(const Problem &problem, std::span<const Schedule> schedules)
+        : problem_(problem), schedules_(schedules), memory_(problem, schedules) {
+        for (int rank = 0; rank < problem.ranks(); ++rank) {
+            Rank state;
+            state.user.id = threads_++;
+            for (std::size_t lane = 0; lane < schedules[rank].lanes.size(); ++lane) {
+                state.lanes.push_back({.thread = {.id = threads_++, .clock = {}}});
+                for (std::size_t at = 0; at < steps(rank, lane).size(); ++at)
+                    if (steps(rank, lane)[at].action == Action::put)
+                        state.put_threads[{lane, at}] = threads_++;
+            }
+            ranks_.push_back(std::move(state));
+        }
+        for (Rank &rank : ranks_) {
+            rank.user.clock.assign(threads_, 0);
+            for (LaneState &lane : rank.lanes) lane.thread.clock.assign(threads_, 0);
+        }
+    }
+
+    void run() {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (int rank = 0; rank < problem_.ranks(); ++rank) moved |= advance(rank);
+        }
+        for (int rank = 0; rank < problem_.ranks(); ++rank)
+            if (ranks_[rank].operation < operations) throw Fault(why_stuck(rank));
+    }
+
+private:
+    struct LaneState {
+        Thread thread;
+        std::size_t at = 0;
+    };
+    struct Rank {
+        Thread user;
+        std::vector<LaneState> lanes;
+        std::vector<Thread> puts;  // of the current operation
+        int operation = 0;
+        bool running = false;
+        Counter released;
+        std::map<std::pair<std::size_t, std::size_t>, int> put_threads;  // (lane, step) -> id
+    };
+
+    std::uint64_t value_of(int operation, std::uint32_t value) const {
+        return (static_cast<std::uint64_t>(operation + 1) << 32) | value;
+    }
+
+    bool advance(int rank) {
+        Rank &state = ranks_[rank];
+        if (state.operation == operations) return false;
+        if (!state.running && !begin(rank)) return false;
+        bool moved = false;
+        for (bool again = true; again;) {
+            again = false;
+            for (std::size_t lane = 0; lane < state.lanes.size(); ++lane)
+                while (step(rank, lane)) moved = again = true;
+        }
+        for (std::size_t lane = 0; lane < state.lanes.size(); ++lane)
+            if (state.lanes[lane].at < steps(rank, lane).size()) return moved;
+        end(rank);
+        return true;
+    }
+
+    const std::vector<Step> &steps(int rank, std::size_t lane) const {
+        return schedules_[rank].lanes[lane].steps();
+    }
+
+    // The caller fills its inputs and starts the operation.
+    bool begin(int rank) {
+        Rank &state = ranks_[rank];
+        const bool writes_slab =
+            problem_.per_node && (problem_.collective == Collective::all_gather_v
+                                      ? problem_.in_place
+                                      : rank == problem_.root);
+        if (writes_slab && !join_releases(rank, state.operation, state.user)) return false;
+        state.user.tick();
+        memory_.fill_inputs(rank, state.operation, state.user);
+        if (problem_.collective == Collective::barrier)
+            started_[{rank, state.operation}] = state.user.now();
+        for (LaneState &lane : state.lanes) {
+            lane.thread.join(state.user.clock);
+            lane.at = 0;
+        }
+        state.running = true;
+        return true;
+    }
+
+    // The caller finds the operation complete, reads its outputs and releases the slab.
+    void end(int rank) {
+        Rank &state = ranks_[rank];
+        for (const LaneState &lane : state.lanes) state.user.join(lane.thread.clock);
+        for (const Thread &put : state.puts) state.user.join(put.clock);
+        state.puts.clear();
+        state.user.tick();
+        memory_.verify_outputs(rank, state.operation, state.user);
+        if (problem_.collective == Collective::barrier) verify_barrier(rank);
+        state.released.raised.emplace_back(state.operation + 1,
+                                           std::make_shared<const Clock>(state.user.clock));
+        ++state.operation;
+        state.running = false;
+    }
+
+    void verify_barrier(int rank) {
+        for (int peer = 0; peer < problem_.ranks(); ++peer) {
+            const auto start = started_.find({peer, ranks_[rank].operation});
+            if (start == started_.end() ||
+                ranks_[rank].user.clock[ranks_[peer].user.id] < start->second)
+                throw Fault(who(rank) + " left the barrier before " + who(peer) + " had come");
+        }
+    }
+
+    bool join_releases(int rank, int operation, Thread &thread) {
+        std::vector<std::shared_ptr<const Clock>> clocks;
+        for (const int peer : problem_.nodes.members(problem_.nodes.node_of(rank))) {
+            if (operation == 0) continue;
+            const auto clock = ranks_[peer].released.reached(operation);
+            if (!clock) return false;
+            clocks.push_back(clock);
+        }
+        for (const auto &clock : clocks) thread.join(*clock);
+        return true;
+    }
+
+    // One step of a lane; false when it has to wait or is at its end.
+    bool step(int rank, std::size_t lane_index) {
+        Rank &state = ranks_[rank];
+        LaneState &lane = state.lanes[lane_index];
+        const auto &list = steps(rank, lane_index);
+        if (lane.at == list.size()) return false;
+        const Step &step = list[lane.at];
+        const auto context = [&] { return who(rank) + ", " + describe(step); };
+        if (step.flag >= flag_limit) throw Fault(context() + ": no such flag");
+        Thread &thread = lane.thread;
+        switch (step.action) {
+            case Action::acquire:
+                if (!join_releases(rank, state.operation, thread)) return false;
+                break;
+            case Action::wait: {
+                const Counter *counter = counter_for(step.peers[0], rank, step.flag);
+                const auto clock =
+                    counter ? counter->reached(value_of(state.operation, step.value)) : nullptr;
+                if (!clock) return false;
+                thread.join(*clock);
+                break;
+            }
+            case Action::signal:
+                thread.tick();
+                if (step.peers.empty())
+                    raise(node_flags_[{rank, step.flag}], step, state.operation, thread, rank);
+                for (const int peer : step.peers) {
+                    if (problem_.nodes.together(rank, peer))
+                        throw Fault(context() + ": within a node everyone is told at once");
+                    raise(remote_flags_[{rank, peer, step.flag}], step, state.operation, thread,
+                          rank);
+                }
+                break;
+            case Action::copy:
+            case Action::reduce:
+                thread.tick();
+                memory_.move(rank, step, thread);
+                break;
+            case Action::put: {
+                if (problem_.nodes.together(rank, step.to.rank))
+                    throw Fault(context() + ": a put is for another node");
+                thread.tick();
+                Thread put{.id = state.put_threads.at({lane_index, lane.at}),
+                           .clock = Clock(threads_, 0)};
+                put.join(thread.clock);
+                put.tick();
+                memory_.move(rank, step, put);
+                raise(remote_flags_[{rank, step.to.rank, step.flag}], step, state.operation, put,
+                      rank);
+                state.puts.push_back(std::move(put));
+                break;
+            }
+        }
+        ++lane.at;
+        return true;
+    }
+
+    void raise(Counter &counter, const Step &step, int operation, const Thread &thread, int rank) {
+        const std::uint64_t value = value_of(operation, step.value);
+        if (!counter.raised.empty() && counter.raised.back().first >= value)
+            throw Fault(who(rank) + ", " + describe(step) + ": the flag does not rise");
+        counter.raised.emplace_back(value, std::make_shared<const Clock>(thread.clock));
+    }
+
+    const Counter *counter_for(int source, int reader, std::uint32_t flag) const {
+        if (problem_.nodes.together(source, reader)) {
+            const auto found = node_flags_.find({source, flag});
+            return found == node_flags_.end() ? nullptr : &found->second;
+        }
+        const auto found = remote_flags_.find({source, reader, flag});
+        return found == remote_flags_.end() ? nullptr : &found->second;
+    }
+
+    std::string why_stuck(int rank) const {
+        const Rank &state = ranks_[rank];
+        for (std::size_t lane = 0; lane < state.lanes.size(); ++lane)
+            if (state.running && state.lanes[lane].at < steps(rank, lane).size())
+                return who(rank) + " waits for ever in lane " + std::to_string(lane) + ": " +
+                       describe(steps(rank, lane)[state.lanes[lane].at]);
+        return who(rank) + " cannot start operation " + std::to_string(state.operation);
+    }
+
+    const Problem &problem_;
+    std::span<const Schedule> schedules_;
+    Memory memory_;
+    int threads_ = 0;
+    std::vector<Rank> ranks_;
+    std::map<std::pair<int, std::uint32_t>, Counter> node_flags_;
+    std::map<std::tuple<int, int, std::uint32_t>, Counter> remote_flags_;
+    std::map<std::pair<int, int>, std::uint32_t> started_;
+};
+
+}  // namespace
+
+std::string check(const Problem &problem, std::span<const Schedule> schedules) {
+    if (static_cast<int>(schedules.size()) != problem.ranks())
+        return "there are " + std::to_string(schedules.size()) + " schedules for " +
+               std::to_string(problem.ranks()) + " ranks";
+    try {
+        Checker(problem, schedules).run();
+    } catch (const Fault &fault) {
+        return fault.what();
+    }
+    return {};
+}
+
+}  // namespace vescomm

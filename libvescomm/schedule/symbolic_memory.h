@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedule/problem.h"
+
+namespace vescomm::symbolic {
+
+// What is wrong with a schedule, as a sentence.
+struct Fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// How much of each thread's past is known to have happened: one entry for each thread.
+using Clock = std::vector<std::uint32_t>;
+
+struct Thread {
+    int id = 0;
+    Clock clock;
+
+    void tick() { ++clock[id]; }
+    std::uint32_t now() const { return clock[id]; }
+    void join(const Clock &other) {
+        for (std::size_t i = 0; i < clock.size(); ++i)
+            if (other[i] > clock[i]) clock[i] = other[i];
+    }
+};
+
+// The memories of all ranks, cut into cells that every step covers whole. A cell knows whose
+// contributions are summed in it, of which element and operation, and who touched it when.
+class Memory {
+public:
+    Memory(const Problem &problem, std::span<const Schedule> schedules);
+
+    // The caller of `rank` writes what it contributes to an operation.
+    void fill_inputs(int rank, int operation, const Thread &thread);
+    // The caller of `rank` reads its results: throws Fault when one is not what it must be.
+    void verify_outputs(int rank, int operation, const Thread &thread);
+    // A copy, reduce or put by `rank`.
+    void move(int rank, const Step &step, const Thread &thread);
+
+private:
+    struct Access {
+        int thread;
+        std::uint32_t time;
+    };
+    struct Cell {
+        std::int64_t element = -1;  // of the layout; -1: undefined
+        int operation = -1;
+        bool scaled = false;
+        std::vector<std::uint8_t> contributions;  // how often each rank's is in here
+        std::vector<Access> writes;               // the last one, if any
+        std::vector<Access> reads;                // since then
+    };
+    struct Store {
+        std::int64_t size = 0;
+        std::vector<std::int64_t> starts;
+        std::vector<Cell> cells;
+    };
+
+    std::size_t index(const Place &place) const;
+    std::string name(const Place &place) const;
+    void require_reachable(int rank, const Step &step, const Place &place) const;
+    void cut_into_cells(std::span<const Schedule> schedules);
+    // First cell and one past the last of [place, place + count).
+    std::pair<std::size_t, std::size_t> cells(const Place &place, std::int64_t count) const;
+
+    void read(Cell &cell, const Place &place, const Thread &thread);
+    void write(Cell &cell, const Place &place, const Thread &thread);
+    void fill(const Place &place, std::int64_t first_element, std::int64_t count, int rank,
+              int operation, const Thread &thread);
+    void expect(const Place &place, std::int64_t first_element, std::int64_t count,
+                const std::vector<std::uint8_t> &contributions, bool scaled, int operation,
+                const Thread &thread);
+
+    const Problem &problem_;
+    std::vector<Store> stores_;
+};
+
+}  // namespace vescomm::symbolic

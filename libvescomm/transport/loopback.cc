@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/loopback.h"
+
+#include <sys/eventfd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "base/system.h"
+#include "transport/shared_memory.h"
+#include "transport/signal_board.h"
+
+namespace vescomm {
+
+namespace {
+
+constexpr std::uint32_t channels = 1u << 12;  // tests use few
+
+}  // namespace
+
+class LoopbackHub {
+public:
+    explicit LoopbackHub(const Nodes &nodes) : nodes(nodes), mail(nodes.ranks()) {
+        for (int node = 0; node < nodes.count(); ++node) {
+            const auto seats = static_cast<int>(nodes.members(node).size());
+            const std::size_t bytes = SignalBoard::bytes(seats, channels);
+            boards.emplace_back(make_anonymous_file("vescomm loopback", bytes), bytes);
+        }
+        for (int rank = 0; rank < nodes.ranks(); ++rank) {
+            wakers.emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+            if (!wakers.back().open()) throw system_error("cannot create an event descriptor");
+        }
+    }
+
+    // The n-th memory of every rank is the same memory: made by whoever comes first.
+    struct Memory {
+        std::vector<std::shared_ptr<std::byte[]>> slabs;  // by rank
+        std::uint64_t bytes = 0;
+    };
+    std::shared_ptr<Memory> memory(std::size_t index, std::uint64_t bytes,
+                                   vescomm_sharing_t sharing) {
+        std::lock_guard lock(mutex);
+        if (index == memories.size()) {
+            auto made = std::make_shared<Memory>();
+            made->bytes = bytes;
+            for (int rank = 0; rank < nodes.ranks(); ++rank) {
+                const int first = nodes.members(nodes.node_of(rank))[0];
+                made->slabs.push_back(sharing == VESCOMM_PER_NODE && rank != first
+                                          ? made->slabs[first]
+                                          : make_slab(bytes));
+            }
+            memories.push_back(std::move(made));
+        }
+        return memories[index];
+    }
+
+    static std::shared_ptr<std::byte[]> make_slab(std::uint64_t bytes) {
+        // Aligned as the real thing is, since callers may count on a page.
+        const std::size_t size = round_up_to_page(std::max<std::uint64_t>(bytes, 1));
+        auto *data = static_cast<std::byte *>(std::aligned_alloc(page_bytes(), size));
+        if (data == nullptr) throw std::bad_alloc();
+        std::memset(data, 0, size);
+        return {data, [](std::byte *p) { std::free(p); }};
+    }
+
+    struct Letter {
+        int from;
+        Put put;
+    };
+    struct Mailbox {
+        std::mutex mutex;
+        std::deque<Letter> letters;
+        std::map<std::tuple<int, std::uint32_t, std::uint32_t>, std::uint64_t> signals;
+    };
+
+    const Nodes nodes;
+    std::mutex mutex;
+    std::vector<MappedMemory> boards;
+    std::vector<Descriptor> wakers;
+    std::vector<std::shared_ptr<Memory>> memories;
+    std::vector<Mailbox> mail;
+};
+
+namespace {
+
+class LoopbackMapping final : public Mapping {
+public:
+    LoopbackMapping(std::shared_ptr<LoopbackHub::Memory> memory, const Nodes &nodes, int rank)
+        : memory_(std::move(memory)), bases_(nodes.ranks(), nullptr) {
+        for (const int peer : nodes.members(nodes.node_of(rank)))
+            bases_[peer] = memory_->slabs[peer].get();
+    }
+    std::byte *base(int peer) const noexcept override { return bases_[peer]; }
+
+private:
+    std::shared_ptr<LoopbackHub::Memory> memory_;
+    std::vector<std::byte *> bases_;
+};
+
+class LoopbackTransport final : public Transport {
+public:
+    LoopbackTransport(std::shared_ptr<LoopbackHub> hub, int rank)
+        : hub_(std::move(hub)), rank_(rank) {
+        const int node = hub_->nodes.node_of(rank);
+        std::vector<int> wakers;
+        for (const int peer : hub_->nodes.members(node)) wakers.push_back(hub_->wakers[peer].get());
+        const auto seats = static_cast<int>(wakers.size());
+        board_ = std::make_unique<SignalBoard>(hub_->boards[node].data(), seats, channels,
+                                               hub_->nodes.local_rank(rank), std::move(wakers));
+    }
+
+    std::string_view name() const override { return "loopback"; }
+    bool maps(int peer) const noexcept override { return hub_->nodes.together(rank_, peer); }
+    bool puts(int peer) const noexcept override { return !maps(peer); }
+    bool supports(vescomm_memory_kind_t kind) const noexcept override {
+        return kind == VESCOMM_HOST;
+    }
+
+    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 Deadline) override {
+        return std::make_shared<LoopbackMapping>(hub_->memory(mapped_++, bytes, sharing),
+                                                 hub_->nodes, rank_);
+    }
+
+    std::string offer(MemoryId memory, std::byte *base, std::uint64_t) override {
+        targets_[memory] = base;
+        return "offered";
+    }
+    void forget(MemoryId memory) noexcept override { targets_.erase(memory); }
+
+    void put(const Put &put) noexcept override {
+        auto &box = hub_->mail[put.peer];
+        {
+            std::lock_guard lock(box.mutex);
+            box.letters.push_back({rank_, put});
+        }
+        wake(put.peer);
+    }
+
+    void signal(int peer, SignalName signal, std::uint64_t value) noexcept override {
+        if (maps(peer)) {
+            board_->raise(signal, value);
+        } else {
+            Put put;
+            put.peer = peer;
+            put.signal = signal;
+            put.value = value;
+            this->put(put);
+        }
+    }
+
+    std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
+        if (maps(peer)) return board_->value(hub_->nodes.local_rank(peer), signal);
+        auto &box = hub_->mail[rank_];
+        std::lock_guard lock(box.mutex);
+        const auto found = box.signals.find({peer, signal.channel, signal.flag});
+        return found == box.signals.end() ? 0 : found->second;
+    }
+
+    // Delivers one letter, so that what is in flight is in flight for a while.
+    bool progress() noexcept override {
+        auto &box = hub_->mail[rank_];
+        std::unique_lock lock(box.mutex);
+        if (box.letters.empty()) return false;
+        const LoopbackHub::Letter letter = box.letters.front();
+        box.letters.pop_front();
+        lock.unlock();
+        const Put &put = letter.put;
+        if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
+        lock.lock();
+        box.signals[{letter.from, put.signal.channel, put.signal.flag}] = put.value;
+        lock.unlock();
+        if (put.pending != nullptr) {
+            put.pending->fetch_sub(1, std::memory_order_release);
+            wake(letter.from);
+        }
+        wake(rank_);
+        return true;
+    }
+
+    SignalBoard *board() noexcept override { return board_.get(); }
+
+private:
+    // The board of this rank can ring only its own node; the others have theirs.
+    void wake(int peer) noexcept {
+        if (maps(peer)) {
+            board_->ring(hub_->nodes.local_rank(peer));
+            return;
+        }
+        const int node = hub_->nodes.node_of(peer);
+        std::vector<int> wakers;
+        for (const int member : hub_->nodes.members(node))
+            wakers.push_back(hub_->wakers[member].get());
+        const auto seats = static_cast<int>(wakers.size());
+        SignalBoard(hub_->boards[node].data(), seats, channels, 0, std::move(wakers))
+            .ring(hub_->nodes.local_rank(peer));
+    }
+
+    std::shared_ptr<LoopbackHub> hub_;
+    int rank_;
+    std::size_t mapped_ = 0;
+    std::unique_ptr<SignalBoard> board_;
+    std::map<MemoryId, std::byte *> targets_;
+};
+
+}  // namespace
+
+std::shared_ptr<LoopbackHub> make_loopback_hub(const Nodes &nodes) {
+    return std::make_shared<LoopbackHub>(nodes);
+}
+
+std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub, int rank) {
+    return std::make_unique<LoopbackTransport>(std::move(hub), rank);
+}
+
+}  // namespace vescomm

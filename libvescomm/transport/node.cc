@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/node.h"
+
+#include <sys/eventfd.h>
+
+#include "base/system.h"
+#include "transport/descriptor_star.h"
+#include "transport/shared_memory.h"
+#include "transport/signal_board.h"
+
+namespace vescomm {
+
+namespace {
+
+// Requests and memories of one communicator. A channel takes room when it is first used: 64 bytes
+// for each rank of the node.
+constexpr std::uint32_t channels = 1u << 18;
+
+// One file for the whole node: a slab for all, or one after another, each on a page of its own.
+class NodeMapping final : public Mapping {
+public:
+    NodeMapping(MappedMemory memory, std::vector<std::byte *> bases)
+        : memory_(std::move(memory)), bases_(std::move(bases)) {}
+
+    std::byte *base(int peer) const noexcept override { return bases_[peer]; }
+
+private:
+    MappedMemory memory_;
+    std::vector<std::byte *> bases_;
+};
+
+class NodeTransport final : public Transport {
+public:
+    NodeTransport(const Nodes &nodes, Control &control, Deadline deadline)
+        : nodes_(nodes),
+          rank_(control.rank()),
+          star_(nodes, control, deadline),
+          locals_(static_cast<int>(nodes.members(nodes.node_of(rank_)).size())) {
+        Descriptor file = share("vescomm signals", SignalBoard::bytes(locals_, channels), deadline);
+        signals_ = MappedMemory(file, SignalBoard::bytes(locals_, channels));
+
+        Descriptor mine(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!mine.open()) throw system_error("cannot create an event descriptor");
+        wakers_ = locals_ > 1 ? star_.all_gather(mine.get(), deadline) : std::vector<Descriptor>{};
+        if (locals_ == 1) wakers_.push_back(std::move(mine));
+        std::vector<int> numbers;
+        for (const Descriptor &waker : wakers_) numbers.push_back(waker.get());
+        board_ = std::make_unique<SignalBoard>(signals_.data(), locals_, channels,
+                                               nodes.local_rank(rank_), std::move(numbers));
+    }
+
+    std::string_view name() const override { return "node"; }
+    bool maps(int peer) const noexcept override { return nodes_.together(rank_, peer); }
+    bool puts(int) const noexcept override { return false; }
+    bool supports(vescomm_memory_kind_t kind) const noexcept override {
+        return kind == VESCOMM_HOST;
+    }
+
+    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 Deadline deadline) override {
+        const std::size_t slab = round_up_to_page(bytes);
+        const bool one = sharing == VESCOMM_PER_NODE;
+        const std::size_t total = one ? slab : slab * static_cast<std::size_t>(locals_);
+        Descriptor file = share("vescomm memory", total, deadline);
+        const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
+        if (one) {
+            // Each takes its part of the common slab, so that the pages spread over the machine.
+            const auto edge = [&](std::size_t part) {
+                return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
+                       page_bytes();
+            };
+            take_room(file, edge(local), edge(local + 1) - edge(local));
+        } else {
+            take_room(file, slab * local, slab);
+        }
+        MappedMemory memory(file, total);
+        std::vector<std::byte *> bases(nodes_.ranks(), nullptr);
+        for (const int peer : nodes_.members(nodes_.node_of(rank_)))
+            bases[peer] =
+                memory.data() + (one ? 0 : slab * static_cast<std::size_t>(nodes_.local_rank(peer)));
+        return std::make_shared<NodeMapping>(std::move(memory), std::move(bases));
+    }
+
+    void signal(int, SignalName signal, std::uint64_t value) noexcept override {
+        board_->raise(signal, value);
+    }
+
+    std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
+        return board_->value(nodes_.local_rank(peer), signal);
+    }
+
+    SignalBoard *board() noexcept override { return board_.get(); }
+
+private:
+    // Collective: the first rank of the node makes the file.
+    Descriptor share(const char *purpose, std::size_t bytes, Deadline deadline) {
+        if (locals_ == 1) return make_anonymous_file(purpose, bytes);
+        Descriptor file;
+        if (nodes_.local_rank(rank_) == 0) file = make_anonymous_file(purpose, bytes);
+        return star_.broadcast(file.get(), deadline);
+    }
+
+    Nodes nodes_;
+    int rank_;
+    DescriptorStar star_;
+    int locals_;
+    MappedMemory signals_;
+    std::vector<Descriptor> wakers_;
+    std::unique_ptr<SignalBoard> board_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
+                                               Deadline deadline) {
+    return std::make_unique<NodeTransport>(nodes, control, deadline);
+}
+
+}  // namespace vescomm

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "comm/control.h"
+#include "topology/nodes.h"
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// Shared memory between the ranks of one node: maps memory of anonymous files that are passed by
+// descriptor, and raises signals on a board in one of them. When the last process is gone, however
+// it went, nothing is left.
+//
+// Collective over all ranks of the communicator.
+std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
+                                               Deadline deadline);
+
+}  // namespace vescomm

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <string>
+#include <utility>
+
+#include "base/system.h"
+
+namespace vescomm {
+
+MappedMemory::MappedMemory(const Descriptor &file, std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (data == MAP_FAILED)
+        throw system_error("cannot map " + std::to_string(bytes) + " bytes of shared memory");
+    data_ = static_cast<std::byte *>(data);
+}
+
+MappedMemory::MappedMemory(MappedMemory &&other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+MappedMemory &MappedMemory::operator=(MappedMemory &&other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+MappedMemory::~MappedMemory() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+std::size_t page_bytes() {
+    static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+std::size_t round_up_to_page(std::size_t bytes) {
+    return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+Descriptor make_anonymous_file(const char *purpose, std::size_t bytes) {
+    Descriptor file(memfd_create(purpose, MFD_CLOEXEC));
+    if (!file.open()) throw system_error("cannot create shared memory");
+    if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+        throw system_error("cannot make shared memory of " + std::to_string(bytes) + " bytes");
+    return file;
+}
+
+void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (fallocate(file.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+        throw system_error("there is not enough memory for " + std::to_string(bytes) +
+                           " bytes of shared memory");
+}
+
+}  // namespace vescomm

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/signal_board.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace vescomm {
+
+namespace {
+
+// The memory may be mapped at different addresses, so the private forms of futex will not do.
+long futex(std::atomic<std::uint32_t> &word, int operation, std::uint32_t value,
+           const timespec *timeout) {
+    static_assert(sizeof(word) == sizeof(std::uint32_t));
+    return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+std::size_t SignalBoard::bytes(int seats, std::uint32_t channels) {
+    const auto lines = 1 + static_cast<std::size_t>(seats) * (1 + std::size_t{channels});
+    return 64 * lines;
+}
+
+SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
+                         std::vector<int> wake_descriptors)
+    : memory_(memory),
+      seats_(seats),
+      channels_(channels),
+      own_seat_(own_seat),
+      wake_descriptors_(std::move(wake_descriptors)) {
+    static_assert(sizeof(Header) == 64 && sizeof(Doorbell) == 64);
+    static_assert(flags_per_channel * sizeof(std::uint64_t) == 64);
+    static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+}
+
+SignalBoard::Doorbell &SignalBoard::doorbell(int seat) const noexcept {
+    return *reinterpret_cast<Doorbell *>(memory_ + 64 * (1 + static_cast<std::size_t>(seat)));
+}
+
+std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) const noexcept {
+    const std::size_t line = 1 + static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
+                             static_cast<std::size_t>(seat);
+    return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
+}
+
+// Raiser: store the counter, then load who sleeps. Sleeper: store that it sleeps, then load the
+// counters. All sequentially consistent, so at least one of the two sees the other.
+void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
+    counter(own_seat_, signal).store(value, std::memory_order_seq_cst);
+    auto &header = *reinterpret_cast<Header *>(memory_);
+    if (header.asleep.load(std::memory_order_seq_cst) == 0) return;
+    for (int seat = 0; seat < seats_; ++seat)
+        if (seat != own_seat_) ring(seat);
+}
+
+std::uint64_t SignalBoard::value(int seat, SignalName signal) const noexcept {
+    return counter(seat, signal).load(std::memory_order_seq_cst);
+}
+
+void SignalBoard::ring(int seat) noexcept {
+    Doorbell &bell = doorbell(seat);
+    if (bell.sleeping.load(std::memory_order_seq_cst) > 0) {
+        bell.rings.fetch_add(1, std::memory_order_seq_cst);
+        futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
+    }
+    if (bell.polling.load(std::memory_order_seq_cst) > 0) {
+        const std::uint64_t one = 1;
+        // The only way to fail is a counter at its limit, which is readable all the same.
+        [[maybe_unused]] const auto written = write(wake_descriptors_[seat], &one, sizeof one);
+    }
+}
+
+std::uint32_t SignalBoard::begin_sleep() noexcept {
+    Doorbell &bell = doorbell(own_seat_);
+    const std::uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
+    bell.sleeping.fetch_add(1, std::memory_order_seq_cst);
+    reinterpret_cast<Header *>(memory_)->asleep.fetch_add(1, std::memory_order_seq_cst);
+    return seen;
+}
+
+void SignalBoard::sleep(std::uint32_t seen, Clock::time_point until) noexcept {
+    const auto left = until - Clock::now();
+    if (left <= Clock::duration::zero()) return;
+    const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+    const timespec timeout{static_cast<time_t>(nanoseconds / 1'000'000'000),
+                           static_cast<long>(nanoseconds % 1'000'000'000)};
+    futex(doorbell(own_seat_).rings, FUTEX_WAIT, seen, &timeout);
+}
+
+void SignalBoard::end_sleep() noexcept {
+    reinterpret_cast<Header *>(memory_)->asleep.fetch_sub(1, std::memory_order_seq_cst);
+    doorbell(own_seat_).sleeping.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void SignalBoard::begin_poll() noexcept {
+    doorbell(own_seat_).polling.fetch_add(1, std::memory_order_seq_cst);
+    reinterpret_cast<Header *>(memory_)->asleep.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void SignalBoard::end_poll() noexcept {
+    reinterpret_cast<Header *>(memory_)->asleep.fetch_sub(1, std::memory_order_seq_cst);
+    doorbell(own_seat_).polling.fetch_sub(1, std::memory_order_seq_cst);
+    std::uint64_t rung = 0;
+    // Empties the counter so that the next poll sleeps; nothing to read is fine.
+    [[maybe_unused]] const auto read_bytes =
+        read(wake_descriptors_[own_seat_], &rung, sizeof rung);
+}
+
+}  // namespace vescomm

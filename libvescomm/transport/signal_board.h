@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/deadline.h"
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// Counters that some ranks ("seats") raise and all of them watch, in memory that all of them map,
+// and the doorbells by which a raiser wakes those who sleep. The memory must start out as zeros.
+//
+//     one word: how many sleep │ a doorbell for each seat │ for each channel and seat, one line of
+//                              │                          │ flags_per_channel counters
+//
+// A raise is one store when nobody sleeps. Threads: safe.
+// Zone: per operation, no allocation; system calls only to sleep and to wake.
+class SignalBoard {
+public:
+    static std::size_t bytes(int seats, std::uint32_t channels);
+
+    // `wake_descriptors` holds an eventfd for each seat, or -1.
+    SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
+                std::vector<int> wake_descriptors);
+
+    std::uint32_t channels() const noexcept { return channels_; }
+
+    void raise(SignalName signal, std::uint64_t value) noexcept;
+    std::uint64_t value(int seat, SignalName signal) const noexcept;
+
+    // Wakes one seat, whatever it sleeps on.
+    void ring(int seat) noexcept;
+
+    // To sleep: announce it, look once more whether there is something to do, then sleep until rung
+    // (or the moment passes), and take the announcement back. Rings after begin_sleep() are not lost.
+    std::uint32_t begin_sleep() noexcept;
+    void sleep(std::uint32_t seen, Clock::time_point until) noexcept;
+    void end_sleep() noexcept;
+
+    // The same for a thread that polls wake_descriptor() together with others.
+    int wake_descriptor() const noexcept { return wake_descriptors_[own_seat_]; }
+    void begin_poll() noexcept;
+    void end_poll() noexcept;
+
+private:
+    struct alignas(64) Doorbell {
+        std::atomic<std::uint32_t> rings;
+        std::atomic<std::uint32_t> sleeping;
+        std::atomic<std::uint32_t> polling;
+    };
+    struct alignas(64) Header {
+        std::atomic<std::uint32_t> asleep;
+    };
+
+    Doorbell &doorbell(int seat) const noexcept;
+    std::atomic<std::uint64_t> &counter(int seat, SignalName signal) const noexcept;
+
+    std::byte *memory_;
+    int seats_;
+    std::uint32_t channels_;
+    int own_seat_;
+    std::vector<int> wake_descriptors_;
+};
+
+}  // namespace vescomm

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// Number of a memory within its communicator: the same on every rank.
+using MemoryId = std::uint32_t;
+
+// A signal is a counter that one rank raises and others watch; it never falls. `channel` is the
+// number of the request within its communicator, `flag` tells apart the counters of one request.
+struct SignalName {
+    std::uint32_t channel = 0;
+    std::uint32_t flag = 0;
+};
+
+// Most flags of one request, over all algorithms. Eight counters fill a cache line.
+inline constexpr std::uint32_t flags_per_channel = 8;
+
+// Where the memory of a node's ranks is mapped in this process.
+class Mapping {
+public:
+    virtual ~Mapping() = default;
+    // Start of the slab of `peer` (of its node, for VESCOMM_PER_NODE); nullptr when not mapped.
+    virtual std::byte *base(int peer) const noexcept = 0;
+};
+
+// Bytes for the memory of a peer on another node, and the signal that follows them.
+struct Put {
+    int peer = 0;
+    const std::byte *from = nullptr;  // within a registered memory of this rank, or any address
+    MemoryId memory = 0;              // of the target
+    std::uint64_t offset = 0;         // bytes, within the target's slab
+    std::uint64_t bytes = 0;          // may be 0: then only the signal travels
+    SignalName signal;
+    std::uint64_t value = 0;  // raised at the peer after all bytes are visible there
+    // Counted down by one when `from` may be written again. Incremented by the caller before.
+    std::atomic<std::uint32_t> *pending = nullptr;
+};
+
+class SignalBoard;
+
+// How bytes and signals travel between this rank and some of its peers. transports.cc holds the
+// table of all of them; tests/conformance is the suite that every one passes.
+//
+// A transport either *maps* a peer (its memory can be loaded and stored by pointer) or *puts* to it
+// (bytes are handed over and arrive later); loopback does both, for tests.
+//
+// Threads: the owner serialises all calls, except signalled(), which may be called by any thread.
+class Transport {
+public:
+    virtual ~Transport() = default;
+
+    virtual std::string_view name() const = 0;
+    virtual bool maps(int peer) const noexcept = 0;
+    virtual bool puts(int peer) const noexcept = 0;
+    virtual bool supports(vescomm_memory_kind_t kind) const noexcept = 0;
+
+    // ---- set-up; throws Error ----
+
+    // Allocates zeroed memory for the ranks that this transport maps, this one included, and maps
+    // it. Collective over those ranks. Only for a transport that maps its own rank.
+    //   OUT_OF_MEMORY  there is not enough; the caller tells the other ranks
+    //   SYSTEM         the operating system refused
+    virtual std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                         Deadline deadline);
+
+    // Makes memory a target of puts, and returns what a peer must know to do so (at most 64 KiB).
+    // The caller carries it to the peers through the authenticated control plane.
+    virtual std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes);
+
+    // Learns how to put into the memory of a peer. An empty offer means that none was made.
+    virtual void accept(MemoryId memory, int peer, std::string_view offer);
+
+    // Ends what offer() and accept() began. The bytes are no longer touched when it returns.
+    virtual void forget(MemoryId memory) noexcept;
+
+    // ---- per operation; noexcept; a failure is told once through the Failure given at creation ----
+
+    // Hands bytes over. Puts and signals to one peer take effect in the order of the calls.
+    virtual void put(const Put &put) noexcept;
+
+    // Raises a signal of this rank at one peer. For a peer that is mapped, all ranks of the node see
+    // it at once, this one included.
+    virtual void signal(int peer, SignalName signal, std::uint64_t value) noexcept = 0;
+
+    // The value to which `peer` has raised a signal for this rank; 0 before the first. What the peer
+    // wrote before it raised the signal is visible to the caller afterwards.
+    virtual std::uint64_t signalled(int peer, SignalName signal) const noexcept = 0;
+
+    // Moves things along; true when something moved. Nothing to do for a transport that only maps.
+    virtual bool progress() noexcept { return false; }
+
+    // ---- sleeping ----
+
+    // Where this rank's threads sleep and who wakes them: of the transport that maps this rank,
+    // which every communicator has exactly one of. nullptr for the others.
+    virtual SignalBoard *board() noexcept { return nullptr; }
+
+    // A descriptor that becomes readable when progress() has something to do; -1: none is needed.
+    virtual int descriptor() const noexcept { return -1; }
+
+    // Prepares descriptor() for a poll. False: something arrived meanwhile, call progress() instead.
+    virtual bool arm() noexcept { return true; }
+
+    // Stops all traffic: when it returns no byte of any memory is written by this transport any more.
+    virtual void stop() noexcept {}
+};
+
+}  // namespace vescomm

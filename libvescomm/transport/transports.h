@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/failure.h"
+#include "comm/control.h"
+#include "topology/nodes.h"
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// The transports of one communicator: the one that maps this node, and those to other nodes.
+struct Transports {
+    std::unique_ptr<Transport> home;
+    std::vector<std::unique_ptr<Transport>> wires;
+};
+
+// Makes the transports that the ranks need: shared memory within a node, and between nodes the first
+// of the table that this build has. Collective over all ranks. `on_signal` is called, during
+// progress, when something arrived that somebody may be waiting for.
+Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
+                           std::function<void()> on_signal, Deadline deadline);
+
+// For people: what there is, and whether this build has it.
+struct TransportHelp {
+    std::string_view name, what;
+    bool built;
+};
+std::span<const TransportHelp> transports();
+
+}  // namespace vescomm

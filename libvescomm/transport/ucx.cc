@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ucx.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "transport/ucx_inbox.h"
+#include "transport/ucx_memories.h"
+#include "transport/ucx_stream.h"
+#include "transport/ucx_wire.h"
+#include "transport/ucx_worker.h"
+
+namespace vescomm {
+namespace {
+
+// Puts up to this size travel within one message, which costs a copy on the far side but no answer.
+constexpr std::uint64_t most_message_bytes = 8192;
+
+// Rounds of UCX's progress in one call of ours, so that a busy network cannot keep the caller.
+constexpr int most_rounds = 64;
+
+// How long a transport waits, when it stops or forgets a memory, for what should take no time.
+constexpr double grace_seconds = 1.0;
+
+// How long wiring sleeps at most before it looks at the deadline again.
+constexpr int wiring_poll_milliseconds = 20;
+
+std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
+
+class UcxTransport : public Transport {
+public:
+    UcxTransport(int rank, int ranks, const std::vector<bool> &peers, Failure &failure,
+                 std::function<void()> on_signal);
+    ~UcxTransport() override { stop(); }
+
+    void wire(Control &control, Deadline deadline);
+
+    std::string_view name() const override { return "ucx"; }
+    bool maps(int) const noexcept override { return false; }
+    bool puts(int peer) const noexcept override { return streams_[peer] != nullptr; }
+    bool supports(vescomm_memory_kind_t kind) const noexcept override {
+        return kind == VESCOMM_HOST;
+    }
+
+    std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes) override;
+    void accept(MemoryId memory, int peer, std::string_view offer) override;
+    void forget(MemoryId memory) noexcept override;
+
+    void put(const Put &put) noexcept override;
+    void signal(int peer, SignalName signal, std::uint64_t value) noexcept override;
+    std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
+        return inbox_.signalled(peer, signal);
+    }
+    bool progress() noexcept override;
+    int descriptor() const noexcept override { return worker_.descriptor(); }
+    bool arm() noexcept override;
+    void stop() noexcept override;
+
+private:
+    bool step() noexcept;
+    bool wired(std::vector<bool> &welcomed);
+    std::string not_wired() const;
+    void refuse(const Put &put, const char *why) noexcept;
+
+    const UcxLibrary &ucx_;
+    const int rank_;
+    Failure &failure_;
+    const std::function<void()> on_signal_;
+    UcxWorker worker_;
+    UcxMemories memories_;
+    UcxInbox inbox_;
+    UcxStreams shared_;
+    std::vector<std::unique_ptr<UcxStream>> streams_;  // by rank; nullptr: not a peer
+    bool stopped_ = false;
+};
+
+// ---- wiring ----
+
+UcxTransport::UcxTransport(int rank, int ranks, const std::vector<bool> &peers, Failure &failure,
+                           std::function<void()> on_signal)
+    : ucx_(load_ucx()),
+      rank_(rank),
+      failure_(failure),
+      on_signal_(std::move(on_signal)),
+      worker_(ucx_, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true))),
+      memories_(ucx_, worker_, rank, ranks),
+      inbox_(rank, peers, failure, memories_),
+      shared_(ucx_, inbox_, failure, rank),
+      streams_(static_cast<std::size_t>(ranks)) {
+    inbox_.open(ucx_, worker_.handle());
+    for (int peer = 0; peer < ranks; ++peer)
+        if (peers[peer])
+            streams_[peer] = std::make_unique<UcxStream>(shared_, worker_.handle(), peer);
+    shared_.ready.reserve(2 * streams_.size());
+}
+
+// UCX connects at the first message. Sending it here, and hearing both ways, keeps surprises out of
+// the first collective: "hello" says that the sender reaches us, "welcome" that we reach it.
+void UcxTransport::wire(Control &control, Deadline deadline) {
+    unsigned major = 0, minor = 0, release = 0;
+    ucx_.get_version(&major, &minor, &release);
+    Address own;
+    own.ucx_major = major;
+    own.ucx_minor = minor;
+    own.rank = static_cast<std::uint32_t>(rank_);
+    own.token = inbox_.token();
+    own.worker = worker_.address();
+    const auto addresses = control.all_gather("ucx addresses", seal(own), deadline);
+    for (const auto &stream : streams_) {
+        if (!stream) continue;
+        const Address address = open_address(addresses[stream->peer()], stream->peer());
+        if (address.ucx_major != major || address.ucx_minor != minor)
+            throw Error(VESCOMM_ERROR_MISMATCH,
+                        rank_name(rank_) + " has UCX " + std::to_string(major) + "." +
+                            std::to_string(minor) + " and " + rank_name(stream->peer()) +
+                            " has UCX " + std::to_string(address.ucx_major) + "." +
+                            std::to_string(address.ucx_minor) +
+                            ", which cannot talk to one another; install the same on all nodes");
+        stream->connect(address);
+        stream->tell(MessageKind::hello);
+    }
+    std::vector<bool> welcomed(streams_.size());
+    while (!wired(welcomed)) {
+        failure_.check();
+        if (deadline.expired())
+            throw Error(VESCOMM_ERROR_TIMEOUT,
+                        rank_name(rank_) + " has not connected over UCX with " + not_wired() +
+                            " in time; check that the nodes reach one another on the interfaces "
+                            "that UCX picks, or set UCX_NET_DEVICES to the right one");
+        if (!step() && arm()) {
+            pollfd descriptor{worker_.descriptor(), POLLIN, 0};
+            poll(&descriptor, 1, wiring_poll_milliseconds);
+        }
+    }
+    failure_.check();
+}
+
+bool UcxTransport::wired(std::vector<bool> &welcomed) {
+    bool wired = true;
+    for (const auto &stream : streams_) {
+        if (!stream) continue;
+        const int peer = stream->peer();
+        if (inbox_.heard(peer, MessageKind::goodbye))
+            throw Error(VESCOMM_ERROR_PEER_FAILED, rank_name(peer) + " gave up while " +
+                                                       rank_name(rank_) +
+                                                       " connected to it over UCX; see its output");
+        if (inbox_.heard(peer, MessageKind::hello) && !welcomed[peer]) {
+            welcomed[peer] = true;
+            stream->tell(MessageKind::welcome);
+        }
+        // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
+        wired = wired && welcomed[peer] && inbox_.heard(peer, MessageKind::welcome) &&
+                stream->told();
+    }
+    return wired;
+}
+
+std::string UcxTransport::not_wired() const {
+    std::string names;
+    for (const auto &stream : streams_)
+        if (stream && !inbox_.heard(stream->peer(), MessageKind::welcome))
+            names += (names.empty() ? "" : ", ") + rank_name(stream->peer());
+    return names.empty() ? "its peers" : names;
+}
+
+// ---- memory ----
+
+std::string UcxTransport::offer(MemoryId memory, std::byte *base, std::uint64_t bytes) {
+    failure_.check();
+    return memories_.offer(memory, base, bytes);
+}
+
+void UcxTransport::accept(MemoryId memory, int peer, std::string_view offer) {
+    failure_.check();
+    if (!offer.empty() && puts(peer))
+        memories_.accept(memory, peer, streams_[peer]->endpoint(), offer);
+}
+
+void UcxTransport::forget(MemoryId id) noexcept {
+    UcxMemory *memory = memories_.find(id);
+    if (memory == nullptr) return;
+    // A broken communicator moves nothing any more: waiting for it would be in vain.
+    if (failure_.broken()) stop();
+    const Deadline deadline = Deadline::after(grace_seconds);
+    while (memory->uses > 0 && !stopped_) {
+        step();
+        if (!deadline.expired()) continue;
+        failure_.set(VESCOMM_ERROR_INTERNAL,
+                     "memory " + std::to_string(id) + " is freed while " +
+                         std::to_string(memory->uses) + " puts to it are under way over UCX");
+        stop();
+    }
+    memories_.forget(id);
+}
+
+// ---- sending ----
+
+void UcxTransport::refuse(const Put &put, const char *why) noexcept {
+    if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
+    if (why == nullptr || failure_.broken()) return;
+    try {
+        failure_.set(VESCOMM_ERROR_INTERNAL,
+                     "a put of " + std::to_string(put.bytes) + " bytes to offset " +
+                         std::to_string(put.offset) + " of memory " + std::to_string(put.memory) +
+                         " of " + rank_name(put.peer) + ", channel " +
+                         std::to_string(put.signal.channel) + " flag " +
+                         std::to_string(put.signal.flag) + ", is impossible: " + why);
+    } catch (...) {
+        failure_.set(VESCOMM_ERROR_INTERNAL, {});
+    }
+}
+
+void UcxTransport::put(const Put &put) noexcept {
+    if (stopped_) return refuse(put, nullptr);
+    if (!puts(put.peer)) return refuse(put, "that rank is not reached over UCX");
+    if (put.signal.channel >= most_channels || put.signal.flag >= flags_per_channel)
+        return refuse(put, "there is no such signal");
+
+    UcxMemory *memory = nullptr;
+    if (put.bytes > 0) {
+        memory = memories_.find(put.memory);
+        if (memory == nullptr || memory->targets[put.peer].key == nullptr)
+            return refuse(put, "that rank has not offered this memory");
+        if (!within(put.offset, put.bytes, memory->targets[put.peer].bytes))
+            return refuse(put, "it does not fit into that memory");
+    }
+
+    UcxOperation *operation = shared_.take();
+    if (operation == nullptr) return refuse(put, nullptr);
+    Message &message = operation->message;
+    message.memory = put.memory;
+    message.signal = put.signal;
+    message.offset = put.offset;
+    message.bytes = put.bytes;
+    message.value = put.value;
+    operation->from = put.from;
+    operation->pending = put.pending;
+    if (memory != nullptr) {
+        operation->uses = &memory->uses;
+        ++memory->uses;
+        if (put.bytes > most_message_bytes) {
+            operation->target = memory->targets[put.peer];
+            if (memory->contains(put.from, put.bytes)) operation->source = memory->handle;
+        }
+    }
+    streams_[put.peer]->push(operation);
+}
+
+void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noexcept {
+    Put put;
+    put.peer = peer;
+    put.signal = signal;
+    put.value = value;
+    this->put(put);
+}
+
+// ---- progress ----
+
+bool UcxTransport::step() noexcept {
+    const bool moved = ucx_.worker_progress(worker_.handle()) != 0;
+    shared_.pump_ready();
+    if (inbox_.take_news() && on_signal_) on_signal_();
+    return moved;
+}
+
+bool UcxTransport::progress() noexcept {
+    if (stopped_) return false;
+    int rounds = 0;
+    while (rounds < most_rounds && step()) ++rounds;
+    return rounds > 0;
+}
+
+bool UcxTransport::arm() noexcept {
+    if (stopped_) return true;
+    const ucs_status_t status = ucx_.worker_arm(worker_.handle());
+    if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
+    failure_.set(VESCOMM_ERROR_SYSTEM, std::string("UCX cannot arm its descriptor: ") +
+                                           ucx_.status_string(status));
+    return true;
+}
+
+// ---- the end ----
+
+void UcxTransport::stop() noexcept {
+    if (stopped_) return;
+    shared_.stopping = true;
+    for (const auto &stream : streams_)
+        if (stream && stream->endpoint() != nullptr) stream->tell(MessageKind::goodbye);
+
+    // So that peers that are about to stop as well do not take this for a failure.
+    const Deadline deadline = Deadline::after(failure_.broken() ? 0.0 : grace_seconds);
+    const auto told = [](const auto &stream) { return !stream || stream->told(); };
+    while (!std::all_of(streams_.begin(), streams_.end(), told) && !deadline.expired())
+        ucx_.worker_progress(worker_.handle());
+
+    stopped_ = true;
+    inbox_.close();
+    for (const auto &stream : streams_)
+        if (stream) stream->close();
+    // Closing goes on within UCX, which complains about what is left when its worker is destroyed.
+    const Deadline closed = Deadline::after(grace_seconds);
+    while (ucx_.worker_progress(worker_.handle()) != 0 && !closed.expired()) {
+    }
+    memories_.destroy_keys();
+    worker_.destroy_worker();
+    memories_.unregister();
+    worker_.destroy();
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_ucx_transport(int rank, int ranks, const std::vector<bool> &peers,
+                                              Control &control, Failure &failure,
+                                              std::function<void()> on_signal, Deadline deadline) {
+    auto transport =
+        std::make_unique<UcxTransport>(rank, ranks, peers, failure, std::move(on_signal));
+    transport->wire(control, deadline);
+    return transport;
+}
+
+}  // namespace vescomm

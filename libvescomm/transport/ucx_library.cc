@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ucx_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+
+namespace vescomm {
+namespace {
+
+// The shared object that every UCX since 1.0 installs; its functions keep their signatures.
+constexpr const char *library_file = "libucp.so.0";
+
+// Sets variables that the user has not set, until the end of the scope.
+class TemporaryEnvironment {
+public:
+    void set(const char *name, const char *value) {
+        if (std::getenv(name) != nullptr) return;
+        setenv(name, value, 0);
+        names_.push_back(name);
+    }
+
+    ~TemporaryEnvironment() {
+        for (const char *name : names_) unsetenv(name);
+    }
+
+private:
+    std::vector<const char *> names_;
+};
+
+template <typename Function>
+void find(void *library, const char *name, Function *&function) {
+    function = reinterpret_cast<Function *>(dlsym(library, name));
+    if (function == nullptr)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    std::string(library_file) + " lacks " + name +
+                        "(): vescomm needs UCX 1.13 or later between nodes; install it, or set "
+                        "LD_LIBRARY_PATH to it");
+}
+
+UcxLibrary load() {
+    // Read by constructors while dlopen() runs, see the header; without effect when the process
+    // has loaded UCX already, whose owner has then decided.
+    TemporaryEnvironment environment;
+    environment.set("UCX_MEM_MMAP_HOOK_MODE", "none");
+    environment.set("UCX_MEM_MALLOC_HOOKS", "n");
+    environment.set("UCX_HANDLE_ERRORS", "none");
+    environment.set("UCX_ERROR_SIGNALS", "");
+    environment.set("UCX_DEBUG_SIGNO", "0");
+
+    // Local: libucs also defines signal() and sigaction(), which must not replace the program's.
+    void *library = dlopen(library_file, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    std::string("UCX, which moves host memory between nodes, cannot be loaded: ") +
+                        dlerror() + "; install UCX 1.13 or later, or set LD_LIBRARY_PATH to it");
+
+    UcxLibrary ucx{};
+    find(library, "ucp_get_version", ucx.get_version);
+    find(library, "ucp_config_read", ucx.config_read);
+    find(library, "ucp_config_modify", ucx.config_modify);
+    find(library, "ucp_config_release", ucx.config_release);
+    find(library, "ucp_init_version", ucx.init_version);
+    find(library, "ucp_cleanup", ucx.cleanup);
+    find(library, "ucp_worker_create", ucx.worker_create);
+    find(library, "ucp_worker_destroy", ucx.worker_destroy);
+    find(library, "ucp_worker_query", ucx.worker_query);
+    find(library, "ucp_worker_release_address", ucx.worker_release_address);
+    find(library, "ucp_worker_get_efd", ucx.worker_get_efd);
+    find(library, "ucp_worker_arm", ucx.worker_arm);
+    find(library, "ucp_worker_progress", ucx.worker_progress);
+    find(library, "ucp_worker_set_am_recv_handler", ucx.worker_set_am_recv_handler);
+    find(library, "ucp_ep_create", ucx.ep_create);
+    find(library, "ucp_ep_close_nbx", ucx.ep_close_nbx);
+    find(library, "ucp_ep_flush_nbx", ucx.ep_flush_nbx);
+    find(library, "ucp_ep_rkey_unpack", ucx.ep_rkey_unpack);
+    find(library, "ucp_am_send_nbx", ucx.am_send_nbx);
+    find(library, "ucp_put_nbx", ucx.put_nbx);
+    find(library, "ucp_request_free", ucx.request_free);
+    find(library, "ucp_mem_map", ucx.mem_map);
+    find(library, "ucp_mem_unmap", ucx.mem_unmap);
+    find(library, "ucp_rkey_pack", ucx.rkey_pack);
+    find(library, "ucp_rkey_buffer_release", ucx.rkey_buffer_release);
+    find(library, "ucp_rkey_destroy", ucx.rkey_destroy);
+    find(library, "ucs_status_string", ucx.status_string);
+    return ucx;
+}
+
+}  // namespace
+
+void UcxLibrary::check(ucs_status_t status, const std::string &what) const {
+    if (status == UCS_OK) return;
+    throw Error(
+        status == UCS_ERR_NO_MEMORY ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM,
+        what + ": " + status_string(status));
+}
+
+const UcxLibrary &load_ucx() {
+    // Never unloaded: UCX's threads and modules do not survive that. A failed load is tried again.
+    static const UcxLibrary ucx = load();
+    return ucx;
+}
+
+}  // namespace vescomm

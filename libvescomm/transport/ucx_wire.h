@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ranks of the UCX transport tell one another. All pure functions: the tests throw hostile
+// bytes at them without a network.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// ---- messages: one each put or signal ----
+
+enum class MessageKind : std::uint32_t {
+    hello = 1,    // "my endpoint to you works"
+    welcome = 2,  // "I have heard your hello"
+    put = 3,      // bytes, if any, then a signal
+    goodbye = 4,  // "I close my endpoint on purpose"
+};
+
+// Precedes the bytes of every message. As it lies in memory: UCX itself does not join machines of
+// different byte order.
+struct Message {
+    MessageKind kind = MessageKind::put;
+    std::uint32_t from = 0;    // rank of the sender
+    std::uint64_t token = 0;   // secret of the receiver, known to the ranks of this job only
+    std::uint64_t number = 0;  // of the message, from 0, among those of this sender
+    MemoryId memory = 0;
+    SignalName signal;
+    std::uint32_t reserved = 0;
+    std::uint64_t offset = 0;  // within the receiver's memory
+    std::uint64_t bytes = 0;   // that follow this header
+    std::uint64_t value = 0;   // of the signal
+};
+static_assert(sizeof(Message) == 64);
+
+// Most channels that a signal may name: bounds what a hostile message can make us allocate.
+inline constexpr std::uint32_t most_channels = 1u << 22;
+
+// Whether offset + bytes stays within a memory of `size` bytes; cannot overflow.
+constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {
+    return bytes <= size && offset <= size - bytes;
+}
+
+// Reads a header and checks whatever can be checked without knowing the sender. Returns nullptr, or
+// what is wrong with it.
+const char *parse_message(const void *header, std::size_t header_bytes, std::size_t payload_bytes,
+                          int ranks, std::uint64_t token, Message &message) noexcept;
+
+// ---- sealed: what is carried once, through the control plane ----
+//
+// UCX aborts the process on an address or a key that it does not understand, so both travel with
+// their length and an XXH3 checksum. Opening one that is damaged throws SYSTEM.
+
+// How to reach the worker of a rank.
+struct Address {
+    std::uint32_t ucx_major = 0;  // addresses of different versions of UCX do not mix
+    std::uint32_t ucx_minor = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t token = 0;
+    std::string worker;
+};
+
+std::string seal(const Address &address);
+Address open_address(std::string_view sealed, int rank);
+
+// How to put into a memory of a rank.
+struct Offer {
+    MemoryId memory = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::string key;
+};
+
+std::string seal(const Offer &offer);
+Offer open_offer(std::string_view sealed, MemoryId memory, int rank);
+
+}  // namespace vescomm

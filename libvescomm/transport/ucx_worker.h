@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "transport/ucx_library.h"
+
+namespace vescomm {
+
+// A context and a worker of UCX, configured for vescomm: active messages, puts and wake-ups.
+//
+// Users tune it with UCX's own variables (UCX_TLS, UCX_NET_DEVICES, ...); the same variable behind
+// VESCOMM_ (VESCOMM_UCX_TLS) concerns vescomm only and comes before it.
+class UcxWorker {
+public:
+    // `peers`: to how many ranks it will connect. Throws.
+    UcxWorker(const UcxLibrary &ucx, std::size_t peers);
+    ~UcxWorker() { destroy(); }
+    UcxWorker(const UcxWorker &) = delete;
+    UcxWorker &operator=(const UcxWorker &) = delete;
+
+    ucp_context_h context() const { return context_; }
+    ucp_worker_h handle() const { return worker_; }
+    int descriptor() const { return descriptor_; }
+    std::string address() const;
+
+    // Once it returns, UCX touches no memory that was registered here. Safe to repeat. Memory must
+    // be unregistered between the two.
+    void destroy_worker() noexcept;
+    void destroy() noexcept;
+
+private:
+    const UcxLibrary &ucx_;
+    ucp_context_h context_ = nullptr;
+    ucp_worker_h worker_ = nullptr;
+    int descriptor_ = -1;
+};
+
+}  // namespace vescomm

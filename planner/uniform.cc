@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "planner/uniform.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "planner/place.h"
+
+namespace vescomm::planner {
+namespace {
+
+// Enough for any model known; beyond it the planner would rather answer soon than exactly.
+constexpr std::size_t most_steps = 256;
+constexpr std::int64_t most_placements = std::int64_t{1} << 24;  // of one item each
+constexpr std::size_t most_tries = std::size_t{1} << 20;
+
+// The different grids among the items, for which alone steps and candidates differ.
+std::vector<Grid> distinct_grids(const Items &items) {
+    std::vector<Grid> grids;
+    for (const Item &item : items.items) grids.push_back(item.grid);
+    const auto key = [](const Grid &grid) {
+        return std::tuple(grid.period(), grid.block(), grid.elements());
+    };
+    std::ranges::sort(grids, std::ranges::greater(), key);
+    const auto same = [&key](const Grid &a, const Grid &b) { return key(a) == key(b); };
+    grids.erase(std::unique(grids.begin(), grids.end(), same), grids.end());
+    return grids;
+}
+
+void sort_unique(std::vector<std::int64_t> &numbers) {
+    std::ranges::sort(numbers);
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+}  // namespace
+
+UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::int64_t bound)
+    : items_(items), alignment_(alignment), bound_(bound) {
+    // ranks * shard elements, and one shard more, must be countable.
+    const std::int64_t most = round_down(unbounded / (std::int64_t{items.ranks} + 2), alignment);
+    std::int64_t everything = 0;
+    for (const Item &item : items.items) {
+        everything += round_up(item.elements(), alignment);
+    }
+    largest_ = std::min(everything, most);
+
+    steps_ = {alignment};
+    std::int64_t previous = 0;
+    for (const Grid &grid : distinct_grids(items)) {
+        if (grid.elements() <= bound) continue;  // never across a boundary twice
+        if (grid.period() == previous) continue;
+        previous = grid.period();
+        for (std::size_t i = steps_.size(); i-- > 0;) {
+            const std::int64_t step = least_common_multiple(steps_[i], grid.period());
+            if (step <= largest_) steps_.push_back(step);
+        }
+        sort_unique(steps_);
+        if (steps_.size() > most_steps) {
+            steps_.resize(most_steps);
+            exhaustive_ = false;
+        }
+    }
+}
+
+std::optional<std::int64_t> UniformSearch::smallest(std::span<const std::size_t> order,
+                                                    std::int64_t best) {
+    if (bound_ >= best || bound_ > largest_) return std::nullopt;
+    const auto fits = [&](std::int64_t shard, std::int64_t step) {
+        return place(items_, order, {.shard = shard, .alignment = alignment_, .step = step});
+    };
+    if (fits(bound_, 0)) return bound_;
+
+    const std::int64_t given = best;
+    best = std::min(best, largest_ + 1);
+    for (const std::int64_t step : steps_) {
+        std::int64_t low = divide_up(bound_, step);  // may fit
+        std::int64_t high = divide_up(best, step) - 1;  // the largest below the best so far
+        if (low > high || !fits(high * step, step)) continue;
+        // Answers are near the bound more often than not: double the distance, then halve it.
+        for (std::int64_t distance = 0; low + distance < high; distance = 2 * distance + 1) {
+            if (fits((low + distance) * step, step)) {
+                high = low + distance;
+                break;
+            }
+            low += distance + 1;
+        }
+        while (low < high) {
+            const std::int64_t middle = low + (high - low) / 2;
+            if (fits(middle * step, step)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        best = high * step;
+    }
+    for (const std::int64_t shard : candidates_below(best)) {
+        if (fits(shard, 0)) {
+            best = shard;
+            break;
+        }
+    }
+    if (best >= given || best > largest_) return std::nullopt;
+    return best;
+}
+
+// The shards below `best` by which some restarting grid can be cut several times although they are
+// not a whole number of its sub-matrices: those that differ from one by whole blocks.
+std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
+    std::vector<std::int64_t> candidates;
+    std::size_t tries = 0;
+    for (const Grid &grid : distinct_grids(items_)) {
+        if (grid.simple()) continue;
+        const std::int64_t matrix = grid.sub_matrix();
+        const std::int64_t blocks = (matrix - 1) / grid.block();
+        // A tensor that lies over n shards contains n - 1 of their ends or more, and every end
+        // after the first goes the difference further along the sub-matrix, which it must not
+        // leave.
+        const std::int64_t low = std::max(bound_, grid.elements() / (blocks + 2));
+        const std::int64_t high = std::min(best, grid.elements());
+        for (std::int64_t whole = round_down(low, matrix); whole - matrix < high; whole += matrix) {
+            for (std::int64_t i = 1; i <= blocks; ++i) {
+                for (const std::int64_t shard :
+                     {whole - i * grid.block(), whole + i * grid.block()}) {
+                    if (shard < low || shard >= high || shard % alignment_ != 0) continue;
+                    const std::int64_t moves = divide_up(grid.elements(), shard) - 2;
+                    if (times(moves, i) <= blocks) candidates.push_back(shard);
+                }
+            }
+            tries += static_cast<std::size_t>(blocks);
+            if (tries > most_tries) break;
+        }
+    }
+    sort_unique(candidates);
+    const auto items = static_cast<std::int64_t>(items_.items.size());
+    const auto most = static_cast<std::size_t>(most_placements / (items + 1));
+    if (tries > most_tries || candidates.size() > most) {
+        candidates.resize(std::min(candidates.size(), most));
+        exhaustive_ = false;
+    }
+    return candidates;
+}
+
+}  // namespace vescomm::planner

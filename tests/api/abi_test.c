@@ -1,0 +1,106 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Freezes the layout of every public struct and the value of every public constant: what programs
+ * that are built already count on. Add lines for new members; never change one. C99, as the header.
+ */
+#include <stdio.h>
+
+#include "vescomm/vescomm.h"
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define FREEZE(condition) typedef char PASTE(frozen_, __LINE__)[(condition) ? 1 : -1]
+#define MEMBER(type, member, offset) FREEZE(offsetof(type, member) == (offset))
+
+FREEZE(sizeof(vescomm_status_t) == 4);
+FREEZE(VESCOMM_OK == 0 && VESCOMM_IN_PROGRESS == 1);
+FREEZE(VESCOMM_ERROR_INVALID_ARGUMENT == -1 && VESCOMM_ERROR_OUT_OF_MEMORY == -2);
+FREEZE(VESCOMM_ERROR_TIMEOUT == -3 && VESCOMM_ERROR_PEER_FAILED == -4);
+FREEZE(VESCOMM_ERROR_MISMATCH == -5 && VESCOMM_ERROR_UNSUPPORTED == -6);
+FREEZE(VESCOMM_ERROR_SYSTEM == -7 && VESCOMM_ERROR_ABORTED == -8 && VESCOMM_ERROR_INTERNAL == -9);
+FREEZE(VESCOMM_F32 == 0 && VESCOMM_BF16 == 1 && VESCOMM_F16 == 2 && VESCOMM_F64 == 3);
+FREEZE(VESCOMM_F8E4M3 == 4 && VESCOMM_F8E5M2 == 5 && VESCOMM_I8 == 6 && VESCOMM_U8 == 7);
+FREEZE(VESCOMM_I16 == 8 && VESCOMM_U16 == 9 && VESCOMM_I32 == 10 && VESCOMM_U32 == 11);
+FREEZE(VESCOMM_I64 == 12 && VESCOMM_U64 == 13);
+FREEZE(VESCOMM_HOST == 0 && VESCOMM_PER_RANK == 0 && VESCOMM_PER_NODE == 1);
+FREEZE(VESCOMM_SUM == 0 && VESCOMM_AVERAGE == 1);
+
+FREEZE(sizeof(void *) == 8); /* the offsets below are those of 64-bit machines */
+
+MEMBER(vescomm_comm_options_t, struct_size, 0);
+MEMBER(vescomm_comm_options_t, timeout_seconds, 8);
+MEMBER(vescomm_comm_options_t, node, 16);
+FREEZE(sizeof(vescomm_comm_options_t) == 24);
+
+MEMBER(vescomm_comm_info_t, rank, 4);
+MEMBER(vescomm_comm_info_t, ranks, 8);
+MEMBER(vescomm_comm_info_t, node, 12);
+MEMBER(vescomm_comm_info_t, nodes, 16);
+MEMBER(vescomm_comm_info_t, local_rank, 20);
+MEMBER(vescomm_comm_info_t, local_ranks, 24);
+FREEZE(sizeof(vescomm_comm_info_t) == 32);
+
+MEMBER(vescomm_comm_counters_t, operations, 8);
+MEMBER(vescomm_comm_counters_t, bytes_written, 16);
+MEMBER(vescomm_comm_counters_t, bytes_reduced, 24);
+MEMBER(vescomm_comm_counters_t, bytes_sent, 32);
+MEMBER(vescomm_comm_counters_t, sleeps, 40);
+MEMBER(vescomm_comm_counters_t, busy_seconds, 48);
+MEMBER(vescomm_comm_counters_t, waiting_seconds, 56);
+FREEZE(sizeof(vescomm_comm_counters_t) == 64);
+
+MEMBER(vescomm_tensor_t, dimensions, 4);
+MEMBER(vescomm_tensor_t, name, 8);
+MEMBER(vescomm_tensor_t, shape, 16);
+MEMBER(vescomm_tensor_t, offset, 24);
+MEMBER(vescomm_tensor_t, block, 32);
+MEMBER(vescomm_tensor_t, batch_dimensions, 40);
+FREEZE(sizeof(vescomm_tensor_t) == 48);
+
+MEMBER(vescomm_layout_info_t, ranks, 4);
+MEMBER(vescomm_layout_info_t, elements, 8);
+MEMBER(vescomm_layout_info_t, padding, 16);
+MEMBER(vescomm_layout_info_t, largest, 24);
+MEMBER(vescomm_layout_info_t, tensors, 32);
+MEMBER(vescomm_layout_info_t, hash, 40);
+FREEZE(sizeof(vescomm_layout_info_t) == 48);
+
+MEMBER(vescomm_piece_t, tensor, 0);
+MEMBER(vescomm_piece_t, first, 8);
+MEMBER(vescomm_piece_t, elements, 16);
+MEMBER(vescomm_piece_t, offset, 24);
+FREEZE(sizeof(vescomm_piece_t) == 32);
+
+MEMBER(vescomm_memory_options_t, kind, 4);
+MEMBER(vescomm_memory_options_t, sharing, 8);
+MEMBER(vescomm_memory_options_t, bytes, 16);
+FREEZE(sizeof(vescomm_memory_options_t) == 24);
+
+MEMBER(vescomm_buffer_options_t, type, 4);
+MEMBER(vescomm_buffer_options_t, memory, 8);
+MEMBER(vescomm_buffer_options_t, offset_bytes, 16);
+MEMBER(vescomm_buffer_options_t, kind, 24);
+MEMBER(vescomm_buffer_options_t, sharing, 28);
+MEMBER(vescomm_buffer_options_t, name, 32);
+FREEZE(sizeof(vescomm_buffer_options_t) == 40);
+
+MEMBER(vescomm_view_t, data, 0);
+MEMBER(vescomm_view_t, elements, 8);
+FREEZE(sizeof(vescomm_view_t) == 16);
+
+MEMBER(vescomm_request_options_t, op, 4);
+MEMBER(vescomm_request_options_t, root, 8);
+MEMBER(vescomm_request_options_t, type, 12);
+MEMBER(vescomm_request_options_t, source, 16);
+MEMBER(vescomm_request_options_t, output, 24);
+MEMBER(vescomm_request_options_t, algorithm, 32);
+FREEZE(sizeof(vescomm_request_options_t) == 40);
+
+int main(void) {
+    const vescomm_request_options_t options = vescomm_request_options();
+    if (options.struct_size != sizeof options || options.source != NULL) return 1;
+    if (vescomm_version()[0] != '0' + VESCOMM_VERSION_MAJOR) return 1;
+    puts("the ABI is what it was");
+    return 0;
+}

@@ -1,0 +1,317 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The suite that every transport passes: every collective, on ragged and empty shards, in place and
+// not, run several times, compared with what it must give.
+#include <cstring>
+#include <random>
+
+#include "comm/request.h"
+#include "support/thread_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::Kind;
+using testing_support::run_ranks;
+using testing_support::Stage;
+
+constexpr int runs = 4;
+
+// Values that add up exactly in f32 whatever the order, and in bf16 as long as sums stay below 256.
+float value(int rank, std::int64_t element, int run) {
+    return static_cast<float>((element * 7 + rank * 3 + run * 5) % 13 - 6);
+}
+
+float sum_of(int ranks, std::int64_t element, int run) {
+    float sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += value(rank, element, run);
+    return sum;
+}
+
+std::uint16_t to_bf16(float x) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return static_cast<std::uint16_t>(bits >> 16);  // exact for the values used here
+}
+
+float from_bf16(std::uint16_t x) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(x) << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void store(const Buffer &buffer, std::int64_t element, float x) {
+    if (buffer.type() == VESCOMM_BF16) {
+        const std::uint16_t bits = to_bf16(x);
+        std::memcpy(buffer.at(element), &bits, sizeof bits);
+    } else {
+        std::memcpy(buffer.at(element), &x, sizeof x);
+    }
+}
+
+float load(const Buffer &buffer, std::int64_t element) {
+    if (buffer.type() == VESCOMM_BF16) {
+        std::uint16_t bits;
+        std::memcpy(&bits, buffer.at(element), sizeof bits);
+        return from_bf16(bits);
+    }
+    float x;
+    std::memcpy(&x, buffer.at(element), sizeof x);
+    return x;
+}
+
+// Equal, empty, one owner, random with holes; small and large.
+std::vector<Layout> layouts(int ranks) {
+    std::mt19937 random(static_cast<unsigned>(ranks));
+    std::vector<std::vector<std::int64_t>> all(5, std::vector<std::int64_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+        all[0][rank] = 64;
+        all[1][rank] = 0;
+        all[2][rank] = rank == ranks / 2 ? 10'001 : 0;
+        all[3][rank] = random() % 3 == 0 ? 0 : static_cast<std::int64_t>(random() % 1'000);
+        all[4][rank] = 20'000 + static_cast<std::int64_t>(random() % 30'000);
+    }
+    std::vector<Layout> layouts;
+    for (const auto &counts : all) layouts.push_back(Layout::from_counts(counts));
+    return layouts;
+}
+
+class Conformance : public testing::TestWithParam<Stage> {
+protected:
+    // For every layout, type and sharing.
+    static void for_each_buffer(
+        const std::shared_ptr<Communicator> &comm, std::vector<vescomm_sharing_t> sharings,
+        const std::function<void(const std::shared_ptr<Buffer> &)> &body) {
+        for (const Layout &layout : layouts(comm->ranks()))
+            for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16})
+                for (const vescomm_sharing_t sharing : sharings) {
+                    Buffer::Options options;
+                    options.type = type;
+                    options.sharing = sharing;
+                    options.name = "conformance";
+                    body(Buffer::create(comm, layout, options));
+                }
+    }
+};
+
+TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
+            const Layout &layout = buffer->layout();
+            const auto request =
+                Request::create(comm, buffer, {.collective = Collective::all_gather_v});
+            for (int run = 0; run < runs; ++run) {
+                buffer->memory().acquire("test");
+                const auto shard = layout.shard(comm->rank());
+                for (auto i = shard.begin; i < shard.end; ++i)
+                    store(*buffer, i, value(comm->rank(), i, run));
+                request->start();
+                request->wait();
+                for (int owner = 0; owner < comm->ranks(); ++owner)
+                    for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
+                        ASSERT_EQ(load(*buffer, i), value(owner, i, run))
+                            << "element " << i << " of rank " << owner << " in run " << run;
+            }
+        });
+    });
+}
+
+TEST_P(Conformance, AllGatherVConvertsFromASource) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
+            const Layout &layout = buffer->layout();
+            const auto shard = layout.shard(comm->rank());
+            std::vector<float> source(static_cast<std::size_t>(shard.elements()) + 1);
+            const auto request = Request::create(
+                comm, buffer,
+                {.collective = Collective::all_gather_v, .source = source.data()});
+            for (int run = 0; run < runs; ++run) {
+                for (auto i = shard.begin; i < shard.end; ++i)
+                    source[i - shard.begin] = value(comm->rank(), i, run);
+                request->start();
+                while (!request->test()) std::this_thread::yield();
+                for (int owner = 0; owner < comm->ranks(); ++owner)
+                    for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
+                        ASSERT_EQ(load(*buffer, i), value(owner, i, run));
+                if (run % 2 == 0) buffer->memory().release();
+            }
+        });
+    });
+}
+
+TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
+            const Layout &layout = buffer->layout();
+            const auto shard = layout.shard(comm->rank());
+            std::vector<float> output(static_cast<std::size_t>(shard.elements()) + 1);
+            const auto outside = Request::create(
+                comm, buffer,
+                {.collective = Collective::reduce_scatter_v, .output = output.data()});
+            const auto average =
+                Request::create(comm, buffer,
+                                {.collective = Collective::reduce_scatter_v,
+                                 .op = VESCOMM_AVERAGE,
+                                 .output = output.data()});
+            const auto inside =
+                Request::create(comm, buffer, {.collective = Collective::reduce_scatter_v});
+            for (int run = 0; run < runs; ++run) {
+                const auto fill = [&] {
+                    for (std::int64_t i = 0; i < layout.elements(); ++i)
+                        store(*buffer, i, value(comm->rank(), i, run));
+                };
+                fill();
+                outside->start();
+                outside->wait();
+                for (auto i = shard.begin; i < shard.end; ++i)
+                    ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run));
+                average->start();
+                average->wait();
+                const float scale = 1.0f / static_cast<float>(comm->ranks());
+                for (auto i = shard.begin; i < shard.end; ++i)
+                    ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run) * scale);
+                inside->start();
+                inside->wait();
+                for (auto i = shard.begin; i < shard.end; ++i)
+                    ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run));
+                for (std::int64_t i = 0; i < layout.elements(); ++i) {
+                    if (i >= shard.begin && i < shard.end) continue;
+                    ASSERT_EQ(load(*buffer, i), value(comm->rank(), i, run));
+                }
+            }
+        });
+    });
+}
+
+TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
+            const auto request =
+                Request::create(comm, buffer, {.collective = Collective::all_reduce});
+            const std::int64_t elements = buffer->layout().elements();
+            for (int run = 0; run < runs; ++run) {
+                for (std::int64_t i = 0; i < elements; ++i)
+                    store(*buffer, i, value(comm->rank(), i, run));
+                request->start();
+                request->wait();
+                for (std::int64_t i = 0; i < elements; ++i)
+                    ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run));
+            }
+        });
+    });
+}
+
+TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
+            const std::int64_t elements = buffer->layout().elements();
+            for (const int root : {0, comm->ranks() / 2, comm->ranks() - 1}) {
+                const auto request = Request::create(
+                    comm, buffer, {.collective = Collective::broadcast, .root = root});
+                for (int run = 0; run < 2; ++run) {
+                    if (comm->rank() == root) {
+                        buffer->memory().acquire("test");
+                        for (std::int64_t i = 0; i < elements; ++i)
+                            store(*buffer, i, value(root, i, run));
+                    }
+                    request->start();
+                    request->wait();
+                    for (std::int64_t i = 0; i < elements; ++i)
+                        ASSERT_EQ(load(*buffer, i), value(root, i, run));
+                }
+            }
+        });
+    });
+}
+
+TEST_P(Conformance, BarrierLetsNobodyThroughBeforeAllHaveCome) {
+    std::atomic<int> arrived{0};
+    const int ranks = GetParam().ranks();
+    run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
+        for (int run = 1; run <= 200; ++run) {
+            ++arrived;
+            comm->barrier();
+            ASSERT_GE(arrived, run * ranks);
+        }
+    });
+}
+
+TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto memory = Memory::create(comm, 1 << 20, VESCOMM_HOST, VESCOMM_PER_NODE);
+        std::vector<std::shared_ptr<Buffer>> buffers;
+        std::vector<std::vector<float>> sources;
+        std::vector<std::unique_ptr<Request>> requests;
+        for (const Layout &layout : layouts(comm->ranks())) {
+            if (layout.elements() * 4 > 1 << 20) continue;
+            buffers.push_back(Buffer::create(comm, layout, {.memory = memory, .name = "slot"}));
+            sources.emplace_back(layout.shard(comm->rank()).elements() + 1);
+            requests.push_back(Request::create(comm, buffers.back(),
+                                               {.collective = Collective::all_gather_v,
+                                                .source = sources.back().data()}));
+        }
+        for (int run = 0; run < 20; ++run) {
+            const std::size_t turn = static_cast<std::size_t>(run) % buffers.size();
+            const Layout &layout = buffers[turn]->layout();
+            const auto shard = layout.shard(comm->rank());
+            for (auto i = shard.begin; i < shard.end; ++i)
+                sources[turn][i - shard.begin] = value(comm->rank(), i, run);
+            requests[turn]->start();
+            requests[turn]->wait();
+            for (int owner = 0; owner < comm->ranks(); ++owner)
+                for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
+                    ASSERT_EQ(load(*buffers[turn], i), value(owner, i, run));
+        }
+    });
+}
+
+TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        std::vector<std::shared_ptr<Buffer>> buffers;
+        std::vector<std::unique_ptr<Request>> requests;
+        for (const Layout &layout : layouts(comm->ranks())) {
+            buffers.push_back(Buffer::create(comm, layout, {.name = "overlap"}));
+            requests.push_back(Request::create(comm, buffers.back(),
+                                               {.collective = Collective::all_reduce}));
+        }
+        for (int run = 0; run < runs; ++run) {
+            for (std::size_t k = 0; k < buffers.size(); ++k) {
+                for (std::int64_t i = 0; i < buffers[k]->layout().elements(); ++i)
+                    store(*buffers[k], i, value(comm->rank(), i, run));
+                requests[k]->start();
+            }
+            for (std::size_t k = buffers.size(); k-- > 0;) {
+                requests[k]->wait();
+                for (std::int64_t i = 0; i < buffers[k]->layout().elements(); ++i)
+                    ASSERT_EQ(load(*buffers[k], i), sum_of(comm->ranks(), i, run));
+            }
+        }
+    });
+}
+
+std::vector<Stage> stages() {
+    std::vector<Stage> stages;
+    for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
+        const std::vector<std::vector<int>> one_node = {{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0},
+                                                        {0, 0, 0, 0, 0, 0, 0}};
+        const std::vector<std::vector<int>> nodes = {
+            {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
+        if (kind != Kind::ucx)
+            for (const auto &node_of : one_node) stages.push_back({kind, node_of});
+        if (kind != Kind::node)
+            for (const auto &node_of : nodes) stages.push_back({kind, node_of});
+    }
+#if !VESCOMM_HAVE_UCX
+    std::erase_if(stages, [](const Stage &stage) { return stage.kind == Kind::ucx; });
+#endif
+    return stages;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(stages()), [](const auto &info) {
+    return testing_support::name_of(info.param);
+});
+
+}  // namespace
+}  // namespace vescomm

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The prover must find every fault: each test breaks a sound schedule and expects to be told.
+#include "schedule/check.h"
+
+#include <gtest/gtest.h>
+
+#include "schedule/algorithms.h"
+
+namespace vescomm {
+namespace {
+
+// Irregular nodes, ranks out of order, every shard a different size.
+Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
+    const std::vector<int> node_of{0, 1, 0, 0, 2, 1};
+    Problem problem;
+    problem.collective = entry.collective;
+    problem.nodes = Nodes::from_numbers(node_of);
+    problem.per_node = per_node;
+    problem.in_place = false;
+    problem.root = 2;
+    if (entry.collective != Collective::barrier) problem.cuts = {0, 3, 10, 11, 16, 20, 32};
+    return problem;
+}
+
+std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {
+    std::vector<Schedule> schedules;
+    for (int rank = 0; rank < problem.ranks(); ++rank)
+        schedules.push_back(entry.make(problem, rank));
+    return schedules;
+}
+
+class Check : public testing::TestWithParam<AlgorithmEntry> {
+protected:
+    void for_each_problem(const std::function<void(const Problem &)> &body) {
+        for (const bool per_node : {false, true}) {
+            const Problem problem = problem_for(GetParam(), per_node);
+            if (GetParam().suits(problem)) body(problem);
+        }
+    }
+};
+
+// Removes from one rank, or from all, the steps that are like the given one.
+std::vector<Schedule> without(const std::vector<Schedule> &sound, int rank, const Step &like) {
+    auto broken = sound;
+    for (int r = 0; r < static_cast<int>(broken.size()); ++r) {
+        // One wait may be implied by another rank's; a flag that nobody waits for is not.
+        const bool everywhere = like.action == Action::wait || like.action == Action::acquire;
+        if (r != rank && !everywhere) continue;
+        for (Lane &lane : broken[r].lanes)
+            std::erase_if(lane.steps(), [&](const Step &step) {
+                const bool synchronises = like.from.empty();
+                return synchronises ? step.action == like.action && step.flag == like.flag
+                                    : step == like;
+            });
+    }
+    return broken;
+}
+
+TEST_P(Check, FindsAnyStepThatIsMissing) {
+    if (GetParam().name == "two_phase") GTEST_SKIP() << "either phase covers for the other's flags";
+    for_each_problem([](const Problem &problem) {
+        const auto sound = make_all(GetParam(), problem);
+        ASSERT_EQ(check(problem, sound), "");
+        for (int rank = 0; rank < problem.ranks(); ++rank)
+            for (const Lane &lane : sound[rank].lanes)
+                for (const Step &step : lane.steps()) {
+                    // A rank that is alone on its node has nobody to tell there.
+                    if (rank == 4 && step.action == Action::signal && step.peers.empty()) continue;
+                    EXPECT_NE(check(problem, without(sound, rank, step)), "")
+                        << "rank " << rank << " without: " << describe(step);
+                }
+    });
+}
+
+TEST_P(Check, FindsAnyMoveToTheWrongPlace) {
+    for_each_problem([](const Problem &problem) {
+        const auto sound = make_all(GetParam(), problem);
+        for (std::size_t rank = 0; rank < sound.size(); ++rank)
+            for (std::size_t lane = 0; lane < sound[rank].lanes.size(); ++lane)
+                for (std::size_t at = 0; at < sound[rank].lanes[lane].steps().size(); ++at) {
+                    auto broken = sound;
+                    Step &step = broken[rank].lanes[lane].steps()[at];
+                    if (step.from.empty()) continue;
+                    step.to.offset += 1;
+                    EXPECT_NE(check(problem, broken), "") << describe(step);
+                }
+    });
+}
+
+TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
+    for_each_problem([](const Problem &problem) {
+        const auto sound = make_all(GetParam(), problem);
+        for (std::size_t rank = 0; rank < sound.size(); ++rank)
+            for (std::size_t lane = 0; lane < sound[rank].lanes.size(); ++lane)
+                for (std::size_t at = 0; at < sound[rank].lanes[lane].steps().size(); ++at) {
+                    auto broken = sound;
+                    auto &steps = broken[rank].lanes[lane].steps();
+                    const Step step = steps[at];
+                    // A copy may be repeated, a reduction too unless it adds to itself; a put or a
+                    // signal raises its flag a second time.
+                    if (step.action != Action::put && step.action != Action::signal) continue;
+                    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), step);
+                    EXPECT_NE(check(problem, broken), "") << describe(step);
+                }
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Check, testing::ValuesIn(algorithms().begin(), algorithms().end()),
+                         [](const auto &info) {
+                             return std::string(name_of(info.param.collective)) + "_" +
+                                    std::string(info.param.name);
+                         });
+
+Problem two_ranks() {
+    Problem problem;
+    problem.collective = Collective::all_gather_v;
+    problem.nodes = Nodes::single(2);
+    problem.cuts = {0, 4, 8};
+    return problem;
+}
+
+TEST(CheckNamed, SaysWhoWaitsForEverInACycle) {
+    const Problem problem = two_ranks();
+    std::vector<Schedule> schedules(2);
+    for (int rank = 0; rank < 2; ++rank) {
+        Lane &lane = schedules[rank].lanes.emplace_back();
+        lane.wait(1 - rank, 0, 1);
+        lane.signal_node(0, 1);
+    }
+    EXPECT_EQ(check(problem, schedules),
+              "rank 0 waits for ever in lane 0: wait for rank 1 to raise flag 0 to 1");
+}
+
+TEST(CheckNamed, SaysWhenAContributionIsAddedTwice) {
+    Problem problem = two_ranks();
+    problem.collective = Collective::reduce_scatter_v;
+    auto schedules = make_all(*find_algorithm(Collective::reduce_scatter_v, "direct"), problem);
+    for (Step &step : schedules[1].lanes[0].steps())
+        if (step.action == Action::reduce) step.from.push_back(step.from[0]);
+    EXPECT_NE(check(problem, schedules).find("adds the contribution of rank 0 twice"),
+              std::string::npos);
+}
+
+TEST(CheckNamed, SaysWhenMemoryCannotBeReached) {
+    Problem problem = two_ranks();
+    problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
+    std::vector<Schedule> schedules(2);
+    schedules[0].lanes.emplace_back().copy(problem.shard(1, 1), problem.shard(0, 1), 4);
+    EXPECT_NE(check(problem, schedules).find("cannot reach the buffer of rank 1"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace vescomm

@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# What test.sh and demo.sh share: the packages of Debian 12 that vescomm is built from, and building
+# it. Everything here does nothing when there is nothing to do.
+
+packages=(
+    meson ninja-build pkg-config g++ libc6-dev
+    libucx-dev libhwloc-dev libssl-dev libasio-dev libfmt-dev libxxhash-dev
+    nlohmann-json3-dev libcli11-dev libdnnl-dev
+    libgtest-dev librapidcheck-dev
+    python3 python3-matplotlib iproute2
+)
+
+say() { printf '==> %s\n' "$*"; }
+
+install_packages() {
+    local missing=() package
+    for package in "${packages[@]}"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        echo "This is not Debian or Ubuntu: install these yourself, then run me again:" >&2
+        echo "  ${missing[*]}" >&2
+        exit 1
+    fi
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "Packages are missing, and you are neither root nor have sudo. As root, run:" >&2
+            echo "  apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    say "installing ${missing[*]}"
+    local quiet=(env DEBIAN_FRONTEND=noninteractive)
+    # A list of packages may be missing or old: fetch it, then install.
+    "${as_root[@]}" apt-get -qq update
+    "${as_root[@]}" "${quiet[@]}" apt-get -qq install -y --no-install-recommends "${missing[@]}" \
+        >/dev/null
+}
+
+# configure FOLDER OPTION...
+configure() {
+    local build=$1
+    shift
+    # Debian's Meson needs Debian's Python; another may come first on PATH.
+    if [ -f "$build/build.ninja" ]; then
+        meson configure "$build" "$@" >/dev/null
+    else
+        say "configuring $build"
+        meson setup "$build" "$@" >"/tmp/vescomm-configure.$$" 2>&1 || {
+            cat "/tmp/vescomm-configure.$$" >&2
+            rm -f "/tmp/vescomm-configure.$$"
+            exit 1
+        }
+        sed -n '/Features/,$p' "/tmp/vescomm-configure.$$"
+        rm -f "/tmp/vescomm-configure.$$"
+    fi
+}
+
+build_all() {
+    say "building $1"
+    ninja -C "$1" | tail -n 1
+}

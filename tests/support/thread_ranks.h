@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads of this process as the ranks of a communicator, over any transport.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "transport/loopback.h"
+#include "transport/transports.h"
+
+#include "support/local_control.h"
+
+namespace vescomm::testing_support {
+
+enum class Kind { loopback, node, ucx };
+
+// How many ranks play on which pretended nodes, over which transport.
+struct Stage {
+    Kind kind = Kind::loopback;
+    std::vector<int> node_of{0};
+    Config config{};
+
+    int ranks() const { return static_cast<int>(node_of.size()); }
+};
+
+inline std::string name_of(const Stage &stage) {
+    static constexpr const char *names[] = {"loopback", "node", "ucx"};
+    std::string text = names[static_cast<int>(stage.kind)];
+    for (const int node : stage.node_of) text += "_" + std::to_string(node);
+    return text;
+}
+
+// Runs `body` once for each rank, each in a thread of its own. An exception of any rank breaks the
+// others' communicators and fails the test.
+inline void run_ranks(const Stage &stage,
+                      const std::function<void(std::shared_ptr<Communicator>)> &body) {
+    auto control_hub = std::make_shared<LocalControlHub>(stage.ranks());
+    auto hub = make_loopback_hub(Nodes::from_numbers(stage.node_of));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < stage.ranks(); ++rank) {
+        threads.emplace_back([&, rank] {
+            auto control = std::make_unique<LocalControl>(control_hub, rank);
+            try {
+                Config config = stage.config;
+                if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
+                const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
+                                      std::function<void()> on_signal, Deadline deadline) {
+                    if (stage.kind != Kind::loopback)
+                        return make_transports(nodes, c, failure, std::move(on_signal), deadline);
+                    Transports transports;
+                    transports.home = make_loopback_transport(hub, rank);
+                    return transports;
+                };
+                auto comm = Communicator::create(std::move(control),
+                                                 std::to_string(stage.node_of[rank]), config, make);
+                body(comm);
+                comm->leave();
+            } catch (const std::exception &error) {
+                ADD_FAILURE() << "rank " << rank << ": " << error.what();
+                LocalControl(control_hub, rank)
+                    .fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank) + " failed");
+            }
+        });
+    }
+    for (std::thread &thread : threads) thread.join();
+}
+
+}  // namespace vescomm::testing_support
