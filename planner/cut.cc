@@ -9,13 +9,12 @@
 namespace vescomm::planner {
 namespace {
 
-// A legal cut in [low, high], both legal themselves, which is a multiple of `alignment` if there is
-// one, and of those the nearest to `ideal`.
-std::optional<std::int64_t> nearest(const Walker &ideal_walker, std::int64_t ideal,
-                                    std::int64_t low, std::int64_t high, std::int64_t alignment) {
-    const auto below = ideal_walker.floor(low, alignment);
+// The legal cut in [low, high] at a multiple of `alignment` that is nearest to `ideal`, if any.
+std::optional<std::int64_t> nearest(const Walker &walker, std::int64_t ideal, std::int64_t low,
+                                    std::int64_t high, std::int64_t alignment) {
+    const auto below = walker.floor(low, alignment);
     if (below == ideal) return below;
-    const auto above = ideal_walker.ceil(high, alignment);
+    const auto above = walker.ceil(high, alignment);
     if (!below || !above) return below ? below : above;
     return ideal - *below <= *above - ideal ? below : above;
 }
@@ -125,25 +124,29 @@ std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t la
                                     std::int64_t alignment) {
     std::vector<std::int64_t> cuts(static_cast<std::size_t>(ranks) + 1, 0);
     cuts.back() = line.elements();
-    Walker back(line);
+    Walker earliest(line);
     for (std::size_t k = cuts.size() - 1; k-- > 1;) {  // the earliest places, for now
-        back.go(std::max<std::int64_t>(cuts[k + 1] - largest, 0));
-        cuts[k] = back.ceil();
+        earliest.go(std::max<std::int64_t>(cuts[k + 1] - largest, 0));
+        cuts[k] = earliest.ceil();
     }
-    Walker reach(line);
+    Walker latest(line);
     Walker middle(line);
     const std::int64_t share = line.elements() / ranks;
     const std::int64_t rest = line.elements() % ranks;
+    const std::int64_t reach = std::max(share, alignment);
     for (std::size_t k = 1; k + 1 < cuts.size(); ++k) {
         const std::int64_t low = std::max(cuts[k], cuts[k - 1]);
-        reach.go(std::min(plus(cuts[k - 1], largest), line.elements()));
-        const std::int64_t high = reach.floor();
+        latest.go(std::min(plus(cuts[k - 1], largest), line.elements()));
+        const std::int64_t high = latest.floor();
         const auto rank = static_cast<std::int64_t>(k);
         const std::int64_t ideal = std::clamp(rank * share + rank * rest / ranks, low, high);
         middle.go(ideal);
+        // No further than a shard away, which would look through many items for little.
+        const std::int64_t near_low = std::max(low, ideal - reach);
+        const std::int64_t near_high = std::min(high, plus(ideal, reach));
         std::optional<std::int64_t> cut;
         for (std::int64_t unit = alignment; !cut && unit > 1; unit /= 2) {
-            cut = nearest(middle, ideal, low, high, unit);
+            cut = nearest(middle, ideal, near_low, near_high, unit);
             if (unit % 2 != 0) break;
         }
         if (!cut) {

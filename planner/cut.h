@@ -70,7 +70,7 @@ std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, 
 
 // ranks + 1 cuts with shards of at most `largest` elements, which must be possible: each cut at a
 // multiple of `alignment` where it can be, otherwise of half of it and so on; and among those next
-// to where equal shards would have it. Cost: O(items + ranks) for usual layouts.
+// to where equal shards would have it. Cost: O(items + ranks).
 std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t largest,
                                     std::int64_t alignment);
 

@@ -121,8 +121,9 @@ std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
         // leave.
         const std::int64_t low = std::max(bound_, grid.elements() / (blocks + 2));
         const std::int64_t high = std::min(best, grid.elements());
-        for (std::int64_t whole = round_down(low, matrix); whole - matrix < high; whole += matrix) {
-            for (std::int64_t i = 1; i <= blocks; ++i) {
+        for (std::int64_t whole = round_down(low, matrix);
+             whole - matrix < high && tries <= most_tries; whole += matrix) {
+            for (std::int64_t i = 1; i <= blocks && tries <= most_tries; ++i, ++tries) {
                 for (const std::int64_t shard :
                      {whole - i * grid.block(), whole + i * grid.block()}) {
                     if (shard < low || shard >= high || shard % alignment_ != 0) continue;
@@ -130,8 +131,6 @@ std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
                     if (times(moves, i) <= blocks) candidates.push_back(shard);
                 }
             }
-            tries += static_cast<std::size_t>(blocks);
-            if (tries > most_tries) break;
         }
     }
     sort_unique(candidates);

@@ -11,6 +11,7 @@
 #include "base/system.h"
 #include "comm/launch.h"
 #include "comm/tcp_control.h"
+#include "observe/log.h"
 #include "topology/node_name.h"
 #include "transport/transports.h"
 
@@ -24,6 +25,7 @@ constexpr std::uint64_t largest_invitation = 64 * 1024;
 
 Config configure(const CommOptions &options) {
     Config config = read_config(process_environment());
+    set_log_filter(config.log);
     if (options.timeout_seconds < 0)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "timeout_seconds is " + std::to_string(options.timeout_seconds) +
@@ -93,14 +95,23 @@ std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std:
 }
 
 std::shared_ptr<Communicator> connect_from_environment(const CommOptions &options) {
+    const Config config = configure(options);
     const Launch launch = read_launch(process_environment());
+    if (log_enabled(LogLevel::info, "launch")) {
+        std::string text = "started by " + launch.source;
+        if (launch.ranks > 1)
+            text += ", meeting at " + to_text({launch.host, launch.port}) +
+                    (launch.secret_derived ? ", with a secret made of the job's identity" : "");
+        for (const std::string &other : launch.ignored) text += ", ignoring " + other;
+        log(LogLevel::info, "launch", launch.rank, launch.ranks, text);
+    }
     TcpControlOptions control;
     control.rank = launch.rank;
     control.ranks = launch.ranks;
     control.secret = launch.secret;
     control.listen_descriptor = launch.listen_descriptor;
     if (launch.ranks > 1) control.addresses = {{launch.host, launch.port}};
-    return connect(std::move(control), configure(options));
+    return connect(std::move(control), config);
 }
 
 std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGather &all_gather,

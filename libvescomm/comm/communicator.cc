@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "observe/log.h"
 #include "schedule/algorithms.h"
 
 namespace vescomm {
@@ -91,6 +92,11 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings,
                                                 counters_);
 
+    if (log_enabled(LogLevel::info, "comm"))
+        log(LogLevel::info, "comm", rank(), ranks(),
+            std::to_string(nodes_.count()) + " nodes, " + std::to_string(locals) +
+                " ranks on this one, transports " + std::string(transports_.home->name()) +
+                (transports_.wires.empty() ? "" : ", ucx"));
     const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
     if (config_.progress == "thread" || (config_.progress == "auto" && wired))

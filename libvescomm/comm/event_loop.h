@@ -7,6 +7,16 @@
 #include <memory>
 #include <string_view>
 
+// Whoever includes asio includes this first: all of its users must agree on these.
+#ifndef ASIO_STANDALONE
+#define ASIO_STANDALONE
+#endif
+// One thread runs a loop, and work from others passes through the loop's mutex, so asio's own fences
+// add nothing. ThreadSanitizer does not know fences.
+#ifndef ASIO_DISABLE_FENCED_BLOCK
+#define ASIO_DISABLE_FENCED_BLOCK
+#endif
+
 namespace asio {
 class io_context;
 }

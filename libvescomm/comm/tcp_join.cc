@@ -50,10 +50,15 @@ public:
     }
     bool fresh() const { return !under_way() && trouble_.empty(); }
     bool is_at(const TcpAddress &name) const { return name_ == name; }
-    const std::string &trouble() const { return trouble_; }
+    // Why there is no connection yet: what happened last, unless the present attempt drags on.
+    std::string trouble() const {
+        const bool drags_on = under_way() && Clock::now() - begun_ > std::chrono::seconds(1);
+        return trouble_.empty() || drags_on ? name() + ": no answer" : trouble_;
+    }
     std::string name() const { return to_text(name_); }
 
     void begin(std::string_view secret, Claim claim) {
+        begun_ = Clock::now();
         joiner_.emplace(secret, claim);
         socket_ = Descriptor(::socket(where_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
                                       IPPROTO_TCP));
@@ -167,6 +172,7 @@ private:
     SocketAddress where_;
     Descriptor socket_;
     std::optional<Joiner> joiner_;
+    Clock::time_point begun_;
     std::optional<Deadline> give_up_;
     Deadline next_;
     double pause_ = first_pause_seconds;
@@ -269,9 +275,7 @@ private:
         std::string tried;
         for (const Attempt &attempt : attempts_) {
             if (!tried.empty()) tried += ", ";
-            tried += attempt.trouble().empty() || attempt.under_way()
-                         ? attempt.name() + ": no answer"
-                         : attempt.trouble();
+            tried += attempt.trouble();
         }
         if (!unresolved_.empty()) tried += (tried.empty() ? "" : ", ") + trouble_;
         return Error(VESCOMM_ERROR_TIMEOUT,

@@ -57,7 +57,10 @@ void TcpMember::end_thread() noexcept {
         while (!*finished && !deadline.expired()) {
             loop_.post([this, finished] {
                 // The thread that found the first cause may not have come to post this yet.
-                if (failure_.broken()) spread_failure(failure_.status(), failure_.why());
+                if (failure_.broken()) {
+                    spread_failure(failure_.status(), failure_.why());
+                    deliver_failure();
+                }
                 *finished = finish_links();
                 std::lock_guard lock(mutex_);
                 changed_.notify_all();
@@ -122,7 +125,7 @@ void TcpMember::deliver_failure() {
     Listener listener;
     {
         std::lock_guard lock(mutex_);
-        if (delivered_ || !listener_ || left_) return;
+        if (delivered_ || !listener_) return;
         delivered_ = true;
         listener.swap(listener_);
     }

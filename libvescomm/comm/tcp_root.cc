@@ -56,7 +56,7 @@ void TcpRoot::meet(Deadline deadline) {
 void TcpRoot::admit(TcpDoor::Visitor visitor) {
     const Claim claim = visitor.claim;
     const std::string address = peer_text(visitor.socket.get());
-    known_.insert(claim.rank);
+    ++visitors_;
     expected_ = std::max(expected_, claim.ranks);
     if (!failure_.broken()) check_claim(claim, address);
     if (failure_.broken()) return refuse(std::move(visitor));
@@ -107,7 +107,12 @@ void TcpRoot::refuse(TcpDoor::Visitor visitor) {
                                                 std::move(visitor.session));
     link->send_last(FrameType::failure, failure_payload(failure_.status(), failure_.why()));
     link->finish();
-    if (known_.size() + 1 < expected_) return;
+    note_who_was_told();
+}
+
+// Whoever has come is told at once; others may still be on their way.
+void TcpRoot::note_who_was_told() {
+    if (visitors_ + 1 < expected_) return;
     std::lock_guard lock(mutex_);
     everyone_told_ = true;
     changed_.notify_all();
@@ -230,11 +235,7 @@ void TcpRoot::spread_failure(vescomm_status_t status, const std::string &why) {
     for (const Seat &seat : seats_)
         if (seat.link != nullptr)
             seat.link->send_last(FrameType::failure, failure_payload(status, why));
-    // Those in seats are told now; others may still come.
-    if (known_.size() + 1 < expected_) return;
-    std::lock_guard lock(mutex_);
-    everyone_told_ = true;
-    changed_.notify_all();
+    note_who_was_told();
 }
 
 void TcpRoot::look_after_peers(Clock::time_point now, Clock::duration stalled) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +40,7 @@ private:
     void admit(TcpDoor::Visitor visitor);
     void check_claim(const Claim &claim, const std::string &address);
     void refuse(TcpDoor::Visitor visitor);
+    void note_who_was_told();
     void expire_meeting(int asking, double waited_seconds);
 
     // Staying.
@@ -64,8 +64,8 @@ private:
     Gathering gathering_;
     TcpDoor door_;
 
-    // Ranks that called, and how many there are by the largest count that one of them gave.
-    std::set<std::uint32_t> known_;
+    // Authentic processes that came, and how many ranks there are by the largest count they gave.
+    std::uint32_t visitors_ = 0;
     std::uint32_t expected_;
     bool everyone_told_ = false;  // guarded by mutex_
     bool farewell_ = false;

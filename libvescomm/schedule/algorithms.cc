@@ -42,6 +42,8 @@ constexpr AlgorithmEntry table[] = {
      "node"},
     {Collective::all_gather_v, "direct", all_gather_v::direct, per_rank,
      "every rank copies the others' shards straight out of their buffers"},
+    {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank,
+     "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
     {Collective::all_reduce, "two_phase", all_reduce::two_phase, per_rank,

@@ -31,6 +31,7 @@ const AlgorithmEntry *find_algorithm(Collective collective, std::string_view nam
 namespace all_gather_v {
 Schedule slab(const Problem &problem, int rank);
 Schedule direct(const Problem &problem, int rank);
+Schedule ring(const Problem &problem, int rank);
 }  // namespace all_gather_v
 
 namespace reduce_scatter_v {

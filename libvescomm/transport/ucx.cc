@@ -9,15 +9,12 @@
 #include "base/error.h"
 #include "transport/ucx_inbox.h"
 #include "transport/ucx_memories.h"
-#include "transport/ucx_stream.h"
+#include "transport/ucx_endpoint.h"
 #include "transport/ucx_wire.h"
 #include "transport/ucx_worker.h"
 
 namespace vescomm {
 namespace {
-
-// Puts up to this size travel within one message, which costs a copy on the far side but no answer.
-constexpr std::uint64_t most_message_bytes = 8192;
 
 // Rounds of UCX's progress in one call of ours, so that a busy network cannot keep the caller.
 constexpr int most_rounds = 64;
@@ -40,7 +37,7 @@ public:
 
     std::string_view name() const override { return "ucx"; }
     bool maps(int) const noexcept override { return false; }
-    bool puts(int peer) const noexcept override { return streams_[peer] != nullptr; }
+    bool puts(int peer) const noexcept override { return endpoints_[peer] != nullptr; }
     bool supports(vescomm_memory_kind_t kind) const noexcept override {
         return kind == VESCOMM_HOST;
     }
@@ -72,8 +69,8 @@ private:
     UcxWorker worker_;
     UcxMemories memories_;
     UcxInbox inbox_;
-    UcxStreams shared_;
-    std::vector<std::unique_ptr<UcxStream>> streams_;  // by rank; nullptr: not a peer
+    UcxOutbox outbox_;
+    std::vector<std::unique_ptr<UcxEndpoint>> endpoints_;  // by rank; nullptr: not a peer
     bool stopped_ = false;
 };
 
@@ -87,14 +84,13 @@ UcxTransport::UcxTransport(int rank, int ranks, const std::vector<bool> &peers, 
       on_signal_(std::move(on_signal)),
       worker_(ucx_, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true))),
       memories_(ucx_, worker_, rank, ranks),
-      inbox_(rank, peers, failure, memories_),
-      shared_(ucx_, inbox_, failure, rank),
-      streams_(static_cast<std::size_t>(ranks)) {
-    inbox_.open(ucx_, worker_.handle());
+      inbox_(ucx_, worker_.handle(), rank, peers, failure, memories_),
+      outbox_{ucx_, inbox_, failure, rank, false, {}},
+      endpoints_(static_cast<std::size_t>(ranks)) {
+    inbox_.open();
     for (int peer = 0; peer < ranks; ++peer)
         if (peers[peer])
-            streams_[peer] = std::make_unique<UcxStream>(shared_, worker_.handle(), peer);
-    shared_.ready.reserve(2 * streams_.size());
+            endpoints_[peer] = std::make_unique<UcxEndpoint>(outbox_, worker_.handle(), peer);
 }
 
 // UCX connects at the first message. Sending it here, and hearing both ways, keeps surprises out of
@@ -109,20 +105,20 @@ void UcxTransport::wire(Control &control, Deadline deadline) {
     own.token = inbox_.token();
     own.worker = worker_.address();
     const auto addresses = control.all_gather("ucx addresses", seal(own), deadline);
-    for (const auto &stream : streams_) {
-        if (!stream) continue;
-        const Address address = open_address(addresses[stream->peer()], stream->peer());
+    for (const auto &endpoint : endpoints_) {
+        if (!endpoint) continue;
+        const Address address = open_address(addresses[endpoint->peer()], endpoint->peer());
         if (address.ucx_major != major || address.ucx_minor != minor)
             throw Error(VESCOMM_ERROR_MISMATCH,
                         rank_name(rank_) + " has UCX " + std::to_string(major) + "." +
-                            std::to_string(minor) + " and " + rank_name(stream->peer()) +
+                            std::to_string(minor) + " and " + rank_name(endpoint->peer()) +
                             " has UCX " + std::to_string(address.ucx_major) + "." +
                             std::to_string(address.ucx_minor) +
                             ", which cannot talk to one another; install the same on all nodes");
-        stream->connect(address);
-        stream->tell(MessageKind::hello);
+        endpoint->connect(address);
+        endpoint->tell(MessageKind::hello);
     }
-    std::vector<bool> welcomed(streams_.size());
+    std::vector<bool> welcomed(endpoints_.size());
     while (!wired(welcomed)) {
         failure_.check();
         if (deadline.expired())
@@ -140,29 +136,29 @@ void UcxTransport::wire(Control &control, Deadline deadline) {
 
 bool UcxTransport::wired(std::vector<bool> &welcomed) {
     bool wired = true;
-    for (const auto &stream : streams_) {
-        if (!stream) continue;
-        const int peer = stream->peer();
+    for (const auto &endpoint : endpoints_) {
+        if (!endpoint) continue;
+        const int peer = endpoint->peer();
         if (inbox_.heard(peer, MessageKind::goodbye))
             throw Error(VESCOMM_ERROR_PEER_FAILED, rank_name(peer) + " gave up while " +
                                                        rank_name(rank_) +
                                                        " connected to it over UCX; see its output");
         if (inbox_.heard(peer, MessageKind::hello) && !welcomed[peer]) {
             welcomed[peer] = true;
-            stream->tell(MessageKind::welcome);
+            endpoint->tell(MessageKind::welcome);
         }
         // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
         wired = wired && welcomed[peer] && inbox_.heard(peer, MessageKind::welcome) &&
-                stream->told();
+                endpoint->idle();
     }
     return wired;
 }
 
 std::string UcxTransport::not_wired() const {
     std::string names;
-    for (const auto &stream : streams_)
-        if (stream && !inbox_.heard(stream->peer(), MessageKind::welcome))
-            names += (names.empty() ? "" : ", ") + rank_name(stream->peer());
+    for (const auto &endpoint : endpoints_)
+        if (endpoint && !inbox_.heard(endpoint->peer(), MessageKind::welcome))
+            names += (names.empty() ? "" : ", ") + rank_name(endpoint->peer());
     return names.empty() ? "its peers" : names;
 }
 
@@ -176,7 +172,7 @@ std::string UcxTransport::offer(MemoryId memory, std::byte *base, std::uint64_t 
 void UcxTransport::accept(MemoryId memory, int peer, std::string_view offer) {
     failure_.check();
     if (!offer.empty() && puts(peer))
-        memories_.accept(memory, peer, streams_[peer]->endpoint(), offer);
+        memories_.accept(memory, peer, offer);
 }
 
 void UcxTransport::forget(MemoryId id) noexcept {
@@ -222,31 +218,30 @@ void UcxTransport::put(const Put &put) noexcept {
     UcxMemory *memory = nullptr;
     if (put.bytes > 0) {
         memory = memories_.find(put.memory);
-        if (memory == nullptr || memory->targets[put.peer].key == nullptr)
+        if (memory == nullptr || !memory->targets[put.peer].accepted)
             return refuse(put, "that rank has not offered this memory");
         if (!within(put.offset, put.bytes, memory->targets[put.peer].bytes))
             return refuse(put, "it does not fit into that memory");
     }
 
-    UcxOperation *operation = shared_.take();
-    if (operation == nullptr) return refuse(put, nullptr);
-    Message &message = operation->message;
-    message.memory = put.memory;
-    message.signal = put.signal;
-    message.offset = put.offset;
-    message.bytes = put.bytes;
-    message.value = put.value;
-    operation->from = put.from;
-    operation->pending = put.pending;
+    UcxSending *sending = outbox_.pool.take();
+    if (sending == nullptr) return refuse(put, "there is no memory left");
+    sending->message = {};
+    sending->message.memory = put.memory;
+    sending->message.signal = put.signal;
+    sending->message.offset = put.offset;
+    sending->message.bytes = put.bytes;
+    sending->message.value = put.value;
+    sending->pending = put.pending;
+    sending->uses = nullptr;
+    ucp_mem_h source = nullptr;
     if (memory != nullptr) {
-        operation->uses = &memory->uses;
+        sending->uses = &memory->uses;
         ++memory->uses;
-        if (put.bytes > most_message_bytes) {
-            operation->target = memory->targets[put.peer];
-            if (memory->contains(put.from, put.bytes)) operation->source = memory->handle;
-        }
+        const UcxMemory *holding = memories_.holding(put.from, put.bytes);
+        if (holding != nullptr) source = holding->handle;
     }
-    streams_[put.peer]->push(operation);
+    endpoints_[put.peer]->send(sending, put.from, source);
 }
 
 void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noexcept {
@@ -261,7 +256,6 @@ void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noex
 
 bool UcxTransport::step() noexcept {
     const bool moved = ucx_.worker_progress(worker_.handle()) != 0;
-    shared_.pump_ready();
     if (inbox_.take_news() && on_signal_) on_signal_();
     return moved;
 }
@@ -286,27 +280,26 @@ bool UcxTransport::arm() noexcept {
 
 void UcxTransport::stop() noexcept {
     if (stopped_) return;
-    shared_.stopping = true;
-    for (const auto &stream : streams_)
-        if (stream && stream->endpoint() != nullptr) stream->tell(MessageKind::goodbye);
+    outbox_.stopping = true;
+    for (const auto &endpoint : endpoints_)
+        if (endpoint) endpoint->tell(MessageKind::goodbye);
 
     // So that peers that are about to stop as well do not take this for a failure.
     const Deadline deadline = Deadline::after(failure_.broken() ? 0.0 : grace_seconds);
-    const auto told = [](const auto &stream) { return !stream || stream->told(); };
-    while (!std::all_of(streams_.begin(), streams_.end(), told) && !deadline.expired())
+    const auto idle = [](const auto &endpoint) { return !endpoint || endpoint->idle(); };
+    while (!std::all_of(endpoints_.begin(), endpoints_.end(), idle) && !deadline.expired())
         ucx_.worker_progress(worker_.handle());
 
     stopped_ = true;
     inbox_.close();
-    for (const auto &stream : streams_)
-        if (stream) stream->close();
+    for (const auto &endpoint : endpoints_)
+        if (endpoint) endpoint->close();
     // Closing goes on within UCX, which complains about what is left when its worker is destroyed.
     const Deadline closed = Deadline::after(grace_seconds);
     while (ucx_.worker_progress(worker_.handle()) != 0 && !closed.expired()) {
     }
-    memories_.destroy_keys();
     worker_.destroy_worker();
-    memories_.unregister();
+    memories_.forget_all();
     worker_.destroy();
 }
 

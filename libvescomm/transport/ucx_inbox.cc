@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -20,9 +21,11 @@ std::uint64_t random_token() {
 
 }  // namespace
 
-UcxInbox::UcxInbox(int rank, const std::vector<bool> &peers, Failure &failure,
-                   UcxMemories &memories)
-    : rank_(rank),
+UcxInbox::UcxInbox(const UcxLibrary &ucx, ucp_worker_h worker, int rank,
+                   const std::vector<bool> &peers, Failure &failure, UcxMemories &memories)
+    : ucx_(ucx),
+      worker_(worker),
+      rank_(rank),
       token_(random_token()),
       failure_(failure),
       memories_(memories),
@@ -30,7 +33,7 @@ UcxInbox::UcxInbox(int rank, const std::vector<bool> &peers, Failure &failure,
     for (std::size_t peer = 0; peer < peers.size(); ++peer) senders_[peer].expected = peers[peer];
 }
 
-void UcxInbox::open(const UcxLibrary &ucx, ucp_worker_h worker) {
+void UcxInbox::open() {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                          UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -38,8 +41,16 @@ void UcxInbox::open(const UcxLibrary &ucx, ucp_worker_h worker) {
     handler.flags = UCP_AM_FLAG_WHOLE_MSG;
     handler.cb = message_arrived;
     handler.arg = this;
-    ucx.check(ucx.worker_set_am_recv_handler(worker, &handler),
-              "UCX does not accept the handler of messages");
+    ucx_.check(ucx_.worker_set_am_recv_handler(worker_, &handler),
+               "UCX does not accept the handler of messages");
+}
+
+void UcxInbox::close() noexcept {
+    closed_ = true;
+    for (Sender &sender : senders_)
+        for (Arrival *arrival = sender.first; arrival != nullptr; arrival = arrival->next)
+            if (arrival->state == Arrival::parked && arrival->rendezvous != nullptr)
+                ucx_.am_data_release(worker_, arrival->rendezvous);
 }
 
 bool UcxInbox::heard(int peer, MessageKind kind) const noexcept {
@@ -64,23 +75,22 @@ bool UcxInbox::take_news() noexcept {
 }
 
 ucs_status_t UcxInbox::message_arrived(void *inbox, const void *header, std::size_t header_bytes,
-                                       void *payload, std::size_t payload_bytes,
+                                       void *data, std::size_t data_bytes,
                                        const ucp_am_recv_param_t *parameters) {
     auto *self = static_cast<UcxInbox *>(inbox);
     // A broken communicator must leave all memory alone.
     if (self->closed_ || self->failure_.broken()) return UCS_OK;
+    const bool rendezvous = (parameters->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     Message message;
-    const char *why = (parameters->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0
-                          ? "it asks for a rendezvous"
-                          : parse_message(header, header_bytes, payload_bytes,
-                                          static_cast<int>(self->senders_.size()), self->token_,
-                                          message);
-    if (why == nullptr) why = self->receive(message, payload);
+    const char *why = parse_message(header, header_bytes, data_bytes,
+                                    static_cast<int>(self->senders_.size()), self->token_, message);
+    self->keep_data_ = false;
+    if (why == nullptr) why = self->receive(message, data, rendezvous);
     if (why != nullptr) self->refuse(message, why);
-    return UCS_OK;  // UCX may have its buffer back
+    return self->keep_data_ ? UCS_INPROGRESS : UCS_OK;
 }
 
-const char *UcxInbox::receive(const Message &message, const void *payload) noexcept {
+const char *UcxInbox::receive(const Message &message, void *data, bool rendezvous) noexcept {
     Sender &sender = senders_[message.from];
     if (!sender.expected) return "that rank should not send here";
     if (message.number != sender.messages) return "it is not the next one of its sender";
@@ -96,24 +106,130 @@ const char *UcxInbox::receive(const Message &message, const void *payload) noexc
             sender.said_goodbye = true;
             return nullptr;
         case MessageKind::put:
-            return take_in(sender, message, payload);
+            return take_in(sender, message, data, rendezvous);
     }
     return "its kind is unknown";
 }
 
-const char *UcxInbox::take_in(Sender &sender, const Message &message,
-                              const void *payload) noexcept {
+const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data,
+                              bool rendezvous) noexcept {
+    UcxMemory *memory = nullptr;
     if (message.bytes > 0) {
-        const UcxMemory *memory = memories_.find(message.memory);
-        if (memory == nullptr || memory->base == nullptr) return "its memory is not offered";
+        memory = memories_.find(message.memory);
+        if (memory == nullptr || !memory->offered) return "its memory is not offered";
         if (!within(message.offset, message.bytes, memory->bytes))
             return "its bytes do not fit into the memory";
-        std::memcpy(memory->base + message.offset, payload, message.bytes);
     }
-    if (!sender.signals.raise(message.signal, message.value))
-        return "there is no memory left for its channel";
-    news_ = true;
+
+    // The usual case: nothing of this sender is under way.
+    if (sender.first == nullptr && !rendezvous) {
+        if (memory != nullptr) std::memcpy(memory->base + message.offset, data, message.bytes);
+        raise(sender, message);
+        return nullptr;
+    }
+
+    Arrival *arrival = pool_.take();
+    if (arrival == nullptr) return "there is no memory left to remember it";
+    arrival->inbox = this;
+    arrival->sender = &sender;
+    arrival->memory = memory;
+    arrival->message = message;
+    arrival->state = Arrival::complete;
+    arrival->rendezvous = nullptr;
+    if (memory != nullptr && collides(*arrival)) {
+        arrival->state = Arrival::parked;
+        if (rendezvous) {
+            arrival->rendezvous = data;
+            keep_data_ = true;
+        } else {
+            try {
+                const auto *bytes = static_cast<const std::byte *>(data);
+                arrival->bytes.assign(bytes, bytes + message.bytes);
+            } catch (...) {
+                pool_.give_back(arrival);
+                return "there is no memory left to park it";
+            }
+        }
+    }
+
+    if (memory != nullptr) ++memory->uses;
+    (sender.first == nullptr ? sender.first : sender.last->next) = arrival;
+    sender.last = arrival;
+    if (arrival->state != Arrival::parked) {
+        if (rendezvous) {
+            start(*arrival, data);
+        } else if (memory != nullptr) {
+            std::memcpy(memory->base + message.offset, data, message.bytes);
+        }
+    }
+    advance(sender);
     return nullptr;
+}
+
+// Whether an earlier put of the same sender still has to write some of the same bytes.
+bool UcxInbox::collides(const Arrival &arrival) const noexcept {
+    const Message &mine = arrival.message;
+    for (const Arrival *other = arrival.sender->first; other != nullptr; other = other->next) {
+        const Message &theirs = other->message;
+        if (other->memory == arrival.memory && other->state != Arrival::complete &&
+            mine.offset < theirs.offset + theirs.bytes && theirs.offset < mine.offset + mine.bytes)
+            return true;
+    }
+    return false;
+}
+
+void UcxInbox::start(Arrival &arrival, void *rendezvous) noexcept {
+    arrival.state = Arrival::under_way;
+    ucp_request_param_t parameters{};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                              UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
+    parameters.cb.recv_am = bytes_arrived;
+    parameters.user_data = &arrival;
+    parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+    parameters.memh = arrival.memory->handle;
+    void *request =
+        ucx_.am_recv_data_nbx(worker_, rendezvous, arrival.memory->base + arrival.message.offset,
+                              arrival.message.bytes, &parameters);
+    if (UCS_PTR_IS_PTR(request)) return;
+    arrival.state = Arrival::complete;
+    if (request != nullptr)
+        refuse(arrival.message, ucx_.status_string(UCS_PTR_STATUS(request)));
+}
+
+void UcxInbox::bytes_arrived(void *request, ucs_status_t status, std::size_t, void *arrival) {
+    auto *arrived = static_cast<Arrival *>(arrival);
+    UcxInbox &self = *arrived->inbox;
+    self.ucx_.request_free(request);
+    arrived->state = Arrival::complete;
+    if (self.closed_) return;
+    if (status != UCS_OK) self.refuse(arrived->message, self.ucx_.status_string(status));
+    self.advance(*arrived->sender);
+}
+
+void UcxInbox::advance(Sender &sender) noexcept {
+    while (Arrival *arrival = sender.first) {
+        if (arrival->state == Arrival::parked) {
+            if (arrival->rendezvous != nullptr) {
+                start(*arrival, std::exchange(arrival->rendezvous, nullptr));
+            } else {
+                std::memcpy(arrival->memory->base + arrival->message.offset, arrival->bytes.data(),
+                            arrival->bytes.size());
+                arrival->state = Arrival::complete;
+            }
+        }
+        if (arrival->state == Arrival::under_way) return;
+        raise(sender, arrival->message);
+        if (arrival->memory != nullptr) --arrival->memory->uses;
+        sender.first = arrival->next;
+        pool_.give_back(arrival);
+    }
+}
+
+void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
+    if (failure_.broken()) return;  // the bytes before it may be missing
+    if (!sender.signals.raise(message.signal, message.value))
+        refuse(message, "there is no memory left for its channel");
+    news_ = true;
 }
 
 void UcxInbox::refuse(const Message &message, const char *why) noexcept {

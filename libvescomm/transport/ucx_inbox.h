@@ -8,6 +8,7 @@
 #include "base/failure.h"
 #include "transport/transport.h"
 #include "transport/ucx_memories.h"
+#include "transport/ucx_pool.h"
 #include "transport/ucx_signals.h"
 #include "transport/ucx_wire.h"
 
@@ -18,20 +19,29 @@ inline constexpr unsigned ucx_message_id = 0;
 
 // What arrives at this rank. Nothing that does is trusted: a message that cannot be right breaks the
 // communicator and changes nothing else.
+//
+// The bytes of a large put take time to arrive, while later messages of the same sender already do.
+// Their bytes may go to their place meanwhile (unless it is the same place), but their signals wait
+// in a queue until everything before them is there.
 class UcxInbox {
 public:
-    UcxInbox(int rank, const std::vector<bool> &peers, Failure &failure, UcxMemories &memories);
+    UcxInbox(const UcxLibrary &ucx, ucp_worker_h worker, int rank, const std::vector<bool> &peers,
+             Failure &failure, UcxMemories &memories);
 
-    // Has messages to the worker delivered here.
-    void open(const UcxLibrary &ucx, ucp_worker_h worker);
+    // Has messages delivered here from now on. Throws.
+    void open();
 
-    // Ignores whatever arrives from now on.
-    void close() noexcept { closed_ = true; }
+    // Ignores whatever arrives from now on, and gives up what is parked.
+    void close() noexcept;
 
     // What a message must know to be taken in.
     std::uint64_t token() const { return token_; }
 
     bool heard(int peer, MessageKind kind) const noexcept;
+
+    // Whether a put of this peer has begun to arrive and not ended.
+    bool receiving(int peer) const noexcept { return senders_[peer].first != nullptr; }
+
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {
         return senders_[peer].signals.read(signal);
     }
@@ -40,6 +50,21 @@ public:
     bool take_news() noexcept;
 
 private:
+    struct Sender;
+
+    // A put that has begun to arrive.
+    struct Arrival {
+        Arrival *next = nullptr;
+        UcxInbox *inbox = nullptr;
+        Sender *sender = nullptr;
+        UcxMemory *memory = nullptr;
+        Message message;
+        enum { parked, under_way, complete } state = complete;
+        // While parked, behind an earlier put to the same place:
+        void *rendezvous = nullptr;    // UCX's descriptor of a large put, or
+        std::vector<std::byte> bytes;  // a copy of a small one
+    };
+
     struct Sender {
         bool expected = false;
         bool said_hello = false;
@@ -47,20 +72,34 @@ private:
         bool said_goodbye = false;
         std::uint64_t messages = 0;
         ReceivedSignals signals;
+        Arrival *first = nullptr;  // the queue, in order
+        Arrival *last = nullptr;
     };
 
     static ucs_status_t message_arrived(void *inbox, const void *header, std::size_t header_bytes,
-                                        void *payload, std::size_t payload_bytes,
+                                        void *data, std::size_t data_bytes,
                                         const ucp_am_recv_param_t *parameters);
-    const char *receive(const Message &message, const void *payload) noexcept;
-    const char *take_in(Sender &sender, const Message &message, const void *payload) noexcept;
+    static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes,
+                              void *arrival);
+
+    const char *receive(const Message &message, void *data, bool rendezvous) noexcept;
+    const char *take_in(Sender &sender, const Message &message, void *data,
+                        bool rendezvous) noexcept;
+    bool collides(const Arrival &arrival) const noexcept;
+    void start(Arrival &arrival, void *rendezvous) noexcept;
+    void advance(Sender &sender) noexcept;
+    void raise(Sender &sender, const Message &message) noexcept;
     void refuse(const Message &message, const char *why) noexcept;
 
+    const UcxLibrary &ucx_;
+    ucp_worker_h worker_;
     const int rank_;
     const std::uint64_t token_;
     Failure &failure_;
     UcxMemories &memories_;
     std::vector<Sender> senders_;  // by rank
+    UcxPool<Arrival> pool_;
+    bool keep_data_ = false;  // the message at hand is parked, with UCX's descriptor
     bool news_ = false;
     bool closed_ = false;
 };

@@ -76,16 +76,12 @@ UcxLibrary load() {
     find(library, "ucp_worker_set_am_recv_handler", ucx.worker_set_am_recv_handler);
     find(library, "ucp_ep_create", ucx.ep_create);
     find(library, "ucp_ep_close_nbx", ucx.ep_close_nbx);
-    find(library, "ucp_ep_flush_nbx", ucx.ep_flush_nbx);
-    find(library, "ucp_ep_rkey_unpack", ucx.ep_rkey_unpack);
     find(library, "ucp_am_send_nbx", ucx.am_send_nbx);
-    find(library, "ucp_put_nbx", ucx.put_nbx);
+    find(library, "ucp_am_recv_data_nbx", ucx.am_recv_data_nbx);
+    find(library, "ucp_am_data_release", ucx.am_data_release);
     find(library, "ucp_request_free", ucx.request_free);
     find(library, "ucp_mem_map", ucx.mem_map);
     find(library, "ucp_mem_unmap", ucx.mem_unmap);
-    find(library, "ucp_rkey_pack", ucx.rkey_pack);
-    find(library, "ucp_rkey_buffer_release", ucx.rkey_buffer_release);
-    find(library, "ucp_rkey_destroy", ucx.rkey_destroy);
     find(library, "ucs_status_string", ucx.status_string);
     return ucx;
 }

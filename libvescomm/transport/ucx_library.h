@@ -32,16 +32,12 @@ struct UcxLibrary {
     decltype(&::ucp_worker_set_am_recv_handler) worker_set_am_recv_handler;
     decltype(&::ucp_ep_create) ep_create;
     decltype(&::ucp_ep_close_nbx) ep_close_nbx;
-    decltype(&::ucp_ep_flush_nbx) ep_flush_nbx;
-    decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack;
     decltype(&::ucp_am_send_nbx) am_send_nbx;
-    decltype(&::ucp_put_nbx) put_nbx;
+    decltype(&::ucp_am_recv_data_nbx) am_recv_data_nbx;
+    decltype(&::ucp_am_data_release) am_data_release;
     decltype(&::ucp_request_free) request_free;
     decltype(&::ucp_mem_map) mem_map;
     decltype(&::ucp_mem_unmap) mem_unmap;
-    decltype(&::ucp_rkey_pack) rkey_pack;
-    decltype(&::ucp_rkey_buffer_release) rkey_buffer_release;
-    decltype(&::ucp_rkey_destroy) rkey_destroy;
     decltype(&::ucs_status_string) status_string;
 
     // Throws Error unless `status` is UCS_OK: "<what>: <UCX's reason>".

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,50 +13,44 @@
 
 namespace vescomm {
 
-// How a memory of a peer is written.
-struct UcxTarget {
-    ucp_rkey_h key = nullptr;  // nullptr: not accepted, or empty
-    std::uint64_t address = 0;
-    std::uint64_t bytes = 0;
-};
-
 struct UcxMemory {
-    // Whether [from, from + bytes) lies in what this rank has registered.
-    bool contains(const std::byte *from, std::uint64_t size) const noexcept {
-        return from >= base && from + size <= base + bytes;
-    }
+    // What the same memory is at a peer.
+    struct Target {
+        bool accepted = false;
+        std::uint64_t bytes = 0;
+    };
 
-    std::byte *base = nullptr;  // of this rank's part; nullptr: not offered
+    bool offered = false;  // by this rank
+    std::byte *base = nullptr;
     std::uint64_t bytes = 0;
     ucp_mem_h handle = nullptr;
-    std::vector<UcxTarget> targets;  // by rank
-    std::uint32_t uses = 0;          // puts from this rank under way
+    std::vector<Target> targets;  // by rank
+    std::uint32_t uses = 0;       // puts under way, from and to this rank
 };
 
-// The memories that this rank has registered, and the keys to those of its peers.
+// The memories that this rank has registered, and how large they are at its peers.
 class UcxMemories {
 public:
     UcxMemories(const UcxLibrary &ucx, UcxWorker &worker, int rank, int ranks)
         : ucx_(ucx), worker_(worker), rank_(rank), ranks_(static_cast<std::size_t>(ranks)) {}
 
     // Registers, and returns the sealed offer for the peers. Throws.
-    std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes);
+    std::string offer(MemoryId id, std::byte *base, std::uint64_t bytes);
 
-    // Learns how to write the memory of the peer behind an endpoint. Throws.
-    void accept(MemoryId memory, int peer, ucp_ep_h endpoint, std::string_view sealed);
+    // Throws when the offer is damaged or not the one expected.
+    void accept(MemoryId id, int peer, std::string_view sealed);
 
     // nullptr: unknown.
-    UcxMemory *find(MemoryId memory) noexcept;
+    UcxMemory *find(MemoryId id) noexcept;
 
-    void forget(MemoryId memory) noexcept;
+    // The registered memory that holds [from, from + bytes), or nullptr.
+    const UcxMemory *holding(const std::byte *from, std::uint64_t bytes) const noexcept;
 
-    // Before the worker is destroyed, and after.
-    void destroy_keys() noexcept;
-    void unregister() noexcept;
+    void forget(MemoryId id) noexcept;
+    void forget_all() noexcept;
 
 private:
-    UcxMemory &get(MemoryId memory);
-    void destroy_keys(UcxMemory &memory) noexcept;
+    UcxMemory &get(MemoryId id);
     void unregister(UcxMemory &memory) noexcept;
 
     const UcxLibrary &ucx_;
@@ -63,6 +58,7 @@ private:
     const int rank_;
     const std::size_t ranks_;
     std::unordered_map<MemoryId, UcxMemory> memories_;
+    std::map<const std::byte *, const UcxMemory *> by_address_;
 };
 
 }  // namespace vescomm

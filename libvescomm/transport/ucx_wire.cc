@@ -29,11 +29,6 @@ struct AddressHead {
     std::uint64_t token;
 };
 
-struct OfferHead {
-    std::uint32_t memory, rank;
-    std::uint64_t address, bytes;
-};
-
 template <typename Head>
 std::string seal_up(std::uint32_t magic, const Head &head, const std::string &tail) {
     std::string body(reinterpret_cast<const char *>(&head), sizeof head);
@@ -69,7 +64,7 @@ std::string break_seal(std::uint32_t magic, std::string_view sealed, const std::
 
 }  // namespace
 
-const char *parse_message(const void *header, std::size_t header_bytes, std::size_t payload_bytes,
+const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
                           int ranks, std::uint64_t token, Message &message) noexcept {
     if (header_bytes != sizeof message) return "its header has the wrong length";
     std::memcpy(&message, header, sizeof message);
@@ -111,25 +106,17 @@ Address open_address(std::string_view sealed, int rank) {
 }
 
 std::string seal(const Offer &offer) {
-    const OfferHead head{offer.memory, offer.rank, offer.address, offer.bytes};
-    return seal_up(offer_magic, head, offer.key);
+    return seal_up(offer_magic, offer, {});
 }
 
 Offer open_offer(std::string_view sealed, MemoryId memory, int rank) {
     const std::string what = "the offer of rank " + std::to_string(rank) + " for memory " +
                              std::to_string(memory);
-    OfferHead head;
     Offer offer;
-    offer.key = break_seal(offer_magic, sealed, what, head);
-    if (head.memory != memory || head.rank != static_cast<std::uint32_t>(rank))
-        refuse(what, "it is that of rank " + std::to_string(head.rank) + " for memory " +
-                         std::to_string(head.memory));
-    if (offer.key.empty() != (head.bytes == 0)) refuse(what, "its key and its size disagree");
-    if (head.address + head.bytes < head.address) refuse(what, "it wraps around the address space");
-    offer.memory = head.memory;
-    offer.rank = head.rank;
-    offer.address = head.address;
-    offer.bytes = head.bytes;
+    if (!break_seal(offer_magic, sealed, what, offer).empty()) refuse(what, "it is too long");
+    if (offer.memory != memory || offer.rank != static_cast<std::uint32_t>(rank))
+        refuse(what, "it is that of rank " + std::to_string(offer.rank) + " for memory " +
+                         std::to_string(offer.memory));
     return offer;
 }
 

@@ -49,13 +49,13 @@ constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t s
 
 // Reads a header and checks whatever can be checked without knowing the sender. Returns nullptr, or
 // what is wrong with it.
-const char *parse_message(const void *header, std::size_t header_bytes, std::size_t payload_bytes,
+const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
                           int ranks, std::uint64_t token, Message &message) noexcept;
 
 // ---- sealed: what is carried once, through the control plane ----
 //
-// UCX aborts the process on an address or a key that it does not understand, so both travel with
-// their length and an XXH3 checksum. Opening one that is damaged throws SYSTEM.
+// UCX aborts the process on an address that it does not understand, so it travels with its length
+// and an XXH3 checksum, and so do offers. Opening one that is damaged throws SYSTEM.
 
 // How to reach the worker of a rank.
 struct Address {
@@ -69,13 +69,11 @@ struct Address {
 std::string seal(const Address &address);
 Address open_address(std::string_view sealed, int rank);
 
-// How to put into a memory of a rank.
+// A memory of a rank that may be written.
 struct Offer {
     MemoryId memory = 0;
     std::uint32_t rank = 0;
-    std::uint64_t address = 0;
     std::uint64_t bytes = 0;
-    std::string key;
 };
 
 std::string seal(const Offer &offer);

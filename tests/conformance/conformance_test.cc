@@ -78,6 +78,18 @@ std::vector<Layout> layouts(int ranks) {
     return layouts;
 }
 
+// Every algorithm that can do it.
+std::vector<std::string> algorithms_for(Collective collective, const Buffer &buffer) {
+    Problem problem;
+    problem.collective = collective;
+    problem.nodes = buffer.comm().nodes();
+    problem.per_node = buffer.per_node();
+    std::vector<std::string> names;
+    for (const AlgorithmEntry &entry : algorithms())
+        if (entry.collective == collective && entry.suits(problem)) names.emplace_back(entry.name);
+    return names;
+}
+
 class Conformance : public testing::TestWithParam<Stage> {
 protected:
     // For every layout, type and sharing.
@@ -100,19 +112,22 @@ TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
-            const auto request =
-                Request::create(comm, buffer, {.collective = Collective::all_gather_v});
-            for (int run = 0; run < runs; ++run) {
-                buffer->memory().acquire("test");
-                const auto shard = layout.shard(comm->rank());
-                for (auto i = shard.begin; i < shard.end; ++i)
-                    store(*buffer, i, value(comm->rank(), i, run));
-                request->start();
-                request->wait();
-                for (int owner = 0; owner < comm->ranks(); ++owner)
-                    for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
-                        ASSERT_EQ(load(*buffer, i), value(owner, i, run))
-                            << "element " << i << " of rank " << owner << " in run " << run;
+            for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
+                const auto request = Request::create(
+                    comm, buffer, {.collective = Collective::all_gather_v, .algorithm = name});
+                for (int run = 0; run < runs; ++run) {
+                    buffer->memory().acquire("test");
+                    const auto shard = layout.shard(comm->rank());
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        store(*buffer, i, value(comm->rank(), i, run));
+                    request->start();
+                    request->wait();
+                    for (int owner = 0; owner < comm->ranks(); ++owner)
+                        for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
+                            ASSERT_EQ(load(*buffer, i), value(owner, i, run))
+                                << name << ", element " << i << " of rank " << owner
+                                << " in run " << run;
+                }
             }
         });
     });
@@ -124,18 +139,21 @@ TEST_P(Conformance, AllGatherVConvertsFromASource) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
             std::vector<float> source(static_cast<std::size_t>(shard.elements()) + 1);
-            const auto request = Request::create(
-                comm, buffer,
-                {.collective = Collective::all_gather_v, .source = source.data()});
-            for (int run = 0; run < runs; ++run) {
-                for (auto i = shard.begin; i < shard.end; ++i)
-                    source[i - shard.begin] = value(comm->rank(), i, run);
-                request->start();
-                while (!request->test()) std::this_thread::yield();
-                for (int owner = 0; owner < comm->ranks(); ++owner)
-                    for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
-                        ASSERT_EQ(load(*buffer, i), value(owner, i, run));
-                if (run % 2 == 0) buffer->memory().release();
+            for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
+                const auto request = Request::create(comm, buffer,
+                                                     {.collective = Collective::all_gather_v,
+                                                      .source = source.data(),
+                                                      .algorithm = name});
+                for (int run = 0; run < runs; ++run) {
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        source[i - shard.begin] = value(comm->rank(), i, run);
+                    request->start();
+                    while (!request->test()) std::this_thread::yield();
+                    for (int owner = 0; owner < comm->ranks(); ++owner)
+                        for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
+                            ASSERT_EQ(load(*buffer, i), value(owner, i, run)) << name;
+                    if (run % 2 == 0) buffer->memory().release();
+                }
             }
         });
     });

@@ -86,7 +86,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     Options options;
     CLI::App app(description, "train_gpt");
     app.footer(explanation);
-    app.option_defaults()->always_capture_default();
+    // The last one counts, so that scripts can pass on what they are given behind their own.
+    app.option_defaults()->always_capture_default()->multi_option_policy(
+        CLI::MultiOptionPolicy::TakeLast);
 
     const std::map<std::string, Precision> precisions = {{"f32", Precision::f32},
                                                          {"bf16", Precision::bf16}};

@@ -16,10 +16,10 @@ namespace train_gpt {
 struct Options {
     Shape shape = {.layers = 6, .dim = 256, .heads = 4, .context = 256};
     int batch = 8;  // sequences of all ranks together
-    int steps = 250;
+    int steps = 400;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
-    double learning_rate = 2e-3;  // the highest
+    double learning_rate = 1e-3;  // the highest
 
     int slots = 2;
     int gradient_slots = 2;
@@ -27,7 +27,7 @@ struct Options {
     std::int64_t block_rows = 32;
 
     std::string data;  // empty: the Python standard library
-    int held_out_every = 50;  // steps; 0: only at the end
+    int held_out_every = 100;  // steps; 0: only at the end
     int sample = 200;  // bytes
     std::string prompt = "def ";
 

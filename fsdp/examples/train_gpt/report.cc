@@ -188,6 +188,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},
           {"gradients", whole(rank.gradients)},
+          {"gradient_slots", whole(rank.gradient_slots)},
           {"optimizer", whole(rank.optimizer)},
           {"peak_rank", whole(rank.process.peak)},
           {"node_pss", whole(node.process.proportional)},

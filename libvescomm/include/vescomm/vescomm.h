@@ -93,6 +93,25 @@ VESCOMM_API const char *vescomm_last_error(void);
  */
 VESCOMM_API const char *vescomm_version(void);
 
+/**
+ * Receives one line of the log, without a newline.
+ *
+ * @param level  0 error, 1 warn, 2 info, 3 debug.
+ * @param line   valid during the call. Calls may come from any thread, at the same time.
+ */
+typedef void (*vescomm_log_function_t)(void *context, int32_t level, const char *line);
+
+/**
+ * Sends the log of this process somewhere else. VESCOMM_LOG says what is logged.
+ *
+ * @param sink     NULL: standard error again. Must not call vescomm.
+ * @param context  handed to @p sink.
+ * @return VESCOMM_OK.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *context);
+
 /* -------------------------------------------------------------------------- communicator ---- */
 
 /** The ranks that work together, and the connections between them. */

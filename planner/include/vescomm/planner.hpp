@@ -10,7 +10,7 @@
 //     vescomm::planner::Answer answer = vescomm::planner::plan(problem);
 //     auto layout = vescomm::planner::make_layout(problem, answer);
 //
-// planner.h offers the same to C. docs/planner.md explains the algorithms.
+// planner.h offers the same to C. place.h, uniform.h and cut.h explain the algorithms.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +97,7 @@ struct FreeLayout {
 using LayoutPointer = std::unique_ptr<vescomm_layout_t, FreeLayout>;
 
 // What vescomm_layout_create() said.
-struct LayoutError : std::runtime_error {
+struct VESCOMM_API LayoutError : std::runtime_error {
     LayoutError(vescomm_status_t status, const char *text)
         : std::runtime_error(text), status(status) {}
 

@@ -26,7 +26,9 @@ std::vector<std::uint8_t> some_bytes(std::size_t size) {
     return bytes;
 }
 
-TextData some_text(std::size_t size = 5000) { return {some_bytes(size), "a test", context}; }
+TextData some_text(std::size_t size = 5000) {
+    return {some_bytes(size), "a test", context};
+}
 
 // A folder that goes with the test.
 class Folder {
@@ -110,7 +112,9 @@ TEST(TextData, TargetsAreTheBytesThatFollow) {
         ASSERT_EQ(batch.inputs.size(), static_cast<std::size_t>(batch.sequences) * context);
         ASSERT_EQ(batch.targets.size(), batch.inputs.size());
         for (std::size_t i = 0; i + 1 < batch.inputs.size(); ++i)
-            if ((i + 1) % context != 0) EXPECT_EQ(batch.targets[i], batch.inputs[i + 1]);
+            if ((i + 1) % context != 0) {
+                EXPECT_EQ(batch.targets[i], batch.inputs[i + 1]);
+            }
     }
 }
 

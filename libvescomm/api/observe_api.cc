@@ -7,6 +7,7 @@
 #include "base/system.h"
 #include "comm/agree.h"
 #include "comm/communicator.h"
+#include "observe/log.h"
 
 using vescomm::guarded;
 using vescomm::require;
@@ -58,4 +59,8 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
             return std::string();
         });
     });
+}
+
+vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *context) {
+    return guarded([&] { vescomm::set_log_sink(sink, context); });
 }

@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/run_job.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/system.h"
+#include "comm/tcp_address.h"
+#include "tools/run_cores.h"
+
+namespace vescomm {
+
+namespace {
+
+// Passed on to the ranks. What they do about it decides how the job ends.
+constexpr int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+// So many requests to end are polite; the next one kills.
+constexpr int patient_interrupts = 2;
+
+std::string make_secret() {
+    std::array<unsigned char, 32> bytes;
+    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+        throw system_error("cannot get random bytes from the system");
+    std::string text;
+    for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+    return text;
+}
+
+bool port_is_free(std::uint16_t port) {
+    try {
+        return !listen_on({"127.0.0.1", port}).empty();
+    } catch (const Error &) {
+        return false;
+    }
+}
+
+// Two ports in a row, so that MASTER_PORT is VESCOMM_ADDRESS's next one here as everywhere.
+Descriptor listen_on_free_ports() {
+    constexpr int tries = 50;
+    for (int i = 0; i < tries; ++i) {
+        Descriptor listener = std::move(listen_on({"127.0.0.1", 0}).front());
+        const std::uint16_t port = port_of(listener.get());
+        if (port < 65535 && port_is_free(static_cast<std::uint16_t>(port + 1))) return listener;
+    }
+    throw Error(VESCOMM_ERROR_SYSTEM, "no two free ports were found; give --address HOST:PORT");
+}
+
+std::string describe(const siginfo_t &how) {
+    if (how.si_code == CLD_EXITED) return fmt::format("exited with code {}", how.si_status);
+    return fmt::format("was ended by signal {} ({}{})", how.si_status, strsignal(how.si_status),
+                       how.si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+}  // namespace
+
+Job::Job(const RunOptions &options)
+    : options_(options), out_(STDOUT_FILENO), err_(STDERR_FILENO) {
+    if (!options_.address.empty()) {
+        const TcpAddress address = parse_tcp_address(options_.address, "--address");
+        if (options_.first_rank == 0) listener_ = std::move(listen_on(address).front());
+        host_ = address.host;
+        port_ = std::to_string(address.port);
+        next_port_ = std::to_string(address.port + 1);
+    } else {
+        listener_ = listen_on_free_ports();
+        host_ = "127.0.0.1";
+        port_ = std::to_string(port_of(listener_.get()));
+        next_port_ = std::to_string(port_of(listener_.get()) + 1);
+    }
+    secret_ = options_.secret.empty() ? make_secret() : options_.secret;
+    if (options_.bind_to_cores) cores_ = split_cores(options_.local_ranks);
+
+    sigset_t watched;
+    sigemptyset(&watched);
+    for (const int signal : forwarded_signals) sigaddset(&watched, signal);
+    sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, &signal_mask_);
+    signal(SIGPIPE, SIG_IGN);
+    signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_.open()) throw system_error("cannot watch for signals");
+    // What ranks leave behind comes to us, and is not left as a zombie.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Job::~Job() {
+    // Only after an exception is anything left; without it every rank has ended.
+    signal_ranks(SIGKILL);
+    for (const Rank &rank : running_) waitpid(rank.id, nullptr, 0);
+}
+
+ProcessPlan Job::plan_for(int local_rank, const std::string &listener) const {
+    const int rank = options_.first_rank + local_rank;
+    const auto number = [](int value) { return std::to_string(value); };
+    ProcessPlan plan;
+    plan.program = options_.program;
+    plan.signal_mask = signal_mask_;
+    plan.variables = {
+        {"VESCOMM_RANK", number(rank)},
+        {"VESCOMM_RANKS", number(options_.ranks)},
+        {"VESCOMM_ADDRESS", to_text({host_, static_cast<std::uint16_t>(std::stoi(port_))})},
+        {"VESCOMM_SECRET", secret_},
+        {"VESCOMM_LISTEN_DESCRIPTOR", std::nullopt},
+        {"RANK", number(rank)},
+        {"WORLD_SIZE", number(options_.ranks)},
+        {"LOCAL_RANK", number(local_rank)},
+        {"LOCAL_WORLD_SIZE", number(options_.local_ranks)},
+        {"MASTER_ADDR", host_},
+        {"MASTER_PORT", next_port_},
+    };
+    if (!options_.nodes.empty())
+        plan.variables.emplace_back("VESCOMM_NODE", options_.nodes[local_rank]);
+    if (!cores_.empty()) plan.cores = cores_[local_rank];
+    if (rank == 0) {
+        plan.takes_input = true;
+        plan.keep_descriptor = listener_.get();
+        for (auto &[name, value] : plan.variables)
+            if (name == "VESCOMM_LISTEN_DESCRIPTOR") value = listener;
+        // A process in a group of its own may not read from the terminal.
+        plan.own_group = isatty(STDIN_FILENO) == 0;
+    }
+    return plan;
+}
+
+void Job::start_ranks() {
+    const std::string listener = std::to_string(listener_.get());
+    try {
+        for (int i = 0; i < options_.local_ranks; ++i) {
+            const ProcessPlan plan = plan_for(i, listener);
+            StartedProcess process = start_process(plan);
+            const int rank = options_.first_rank + i;
+            const std::string prefix = options_.prefix ? fmt::format("[{}] ", rank) : "";
+            running_.push_back({rank, process.id, plan.own_group});
+            streams_.push_back({std::move(process.output), LineWriter(prefix, out_), out_});
+            streams_.push_back({std::move(process.errors), LineWriter(prefix, err_), err_});
+        }
+    } catch (const NotStarted &error) {
+        say(error.why);
+        end_all(error.exit_code);
+    }
+    // Rank 0's alone from here on: when it ends, others must be refused, not kept waiting.
+    listener_ = Descriptor();
+}
+
+int Job::run() {
+    start_ranks();
+    while (!running_.empty()) {
+        wait_for_news();
+        take_signals();
+        take_ended();
+        kill_if_due();
+    }
+    // What the ranks wrote is in the pipes by now. Not waiting for their ends, since a process that a
+    // rank left behind may hold one open.
+    for (Stream &stream : streams_) {
+        copy_output(stream);
+        stream.lines.finish();
+    }
+    flush();
+    return exit_code_;
+}
+
+void Job::wait_for_news() {
+    std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
+    for (const OutputSink *sink : {&out_, &err_})
+        entries.push_back({sink->empty() ? -1 : sink->descriptor(), POLLOUT, 0});
+    for (const Stream &stream : streams_)
+        entries.push_back({stream.sink.full() ? -1 : stream.pipe.get(), POLLIN, 0});
+    const int timeout =
+        kill_at_ ? static_cast<int>(std::min(kill_at_->seconds_left() * 1e3 + 1, 1e9)) : -1;
+    if (poll(entries.data(), entries.size(), timeout) <= 0) return;
+    if (entries[1].revents != 0) out_.write_some();
+    if (entries[2].revents != 0) err_.write_some();
+    std::size_t at = 3;
+    for (Stream &stream : streams_)
+        if (entries[at++].revents != 0) copy_output(stream);
+    std::erase_if(streams_, [](const Stream &stream) { return !stream.pipe.open(); });
+}
+
+void Job::copy_output(Stream &stream) {
+    std::array<char, 65536> buffer;
+    while (stream.pipe.open() && !stream.sink.full()) {
+        // Whoever writes to a stream that nobody reads shall see what it would see without us.
+        if (stream.sink.broken()) {
+            stream.pipe = Descriptor();
+            return;
+        }
+        const ssize_t got = read(stream.pipe.get(), buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got <= 0) {
+            stream.lines.finish();
+            stream.pipe = Descriptor();
+            return;
+        }
+        stream.lines.add({buffer.data(), static_cast<std::size_t>(got)});
+    }
+}
+
+void Job::take_signals() {
+    signalfd_siginfo news;
+    while (read(signals_.get(), &news, sizeof news) == sizeof news) {
+        const int signal = static_cast<int>(news.ssi_signo);
+        if (signal != SIGCHLD) forward(signal, news.ssi_code == SI_KERNEL);
+    }
+}
+
+// From the terminal, a signal has reached the ranks of our own group already.
+void Job::forward(int signal, bool from_terminal) {
+    if ((signal == SIGINT || signal == SIGTERM) && ++interrupts_ > patient_interrupts) {
+        say("asked to end for the third time: killing all ranks");
+        signal_ranks(SIGKILL);
+        return;
+    }
+    for (const Rank &rank : running_)
+        if (rank.own_group || !from_terminal) kill(rank.own_group ? -rank.id : rank.id, signal);
+}
+
+void Job::take_ended() {
+    for (;;) {
+        siginfo_t how{};
+        // Left in place at first: while the leader is not reaped, its group's number is its own.
+        if (waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0) return;
+        const auto found = std::find_if(running_.begin(), running_.end(), [&](const Rank &rank) {
+            return rank.id == how.si_pid;
+        });
+        if (found != running_.end()) {
+            const Rank rank = *found;
+            note_end(rank, how);
+            if (ending_ && rank.own_group) kill(-rank.id, SIGKILL);
+            running_.erase(std::find_if(running_.begin(), running_.end(), [&](const Rank &other) {
+                return other.id == rank.id;
+            }));
+        }
+        waitpid(how.si_pid, nullptr, 0);
+    }
+}
+
+void Job::note_end(const Rank &rank, const siginfo_t &how) {
+    if (how.si_code == CLD_EXITED && how.si_status == 0) return;
+    // Those that we ended ourselves have not failed.
+    if (ending_) return;
+    const auto others = running_.size() - 1;
+    say(fmt::format("rank {} (process {}) {}{}", rank.rank, rank.id, describe(how),
+                    others == 0 ? "" : fmt::format("; ending the other {}", others)));
+    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status);
+}
+
+void Job::end_all(int exit_code) {
+    ending_ = true;
+    exit_code_ = exit_code;
+    kill_at_ = Deadline::after(options_.grace_seconds);
+    signal_ranks(SIGTERM);
+    // One that is stopped would not see it.
+    signal_ranks(SIGCONT);
+}
+
+void Job::kill_if_due() {
+    if (!kill_at_ || !kill_at_->expired()) return;
+    kill_at_.reset();
+    std::string ranks;
+    for (const Rank &rank : running_) ranks += fmt::format(" {}", rank.rank);
+    if (running_.empty()) return;
+    say(fmt::format("not ended {} s after SIGTERM, and killed: rank{}{}", options_.grace_seconds,
+                    running_.size() == 1 ? "" : "s", ranks));
+    signal_ranks(SIGKILL);
+}
+
+void Job::signal_ranks(int signal) {
+    for (const Rank &rank : running_) kill(rank.own_group ? -rank.id : rank.id, signal);
+}
+
+// At the end nothing else is to be done, so waiting for the reader is right.
+void Job::flush() {
+    for (OutputSink *sink : {&out_, &err_})
+        while (!sink->empty()) {
+            pollfd entry{sink->descriptor(), POLLOUT, 0};
+            poll(&entry, 1, -1);
+            sink->write_some();
+        }
+}
+
+void Job::say(const std::string &text) { err_.write("vescomm-run: " + text + "\n"); }
+
+}  // namespace vescomm

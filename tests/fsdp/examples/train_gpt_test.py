@@ -1,0 +1,227 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""train_gpt from the outside: the same curve on any number of ranks, and what it writes.
+
+TRAIN_GPT and VESCOMM_RUN are the paths of the two programs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRAIN_GPT = os.environ.get("TRAIN_GPT", "train_gpt")
+VESCOMM_RUN = os.environ.get("VESCOMM_RUN", "vescomm-run")
+
+STEPS = 12
+BATCH = 3  # fewer sequences than the largest number of ranks
+RANKS = (1, 2, 3, 5)
+# A dim of 36 leaves a last block of 4 rows, so that shards are ragged.
+MODEL = (
+    f"--layers 2 --dim 36 --heads 3 --context 32 --batch {BATCH} --steps {STEPS} "
+    "--sample 20 --held-out-every 6 --lr 0.003"
+).split()
+# Differences of rounding grow over the steps; those of a wrong gradient are thousands of times
+# larger from the second step on.
+TOLERANCE = {"f32": 2e-4, "bf16": 2e-2}
+
+FIELDS = {
+    "schema": str,
+    "ranks": int,
+    "nodes": int,
+    "parameters": int,
+    "dtype": str,
+    "batch": int,
+    "context": int,
+    "step_ms": dict,
+    "tokens_per_second": float,
+    "exposed_communication_ms": float,
+    "loss": list,
+    "heldout_loss": float,
+    "memory": dict,
+}
+MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node_pss")
+
+
+def launch(ranks, arguments):
+    """Runs train_gpt on a number of ranks; one needs no launcher."""
+    launcher = [VESCOMM_RUN, "-n", str(ranks)] if ranks > 1 else []
+    return subprocess.run(
+        [*launcher, TRAIN_GPT, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+class TrainGpt(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="train_gpt_test.")
+        cls.addClassCleanup(cls.folder.cleanup)
+        # A text with something to learn that is the same on every machine.
+        cls.text = cls.path("text")
+        with open(cls.text, "w", encoding="ascii") as file:
+            for i in range(2000):
+                file.write(f"line {i} says {i * i % 97} and {'yes' if i % 3 else 'no'}\n")
+        cls.results = {}
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    def run_model(self, ranks, *arguments):
+        """Trains the small model; the same run is made once."""
+        key = (ranks, *arguments)
+        if key not in self.results:
+            name = self.path(f"results{len(self.results)}.json")
+            done = launch(ranks, [*MODEL, "--data", self.text, "--json", name, *arguments])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(name, encoding="utf-8") as file:
+                self.results[key] = (json.load(file), done)
+        return self.results[key]
+
+    def expect_close(self, actual, expected, tolerance, what):
+        self.assertEqual(len(actual), len(expected))
+        for step, (a, b) in enumerate(zip(actual, expected)):
+            self.assertLess(abs(a - b), tolerance * abs(b), f"{what}, step {step}: {a}, not {b}")
+
+    def expect_same_curves(self, dtype, *arguments):
+        alone, _ = self.run_model(1, "--dtype", dtype)
+        for ranks in RANKS[1:]:
+            with self.subTest(ranks=ranks, arguments=arguments):
+                together, _ = self.run_model(ranks, "--dtype", dtype, *arguments)
+                self.assertEqual(together["ranks"], ranks)
+                self.expect_close(together["loss"], alone["loss"], TOLERANCE[dtype], "loss")
+                self.expect_close(
+                    [loss for _, loss in together["heldout_curve"]],
+                    [loss for _, loss in alone["heldout_curve"]],
+                    TOLERANCE[dtype],
+                    "held-out loss",
+                )
+
+    def test_has_the_same_curve_on_any_number_of_ranks_in_f32(self):
+        self.expect_same_curves("f32")
+
+    def test_has_the_same_curve_on_any_number_of_ranks_in_bf16(self):
+        self.expect_same_curves("bf16")
+
+    def test_has_the_same_curve_with_uniform_shards(self):
+        self.expect_same_curves("f32", "--uniform")
+
+    def test_has_the_same_curve_with_other_slots_and_blocks(self):
+        self.expect_same_curves(
+            "f32", "--slots", "1", "--gradient-slots", "1", "--block-rows", "1"
+        )
+
+    def test_learns(self):
+        results, _ = self.run_model(1, "--dtype", "f32")
+        self.assertLess(abs(results["loss"][0] - 5.545), 0.2)  # ln 256: it knows nothing yet
+        self.assertLess(results["loss"][-1], results["loss"][0] - 1)
+        self.assertLess(results["heldout_loss"], results["loss"][0] - 1)
+
+    def test_writes_every_field_of_its_schema(self):
+        results, _ = self.run_model(3, "--dtype", "f32")
+        for name, kind in FIELDS.items():
+            self.assertIsInstance(results.get(name), kind, name)
+        for name in MEMORY_FIELDS:
+            self.assertIsInstance(results["memory"].get(name), int, name)
+            self.assertGreater(results["memory"][name], 0, name)
+        self.assertEqual(results["schema"], "train-gpt/1")
+        self.assertEqual(results["dtype"], "f32")
+        self.assertEqual(results["nodes"], 1)
+        self.assertEqual((results["batch"], results["context"]), (BATCH, 32))
+        self.assertEqual(len(results["loss"]), STEPS)
+        self.assertEqual([step for step, _ in results["heldout_curve"]], [0, 6, 12])
+        self.assertEqual(results["heldout_curve"][-1][1], results["heldout_loss"])
+        self.assertLessEqual(results["step_ms"]["min"], results["step_ms"]["p50"])
+        # Every parameter is on one rank, and there is little padding.
+        shards = results["memory"]["shards_by_rank"]
+        self.assertEqual(len(shards), 3)
+        self.assertGreaterEqual(sum(shards), 4 * results["parameters"])
+        self.assertLess(sum(shards), 4 * results["parameters"] * 1.1)
+
+    def test_says_what_it_does(self):
+        _, done = self.run_model(2, "--dtype", "f32")
+        for words in ("parameters in 4 units", "2 on 1 node", "held out", "replicated", "sample:"):
+            self.assertIn(words, done.stdout)
+        self.assertEqual(done.stdout.count("memory, of the largest"), 1)  # only rank 0 speaks
+
+    def test_says_nothing_when_quiet(self):
+        _, done = self.run_model(2, "--dtype", "f32", "--quiet")
+        self.assertEqual((done.stdout, done.stderr), ("", ""))
+
+    def test_traces_compute_of_every_unit_on_every_rank(self):
+        name = self.path("trace.json")
+        self.run_model(2, "--dtype", "f32", "--trace", name)
+        with open(name, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        compute = {
+            (event["pid"], event["tid"])
+            for event in events
+            if event["name"] == "thread_name" and event["args"]["name"] == "compute"
+        }
+        for rank in range(2):
+            names = [
+                event["name"]
+                for event in events
+                if event["ph"] == "X" and (event["pid"], event["tid"]) in compute
+                if event["pid"] == rank
+            ]
+            for unit in ("embedding", "block.0", "block.1", "head"):
+                self.assertEqual(names.count(f"backward {unit}"), STEPS)
+                self.assertGreater(names.count(f"forward {unit}"), STEPS)  # and held-out ones
+            self.assertEqual(names.count("optimizer"), STEPS)
+
+    def test_draws_a_picture_or_says_why_not(self):
+        name = self.path("loss.svg")
+        _, done = self.run_model(1, "--dtype", "f32", "--picture", name)
+        if "matplotlib" in done.stderr:
+            self.assertIn("was not drawn", done.stderr)
+            return
+        with open(name, encoding="utf-8") as file:
+            self.assertIn("<svg", file.read())
+
+    def expect_refused(self, status, sentence, *arguments, ranks=1):
+        done = launch(ranks, arguments)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+    def test_refuses_options_that_make_no_sense(self):
+        usage = (
+            ("--dim 30 is not a multiple of --heads 4; --dim 32 is", "--dim", "30"),
+            ("--batch is 0; it must be at least 1", "--batch", "0"),
+            ("--dtype f16 is neither f32 nor bf16", "--dtype", "f16"),
+            ("--block-rows is 0; it must be at least 1, or -1", "--block-rows", "0"),
+            ("--picture loss.pdf ends in neither .png nor .svg", "--picture", "loss.pdf"),
+            ("--lr is nan", "--lr", "nan"),
+            ("--nonsense", "--nonsense"),
+            ("--steps", "--steps", "many"),
+        )
+        for sentence, *arguments in usage:
+            with self.subTest(arguments=arguments):
+                self.expect_refused(2, sentence, *arguments)
+
+    def test_says_what_is_wrong_with_its_files(self):
+        small = self.path("small")
+        with open(small, "w", encoding="ascii") as file:
+            file.write("too short")
+        missing = "train_gpt: rank 0: the text --data /no/such/text cannot be read: No such file"
+        self.expect_refused(1, missing, "--data", "/no/such/text")
+        self.expect_refused(1, "has 9 bytes; with a context of 256", "--data", small)
+        unwritable = "--json /no/such/folder/x cannot be written: No such file or directory"
+        self.expect_refused(1, unwritable, "--json", "/no/such/folder/x")
+
+    def test_stops_every_rank_when_one_cannot_go_on(self):
+        unwritable = "train_gpt: rank 0: --json /no/such/folder/x cannot be written"
+        self.expect_refused(1, unwritable, "--json", "/no/such/folder/x", ranks=3)
+
+    def test_explains_itself(self):
+        done = launch(1, ["--help"])
+        self.assertEqual(done.returncode, 0)
+        for words in ("--block-rows", "exposed", "milliseconds a step", "vescomm-run -n 4"):
+            self.assertIn(words, done.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
