@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 
 install_packages
 configure build
-build_all build
+build build vescomm-run train_gpt
 
 ranks=${RANKS:-4}
 say "training on $ranks ranks"

@@ -63,7 +63,8 @@ configure() {
     fi
 }
 
-build_all() {
+# build FOLDER TARGET...; all targets when none is named.
+build() {
     say "building $1"
-    ninja -C "$1" | tail -n 1
+    ninja -C "$@" | tail -n 1
 }

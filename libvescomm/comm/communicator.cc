@@ -69,6 +69,7 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const Deadline limit = deadline();
     nodes_ = Nodes::from_names(control_->all_gather("node names", node, limit));
+    seat_ = nodes_.local_rank(rank());
     transports_ = make(
         nodes_, *control_, failure_, [this] { wake(); }, limit);
 
@@ -92,11 +93,13 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings,
                                                 counters_);
 
-    if (log_enabled(LogLevel::info, "comm"))
-        log(LogLevel::info, "comm", rank(), ranks(),
-            std::to_string(nodes_.count()) + " nodes, " + std::to_string(locals) +
-                " ranks on this one, transports " + std::string(transports_.home->name()) +
-                (transports_.wires.empty() ? "" : ", ucx"));
+    if (log_enabled(LogLevel::info, "comm")) {
+        std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
+                           std::to_string(locals) + ", transports " +
+                           std::string(transports_.home->name());
+        for (const auto &wire : transports_.wires) text += ", " + std::string(wire->name());
+        log(LogLevel::info, "comm", rank(), ranks(), text);
+    }
     const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
     if (config_.progress == "thread" || (config_.progress == "auto" && wired))
@@ -173,12 +176,28 @@ bool Communicator::progress_locked() noexcept {
 }
 
 void Communicator::wake() noexcept {
-    if (transports_.home) transports_.home->board()->ring(nodes_.local_rank(rank()));
+    if (transports_.home) transports_.home->board()->ring(seat_);
 }
+
+// The lock, for threads that called the library.
+class Communicator::CallerLock {
+public:
+    explicit CallerLock(Communicator &comm) : comm_(comm) {
+        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
+        comm_.mutex_.lock();
+        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    ~CallerLock() { comm_.mutex_.unlock(); }
+    CallerLock(const CallerLock &) = delete;
+    CallerLock &operator=(const CallerLock &) = delete;
+
+private:
+    Communicator &comm_;
+};
 
 void Communicator::start(Operation &operation, std::uint64_t releases) {
     check();
-    std::lock_guard lock(mutex_);
+    const CallerLock lock(*this);
     if (!operation.complete())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
     operation.start(releases);
@@ -190,14 +209,14 @@ void Communicator::start(Operation &operation, std::uint64_t releases) {
 
 bool Communicator::test(Operation &operation) {
     failure_.check();
-    std::lock_guard lock(mutex_);
+    const CallerLock lock(*this);
     progress_locked();
     return operation.complete();
 }
 
 void Communicator::progress() {
     check();
-    std::lock_guard lock(mutex_);
+    const CallerLock lock(*this);
     progress_locked();
 }
 
@@ -212,7 +231,7 @@ void Communicator::wait(const std::function<bool()> &done,
     // True when done; otherwise moves things along.
     const auto attempt = [&] {
         failure_.check();
-        std::lock_guard lock(mutex_);
+        const CallerLock lock(*this);
         progress_locked();
         return done();
     };
@@ -296,6 +315,8 @@ void Communicator::run_progress_thread() {
     for (const auto &wire : transports_.wires)
         if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
     while (!stopping_) {
+        // A mutex is not fair: whoever called the library goes first.
+        while (callers_ > 0) sched_yield();
         {
             std::lock_guard lock(mutex_);
             if (progress_locked()) continue;

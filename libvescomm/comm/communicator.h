@@ -82,6 +82,8 @@ public:
 private:
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
+    class CallerLock;
+
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
     void wake() noexcept;
@@ -92,9 +94,12 @@ private:
     std::unique_ptr<Control> control_;
     Failure failure_;
     Nodes nodes_;
+    // Its place on its node. Kept, since wake() is also called while control_ goes away.
+    int seat_ = 0;
     Trace trace_;
     Counters counters_;
     std::mutex mutex_;
+    std::atomic<int> callers_{0};  // waiting for the mutex
     Transports transports_;
     bool stopped_ = false;
     std::vector<Operation *> running_;

@@ -69,6 +69,13 @@ std::uint64_t Memory::begin_gather() {
     return gathers_++;
 }
 
+std::shared_ptr<Memory> Memory::shared_scratch(std::uint64_t bytes) {
+    // One that is too small stays with the requests that have it.
+    if (!scratch_ || scratch_->bytes() < bytes)
+        scratch_ = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
+    return scratch_;
+}
+
 void Memory::acquire(const std::string &what) {
     comm_->check();
     release();

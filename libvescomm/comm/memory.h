@@ -36,6 +36,10 @@ public:
     // Waits until everyone has released all gathers so far.
     void acquire(const std::string &what);
 
+    // Memory of each rank's own for the requests on this one to stage bytes in, one at a time.
+    // Collective; the same call on every rank.
+    std::shared_ptr<Memory> shared_scratch(std::uint64_t bytes);
+
 private:
     Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing);
 
@@ -47,6 +51,7 @@ private:
     std::shared_ptr<Mapping> mapping_;
     std::uint64_t gathers_ = 0;
     std::uint64_t released_ = 0;
+    std::shared_ptr<Memory> scratch_;
 };
 
 }  // namespace vescomm

@@ -94,7 +94,6 @@ std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
                  {{"the op", std::to_string(options.op)},
                   {"the root", std::to_string(options.root)},
                   {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
-                  {"a source or output", problem.in_place ? "missing" : "given"},
                   {"the algorithm", std::string(choice.algorithm->name)}});
 
     Bindings bindings;
@@ -119,7 +118,8 @@ std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
                        .mapping = nullptr,
                        .own = static_cast<std::byte *>(options.output)};
 
-    // Scratch is memory like any other: everyone makes as much as whoever needs most.
+    // Scratch is memory like any other: everyone makes as much as whoever needs most. Requests on
+    // one memory never run at once, so they share it.
     const std::int64_t mine = self.schedule_.scratch;
     const auto needs = comm->control().all_gather(
         label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
@@ -130,8 +130,8 @@ std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
         most = std::max(most, elements);
     }
     if (most > 0) {
-        self.scratch_ = Memory::create(comm, static_cast<std::uint64_t>(most) * sizeof(float),
-                                       VESCOMM_HOST, VESCOMM_PER_RANK);
+        self.scratch_ = buffer->memory().shared_scratch(static_cast<std::uint64_t>(most) *
+                                                        sizeof(float));
         bindings.scratch = {.type = VESCOMM_F32,
                             .memory = self.scratch_->id(),
                             .mapping = self.scratch_->mapping()};

@@ -10,6 +10,11 @@
 #include "schedule/check.h"
 
 namespace vescomm {
+
+void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
+    *out << name_of(entry.collective) << " " << entry.name;
+}
+
 namespace {
 
 std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {

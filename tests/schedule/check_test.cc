@@ -9,6 +9,11 @@
 #include "schedule/algorithms.h"
 
 namespace vescomm {
+
+void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
+    *out << name_of(entry.collective) << " " << entry.name;
+}
+
 namespace {
 
 // Irregular nodes, ranks out of order, every shard a different size.

@@ -174,7 +174,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, co
  * Without any launcher it has one rank.
  *
  * Reads VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and VESCOMM_SECRET first, then the variables
- * of torchrun, Open MPI, PMIx, Hydra and Slurm, in this order; docs/launching.md has the details.
+ * of torchrun, Open MPI, Hydra and Slurm, in this order; docs/launching.md has the details.
  *
  * @return as vescomm_comm_create(). VESCOMM_ERROR_INVALID_ARGUMENT: a variable is missing or wrong;
  *         the sentence names it.
@@ -289,10 +289,11 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason);
 
 /**
- * Ends a communicator: waits until every rank has come here, then closes the connections.
+ * Ends a communicator: waits until every rank has come here.
  *
  * Memory, buffers and requests made on it keep what they need alive and must still be freed, in any
- * order; their pointers stay valid until then, but no request can be started any more.
+ * order; their pointers stay valid until then, but no request can be started any more. Connections
+ * close with the last of them.
  *
  * @param comm  NULL: nothing happens. Not usable afterwards, whatever is returned.
  * @return VESCOMM_OK, also for a broken communicator, which is closed without waiting.
@@ -805,8 +806,8 @@ VESCOMM_API vescomm_status_t vescomm_request_start(vescomm_request_t *request, v
  * Moves a request along and says whether it is complete.
  *
  * @return VESCOMM_OK: complete, or never started. VESCOMM_IN_PROGRESS. The first error of a broken
- *         communicator: the contents of the buffer and output are undefined, and nobody writes them
- *         any more.
+ *         communicator: the contents of the buffer and output are undefined; neither this rank nor
+ *         another node writes them any more.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
