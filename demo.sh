@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
 # Installs what is missing, builds, and trains a small GPT on real text over four ranks whose
 # parameters are whole nowhere except while a layer computes. Arguments go to train_gpt; RANKS says
 # how many ranks there are (default 4).

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
 # Installs what is missing, builds, and runs all default tests. Arguments go to `meson test`
 # (./test.sh --suite schedule; ./test.sh --list). SANITIZE=address,undefined or SANITIZE=thread builds
 # and tests with those sanitizers, in a folder of their own.

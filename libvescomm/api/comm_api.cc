@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/guard.h"
 #include "api/handles.h"
-#include "comm/bootstrap.h"
+#include "comm/connect.h"
 
 using vescomm::guarded;
 using vescomm::require;

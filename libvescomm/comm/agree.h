@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 
 namespace vescomm {
 

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/error.h"
 #include "comm/agree.h"
@@ -23,6 +24,10 @@ constexpr int yields = 50;
 // Sleeps end at least this often, to look at deadlines.
 constexpr auto longest_sleep = std::chrono::milliseconds(100);
 
+// What a transport says of a peer may be an echo: of a death that the control plane reports, or of
+// another survivor that gave up for that reason. The control plane has this long to say better.
+constexpr auto patience_for_news = std::chrono::milliseconds(500);
+
 int usable_cores() {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -37,6 +42,12 @@ void pause_core() noexcept {
 #endif
 }
 
+std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", seconds);
+    return text;
+}
+
 std::string list(const std::vector<int> &ranks) {
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
     constexpr std::size_t most = 8;
@@ -48,6 +59,22 @@ std::string list(const std::vector<int> &ranks) {
 
 }  // namespace
 
+// The lock, for threads that called the library.
+class Communicator::CallerLock {
+public:
+    explicit CallerLock(Communicator &comm) : comm_(comm) {
+        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
+        comm_.mutex_.lock();
+        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    ~CallerLock() { comm_.mutex_.unlock(); }
+    CallerLock(const CallerLock &) = delete;
+    CallerLock &operator=(const CallerLock &) = delete;
+
+private:
+    Communicator &comm_;
+};
+
 Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
     : config_(config), control_(std::move(control)) {}
 
@@ -58,9 +85,15 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
     try {
         comm->set_up(node, make);
     } catch (const Error &error) {
+        comm->left_ = true;
+        const bool echo =
+            error.status == VESCOMM_ERROR_SYSTEM || error.status == VESCOMM_ERROR_PEER_FAILED;
+        const auto end = Clock::now() + patience_for_news;
+        while (echo && !comm->failure_.broken() && Clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        comm->failure_.check();
         comm->control_->fail(error.status, "rank " + std::to_string(comm->rank()) +
                                                " could not make its communicator: " + error.what());
-        comm->left_ = true;
         throw;
     }
     return comm;
@@ -68,18 +101,24 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 
 void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const Deadline limit = deadline();
+    control_->listen([this](vescomm_status_t status, const std::string &why) {
+        failure_.set(status, why);
+        wire_failure_.set(status, why);
+    });
+    wire_failure_.on_first([this] {
+        wire_failed_at_ = Clock::now().time_since_epoch().count();
+        wake();
+    });
     nodes_ = Nodes::from_names(control_->all_gather("node names", node, limit));
     seat_ = nodes_.local_rank(rank());
     transports_ = make(
-        nodes_, *control_, failure_, [this] { wake(); }, limit);
+        nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
+    board_ = transports_.home->board();
 
     const int locals =
         static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
     spins_ = locals <= usable_cores() ? spins_with_cores : 0;
     failure_.on_first([this] { wake(); });
-    control_->listen([this](vescomm_status_t status, const std::string &why) {
-        failure_.set(status, why);
-    });
 
     Problem problem;
     problem.nodes = nodes_;
@@ -158,7 +197,7 @@ void Communicator::check() const {
 }
 
 bool Communicator::progress_locked() noexcept {
-    if (failure_.broken()) {
+    if (failure_.broken() || wire_failure_.broken()) {
         // From here on nobody must write what the caller takes back.
         if (!stopped_)
             for (auto &wire : transports_.wires) wire->stop();
@@ -176,24 +215,30 @@ bool Communicator::progress_locked() noexcept {
 }
 
 void Communicator::wake() noexcept {
-    if (transports_.home) transports_.home->board()->ring(seat_);
+    if (SignalBoard *board = board_.load()) board->ring(seat_);
 }
 
-// The lock, for threads that called the library.
-class Communicator::CallerLock {
-public:
-    explicit CallerLock(Communicator &comm) : comm_(comm) {
-        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
-        comm_.mutex_.lock();
-        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+void Communicator::consider_wires() noexcept {
+    if (!wire_failure_.broken() || failure_.broken()) return;
+    const Clock::time_point since{Clock::duration(wire_failed_at_.load())};
+    if (Clock::now() - since < patience_for_news) return;
+    try {
+        const std::string why = wire_failure_.why();
+        control_->fail(wire_failure_.status(), why);
+        failure_.set(wire_failure_.status(), why);
+    } catch (const std::bad_alloc &) {
+        failure_.set(wire_failure_.status(), {});
     }
-    ~CallerLock() { comm_.mutex_.unlock(); }
-    CallerLock(const CallerLock &) = delete;
-    CallerLock &operator=(const CallerLock &) = delete;
+}
 
-private:
-    Communicator &comm_;
-};
+void Communicator::settle() {
+    {
+        const CallerLock lock(*this);
+        progress_locked();
+    }
+    consider_wires();
+    failure_.check();
+}
 
 void Communicator::start(Operation &operation, std::uint64_t releases) {
     check();
@@ -208,16 +253,14 @@ void Communicator::start(Operation &operation, std::uint64_t releases) {
 }
 
 bool Communicator::test(Operation &operation) {
-    failure_.check();
+    settle();
     const CallerLock lock(*this);
-    progress_locked();
     return operation.complete();
 }
 
 void Communicator::progress() {
+    settle();
     check();
-    const CallerLock lock(*this);
-    progress_locked();
 }
 
 void Communicator::wait(Operation &operation, const std::string &what) {
@@ -230,10 +273,14 @@ void Communicator::wait(const std::function<bool()> &done,
                         const std::string &what) {
     // True when done; otherwise moves things along.
     const auto attempt = [&] {
+        {
+            const CallerLock lock(*this);
+            progress_locked();
+            if (done()) return true;
+        }
+        consider_wires();
         failure_.check();
-        const CallerLock lock(*this);
-        progress_locked();
-        return done();
+        return false;
     };
     if (attempt()) return;
     const double begin = trace_seconds();
@@ -282,8 +329,7 @@ void Communicator::wait(const std::function<bool()> &done,
 void Communicator::give_up(const std::string &what, const std::vector<int> &peers) {
     const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
     const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waited " +
-                            std::to_string(static_cast<long>(config_.timeout_seconds)) +
-                            " s for " + culprits +
+                            seconds_text(config_.timeout_seconds) + " s for " + culprits +
                             "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is "
                             "expected to take longer";
     control_->fail(VESCOMM_ERROR_TIMEOUT, why);
@@ -317,6 +363,7 @@ void Communicator::run_progress_thread() {
     while (!stopping_) {
         // A mutex is not fair: whoever called the library goes first.
         while (callers_ > 0) sched_yield();
+        consider_wires();
         {
             std::lock_guard lock(mutex_);
             if (progress_locked()) continue;
@@ -327,12 +374,12 @@ void Communicator::run_progress_thread() {
             std::lock_guard lock(mutex_);
             if (progress_locked()) sleepy = false;
             for (auto &wire : transports_.wires)
-                if (sleepy && !failure_.broken()) sleepy = wire->arm();
+                if (sleepy && !wire_failure_.broken()) sleepy = wire->arm();
         }
         if (sleepy && !stopping_) {
             constexpr int milliseconds = 200;
             // A broken communicator has nothing to listen to but its own end.
-            const auto count = failure_.broken() ? 1 : entries.size();
+            const auto count = wire_failure_.broken() ? 1 : entries.size();
             poll(entries.data(), count, milliseconds);
         }
         board.end_poll();

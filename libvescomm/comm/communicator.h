@@ -12,7 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/failure.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 #include "config/config.h"
 #include "execute/operation.h"
 #include "observe/trace.h"
@@ -86,6 +86,10 @@ private:
 
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
+    // Moves things along, and throws the first failure.
+    void settle();
+    // Takes a wire's word for a failure once the control plane has had time to know better.
+    void consider_wires() noexcept;
     void wake() noexcept;
     void run_progress_thread();
     void give_up(const std::string &what, const std::vector<int> &peers);
@@ -93,6 +97,9 @@ private:
     Config config_;
     std::unique_ptr<Control> control_;
     Failure failure_;
+    Failure wire_failure_;
+    std::atomic<Clock::rep> wire_failed_at_{0};
+    std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
     // Its place on its node. Kept, since wake() is also called while control_ goes away.
     int seat_ = 0;

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/system.h"
-#include "comm/tcp_address.h"
+#include "bootstrap/tcp_address.h"
 #include "tools/run_cores.h"
 
 namespace vescomm {
@@ -64,8 +64,7 @@ std::string describe(const siginfo_t &how) {
 
 }  // namespace
 
-Job::Job(const RunOptions &options)
-    : options_(options), out_(STDOUT_FILENO), err_(STDERR_FILENO) {
+Job::Job(const RunOptions &options) : options_(options), out_(STDOUT_FILENO), err_(STDERR_FILENO) {
     if (!options_.address.empty()) {
         const TcpAddress address = parse_tcp_address(options_.address, "--address");
         if (options_.first_rank == 0) listener_ = std::move(listen_on(address).front());
@@ -160,14 +159,32 @@ int Job::run() {
         take_ended();
         kill_if_due();
     }
-    // What the ranks wrote is in the pipes by now. Not waiting for their ends, since a process that a
-    // rank left behind may hold one open.
+    // What the ranks wrote is in the pipes by now. Not waiting for their ends, since a process that
+    // a rank left behind may hold one open.
     for (Stream &stream : streams_) {
         copy_output(stream);
         stream.lines.finish();
     }
+    reap_what_was_killed();
     flush();
     return exit_code_;
+}
+
+// What ranks had started is ours to reap once its own parents are gone. Killed processes end at
+// once, but for those that wait for a broken disk.
+void Job::reap_what_was_killed() {
+    const Deadline deadline = Deadline::after(1);
+    while (!killed_groups_.empty() && !deadline.expired()) {
+        std::erase_if(killed_groups_, [](pid_t group) {
+            while (waitpid(-group, nullptr, WNOHANG) > 0) {
+            }
+            return kill(-group, 0) != 0 && errno == ESRCH;
+        });
+        if (killed_groups_.empty()) return;
+        pollfd entry{signals_.get(), POLLIN, 0};
+        poll(&entry, 1, 1);
+        take_signals();
+    }
 }
 
 void Job::wait_for_news() {
@@ -231,16 +248,15 @@ void Job::take_ended() {
         siginfo_t how{};
         // Left in place at first: while the leader is not reaped, its group's number is its own.
         if (waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0) return;
-        const auto found = std::find_if(running_.begin(), running_.end(), [&](const Rank &rank) {
-            return rank.id == how.si_pid;
-        });
+        const auto found = std::find_if(running_.begin(), running_.end(),
+                                        [&](const Rank &rank) { return rank.id == how.si_pid; });
         if (found != running_.end()) {
             const Rank rank = *found;
             note_end(rank, how);
-            if (ending_ && rank.own_group) kill(-rank.id, SIGKILL);
-            running_.erase(std::find_if(running_.begin(), running_.end(), [&](const Rank &other) {
-                return other.id == rank.id;
-            }));
+            if (ending_ && rank.own_group && kill(-rank.id, SIGKILL) == 0)
+                killed_groups_.push_back(rank.id);
+            running_.erase(std::find_if(running_.begin(), running_.end(),
+                                        [&](const Rank &other) { return other.id == rank.id; }));
         }
         waitpid(how.si_pid, nullptr, 0);
     }
@@ -290,6 +306,8 @@ void Job::flush() {
         }
 }
 
-void Job::say(const std::string &text) { err_.write("vescomm-run: " + text + "\n"); }
+void Job::say(const std::string &text) {
+    err_.write("vescomm-run: " + text + "\n");
+}
 
 }  // namespace vescomm

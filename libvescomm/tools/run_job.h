@@ -21,8 +21,8 @@ namespace vescomm {
 
 // The ranks of one machine, from the first start to the last word.
 //
-// One thread waits for everything: output of ranks, room in our own streams, signals, and the end of
-// processes. A failure, of a rank or of a start, ends all ranks: SIGTERM, then SIGKILL.
+// One thread waits for everything: output of ranks, room in our own streams, signals, and the end
+// of processes. A failure, of a rank or of a start, ends all ranks: SIGTERM, then SIGKILL.
 class Job {
 public:
     explicit Job(const RunOptions &options);
@@ -53,6 +53,7 @@ private:
     void note_end(const Rank &rank, const siginfo_t &how);
     void end_all(int exit_code);
     void kill_if_due();
+    void reap_what_was_killed();
     void signal_ranks(int signal);
     void flush();
     void say(const std::string &text);
@@ -71,6 +72,7 @@ private:
     OutputSink err_;
     std::list<Stream> streams_;
     std::vector<Rank> running_;
+    std::vector<pid_t> killed_groups_;  // may have members that are not reaped yet
     int exit_code_ = 0;
     int interrupts_ = 0;
     bool ending_ = false;

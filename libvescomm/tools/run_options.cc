@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "comm/tcp_address.h"
+#include "bootstrap/tcp_address.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
@@ -21,10 +21,11 @@ namespace {
 
 constexpr const char *what =
     "Starts the ranks of a vescomm job on this machine, and ends them together.\n\n"
-    "Each rank finds its place in the variables VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and\n"
-    "VESCOMM_SECRET, and in those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,\n"
-    "MASTER_ADDR, MASTER_PORT). Each line of their output begins with the rank. Standard input goes\n"
-    "to rank 0. When a rank fails the others get SIGTERM, and SIGKILL after the grace time.";
+    "Each rank finds its place in the variables VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS\n"
+    "and VESCOMM_SECRET, and in those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,\n"
+    "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT). Each line of their output begins with the\n"
+    "rank. Standard input goes to rank 0. When a rank fails the others get SIGTERM, and SIGKILL\n"
+    "after the grace time.";
 
 constexpr const char *examples =
     "Examples:\n"
@@ -66,9 +67,10 @@ std::string read_secret(const std::string &path) {
     while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
     if (secret.empty()) wrong(fmt::format("--secret-file {} is empty", path));
     if (secret.find('\0') != std::string::npos)
-        wrong(fmt::format("--secret-file {} holds a zero byte, which no variable can; write the "
-                          "secret as text, such as: openssl rand -hex 32",
-                          path));
+        wrong(
+            fmt::format("--secret-file {} holds a zero byte, which no variable can; write the "
+                        "secret as text, such as: openssl rand -hex 32",
+                        path));
     return secret;
 }
 
@@ -91,8 +93,9 @@ void check_machines(Given &given) {
     else if (const char *inherited = std::getenv("VESCOMM_SECRET"); several && inherited != nullptr)
         options.secret = inherited;
     if (several && options.secret.empty())
-        wrong("several machines need --secret-file FILE, or VESCOMM_SECRET: the same secret on all "
-              "(one can be made by: openssl rand -hex 32)");
+        wrong(
+            "several machines need --secret-file FILE, or VESCOMM_SECRET: the same secret on all "
+            "(one can be made by: openssl rand -hex 32)");
 }
 
 void name_nodes(Given &given) {
@@ -150,6 +153,7 @@ void add_options(CLI::App &app, Given &given) {
                    "For tests: pretend that the ranks run on several machines,\n"
                    "so many on each.")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->option_text("COUNT,...")
         ->excludes(node);
     app.add_flag("--version", given.version, "Print the version and exit.");

@@ -12,10 +12,10 @@ namespace vescomm {
 // What `vescomm-run` was told to do, checked.
 struct RunOptions {
     int local_ranks = 0;
-    int ranks = 0;       // of the whole job
+    int ranks = 0;  // of the whole job
     int first_rank = 0;  // of those on this machine
     std::string address;  // "host:port" of rank 0; empty: this machine, a free port
-    std::string secret;   // empty: make one up
+    std::string secret;  // empty: make one up
     std::vector<std::string> nodes;  // name of the node of each local rank; empty: not set
     bool bind_to_cores = false;
     bool prefix = true;

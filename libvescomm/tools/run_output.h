@@ -8,8 +8,8 @@
 
 namespace vescomm {
 
-// One standard stream of the launcher. What is written waits here until the stream takes it, so that
-// a slow reader never keeps the launcher from its ranks.
+// One standard stream of the launcher. What is written waits here until the stream takes it, so
+// that a slow reader never keeps the launcher from its ranks.
 class OutputSink {
 public:
     explicit OutputSink(int descriptor) : descriptor_(descriptor) {}

@@ -19,7 +19,9 @@ namespace vescomm {
 
 namespace {
 
-std::string reason(int code) { return std::generic_category().message(code); }
+std::string reason(int code) {
+    return std::generic_category().message(code);
+}
 
 std::pair<Descriptor, Descriptor> make_pipe() {
     int ends[2];
@@ -73,8 +75,10 @@ NotStarted cannot_run(const std::string &program, int code) {
     if (code == ENOENT || code == ENOTDIR) {
         const bool path = program.find('/') != std::string::npos;
         return {127, fmt::format("program {} does not exist{}", program,
-                                 path ? "" : " in any folder of PATH; for one in this folder write "
-                                             "./" + program)};
+                                 path ? ""
+                                      : " in any folder of PATH; for one in this folder write "
+                                        "./" +
+                                            program)};
     }
     return {126, fmt::format("program {} cannot be run: {}", program, reason(code))};
 }

@@ -20,11 +20,11 @@ struct ProcessPlan {
     std::vector<std::string> program;
     // Set in its environment, or removed from it when there is no value.
     std::vector<std::pair<std::string, std::optional<std::string>>> variables;
-    int keep_descriptor = -1;        // stays open in the program; -1: none
-    bool takes_input = false;        // standard input is the launcher's; otherwise empty
-    bool own_group = true;           // so that what it starts can be ended with it
+    int keep_descriptor = -1;  // stays open in the program; -1: none
+    bool takes_input = false;  // standard input is the launcher's; otherwise empty
+    bool own_group = true;  // so that what it starts can be ended with it
     std::optional<cpu_set_t> cores;  // nothing: any
-    sigset_t signal_mask;            // the launcher's own before it blocked any
+    sigset_t signal_mask;  // the launcher's own before it blocked any
 };
 
 struct StartedProcess {

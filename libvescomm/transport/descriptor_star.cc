@@ -44,11 +44,20 @@ sockaddr_un address_of(const std::string &name, socklen_t &length) {
     return address;
 }
 
-void wait_until_ready(int socket, short events, int peer, Deadline deadline) {
+// Waits end this often to see whether the communicator has broken meanwhile: a rank that dies before
+// it connects closes no socket here.
+constexpr double slice_milliseconds = 20;
+
+int milliseconds_to_poll(Deadline deadline) {
+    return static_cast<int>(std::min(deadline.seconds_left() * 1000 + 1, slice_milliseconds));
+}
+
+void wait_until_ready(int socket, short events, int peer, const Failure &failure,
+                      Deadline deadline) {
     for (;;) {
+        failure.check();
         pollfd entry{socket, events, 0};
-        const int timeout = static_cast<int>(std::min(deadline.seconds_left() * 1000 + 1, 1e6));
-        const int ready = poll(&entry, 1, timeout);
+        const int ready = poll(&entry, 1, milliseconds_to_poll(deadline));
         if (ready > 0) return;
         if (ready < 0 && errno != EINTR) throw system_error("cannot wait for a socket of this node");
         if (deadline.expired())
@@ -64,9 +73,10 @@ Error lost(int peer) {
                                                   "memory was being shared");
 }
 
-void send_all(int socket, const std::string &bytes, int peer, Deadline deadline) {
+void send_all(int socket, const std::string &bytes, int peer, const Failure &failure,
+              Deadline deadline) {
     for (std::size_t done = 0; done < bytes.size();) {
-        wait_until_ready(socket, POLLOUT, peer, deadline);
+        wait_until_ready(socket, POLLOUT, peer, failure, deadline);
         const ssize_t sent = send(socket, bytes.data() + done, bytes.size() - done,
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0) done += static_cast<std::size_t>(sent);
@@ -79,8 +89,8 @@ bool receive_exactly(int socket, void *bytes, std::size_t count, Deadline deadli
     auto *at = static_cast<char *>(bytes);
     while (count > 0) {
         pollfd entry{socket, POLLIN, 0};
-        const int timeout = static_cast<int>(std::min(deadline.seconds_left() * 1000 + 1, 1e6));
-        if (poll(&entry, 1, timeout) == 0 && deadline.expired()) return false;
+        if (poll(&entry, 1, milliseconds_to_poll(deadline)) == 0 && deadline.expired())
+            return false;
         const ssize_t got = recv(socket, at, count, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
         if (got < 0) continue;
@@ -90,12 +100,15 @@ bool receive_exactly(int socket, void *bytes, std::size_t count, Deadline deadli
     return true;
 }
 
+// The byte that travels with descriptors, and the one that travels alone when there are none.
+constexpr char with_descriptors = 'd', without_descriptors = 'n';
+
 void send_descriptors(int socket, const std::vector<int> &descriptors, int peer,
-                      Deadline deadline) {
+                      const Failure &failure, Deadline deadline) {
     for (std::size_t begin = 0; begin < descriptors.size(); begin += most_in_a_message) {
         const std::size_t count = std::min(most_in_a_message, descriptors.size() - begin);
         alignas(cmsghdr) char control[CMSG_SPACE(most_in_a_message * sizeof(int))] = {};
-        char byte = 0;
+        char byte = with_descriptors;
         iovec data{&byte, 1};
         msghdr message{};
         message.msg_iov = &data;
@@ -108,7 +121,7 @@ void send_descriptors(int socket, const std::vector<int> &descriptors, int peer,
         header->cmsg_len = CMSG_LEN(count * sizeof(int));
         std::memcpy(CMSG_DATA(header), descriptors.data() + begin, count * sizeof(int));
         for (;;) {
-            wait_until_ready(socket, POLLOUT, peer, deadline);
+            wait_until_ready(socket, POLLOUT, peer, failure, deadline);
             if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) break;
             if (errno != EAGAIN && errno != EINTR) throw lost(peer);
         }
@@ -116,10 +129,10 @@ void send_descriptors(int socket, const std::vector<int> &descriptors, int peer,
 }
 
 std::vector<Descriptor> receive_descriptors(int socket, std::size_t count, int peer,
-                                            Deadline deadline) {
+                                            const Failure &failure, Deadline deadline) {
     std::vector<Descriptor> descriptors;
     while (descriptors.size() < count) {
-        wait_until_ready(socket, POLLIN, peer, deadline);
+        wait_until_ready(socket, POLLIN, peer, failure, deadline);
         alignas(cmsghdr) char control[CMSG_SPACE(most_in_a_message * sizeof(int))];
         char byte = 0;
         iovec data{&byte, 1};
@@ -131,6 +144,9 @@ std::vector<Descriptor> receive_descriptors(int socket, std::size_t count, int p
         const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (got <= 0) throw lost(peer);
+        if (byte == without_descriptors)
+            throw Error(VESCOMM_ERROR_SYSTEM, "rank " + std::to_string(peer) +
+                                                  " could not make what this node was to share");
         const std::size_t before = descriptors.size();
         for (cmsghdr *header = CMSG_FIRSTHDR(&message); header != nullptr;
              header = CMSG_NXTHDR(&message, header)) {
@@ -152,7 +168,9 @@ std::vector<Descriptor> receive_descriptors(int socket, std::size_t count, int p
 
 }  // namespace
 
-DescriptorStar::DescriptorStar(const Nodes &nodes, Control &control, Deadline deadline) {
+DescriptorStar::DescriptorStar(const Nodes &nodes, Control &control, const Failure &failure,
+                               Deadline deadline)
+    : failure_(failure) {
     const auto members = nodes.members(nodes.node_of(control.rank()));
     members_.assign(members.begin(), members.end());
     local_rank_ = nodes.local_rank(control.rank());
@@ -183,7 +201,7 @@ DescriptorStar::DescriptorStar(const Nodes &nodes, Control &control, Deadline de
 void DescriptorStar::welcome(Descriptor listener, const std::string &token, Deadline deadline) {
     sockets_.resize(members_.size());
     for (std::size_t missing = members_.size() - 1; missing > 0;) {
-        wait_until_ready(listener.get(), POLLIN, members_[1], deadline);
+        wait_until_ready(listener.get(), POLLIN, members_[1], failure_, deadline);
         Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (!socket.open()) continue;
         ucred peer{};
@@ -220,15 +238,21 @@ void DescriptorStar::join(const std::string &name, const std::string &token, Dea
     std::string hello = token;
     const std::int32_t local_rank = local_rank_;
     hello.append(reinterpret_cast<const char *>(&local_rank), sizeof local_rank);
-    send_all(socket.get(), hello, members_[0], deadline);
+    send_all(socket.get(), hello, members_[0], failure_, deadline);
     sockets_.push_back(std::move(socket));
 }
 
 Descriptor DescriptorStar::broadcast(int descriptor, Deadline deadline) {
     if (!first())
-        return std::move(receive_descriptors(sockets_[0].get(), 1, members_[0], deadline)[0]);
-    for (std::size_t i = 1; i < members_.size(); ++i)
-        send_descriptors(sockets_[i].get(), {descriptor}, members_[i], deadline);
+        return std::move(receive_descriptors(sockets_[0].get(), 1, members_[0], failure_, deadline)[0]);
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+        if (descriptor >= 0)
+            send_descriptors(sockets_[i].get(), {descriptor}, members_[i], failure_, deadline);
+        else
+            send_all(sockets_[i].get(), std::string(1, without_descriptors), members_[i], failure_,
+                     deadline);
+    }
+    if (descriptor < 0) return {};
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.open()) throw system_error("cannot duplicate a descriptor");
     return copy;
@@ -236,19 +260,19 @@ Descriptor DescriptorStar::broadcast(int descriptor, Deadline deadline) {
 
 std::vector<Descriptor> DescriptorStar::all_gather(int descriptor, Deadline deadline) {
     if (!first()) {
-        send_descriptors(sockets_[0].get(), {descriptor}, members_[0], deadline);
-        return receive_descriptors(sockets_[0].get(), members_.size(), members_[0], deadline);
+        send_descriptors(sockets_[0].get(), {descriptor}, members_[0], failure_, deadline);
+        return receive_descriptors(sockets_[0].get(), members_.size(), members_[0], failure_, deadline);
     }
     std::vector<Descriptor> all(members_.size());
     all[0] = Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!all[0].open()) throw system_error("cannot duplicate a descriptor");
     std::vector<int> numbers{all[0].get()};
     for (std::size_t i = 1; i < members_.size(); ++i) {
-        all[i] = std::move(receive_descriptors(sockets_[i].get(), 1, members_[i], deadline)[0]);
+        all[i] = std::move(receive_descriptors(sockets_[i].get(), 1, members_[i], failure_, deadline)[0]);
         numbers.push_back(all[i].get());
     }
     for (std::size_t i = 1; i < members_.size(); ++i)
-        send_descriptors(sockets_[i].get(), numbers, members_[i], deadline);
+        send_descriptors(sockets_[i].get(), numbers, members_[i], failure_, deadline);
     return all;
 }
 

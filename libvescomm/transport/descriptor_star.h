@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/failure.h"
 #include "base/descriptor.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 #include "topology/nodes.h"
 
 namespace vescomm {
@@ -20,9 +21,12 @@ namespace vescomm {
 class DescriptorStar {
 public:
     // Collective over all ranks of the communicator (the names are exchanged through `control`).
-    DescriptorStar(const Nodes &nodes, Control &control, Deadline deadline);
+    // `failure` ends every wait when it is set.
+    DescriptorStar(const Nodes &nodes, Control &control, const Failure &failure,
+                   Deadline deadline);
 
     // Collective over the ranks of the node: the first rank's descriptor, a copy for every rank.
+    // When the first rank has none to give (-1), the others throw.
     Descriptor broadcast(int descriptor, Deadline deadline);
 
     // Collective over the ranks of the node: everyone's, by local rank.
@@ -33,6 +37,7 @@ private:
     void welcome(Descriptor listener, const std::string &token, Deadline deadline);
     void join(const std::string &name, const std::string &token, Deadline deadline);
 
+    const Failure &failure_;
     std::vector<int> members_;
     int local_rank_;
     std::vector<Descriptor> sockets_;  // at the first rank: by local rank; elsewhere: one, to it

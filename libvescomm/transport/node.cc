@@ -32,10 +32,10 @@ private:
 
 class NodeTransport final : public Transport {
 public:
-    NodeTransport(const Nodes &nodes, Control &control, Deadline deadline)
+    NodeTransport(const Nodes &nodes, Control &control, const Failure &failure, Deadline deadline)
         : nodes_(nodes),
           rank_(control.rank()),
-          star_(nodes, control, deadline),
+          star_(nodes, control, failure, deadline),
           locals_(static_cast<int>(nodes.members(nodes.node_of(rank_)).size())) {
         Descriptor file = share("vescomm signals", SignalBoard::bytes(locals_, channels), deadline);
         signals_ = MappedMemory(file, SignalBoard::bytes(locals_, channels));
@@ -59,10 +59,14 @@ public:
 
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
                                  Deadline deadline) override {
+        // No machine has this much, and sums below cannot overflow.
+        if (bytes > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(locals_))
+            throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                        std::to_string(bytes) + " bytes are more than any node has");
         const std::size_t slab = round_up_to_page(bytes);
         const bool one = sharing == VESCOMM_PER_NODE;
         const std::size_t total = one ? slab : slab * static_cast<std::size_t>(locals_);
-        Descriptor file = share("vescomm memory", total, deadline);
+        Descriptor file = share("vescomm memory", total, deadline, true);
         const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
         if (one) {
             // Each takes its part of the common slab, so that the pages spread over the machine.
@@ -93,12 +97,20 @@ public:
     SignalBoard *board() noexcept override { return board_.get(); }
 
 private:
-    // Collective: the first rank of the node makes the file.
-    Descriptor share(const char *purpose, std::size_t bytes, Deadline deadline) {
-        if (locals_ == 1) return make_anonymous_file(purpose, bytes);
-        Descriptor file;
-        if (nodes_.local_rank(rank_) == 0) file = make_anonymous_file(purpose, bytes);
-        return star_.broadcast(file.get(), deadline);
+    // Collective: the first rank of the node makes the file. `whole`: all of it will be used.
+    Descriptor share(const char *purpose, std::size_t bytes, Deadline deadline,
+                     bool whole = false) {
+        if (nodes_.local_rank(rank_) != 0) return star_.broadcast(-1, deadline);
+        try {
+            if (whole) require_room(bytes);
+            Descriptor file = make_anonymous_file(purpose, bytes);
+            return locals_ == 1 ? std::move(file) : star_.broadcast(file.get(), deadline);
+        } catch (const Error &error) {
+            // The others wait for a descriptor: tell them that there is none.
+            if (locals_ > 1 && error.status != VESCOMM_ERROR_PEER_FAILED)
+                star_.broadcast(-1, deadline);
+            throw;
+        }
     }
 
     Nodes nodes_;
@@ -113,8 +125,8 @@ private:
 }  // namespace
 
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
-                                               Deadline deadline) {
-    return std::make_unique<NodeTransport>(nodes, control, deadline);
+                                               const Failure &failure, Deadline deadline) {
+    return std::make_unique<NodeTransport>(nodes, control, failure, deadline);
 }
 
 }  // namespace vescomm

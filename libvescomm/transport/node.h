@@ -4,7 +4,8 @@
 
 #include <memory>
 
-#include "comm/control.h"
+#include "base/failure.h"
+#include "bootstrap/control.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
@@ -16,6 +17,6 @@ namespace vescomm {
 //
 // Collective over all ranks of the communicator.
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
-                                               Deadline deadline);
+                                               const Failure &failure, Deadline deadline);
 
 }  // namespace vescomm

@@ -5,12 +5,51 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/system.h"
 
 namespace vescomm {
+
+namespace {
+
+// Bytes that /proc/meminfo says can be had, without and with moving others out to swap.
+std::uint64_t free_on_machine() {
+    std::ifstream file("/proc/meminfo");
+    std::string key, unit;
+    std::uint64_t kilobytes = 0, free = 0;
+    bool known = false;
+    while (file >> key >> kilobytes) {
+        std::getline(file, unit);
+        if (key == "MemAvailable:") known = true;
+        if (key == "MemAvailable:" || key == "SwapFree:") free += kilobytes * 1024;
+    }
+    return known ? free : std::numeric_limits<std::uint64_t>::max();
+}
+
+// The same for the control group that a container is, when it has a limit.
+std::uint64_t free_in_group() {
+    std::uint64_t limit = 0, used = 0;
+    if (!(std::ifstream("/sys/fs/cgroup/memory.max") >> limit) ||
+        !(std::ifstream("/sys/fs/cgroup/memory.current") >> used))
+        return std::numeric_limits<std::uint64_t>::max();
+    return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+void require_room(std::size_t bytes) {
+    const std::uint64_t free = std::min(free_on_machine(), free_in_group());
+    if (bytes > free)
+        throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                    "the ranks of this node need " + std::to_string(bytes) +
+                        " bytes of shared memory, and " + std::to_string(free) +
+                        " are free; use smaller buffers, or fewer ranks on a node");
+}
 
 MappedMemory::MappedMemory(const Descriptor &file, std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
@@ -52,7 +91,11 @@ Descriptor make_anonymous_file(const char *purpose, std::size_t bytes) {
 
 void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes) {
     if (bytes == 0) return;
-    if (fallocate(file.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    int result = 0;
+    do {
+        result = fallocate(file.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    } while (result != 0 && errno == EINTR);
+    if (result != 0)
         throw system_error("there is not enough memory for " + std::to_string(bytes) +
                            " bytes of shared memory");
 }

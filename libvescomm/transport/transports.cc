@@ -28,7 +28,7 @@ std::span<const TransportHelp> transports() {
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
                            std::function<void()> on_signal, Deadline deadline) {
     Transports transports;
-    transports.home = make_node_transport(nodes, control, deadline);
+    transports.home = make_node_transport(nodes, control, failure, deadline);
     if (nodes.count() == 1) return transports;
 #if VESCOMM_HAVE_UCX
     std::vector<bool> peers(nodes.ranks());

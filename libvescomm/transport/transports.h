@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/failure.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
 

@@ -85,9 +85,10 @@ UcxTransport::UcxTransport(int rank, int ranks, const std::vector<bool> &peers, 
       worker_(ucx_, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true))),
       memories_(ucx_, worker_, rank, ranks),
       inbox_(ucx_, worker_.handle(), rank, peers, failure, memories_),
-      outbox_{ucx_, inbox_, failure, rank, false, {}},
+      outbox_{ucx_, inbox_, failure, rank, worker_.piece_bytes(), false, {}, {}, {}},
       endpoints_(static_cast<std::size_t>(ranks)) {
     inbox_.open();
+    outbox_.ready.reserve(2 * endpoints_.size());
     for (int peer = 0; peer < ranks; ++peer)
         if (peers[peer])
             endpoints_[peer] = std::make_unique<UcxEndpoint>(outbox_, worker_.handle(), peer);
@@ -224,24 +225,17 @@ void UcxTransport::put(const Put &put) noexcept {
             return refuse(put, "it does not fit into that memory");
     }
 
-    UcxSending *sending = outbox_.pool.take();
-    if (sending == nullptr) return refuse(put, "there is no memory left");
-    sending->message = {};
-    sending->message.memory = put.memory;
-    sending->message.signal = put.signal;
-    sending->message.offset = put.offset;
-    sending->message.bytes = put.bytes;
-    sending->message.value = put.value;
-    sending->pending = put.pending;
-    sending->uses = nullptr;
-    ucp_mem_h source = nullptr;
+    UcxPut *taken = outbox_.puts.take();
+    if (taken == nullptr) return refuse(put, "there is no memory left");
+    *taken = {};
+    taken->put = put;
     if (memory != nullptr) {
-        sending->uses = &memory->uses;
+        taken->uses = &memory->uses;
         ++memory->uses;
         const UcxMemory *holding = memories_.holding(put.from, put.bytes);
-        if (holding != nullptr) source = holding->handle;
+        if (holding != nullptr) taken->source = holding->handle;
     }
-    endpoints_[put.peer]->send(sending, put.from, source);
+    endpoints_[put.peer]->push(taken);
 }
 
 void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noexcept {
@@ -255,7 +249,9 @@ void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noex
 // ---- progress ----
 
 bool UcxTransport::step() noexcept {
-    const bool moved = ucx_.worker_progress(worker_.handle()) != 0;
+    const bool more = !outbox_.ready.empty();
+    outbox_.pump();
+    const bool moved = ucx_.worker_progress(worker_.handle()) != 0 || more;
     if (inbox_.take_news() && on_signal_) on_signal_();
     return moved;
 }
@@ -269,6 +265,7 @@ bool UcxTransport::progress() noexcept {
 
 bool UcxTransport::arm() noexcept {
     if (stopped_) return true;
+    if (!outbox_.ready.empty()) return false;
     const ucs_status_t status = ucx_.worker_arm(worker_.handle());
     if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
     failure_.set(VESCOMM_ERROR_SYSTEM, std::string("UCX cannot arm its descriptor: ") +

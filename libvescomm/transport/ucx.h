@@ -10,7 +10,7 @@
 
 #include "base/deadline.h"
 #include "base/failure.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 #include "transport/transport.h"
 
 namespace vescomm {

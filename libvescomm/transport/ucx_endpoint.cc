@@ -1,17 +1,31 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Per operation: no allocation once the pool is warm, no lock, no system call but UCX's.
+// Per operation: no allocation once the pools are warm, no lock, no system call but UCX's.
 #include "transport/ucx_endpoint.h"
+
+#include <algorithm>
 
 namespace vescomm {
 namespace {
 
-// Up to this size the bytes travel with their header; above, UCX asks the receiver where they go
-// (rendezvous), and moves them there without a copy.
-constexpr std::uint64_t most_eager_bytes = 8192;
+// Pieces that UCX may hold for one peer because the network takes no more: enough to find some when
+// it does again. The others wait here, where they can be given up.
+constexpr int most_under_way = 8;
+
+// Pieces handed to UCX in one go, 1 MiB over TCP: what comes in meanwhile must not wait for long.
+constexpr int most_at_once = 16;
 
 }  // namespace
+
+void UcxOutbox::pump() noexcept {
+    // Those that get ready again meanwhile have their turn in the next call.
+    const std::size_t count = ready.size();
+    for (std::size_t i = 0; i < count; ++i) ready[i]->pump();
+    ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+// ---- connection ----
 
 void UcxEndpoint::connect(const Address &address) {
     token_ = address.token;
@@ -29,61 +43,145 @@ void UcxEndpoint::connect(const Address &address) {
             "; check that UCX_TLS and UCX_NET_DEVICES name a network that both nodes share");
 }
 
-void UcxEndpoint::tell(MessageKind kind) noexcept {
-    if (failed_ || endpoint_ == nullptr) return;
-    UcxSending *sending = outbox_.pool.take();
-    if (sending == nullptr) return fail(UCS_ERR_NO_MEMORY, "cannot send");
-    sending->message = {};
-    sending->message.kind = kind;
-    sending->pending = nullptr;
-    sending->uses = nullptr;
-    send(sending, nullptr, nullptr);
+void UcxEndpoint::close() noexcept {
+    failed_ = true;
+    drop_queue();
+    if (endpoint_ == nullptr) return;
+    ucp_request_param_t parameters{};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void *request = outbox_.ucx.ep_close_nbx(endpoint_, &parameters);
+    if (UCS_PTR_IS_PTR(request)) outbox_.ucx.request_free(request);
+    endpoint_ = nullptr;
 }
 
-void UcxEndpoint::send(UcxSending *sending, const std::byte *from, ucp_mem_h source) noexcept {
-    if (failed_) return end(sending);
-    sending->endpoint = this;
-    Message &message = sending->message;
+// ---- puts ----
+
+void UcxEndpoint::push(UcxPut *put) noexcept {
+    if (failed_) {
+        put->complete = true;
+        return end_when_sent(put);
+    }
+    (first_ == nullptr ? first_ : last_->next) = put;
+    last_ = put;
+    if (first_ == put) pump();
+}
+
+void UcxEndpoint::pump() noexcept {
+    ready_ = false;
+    for (int pieces = 0; first_ != nullptr && under_way_ < most_under_way; ++pieces) {
+        if (pieces == most_at_once) return get_ready();
+        UcxPut *put = first_;
+        send_piece(*put);
+        if (first_ != put) return;  // the endpoint failed and dropped its queue
+        if (!put->complete) continue;
+        first_ = put->next;
+        end_when_sent(put);
+    }
+}
+
+void UcxEndpoint::send_piece(UcxPut &put) noexcept {
+    UcxPiece *piece = outbox_.pieces.take();
+    if (piece == nullptr) return fail(UCS_ERR_NO_MEMORY, "cannot send");
+    const std::uint64_t offset = put.sent;
+    const std::uint64_t bytes = std::min(put.put.bytes - offset, outbox_.piece_bytes);
+    put.sent += bytes;
+    put.complete = put.sent == put.put.bytes;
+    ++put.under_way;
+
+    piece->put = &put;
+    piece->message = {};
+    piece->message.kind = put.complete ? MessageKind::put : MessageKind::piece;
+    piece->message.memory = put.put.memory;
+    piece->message.signal = put.put.signal;
+    piece->message.offset = put.put.offset + offset;
+    piece->message.bytes = bytes;
+    piece->message.value = put.put.value;
+    send(piece, bytes == 0 ? nullptr : put.put.from + offset, put.source);
+}
+
+// Ends a put of which nothing is left to be done. Not before the signal is sent, although the source
+// could be reused earlier: a caller whose puts have all ended may turn to something else and make no
+// progress here, and the peer would wait for a signal that nobody sends.
+void UcxEndpoint::end_when_sent(UcxPut *put) noexcept {
+    if (!put->complete || put->under_way > 0) return;
+    if (put->put.pending != nullptr)
+        put->put.pending->fetch_sub(1, std::memory_order_release);
+    if (put->uses != nullptr) --*put->uses;
+    outbox_.puts.give_back(put);
+}
+
+void UcxEndpoint::drop_queue() noexcept {
+    while (UcxPut *put = first_) {
+        first_ = put->next;
+        put->complete = true;
+        end_when_sent(put);
+    }
+}
+
+// ---- messages ----
+
+void UcxEndpoint::tell(MessageKind kind) noexcept {
+    if (failed_ || endpoint_ == nullptr) return;
+    UcxPiece *piece = outbox_.pieces.take();
+    if (piece == nullptr) return fail(UCS_ERR_NO_MEMORY, "cannot send");
+    piece->put = nullptr;
+    piece->message = {};
+    piece->message.kind = kind;
+    send(piece, nullptr, nullptr);
+}
+
+void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept {
+    piece->endpoint = this;
+    Message &message = piece->message;
     message.from = static_cast<std::uint32_t>(outbox_.rank);
     message.token = token_;
     message.number = messages_++;
 
     ucp_request_param_t parameters{};
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                              UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    parameters.cb.send = message_sent;
-    parameters.user_data = sending;
-    parameters.flags =
-        message.bytes <= most_eager_bytes ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+                              UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    parameters.cb.send = piece_sent;
+    parameters.user_data = piece;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
     if (source != nullptr) {
+        // Spares RDMA a registration for each message.
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         parameters.memh = source;
     }
+    ++under_way_;
     void *request = outbox_.ucx.am_send_nbx(endpoint_, ucx_message_id, &message, sizeof message,
                                             from, message.bytes, &parameters);
-    if (UCS_PTR_IS_PTR(request)) {
-        ++under_way_;
-        return;
-    }
-    end(sending);
+    if (UCS_PTR_IS_PTR(request)) return;  // piece_sent() follows, or has run already
+    --under_way_;
+    if (piece->put != nullptr) --piece->put->under_way;
+    outbox_.pieces.give_back(piece);
     if (request != nullptr) fail(UCS_PTR_STATUS(request), "cannot send");
 }
 
-void UcxEndpoint::message_sent(void *request, ucs_status_t status, void *sending) {
-    auto *sent = static_cast<UcxSending *>(sending);
-    UcxEndpoint &self = *sent->endpoint;
+void UcxEndpoint::piece_sent(void *request, ucs_status_t status, void *sent) {
+    auto *piece = static_cast<UcxPiece *>(sent);
+    UcxEndpoint &self = *piece->endpoint;
     self.outbox_.ucx.request_free(request);
     --self.under_way_;
-    self.end(sent);
-    if (status != UCS_OK) self.fail(status, "cannot send");
+    UcxPut *put = piece->put;
+    self.outbox_.pieces.give_back(piece);
+    if (put != nullptr) {
+        --put->under_way;
+        // The one at the head of the queue is ended by pump().
+        if (put != self.first_) self.end_when_sent(put);
+    }
+    if (status != UCS_OK) return self.fail(status, "cannot send");
+    if (self.first_ != nullptr) self.get_ready();
 }
 
-void UcxEndpoint::end(UcxSending *sending) noexcept {
-    if (sending->pending != nullptr) sending->pending->fetch_sub(1, std::memory_order_release);
-    if (sending->uses != nullptr) --*sending->uses;
-    outbox_.pool.give_back(sending);
+void UcxEndpoint::get_ready() noexcept {
+    if (ready_) return;
+    ready_ = true;
+    outbox_.ready.push_back(this);
 }
+
+// ---- failures ----
 
 void UcxEndpoint::endpoint_failed(void *self, ucp_ep_h, ucs_status_t status) {
     static_cast<UcxEndpoint *>(self)->fail(status, "lost the connection");
@@ -93,7 +191,8 @@ void UcxEndpoint::fail(ucs_status_t status, const char *doing) noexcept {
     if (failed_) return;
     failed_ = true;
     const bool announced = outbox_.inbox.heard(peer_, MessageKind::goodbye);
-    const bool busy = !idle() || outbox_.inbox.receiving(peer_);
+    const bool busy = first_ != nullptr || !idle() || outbox_.inbox.receiving(peer_);
+    drop_queue();
     if (outbox_.stopping || (announced && !busy)) return;
     try {
         outbox_.failure.set(
@@ -105,17 +204,6 @@ void UcxEndpoint::fail(ucs_status_t status, const char *doing) noexcept {
     } catch (...) {
         outbox_.failure.set(VESCOMM_ERROR_PEER_FAILED, {});
     }
-}
-
-void UcxEndpoint::close() noexcept {
-    failed_ = true;
-    if (endpoint_ == nullptr) return;
-    ucp_request_param_t parameters{};
-    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void *request = outbox_.ucx.ep_close_nbx(endpoint_, &parameters);
-    if (UCS_PTR_IS_PTR(request)) outbox_.ucx.request_free(request);
-    endpoint_ = nullptr;
 }
 
 }  // namespace vescomm

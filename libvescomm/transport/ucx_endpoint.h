@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "base/failure.h"
 #include "transport/transport.h"
 #include "transport/ucx_inbox.h"
@@ -13,26 +15,42 @@ namespace vescomm {
 
 class UcxEndpoint;
 
-// A message on its way.
-struct UcxSending {
-    UcxSending *next = nullptr;
+// A put that has not ended.
+struct UcxPut {
+    UcxPut *next = nullptr;
+    Put put;
+    std::uint64_t sent = 0;         // bytes handed to UCX
+    bool complete = false;          // everything is, the signal included
+    int under_way = 0;              // pieces that UCX has not sent
+    ucp_mem_h source = nullptr;     // the registered memory that holds the bytes; nullptr: none
+    std::uint32_t *uses = nullptr;  // of the target memory; nullptr: no bytes
+};
+
+// A message that UCX has not sent; it reads the header until then.
+struct UcxPiece {
+    UcxPiece *next = nullptr;
     UcxEndpoint *endpoint = nullptr;
-    Message message;  // read by UCX until it has sent it
-    std::atomic<std::uint32_t> *pending = nullptr;
-    std::uint32_t *uses = nullptr;  // of the memory; nullptr: none
+    UcxPut *put = nullptr;  // nullptr: not of a put
+    Message message;
 };
 
 // What the endpoints of one transport share.
 struct UcxOutbox {
+    // Sends more of what waits; at most some of it, so that the caller also gets to receive.
+    void pump() noexcept;
+
     const UcxLibrary &ucx;
     const UcxInbox &inbox;
     Failure &failure;
     const int rank;
-    bool stopping = false;  // errors are expected
-    UcxPool<UcxSending> pool;
+    const std::uint64_t piece_bytes;  // that go into one message
+    bool stopping = false;            // errors are expected
+    UcxPool<UcxPut> puts;
+    UcxPool<UcxPiece> pieces;
+    std::vector<UcxEndpoint *> ready;  // those that can send more
 };
 
-// The connection from this rank to one peer. Messages arrive in the order in which they are sent.
+// The connection from this rank to one peer. What it sends arrives in order.
 class UcxEndpoint {
 public:
     UcxEndpoint(UcxOutbox &outbox, ucp_worker_h worker, int peer)
@@ -45,24 +63,30 @@ public:
     // Connects, without waiting for it to work. Throws.
     void connect(const Address &address);
 
-    // Sends a message without bytes that is not a put.
+    // Sends a message that is not a put, ahead of the puts that wait.
     void tell(MessageKind kind) noexcept;
 
-    // Sends a put whose message is complete but for its sender's part. `source` is the registered
-    // memory that holds the bytes, or nullptr. `sending` comes from the pool and goes back there.
-    void send(UcxSending *sending, const std::byte *from, ucp_mem_h source) noexcept;
+    // Takes a put from the pool and gives it back when it has ended, in any case.
+    void push(UcxPut *put) noexcept;
 
-    // Everything has left, as far as this side can tell.
+    // Sends what can be sent at once, up to a limit.
+    void pump() noexcept;
+
+    // UCX has sent all that it was given.
     bool idle() const { return under_way_ == 0; }
 
-    // Gives up whatever is under way. Afterwards worker progress ends the last requests.
+    // Gives up everything. Progress of the worker afterwards ends what UCX still holds.
     void close() noexcept;
 
 private:
-    static void message_sent(void *request, ucs_status_t status, void *sending);
+    static void piece_sent(void *request, ucs_status_t status, void *piece);
     static void endpoint_failed(void *self, ucp_ep_h endpoint, ucs_status_t status);
 
-    void end(UcxSending *sending) noexcept;
+    void send_piece(UcxPut &put) noexcept;
+    void send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept;
+    void end_when_sent(UcxPut *put) noexcept;
+    void get_ready() noexcept;
+    void drop_queue() noexcept;
     void fail(ucs_status_t status, const char *doing) noexcept;
 
     UcxOutbox &outbox_;
@@ -71,7 +95,10 @@ private:
     ucp_ep_h endpoint_ = nullptr;
     std::uint64_t token_ = 0;
     std::uint64_t messages_ = 0;
+    UcxPut *first_ = nullptr;  // the puts that are not complete, in order
+    UcxPut *last_ = nullptr;
     int under_way_ = 0;
+    bool ready_ = false;
     bool failed_ = false;
 };
 

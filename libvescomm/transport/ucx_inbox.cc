@@ -19,6 +19,17 @@ std::uint64_t random_token() {
     return token;
 }
 
+// A sentence that there is no memory for is left out.
+template <typename Sentence>
+void tell(Failure &failure, Sentence sentence) noexcept {
+    if (failure.broken()) return;
+    try {
+        failure.set(VESCOMM_ERROR_PEER_FAILED, sentence());
+    } catch (...) {
+        failure.set(VESCOMM_ERROR_PEER_FAILED, {});
+    }
+}
+
 }  // namespace
 
 UcxInbox::UcxInbox(const UcxLibrary &ucx, ucp_worker_h worker, int rank,
@@ -62,6 +73,7 @@ bool UcxInbox::heard(int peer, MessageKind kind) const noexcept {
             return sender.welcomed;
         case MessageKind::goodbye:
             return sender.said_goodbye;
+        case MessageKind::piece:
         case MessageKind::put:
             break;
     }
@@ -105,6 +117,7 @@ const char *UcxInbox::receive(const Message &message, void *data, bool rendezvou
         case MessageKind::goodbye:
             sender.said_goodbye = true;
             return nullptr;
+        case MessageKind::piece:
         case MessageKind::put:
             return take_in(sender, message, data, rendezvous);
     }
@@ -192,8 +205,7 @@ void UcxInbox::start(Arrival &arrival, void *rendezvous) noexcept {
                               arrival.message.bytes, &parameters);
     if (UCS_PTR_IS_PTR(request)) return;
     arrival.state = Arrival::complete;
-    if (request != nullptr)
-        refuse(arrival.message, ucx_.status_string(UCS_PTR_STATUS(request)));
+    if (request != nullptr) lose(arrival.message, UCS_PTR_STATUS(request));
 }
 
 void UcxInbox::bytes_arrived(void *request, ucs_status_t status, std::size_t, void *arrival) {
@@ -202,48 +214,60 @@ void UcxInbox::bytes_arrived(void *request, ucs_status_t status, std::size_t, vo
     self.ucx_.request_free(request);
     arrived->state = Arrival::complete;
     if (self.closed_) return;
-    if (status != UCS_OK) self.refuse(arrived->message, self.ucx_.status_string(status));
+    if (status != UCS_OK) self.lose(arrived->message, status);
     self.advance(*arrived->sender);
 }
 
 void UcxInbox::advance(Sender &sender) noexcept {
-    while (Arrival *arrival = sender.first) {
-        if (arrival->state == Arrival::parked) {
-            if (arrival->rendezvous != nullptr) {
-                start(*arrival, std::exchange(arrival->rendezvous, nullptr));
+    // UCX may call bytes_arrived() from within start().
+    if (sender.advancing) return;
+    sender.advancing = true;
+    while (sender.first != nullptr && !failure_.broken()) {
+        Arrival &arrival = *sender.first;
+        if (arrival.state == Arrival::parked) {
+            if (arrival.rendezvous != nullptr) {
+                start(arrival, std::exchange(arrival.rendezvous, nullptr));
             } else {
-                std::memcpy(arrival->memory->base + arrival->message.offset, arrival->bytes.data(),
-                            arrival->bytes.size());
-                arrival->state = Arrival::complete;
+                std::memcpy(arrival.memory->base + arrival.message.offset, arrival.bytes.data(),
+                            arrival.bytes.size());
+                arrival.state = Arrival::complete;
             }
         }
-        if (arrival->state == Arrival::under_way) return;
-        raise(sender, arrival->message);
-        if (arrival->memory != nullptr) --arrival->memory->uses;
-        sender.first = arrival->next;
-        pool_.give_back(arrival);
+        if (arrival.state != Arrival::complete) break;
+        raise(sender, arrival.message);
+        if (arrival.memory != nullptr) --arrival.memory->uses;
+        sender.first = arrival.next;
+        pool_.give_back(&arrival);
     }
+    sender.advancing = false;
 }
 
 void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
-    if (failure_.broken()) return;  // the bytes before it may be missing
+    if (message.kind == MessageKind::piece) return;
     if (!sender.signals.raise(message.signal, message.value))
         refuse(message, "there is no memory left for its channel");
     news_ = true;
 }
 
 void UcxInbox::refuse(const Message &message, const char *why) noexcept {
-    try {
-        failure_.set(VESCOMM_ERROR_PEER_FAILED,
-                     "rank " + std::to_string(rank_) +
-                         " received a message over UCX that cannot be right: " + why +
-                         " (it says it is number " + std::to_string(message.number) +
-                         " of rank " + std::to_string(message.from) +
-                         "); all ranks must run the same version of vescomm, and no other program "
-                         "may use its ports");
-    } catch (...) {
-        failure_.set(VESCOMM_ERROR_PEER_FAILED, {});
-    }
+    tell(failure_, [&] {
+        return "rank " + std::to_string(rank_) +
+               " received a message over UCX that cannot be right: " + why +
+               " (it says it is number " + std::to_string(message.number) + " of rank " +
+               std::to_string(message.from) +
+               "); all ranks must run the same version of vescomm, and no other program may use "
+               "its ports";
+    });
+}
+
+void UcxInbox::lose(const Message &message, ucs_status_t status) noexcept {
+    tell(failure_, [&] {
+        return "rank " + std::to_string(rank_) + " did not receive all of the " +
+               std::to_string(message.bytes) + " bytes that rank " +
+               std::to_string(message.from) + " put into memory " +
+               std::to_string(message.memory) + " over UCX: " + ucx_.status_string(status) +
+               "; that process ended or its network did, see its output";
+    });
 }
 
 }  // namespace vescomm

@@ -74,6 +74,7 @@ private:
         ReceivedSignals signals;
         Arrival *first = nullptr;  // the queue, in order
         Arrival *last = nullptr;
+        bool advancing = false;
     };
 
     static ucs_status_t message_arrived(void *inbox, const void *header, std::size_t header_bytes,
@@ -90,6 +91,7 @@ private:
     void advance(Sender &sender) noexcept;
     void raise(Sender &sender, const Message &message) noexcept;
     void refuse(const Message &message, const char *why) noexcept;
+    void lose(const Message &message, ucs_status_t status) noexcept;
 
     const UcxLibrary &ucx_;
     ucp_worker_h worker_;

@@ -77,6 +77,8 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
             if (message.signal.channel >= most_channels) return "its channel is out of range";
             if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
             return nullptr;
+        case MessageKind::piece:
+            return message.bytes > 0 ? nullptr : "it is an empty piece";
         case MessageKind::hello:
         case MessageKind::welcome:
         case MessageKind::goodbye:

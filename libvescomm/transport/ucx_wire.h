@@ -14,13 +14,14 @@
 
 namespace vescomm {
 
-// ---- messages: one each put or signal ----
+// ---- messages ----
 
 enum class MessageKind : std::uint32_t {
     hello = 1,    // "my endpoint to you works"
     welcome = 2,  // "I have heard your hello"
-    put = 3,      // bytes, if any, then a signal
-    goodbye = 4,  // "I close my endpoint on purpose"
+    piece = 3,    // bytes of a put, more follow
+    put = 4,      // the last bytes of a put, if any, then its signal
+    goodbye = 5,  // "I close my endpoint on purpose"
 };
 
 // Precedes the bytes of every message. As it lies in memory: UCX itself does not join machines of

@@ -3,20 +3,40 @@
 #include "transport/ucx_worker.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
 #include <memory>
+#include <string_view>
+#include <system_error>
 
 namespace vescomm {
 namespace {
 
 using Config = std::unique_ptr<ucp_config_t, decltype(&::ucp_config_release)>;
 
+// The value that the user has set for an option of UCX, or nullptr.
+const char *user_value(const std::string &name) {
+    const char *value = std::getenv(("VESCOMM_UCX_" + name).c_str());
+    return value != nullptr ? value : std::getenv(("UCX_" + name).c_str());
+}
+
 // Changes a default of UCX; what the user has set stays.
 void set_default(const UcxLibrary &ucx, const Config &config, const std::string &name,
                  const char *value) {
-    for (const char *prefix : {"UCX_", "VESCOMM_UCX_"})
-        if (std::getenv((prefix + name).c_str()) != nullptr) return;
+    if (user_value(name) != nullptr) return;
     ucx.check(ucx.config_modify(config.get(), name.c_str(), value),
               "UCX does not accept its option " + name + "=" + value);
+}
+
+// Whether TCP will carry everything.
+bool only_tcp() {
+    if (const char *transports = user_value("TLS")) {
+        const std::string_view names = transports;
+        return names == "tcp" || names == "tcp,self" || names == "self,tcp";
+    }
+    std::error_code error;
+    const char *devices = "/sys/class/infiniband";  // those of every vendor of RDMA
+    return !std::filesystem::exists(devices, error) || std::filesystem::is_empty(devices, error);
 }
 
 Config read_config(const UcxLibrary &ucx) {
@@ -36,10 +56,30 @@ Config read_config(const UcxLibrary &ucx) {
     return config;
 }
 
+// Over TCP the fastest way to send is the simplest one: many messages that each fill a segment of
+// 64 KiB, the most that a receiver takes by default. Measured against rendezvous on the loopback
+// device: 9.2 to 3.9 GB/s at 1 MiB, 6.3 to 4.3 GB/s at 64 MiB, 15 to 30 us for 64 KiB and back.
+// Nothing of a message is left in UCX once it is sent, which also spares us the assertions that
+// UCX 1.13 fails when a connection breaks during a rendezvous, or during a put (which it emulates).
+constexpr const char *tcp_segment = "64K";
+constexpr std::uint64_t tcp_piece_bytes = 65536 - 512;  // less all headers
+
+std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
+    set_default(ucx, config, "TCP_TX_SEG_SIZE", tcp_segment);
+    set_default(ucx, config, "ZCOPY_THRESH", "inf");
+    set_default(ucx, config, "RNDV_THRESH", "inf");
+    return tcp_piece_bytes;
+}
+
 }  // namespace
 
 UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers) : ucx_(ucx) {
     const Config config = read_config(ucx);
+    // RDMA moves large messages by rendezvous, straight to their place. So does TCP if the user
+    // insists.
+    piece_bytes_ = only_tcp() && user_value("RNDV_THRESH") == nullptr
+                       ? tune_for_tcp(ucx, config)
+                       : std::numeric_limits<std::uint64_t>::max();
 
     ucp_params_t context{};
     context.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;

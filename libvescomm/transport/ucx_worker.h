@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "transport/ucx_library.h"
@@ -25,6 +26,9 @@ public:
     int descriptor() const { return descriptor_; }
     std::string address() const;
 
+    // How many bytes go best into one message; longer ones are only slower.
+    std::uint64_t piece_bytes() const { return piece_bytes_; }
+
     // Once it returns, UCX touches no memory that was registered here. Safe to repeat. Memory must
     // be unregistered between the two.
     void destroy_worker() noexcept;
@@ -35,6 +39,7 @@ private:
     ucp_context_h context_ = nullptr;
     ucp_worker_h worker_ = nullptr;
     int descriptor_ = -1;
+    std::uint64_t piece_bytes_ = 0;
 };
 
 }  // namespace vescomm

@@ -13,9 +13,9 @@
 #include <string>
 #include <string_view>
 
-#include "comm/frame.h"
-#include "comm/gathering.h"
-#include "comm/handshake.h"
+#include "bootstrap/frame.h"
+#include "bootstrap/gathering.h"
+#include "bootstrap/handshake.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/control.h"
+#include "bootstrap/control.h"
 
 namespace vescomm::testing_support {
 

@@ -12,12 +12,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 #include "fsdp/examples/train_gpt/gather.h"

@@ -16,7 +16,7 @@ namespace train_gpt {
 struct Options {
     Shape shape = {.layers = 6, .dim = 256, .heads = 4, .context = 256};
     int batch = 8;  // sequences of all ranks together
-    int steps = 400;
+    int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
     double learning_rate = 1e-3;  // the highest
@@ -27,7 +27,7 @@ struct Options {
     std::int64_t block_rows = 32;
 
     std::string data;  // empty: the Python standard library
-    int held_out_every = 100;  // steps; 0: only at the end
+    int held_out_every = 80;  // steps; 0: only at the end
     int sample = 200;  // bytes
     std::string prompt = "def ";
 

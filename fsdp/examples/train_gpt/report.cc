@@ -151,7 +151,11 @@ std::string json_text(const Options &options, const TextData &text, const Result
     const Holdings rank = MemoryUse::largest(results.memory.ranks);
     const Holdings node = MemoryUse::largest(results.memory.nodes);
     ordered_json losses = ordered_json::array();
-    for (const StepResult &step : results.steps) losses.push_back(step.loss);
+    ordered_json norms = ordered_json::array();
+    for (const StepResult &step : results.steps) {
+        losses.push_back(step.loss);
+        norms.push_back(step.norm);
+    }
     ordered_json held_out = ordered_json::array();
     for (const auto &[step, loss] : results.held_out) held_out.push_back({step, loss});
     ordered_json shards = ordered_json::array();
@@ -184,6 +188,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"loss", losses},
         {"heldout_loss", results.held_out.back().second},
         {"heldout_curve", held_out},
+        {"gradient_norm", norms},
         {"memory",
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},

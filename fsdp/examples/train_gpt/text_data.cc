@@ -58,10 +58,9 @@ struct Files {
         // Folders are listed in any order, but every rank must read the same text.
         std::sort(paths.begin(), paths.end());
     } catch (const fs::filesystem_error &error) {
-        throw std::runtime_error(
-            fmt::format("the text in {} cannot be read: {}; name another "
-                        "folder, or a file, with --data",
-                        error.path1().string(), error.code().message()));
+        throw std::runtime_error(fmt::format(
+            "the text in {} cannot be read: {}; name another folder or file with --data",
+            error.path1().string(), error.code().message()));
     }
 };
 

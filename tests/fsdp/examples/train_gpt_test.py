@@ -93,6 +93,13 @@ class TrainGpt(unittest.TestCase):
                 together, _ = self.run_model(ranks, "--dtype", dtype, *arguments)
                 self.assertEqual(together["ranks"], ranks)
                 self.expect_close(together["loss"], alone["loss"], TOLERANCE[dtype], "loss")
+                # Adam hides a wrong scale of the gradients from the losses, but not from their norm.
+                self.expect_close(
+                    together["gradient_norm"],
+                    alone["gradient_norm"],
+                    10 * TOLERANCE[dtype],
+                    "gradient norm",
+                )
                 self.expect_close(
                     [loss for _, loss in together["heldout_curve"]],
                     [loss for _, loss in alone["heldout_curve"]],

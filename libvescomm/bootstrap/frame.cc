@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/frame.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/error.h"
+#include "bootstrap/wire.h"
+
+namespace vescomm {
+
+namespace {
+
+// The first byte is none that text protocols begin with, so most strays are told apart by it alone.
+constexpr std::string_view magic("\xd5VSC", 4);
+
+constexpr std::size_t version_at = 4;
+constexpr std::size_t type_at = 5;
+constexpr std::size_t reserved_at = 6;
+constexpr std::size_t sequence_at = 8;
+constexpr std::size_t length_at = 16;
+
+FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
+    FrameKey result;
+    unsigned int size = 0;
+    const unsigned char *done = HMAC(EVP_sha256(), key, static_cast<int>(key_bytes),
+                                     reinterpret_cast<const unsigned char *>(bytes.data()),
+                                     bytes.size(), result.data(), &size);
+    if (done == nullptr || size != result.size())
+        throw Error(VESCOMM_ERROR_SYSTEM,
+                    "libcrypto cannot compute HMAC-SHA256; its configuration may forbid it");
+    return result;
+}
+
+}  // namespace
+
+Nonce random_nonce() {
+    Nonce nonce;
+    if (RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1)
+        throw Error(VESCOMM_ERROR_SYSTEM, "libcrypto has no random bytes for a connection");
+    return nonce;
+}
+
+FrameKey open_key() {
+    FrameKey key{};
+    constexpr std::string_view text = "vescomm open";
+    std::copy(text.begin(), text.end(), key.begin());
+    return key;
+}
+
+FrameKey session_key(std::string_view secret, Direction direction, const Nonce &joiner,
+                     const Nonce &rank_0) {
+    std::string context =
+        direction == Direction::to_rank_0 ? "vescomm 1 to rank 0" : "vescomm 1 from rank 0";
+    context.push_back('\0');
+    context.append(joiner.begin(), joiner.end());
+    context.append(rank_0.begin(), rank_0.end());
+    return hmac(secret.data(), secret.size(), context);
+}
+
+void FrameEncoder::append(std::string &to, FrameType type, std::string_view payload) {
+    assert(payload.size() <= largest_payload_bytes);
+    const std::size_t begin = to.size();
+    to.append(magic);
+    put_number(to, frame_version);
+    put_number(to, static_cast<std::uint8_t>(type));
+    put_number(to, std::uint16_t{0});
+    put_number(to, sequence_++);
+    put_number(to, static_cast<std::uint32_t>(payload.size()));
+    to.append(payload);
+    const FrameKey seal = hmac(key_.data(), key_.size(), std::string_view(to).substr(begin));
+    to.append(seal.begin(), seal.end());
+}
+
+const char *describe(FrameFault fault) {
+    switch (fault) {
+        case FrameFault::none:
+            return "nothing wrong";
+        case FrameFault::magic:
+            return "something that is not the vescomm protocol";
+        case FrameFault::version:
+            return "another version of the protocol";
+        case FrameFault::type:
+            return "a frame of a type that does not exist";
+        case FrameFault::length:
+            return "a frame that is too long";
+        case FrameFault::sequence:
+            return "a frame out of order";
+        case FrameFault::seal:
+            return "a frame with the wrong seal";
+    }
+    return "something unknown";
+}
+
+FrameDecoder::State FrameDecoder::read(std::string_view &bytes) {
+    if (fault_ != FrameFault::none) return State::broken;
+    if (complete_) {
+        frame_.clear();
+        complete_ = false;
+    }
+    const auto take = [&](std::size_t until) {
+        const std::size_t count = std::min(until - frame_.size(), bytes.size());
+        frame_.append(bytes.substr(0, count));
+        bytes.remove_prefix(count);
+        return frame_.size() == until;
+    };
+    if (frame_.size() < frame_header_bytes) {
+        const bool whole = take(frame_header_bytes);
+        fault_ = check_header_so_far();
+        if (fault_ != FrameFault::none) return State::broken;
+        if (!whole) return State::incomplete;
+    }
+    const std::size_t frame_bytes = frame_header_bytes + payload_size() + frame_seal_bytes;
+    frame_.reserve(frame_bytes);
+    if (!take(frame_bytes)) return State::incomplete;
+    fault_ = check_seal();
+    if (fault_ != FrameFault::none) return State::broken;
+    ++sequence_;
+    complete_ = true;
+    return State::complete;
+}
+
+// Each field is judged as soon as its last byte is here: a stray rarely gets past the first.
+FrameFault FrameDecoder::check_header_so_far() const {
+    const std::size_t known = std::min(frame_.size(), magic.size());
+    if (frame_.compare(0, known, magic, 0, known) != 0) return FrameFault::magic;
+    if (frame_.size() > version_at && version() != frame_version) return FrameFault::version;
+    if (frame_.size() > type_at) {
+        const auto type = static_cast<std::uint8_t>(frame_[type_at]);
+        if (type == 0 || type > static_cast<std::uint8_t>(last_frame_type)) return FrameFault::type;
+    }
+    if (frame_.size() < frame_header_bytes) return FrameFault::none;
+    if (get_number<std::uint16_t>(frame_.data() + reserved_at) != 0) return FrameFault::type;
+    if (get_number<std::uint64_t>(frame_.data() + sequence_at) != sequence_)
+        return FrameFault::sequence;
+    if (payload_size() > payload_limit_) return FrameFault::length;
+    return FrameFault::none;
+}
+
+FrameFault FrameDecoder::check_seal() const {
+    const std::size_t sealed = frame_.size() - frame_seal_bytes;
+    const FrameKey expected =
+        hmac(key_.data(), key_.size(), std::string_view(frame_).substr(0, sealed));
+    const bool same = CRYPTO_memcmp(expected.data(), frame_.data() + sealed, frame_seal_bytes) == 0;
+    return same ? FrameFault::none : FrameFault::seal;
+}
+
+std::size_t FrameDecoder::payload_size() const {
+    return get_number<std::uint32_t>(frame_.data() + length_at);
+}
+
+FrameType FrameDecoder::type() const {
+    return static_cast<FrameType>(frame_[type_at]);
+}
+
+std::string_view FrameDecoder::payload() const {
+    return std::string_view(frame_).substr(frame_header_bytes, payload_size());
+}
+
+std::uint8_t FrameDecoder::version() const {
+    return static_cast<std::uint8_t>(frame_[version_at]);
+}
+
+}  // namespace vescomm

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+// What rank 0 knows of the all-gather that is going on: who has arrived, with what. And what
+// another rank does with the answer. No network here, only accounting.
+//
+//     a rank    contribution {sequence, bytes, label}, data …   ─►  rank 0
+//     rank 0    result {sequence}, data …                       ─►  every rank
+//               the data are the sizes of all contributions (64 bits each), then the contributions
+
+// All contributions together may be no larger: this is the control plane.
+constexpr std::uint64_t largest_gather_bytes = std::uint64_t{1} << 30;
+
+struct ContributionHead {
+    std::uint64_t sequence = 0;  // counts the calls on one communicator, from 1
+    std::uint64_t bytes = 0;
+    std::string label;
+};
+
+std::string encode(const ContributionHead &head);
+// Nothing when the payload is malformed.
+std::optional<ContributionHead> read_contribution_head(std::string_view payload);
+
+// "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, …, 15 and 112 more".
+std::string list_ranks(std::span<const int> ranks);
+// A label in a sentence: quoted, and cut when it is very long.
+std::string quote(std::string_view label);
+
+class Gathering {
+public:
+    explicit Gathering(int ranks) : parts_(ranks) {}
+
+    // Both return the failure that the communicator has from here on, if any.
+    std::optional<Error> begin(int rank, ContributionHead head);
+    std::optional<Error> add(int rank, std::string_view bytes);
+
+    bool complete() const { return finished_ == static_cast<int>(parts_.size()); }
+    bool anyone_here() const { return first_ >= 0; }
+    bool finished(int rank) const { return parts_[rank].finished; }
+    // The first rank that came, which set the label.
+    int first() const { return first_; }
+    const std::string &label() const { return parts_[first_].head.label; }
+    std::uint64_t sequence() const { return sequence_; }
+    std::vector<int> missing() const;
+
+    // The contributions of a complete round, by rank. The next round begins.
+    std::vector<std::string> take();
+
+private:
+    struct Part {
+        bool here = false;
+        bool finished = false;
+        ContributionHead head;
+        std::string bytes;
+    };
+
+    void finish_if_whole(Part &part);
+
+    std::vector<Part> parts_;
+    std::uint64_t sequence_ = 1;
+    std::uint64_t total_bytes_ = 0;
+    int first_ = -1;
+    int finished_ = 0;
+};
+
+// The sizes that go before the contributions.
+std::string encode_sizes(std::span<const std::string> contributions);
+
+// Takes the data of a result, in pieces of any size.
+class GatherReader {
+public:
+    explicit GatherReader(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+
+    // False when the bytes cannot be right.
+    bool add(std::string_view bytes);
+    bool complete() const;
+    std::vector<std::string> take() { return std::move(contributions_); }
+
+private:
+    bool read_sizes();
+    void skip_whole();
+
+    std::size_t ranks_;
+    std::string table_;
+    std::vector<std::uint64_t> sizes_;
+    std::vector<std::string> contributions_;
+    std::size_t current_ = 0;
+};
+
+}  // namespace vescomm

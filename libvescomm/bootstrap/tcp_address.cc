@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/tcp_address.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/system.h"
+
+namespace vescomm {
+
+namespace {
+
+struct Resolution {
+    int code = EAI_AGAIN;
+    std::vector<SocketAddress> found;
+};
+
+Resolution look_up(const TcpAddress &address, int flags) {
+    Resolution result;
+    result.code = EAI_NONAME;
+    // glibc takes this for no name at all, and answers with loopback.
+    if (address.host == "*") return result;
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    addrinfo *list = nullptr;
+    result.code =
+        getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
+    if (result.code != 0) return result;
+    for (const addrinfo *entry = list; entry != nullptr; entry = entry->ai_next) {
+        SocketAddress found;
+        if (entry->ai_addrlen > sizeof found.storage) continue;
+        std::memcpy(&found.storage, entry->ai_addr, entry->ai_addrlen);
+        found.length = entry->ai_addrlen;
+        result.found.push_back(found);
+    }
+    freeaddrinfo(list);
+    return result;
+}
+
+// getaddrinfo() cannot be given a deadline: it runs in a thread of its own, which is left to finish
+// by itself when the name server is silent.
+Resolution look_up_name(const TcpAddress &address, Deadline deadline) {
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool done = false;
+        Resolution result;
+    };
+    const auto shared = std::make_shared<Shared>();
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([shared, address] {
+            Resolution result = look_up(address, 0);
+            std::lock_guard lock(shared->mutex);
+            shared->result = std::move(result);
+            shared->done = true;
+            shared->changed.notify_all();
+        }).detach();
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    std::unique_lock lock(shared->mutex);
+    shared->changed.wait_until(lock, deadline.moment(), [&] { return shared->done; });
+    return shared->result;
+}
+
+Descriptor try_to_listen(const SocketAddress &address) {
+    Descriptor listener(
+        socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+    if (!listener.open()) return listener;
+    const int yes = 1;
+    setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (address.family() == AF_INET6) {
+        const auto *inet6 = reinterpret_cast<const sockaddr_in6 *>(&address.storage);
+        const int only = IN6_IS_ADDR_UNSPECIFIED(&inet6->sin6_addr) ? 0 : 1;
+        setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+    }
+    if (bind(listener.get(), address.get(), address.length) != 0 ||
+        listen(listener.get(), SOMAXCONN) != 0) {
+        const int code = errno;
+        listener = Descriptor();
+        errno = code;
+    }
+    return listener;
+}
+
+std::uint16_t port_number(const SocketAddress &address) {
+    if (address.family() == AF_INET6)
+        return ntohs(reinterpret_cast<const sockaddr_in6 *>(&address.storage)->sin6_port);
+    return ntohs(reinterpret_cast<const sockaddr_in *>(&address.storage)->sin_port);
+}
+
+Error cannot_listen(const TcpAddress &address, int code) {
+    errno = code;
+    std::string text = fmt::format("rank 0 cannot listen on {}", to_text(address));
+    Error error = system_error(text);
+    if (code != EADDRINUSE) return error;
+    return Error(error.status, fmt::format("{}; another program, perhaps an earlier run, has this "
+                                           "port: end it or choose another port",
+                                           error.what()));
+}
+
+std::vector<Descriptor> listen_on_all_interfaces(const TcpAddress &address) {
+    int code = 0;
+    // One IPv6 socket takes IPv4 as well; machines without IPv6 get a plain one.
+    for (const char *any : {"::", "0.0.0.0"}) {
+        for (const SocketAddress &entry : look_up({any, address.port}, AI_NUMERICHOST).found) {
+            Descriptor listener = try_to_listen(entry);
+            if (listener.open()) {
+                std::vector<Descriptor> listeners;
+                listeners.push_back(std::move(listener));
+                return listeners;
+            }
+            code = errno;
+        }
+        if (code == EADDRINUSE || code == EACCES) break;
+    }
+    throw cannot_listen(address, code);
+}
+
+}  // namespace
+
+std::string to_text(const TcpAddress &address) {
+    if (address.host.find(':') == std::string::npos)
+        return fmt::format("{}:{}", address.host, address.port);
+    return fmt::format("[{}]:{}", address.host, address.port);
+}
+
+TcpAddress parse_tcp_address(std::string_view text, std::string_view what) {
+    const auto wrong = [&](std::string_view reason) {
+        return Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                     fmt::format("{} is not an address: {}; write \"host:port\", or "
+                                 "\"[::1]:port\" for IPv6",
+                                 what, reason));
+    };
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string_view::npos) throw wrong("it has no port");
+    std::string_view host = text.substr(0, colon);
+    const std::string_view port = text.substr(colon + 1);
+    if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    else if (host.find_first_of(":[]") != std::string_view::npos)
+        throw wrong("an IPv6 address needs brackets");
+    if (host.empty()) throw wrong("it has no host");
+    // Neither a name nor a numeric address has any other character.
+    if (std::any_of(host.begin(), host.end(),
+                    [](unsigned char c) { return c <= ' ' || c == '/' || c == '*' || c == 127; }))
+        throw wrong("its host has a character that no host has");
+    TcpAddress address{std::string(host), 0};
+    const auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+    if (code != std::errc() || end != port.data() + port.size() || address.port == 0)
+        throw wrong("its port is not a number from 1 to 65535");
+    return address;
+}
+
+std::vector<SocketAddress> resolve(const TcpAddress &address, Deadline deadline, std::string &why) {
+    Resolution result = look_up(address, AI_NUMERICHOST);
+    if (result.code == EAI_NONAME) result = look_up_name(address, deadline);
+    if (result.code != 0)
+        why = fmt::format("the name {} cannot be resolved: {}", address.host,
+                          gai_strerror(result.code));
+    return result.found;
+}
+
+Descriptor listen_everywhere() {
+    return std::move(listen_on_all_interfaces({"*", 0}).front());
+}
+
+std::vector<Descriptor> listen_on(const TcpAddress &address) {
+    std::vector<SocketAddress> entries = look_up(address, AI_NUMERICHOST).found;
+    if (entries.empty() && address.host == "localhost")
+        for (const char *host : {"127.0.0.1", "::1"})
+            for (const SocketAddress &entry : look_up({host, address.port}, AI_NUMERICHOST).found)
+                entries.push_back(entry);
+    if (entries.empty()) return listen_on_all_interfaces(address);
+
+    std::vector<Descriptor> listeners;
+    int code = 0;
+    for (SocketAddress &entry : entries) {
+        Descriptor listener = try_to_listen(entry);
+        if (listener.open()) listeners.push_back(std::move(listener));
+        else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) code = errno;
+        // With a free port, all sockets must have the same one: the first is enough.
+        if (!listeners.empty() && address.port == 0) break;
+    }
+    if (code != 0) throw cannot_listen(address, code);
+    if (listeners.empty()) return listen_on_all_interfaces(address);
+    return listeners;
+}
+
+Descriptor copy_of_listener(int descriptor) {
+    int listening = 0, family = 0;
+    socklen_t size = sizeof listening;
+    const bool good =
+        getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 &&
+        getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &(size = sizeof family)) == 0 &&
+        listening != 0 && (family == AF_INET || family == AF_INET6);
+    if (!good)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    fmt::format("descriptor {} is not a TCP socket that listens; whoever started "
+                                "this process promised one",
+                                descriptor));
+    Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+    if (!copy.open() || fcntl(copy.get(), F_SETFL, fcntl(copy.get(), F_GETFL) | O_NONBLOCK) != 0)
+        throw system_error("cannot copy the descriptor on which rank 0 listens");
+    return copy;
+}
+
+std::uint16_t port_of(int socket) {
+    SocketAddress address;
+    address.length = sizeof address.storage;
+    if (getsockname(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
+        throw system_error("cannot read the port of a socket");
+    return port_number(address);
+}
+
+std::vector<TcpAddress> own_addresses(std::uint16_t port) {
+    ifaddrs *list = nullptr;
+    if (getifaddrs(&list) != 0) throw system_error("cannot list the network interfaces");
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+    std::vector<TcpAddress> outside, loopback;
+    for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
+        if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+        char text[INET6_ADDRSTRLEN] = {};
+        if (entry->ifa_addr->sa_family == AF_INET) {
+            const auto *inet = reinterpret_cast<const sockaddr_in *>(entry->ifa_addr);
+            inet_ntop(AF_INET, &inet->sin_addr, text, sizeof text);
+        } else if (entry->ifa_addr->sa_family == AF_INET6) {
+            const auto *inet6 = reinterpret_cast<const sockaddr_in6 *>(entry->ifa_addr);
+            // Needs the name of an interface, which differs between machines.
+            if (IN6_IS_ADDR_LINKLOCAL(&inet6->sin6_addr)) continue;
+            inet_ntop(AF_INET6, &inet6->sin6_addr, text, sizeof text);
+        } else {
+            continue;
+        }
+        auto &into = (entry->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : outside;
+        into.push_back({text, port});
+    }
+    outside.insert(outside.end(), loopback.begin(), loopback.end());
+    return outside;
+}
+
+std::string peer_text(int socket) {
+    SocketAddress address;
+    address.length = sizeof address.storage;
+    char host[NI_MAXHOST];
+    if (getpeername(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0 ||
+        getnameinfo(address.get(), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
+            0)
+        return "an unknown address";
+    // IPv4 through an IPv6 socket is still IPv4 to people.
+    constexpr std::string_view mapped = "::ffff:";
+    std::string_view text = host;
+    if (text.starts_with(mapped) && text.find('.') != std::string_view::npos)
+        text.remove_prefix(mapped.size());
+    return to_text({std::string(text), port_number(address)});
+}
+
+void tune_connection(int socket, double silence_seconds) {
+    const int yes = 1;
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+#ifdef TCP_USER_TIMEOUT
+    const auto milliseconds =
+        static_cast<unsigned int>(std::clamp(silence_seconds, 0.1, 1e6) * 1e3);
+    setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+#endif
+}
+
+}  // namespace vescomm

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/failure.h"
+#include "bootstrap/control.h"
+#include "bootstrap/event_loop.h"
+#include "bootstrap/gathering.h"
+#include "bootstrap/tcp_control.h"
+
+namespace vescomm {
+
+// What rank 0 and the others have in common: the caller's side of each operation, which hands work
+// to the background thread and waits for news of it.
+//
+//     caller's thread               background thread
+//     all_gather() ──────────────►  contribute()  …  gathered()
+//     fail()       ──────────────►  spread_failure(), the listener
+//     leave()      ──────────────►  say_goodbye()  …  everyone_left()
+class TcpMember : public Control {
+public:
+    int rank() const final { return rank_; }
+    int ranks() const final { return ranks_; }
+    std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
+                                        Deadline deadline) final;
+    void listen(Listener listener) final;
+    void fail(vescomm_status_t status, const std::string &why) noexcept final;
+    void leave(Deadline deadline) noexcept final;
+
+    // Returns once every rank is here; throws the reason why not.
+    virtual void meet(Deadline deadline);
+
+protected:
+    explicit TcpMember(const TcpControlOptions &options);
+
+    // --- for the derived class, in the background thread ---
+
+    // Every rank is here. / The answer to the all-gather under way. / No more is awaited.
+    void everyone_met();
+    void gathered(std::vector<std::string> contributions);
+    void everyone_left();
+    // As fail(), unless this rank has left in good order and needs no news any more.
+    void lose(vescomm_status_t status, const std::string &why) noexcept;
+
+    // --- what the derived class does, in the background thread ---
+
+    virtual void contribute(ContributionHead head, std::string bytes) = 0;
+    // The caller has waited in vain for this all-gather, or (0) for all ranks to meet.
+    virtual void expire(std::uint64_t sequence, double waited_seconds) = 0;
+    virtual void say_goodbye() = 0;
+    virtual void spread_failure(vescomm_status_t status, const std::string &why) = 0;
+    // Sends signs of life and looks for silent peers. `stalled` is how much too late it is called.
+    virtual void look_after_peers(Clock::time_point now, Clock::duration stalled) = 0;
+    // Lets links end once everything is sent; true when all have.
+    virtual bool finish_links() = 0;
+
+    // Both to be called by the derived class: the thread must end before its members do.
+    void start_thread();
+    void end_thread() noexcept;
+
+    Clock::duration heartbeat() const { return heartbeat_; }
+    Clock::duration silence() const { return silence_; }
+
+    const int rank_;
+    const int ranks_;
+    EventLoop loop_;
+    Failure failure_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+
+private:
+    void on_failure() noexcept;
+    void deliver_failure();
+    void give_up(std::uint64_t sequence, double waited_seconds, std::string_view what);
+    void tick();
+
+    const Clock::duration heartbeat_;
+    const Clock::duration silence_;
+    Clock::time_point last_tick_;  // background thread only
+
+    // Guarded by mutex_.
+    bool met_ = false;
+    bool all_left_ = false;
+    std::optional<std::vector<std::string>> answer_;
+    Listener listener_;
+    bool delivered_ = false;
+
+    std::atomic<bool> left_{false};
+    std::uint64_t sequence_ = 0;  // the caller's thread only
+    bool running_ = false;  // the owner's thread only
+};
+
+}  // namespace vescomm

@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames and handshakes against hostile bytes: nothing but the real frame, in its place, passes.
+#include "bootstrap/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bootstrap/gathering.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/wire.h"
+
+namespace vescomm {
+namespace {
+
+constexpr std::string_view secret = "a secret of the test";
+
+Nonce nonce_of(unsigned char fill) {
+    Nonce nonce;
+    nonce.fill(fill);
+    return nonce;
+}
+
+FrameKey key() {
+    return session_key(secret, Direction::to_rank_0, nonce_of(1), nonce_of(2));
+}
+
+std::string frame(FrameType type, std::string_view payload) {
+    FrameEncoder encoder(key());
+    std::string bytes;
+    encoder.append(bytes, type, payload);
+    return bytes;
+}
+
+// What a fresh decoder makes of some bytes, when they come `step` at a time.
+FrameDecoder::State decode(std::string_view bytes, std::size_t step, FrameDecoder &decoder) {
+    auto state = FrameDecoder::State::incomplete;
+    while (!bytes.empty() && state == FrameDecoder::State::incomplete) {
+        std::string_view piece = bytes.substr(0, step);
+        bytes.remove_prefix(piece.size());
+        state = decoder.read(piece);
+    }
+    return state;
+}
+
+FrameFault fault_of(std::string_view bytes, std::size_t limit = largest_payload_bytes) {
+    FrameDecoder decoder(key(), limit);
+    decode(bytes, bytes.size(), decoder);
+    return decoder.fault();
+}
+
+std::string payload_of(std::size_t bytes, std::uint32_t seed = 7) {
+    std::mt19937 random(seed);
+    std::string payload(bytes, '\0');
+    std::generate(payload.begin(), payload.end(), [&] { return static_cast<char>(random()); });
+    return payload;
+}
+
+TEST(Frame, ArrivesInPiecesOfAnySize) {
+    for (const std::size_t size : {0u, 1u, 31u, 1000u}) {
+        const std::string payload = payload_of(size);
+        const std::string bytes = frame(FrameType::data, payload);
+        EXPECT_EQ(bytes.size(), frame_header_bytes + size + frame_seal_bytes);
+        for (std::size_t step = 1; step <= bytes.size(); ++step) {
+            FrameDecoder decoder(key(), largest_payload_bytes);
+            ASSERT_EQ(decode(bytes, step, decoder), FrameDecoder::State::complete) << step;
+            EXPECT_EQ(decoder.type(), FrameType::data);
+            EXPECT_EQ(decoder.payload(), payload);
+        }
+    }
+}
+
+TEST(Frame, LeavesWhatFollowsToTheNextCall) {
+    FrameEncoder encoder(key());
+    std::string bytes;
+    for (int i = 0; i < 5; ++i) encoder.append(bytes, FrameType::data, std::to_string(i));
+    std::string_view rest = bytes;
+    FrameDecoder decoder(key(), largest_payload_bytes);
+    for (int i = 0; i < 5; ++i) {
+        ASSERT_EQ(decoder.read(rest), FrameDecoder::State::complete);
+        EXPECT_EQ(decoder.payload(), std::to_string(i));
+    }
+    EXPECT_TRUE(rest.empty());
+    EXPECT_EQ(decoder.read(rest), FrameDecoder::State::incomplete);
+}
+
+TEST(Frame, NoticesEveryFlippedBit) {
+    const std::string good = frame(FrameType::data, "some payload");
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+        std::string bytes = good;
+        bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+        // A longer length leaves it waiting for more, which the seal then covers as well.
+        bytes += std::string(300, 'x');
+        FrameDecoder decoder(key(), 256);
+        EXPECT_NE(decode(bytes, bytes.size(), decoder), FrameDecoder::State::complete) << bit;
+    }
+}
+
+TEST(Frame, SaysWhatIsWrong) {
+    const std::string good = frame(FrameType::data, "payload");
+    const auto with = [&](std::size_t at, char value) {
+        std::string bytes = good;
+        bytes[at] = value;
+        return bytes;
+    };
+    EXPECT_EQ(fault_of("G"), FrameFault::magic);
+    EXPECT_EQ(fault_of(with(3, 'x')), FrameFault::magic);
+    EXPECT_EQ(fault_of(with(4, 2)), FrameFault::version);
+    EXPECT_EQ(fault_of(with(5, 0)), FrameFault::type);
+    EXPECT_EQ(fault_of(with(5, 127)), FrameFault::type);
+    EXPECT_EQ(fault_of(with(7, 1)), FrameFault::type);
+    EXPECT_EQ(fault_of(with(8, 1)), FrameFault::sequence);
+    EXPECT_EQ(fault_of(good, 6), FrameFault::length);
+    EXPECT_EQ(fault_of(with(19, '\xff')), FrameFault::length) << "a negative length";
+    EXPECT_EQ(fault_of(with(25, 'x')), FrameFault::seal);
+    EXPECT_EQ(fault_of(with(good.size() - 1, 0)), FrameFault::seal);
+    EXPECT_EQ(fault_of(good), FrameFault::none);
+}
+
+TEST(Frame, JudgesTheHeaderBeforeThePayloadArrives) {
+    std::string header =
+        frame(FrameType::data, std::string(100, 'x')).substr(0, frame_header_bytes);
+    EXPECT_EQ(fault_of(header, 99), FrameFault::length);
+    EXPECT_EQ(fault_of(header, 100), FrameFault::none);
+}
+
+TEST(Frame, StaysBrokenAfterAFault) {
+    FrameDecoder decoder(key(), largest_payload_bytes);
+    std::string_view stray = "GET / HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(decoder.read(stray), FrameDecoder::State::broken);
+    const std::string good = frame(FrameType::data, "payload");
+    std::string_view bytes = good;
+    EXPECT_EQ(decoder.read(bytes), FrameDecoder::State::broken);
+    EXPECT_EQ(bytes.size(), good.size());
+}
+
+TEST(Frame, CannotBeRepeatedDroppedOrMoved) {
+    FrameEncoder encoder(key());
+    std::vector<std::string> frames(3);
+    for (std::string &bytes : frames) encoder.append(bytes, FrameType::data, "same");
+    EXPECT_EQ(fault_of(frames[0] + frames[1] + frames[2]), FrameFault::none);
+    const auto last_fault = [&](std::initializer_list<int> order) {
+        FrameDecoder decoder(key(), largest_payload_bytes);
+        for (const int i : order) {
+            std::string_view bytes = frames[i];
+            decoder.read(bytes);
+        }
+        return decoder.fault();
+    };
+    EXPECT_EQ(last_fault({0, 1, 2}), FrameFault::none);
+    EXPECT_EQ(last_fault({0, 0}), FrameFault::sequence);
+    EXPECT_EQ(last_fault({0, 2}), FrameFault::sequence);
+    EXPECT_EQ(last_fault({1}), FrameFault::sequence);
+}
+
+TEST(Frame, FailsUnderAnyOtherKey) {
+    const std::string bytes = frame(FrameType::data, "payload");
+    const auto fault_under = [&](const FrameKey &other) {
+        FrameDecoder decoder(other, largest_payload_bytes);
+        std::string_view rest = bytes;
+        decoder.read(rest);
+        return decoder.fault();
+    };
+    EXPECT_EQ(fault_under(key()), FrameFault::none);
+    EXPECT_EQ(fault_under(open_key()), FrameFault::seal);
+    const auto made = [](std::string_view text, Direction direction, int a, int b) {
+        return session_key(text, direction, nonce_of(static_cast<unsigned char>(a)),
+                           nonce_of(static_cast<unsigned char>(b)));
+    };
+    EXPECT_EQ(fault_under(made(secret, Direction::from_rank_0, 1, 2)), FrameFault::seal);
+    EXPECT_EQ(fault_under(made(secret, Direction::to_rank_0, 2, 1)), FrameFault::seal);
+    EXPECT_EQ(fault_under(made(secret, Direction::to_rank_0, 1, 3)), FrameFault::seal);
+    EXPECT_EQ(fault_under(made("another secret", Direction::to_rank_0, 1, 2)), FrameFault::seal);
+}
+
+TEST(Frame, SurvivesRandomBytes) {
+    std::mt19937 random(11);
+    for (int round = 0; round < 20000; ++round) {
+        std::string bytes = payload_of(random() % 200, random());
+        // Half of them begin like a frame, so that the later checks are reached.
+        if (round % 2 == 0) {
+            std::string good = frame(FrameType::data, std::string(random() % 64, 'x'));
+            good.resize(random() % good.size());
+            bytes = good + bytes;
+        }
+        FrameDecoder decoder(key(), 64);
+        EXPECT_NE(decode(bytes, 1 + random() % 50, decoder), FrameDecoder::State::complete);
+    }
+}
+
+// ---- handshake ----
+
+struct Meeting {
+    Doorkeeper doorkeeper;
+    Joiner joiner;
+
+    explicit Meeting(std::string_view theirs = secret)
+        : doorkeeper(secret), joiner(theirs, {3, 8}) {}
+
+    Doorkeeper::State tell_root(const std::string &bytes, std::string &reply) {
+        std::string_view rest = bytes;
+        return doorkeeper.read(rest, reply);
+    }
+    Joiner::State tell_joiner(const std::string &bytes) {
+        std::string_view rest = bytes;
+        return joiner.read(rest);
+    }
+};
+
+TEST(Handshake, LetsInWhoKnowsTheSecret) {
+    Meeting meeting;
+    std::string reply;
+    EXPECT_EQ(meeting.tell_root(meeting.joiner.hello(), reply), Doorkeeper::State::waiting);
+    EXPECT_EQ(meeting.tell_joiner(reply), Joiner::State::proved);
+    EXPECT_EQ(meeting.tell_root(meeting.joiner.join(), reply), Doorkeeper::State::joined);
+    EXPECT_EQ(meeting.doorkeeper.claim().rank, 3u);
+    EXPECT_EQ(meeting.doorkeeper.claim().ranks, 8u);
+
+    Session root = meeting.doorkeeper.take_session();
+    std::string bytes;
+    root.encoder.append(bytes, FrameType::welcome, {});
+    EXPECT_EQ(meeting.tell_joiner(bytes), Joiner::State::welcomed);
+    Session leaf = meeting.joiner.take_session();
+    for (const auto &[from, to] : {std::pair{&root, &leaf}, std::pair{&leaf, &root}}) {
+        const std::string payload = payload_of(largest_payload_bytes);
+        std::string sent;
+        from->encoder.append(sent, FrameType::data, payload);
+        std::string_view rest = sent;
+        ASSERT_EQ(to->decoder.read(rest), FrameDecoder::State::complete);
+        EXPECT_EQ(to->decoder.payload(), payload);
+    }
+}
+
+TEST(Handshake, HandsOnTheReasonOfARefusal) {
+    Meeting meeting;
+    std::string reply;
+    meeting.tell_root(meeting.joiner.hello(), reply);
+    meeting.tell_joiner(reply);
+    meeting.tell_root(meeting.joiner.join(), reply);
+    Session root = meeting.doorkeeper.take_session();
+    std::string bytes;
+    root.encoder.append(bytes, FrameType::failure,
+                        failure_payload(VESCOMM_ERROR_MISMATCH, "for this reason"));
+    EXPECT_EQ(meeting.tell_joiner(bytes), Joiner::State::refused);
+    EXPECT_EQ(meeting.joiner.refusal().status, VESCOMM_ERROR_MISMATCH);
+    EXPECT_STREQ(meeting.joiner.refusal().what(), "for this reason");
+}
+
+TEST(Handshake, TellsAnotherSecretFromAStranger) {
+    Meeting meeting("another secret");
+    std::string reply;
+    meeting.tell_root(meeting.joiner.hello(), reply);
+    EXPECT_EQ(meeting.tell_joiner(reply), Joiner::State::wrong_secret);
+
+    Meeting stranger;
+    EXPECT_EQ(stranger.tell_joiner("SSH-2.0-OpenSSH_9.2p1\r\n"), Joiner::State::stranger);
+    Meeting other_version;
+    std::string bytes = other_version.joiner.hello();
+    bytes[4] = 9;
+    EXPECT_EQ(other_version.tell_joiner(bytes), Joiner::State::other_version);
+    EXPECT_EQ(other_version.joiner.version(), 9u);
+}
+
+TEST(Handshake, TellsAnotherVersionWhichOneIsSpokenHere) {
+    Meeting meeting;
+    std::string hello = meeting.joiner.hello();
+    hello[4] = 9;
+    std::string reply;
+    EXPECT_EQ(meeting.tell_root(hello, reply), Doorkeeper::State::stray);
+    ASSERT_GT(reply.size(), 4u);
+    EXPECT_EQ(reply[4], frame_version);
+}
+
+TEST(Handshake, RefusesEveryRecordedOrReflectedFrame) {
+    Meeting recorded;
+    std::string reply;
+    const std::string hello = recorded.joiner.hello();
+    recorded.tell_root(hello, reply);
+    recorded.tell_joiner(reply);
+    const std::string join = recorded.joiner.join();
+
+    std::string answer;
+    Meeting replayed;
+    EXPECT_EQ(replayed.tell_root(hello, answer), Doorkeeper::State::waiting);
+    EXPECT_EQ(replayed.tell_root(join, answer), Doorkeeper::State::stray);
+
+    Meeting reflected;
+    answer.clear();
+    reflected.tell_root(reflected.joiner.hello(), answer);
+    std::string back;
+    EXPECT_EQ(reflected.tell_root(answer, back), Doorkeeper::State::stray);
+    EXPECT_TRUE(back.empty());
+
+    Meeting mirror;
+    EXPECT_EQ(mirror.tell_joiner(mirror.joiner.hello()), Joiner::State::stranger);
+
+    Meeting replayed_at_joiner;
+    replayed_at_joiner.joiner.hello();
+    EXPECT_EQ(replayed_at_joiner.tell_joiner(reply), Joiner::State::wrong_secret);
+}
+
+TEST(Handshake, AnswersNothingToWhatIsNoHello) {
+    for (const FrameType type : {FrameType::join, FrameType::data, FrameType::failure}) {
+        FrameEncoder encoder(open_key());
+        std::string bytes;
+        encoder.append(bytes, type, std::string(8, 'x'));
+        Meeting meeting;
+        std::string reply;
+        EXPECT_EQ(meeting.tell_root(bytes, reply), Doorkeeper::State::stray);
+        EXPECT_TRUE(reply.empty());
+    }
+}
+
+// ---- gathering ----
+
+ContributionHead head(std::uint64_t sequence, std::uint64_t bytes, std::string label = "call") {
+    return {sequence, bytes, std::move(label)};
+}
+
+TEST(Gathering, CompletesOnceEveryByteIsHere) {
+    Gathering gathering(3);
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+        EXPECT_FALSE(gathering.begin(2, head(round, 2)));
+        EXPECT_FALSE(gathering.begin(0, head(round, 0)));
+        EXPECT_EQ(gathering.missing(), (std::vector<int>{1, 2}));
+        EXPECT_FALSE(gathering.add(2, "a"));
+        EXPECT_FALSE(gathering.begin(1, head(round, 3)));
+        EXPECT_FALSE(gathering.add(1, "xyz"));
+        EXPECT_FALSE(gathering.complete());
+        EXPECT_FALSE(gathering.add(2, "b"));
+        ASSERT_TRUE(gathering.complete());
+        EXPECT_EQ(gathering.take(), (std::vector<std::string>{"", "xyz", "ab"}));
+    }
+}
+
+TEST(Gathering, NamesTwoRanksAndBothLabelsWhenTheyDiffer) {
+    Gathering gathering(4);
+    EXPECT_FALSE(gathering.begin(3, head(1, 0, "buffer \"a\" creation")));
+    const auto error = gathering.begin(1, head(1, 0, "barrier"));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->status, VESCOMM_ERROR_MISMATCH);
+    const std::string text = error->what();
+    for (const char *part : {"rank 3", "rank 1", "buffer \"a\" creation", "barrier"})
+        EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(Gathering, RefusesMoreThanItsTotalWithoutOverflow) {
+    for (const std::uint64_t bytes : {largest_gather_bytes, ~std::uint64_t{0}}) {
+        Gathering gathering(2);
+        EXPECT_FALSE(gathering.begin(0, head(1, 1)));
+        const auto error = gathering.begin(1, head(1, bytes));
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->status, VESCOMM_ERROR_INVALID_ARGUMENT);
+    }
+}
+
+TEST(Gathering, RefusesWhatTheProtocolDoesNotAllow) {
+    Gathering gathering(2);
+    EXPECT_TRUE(gathering.add(0, "x")) << "bytes before their head";
+    EXPECT_TRUE(gathering.begin(0, head(2, 0))) << "a later call";
+    EXPECT_FALSE(gathering.begin(0, head(1, 2)));
+    EXPECT_TRUE(gathering.begin(0, head(1, 2))) << "twice";
+    EXPECT_TRUE(gathering.add(0, "xyz")) << "more bytes than announced";
+    EXPECT_FALSE(gathering.add(0, "xy"));
+    EXPECT_TRUE(gathering.add(0, "x")) << "more bytes than announced";
+}
+
+TEST(Gathering, ReaderTakesPiecesOfAnySize) {
+    const std::vector<std::string> contributions{"", "one", "", std::string(100, 'y'), ""};
+    std::string bytes = encode_sizes(contributions);
+    for (const std::string &contribution : contributions) bytes += contribution;
+    for (std::size_t step = 1; step <= bytes.size(); ++step) {
+        GatherReader reader(5);
+        for (std::size_t at = 0; at < bytes.size(); at += step) {
+            EXPECT_FALSE(reader.complete());
+            ASSERT_TRUE(reader.add(std::string_view(bytes).substr(at, step)));
+        }
+        ASSERT_TRUE(reader.complete());
+        EXPECT_FALSE(reader.add("x"));
+        EXPECT_EQ(reader.take(), contributions);
+    }
+}
+
+TEST(Gathering, ReaderRefusesSizesThatCannotBe) {
+    std::string table;
+    put_number(table, largest_gather_bytes);
+    put_number(table, ~std::uint64_t{0});
+    GatherReader reader(2);
+    EXPECT_FALSE(reader.add(table));
+}
+
+TEST(Gathering, ListsRanksForPeople) {
+    EXPECT_EQ(list_ranks(std::vector{4}), "rank 4");
+    EXPECT_EQ(list_ranks(std::vector{1, 2}), "ranks 1 and 2");
+    EXPECT_EQ(list_ranks(std::vector{1, 2, 5}), "ranks 1, 2 and 5");
+    const std::vector<int> many(20, 7);
+    EXPECT_EQ(list_ranks(many), "ranks 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7 and 4 more");
+    EXPECT_EQ(quote("a"), "\"a\"");
+    EXPECT_LT(quote(std::string(5000, 'a')).size(), 220u);
+}
+
+}  // namespace
+}  // namespace vescomm

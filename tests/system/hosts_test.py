@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two and three hosts made of network namespaces, joined by a switch; vescomm-run on each of them.
+
+    switch: a bridge ── veth ── host 0, 10.77.0.1
+                    └── veth ── host 1, 10.77.0.2   ...
+
+hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) where namespaces are forbidden.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import ranks
+from ranks import PEER_FAILED, Job, expect, names_rank, run_cases
+
+WORKER, RUN = sys.argv[1:3]
+TRAIN_GPT = sys.argv[3] if len(sys.argv) > 3 else ""
+PORT = 29700
+SKIPPED = 77
+# Rounding differs with the order of sums, and grows over the steps.
+TOLERANCE = 2e-4
+# vescomm-run ends the ranks of its host when one of them fails; here all of them shall speak first.
+HEAR_ALL = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+
+
+def ip(*words, check=True):
+    done = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0 or not check, f"ip {' '.join(map(str, words))}: {done.stderr}")
+    return done.stdout
+
+
+class Hosts:
+    """Namespaces that are gone at the end, however it comes."""
+
+    def __init__(self, count):
+        self.count = count
+        prefix = f"vescomm-test-{os.getpid()}"
+        self.switch = f"{prefix}-switch"
+        self.names = [f"{prefix}-{i}" for i in range(count)]
+
+    def __enter__(self):
+        try:
+            for name in (self.switch, *self.names):
+                ip("netns", "add", name)
+            ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+            ip("-n", self.switch, "link", "set", "bridge", "up")
+            for number, name in enumerate(self.names):
+                ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name",
+                   f"port{number}", "netns", self.switch)
+                ip("-n", self.switch, "link", "set", f"port{number}", "master", "bridge", "up")
+                ip("-n", name, "address", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
+                ip("-n", name, "link", "set", "lo", "up")
+                ip("-n", name, "link", "set", "eth0", "up")
+            ranks.keep_looking(lambda: {n for n in self.names if not self.has_carrier(n)},
+                               "hosts without a network")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    @staticmethod
+    def has_carrier(name):
+        (link,) = json.loads(ip("-n", name, "-json", "link", "show", "eth0"))
+        return link["operstate"] == "UP"
+
+    def processes(self, number):
+        return [int(pid) for pid in ip("netns", "pids", self.names[number], check=False).split()]
+
+    def __exit__(self, *_):
+        for number, name in enumerate(self.names):
+            for pid in self.processes(number):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            ip("netns", "delete", name, check=False)
+        ip("netns", "delete", self.switch, check=False)
+
+
+class HostsJob(Job):
+    """One launcher for each host; lines and ends are those of launchers."""
+
+    def __init__(self, hosts, counts, argv, environment=None):
+        super().__init__(argv, sum(counts), environment=environment)
+        self.hosts, self.counts = hosts, counts
+
+    def __enter__(self):
+        self.files_before = ranks.shared_memory_files()
+        self.folder = tempfile.TemporaryDirectory(prefix="vescomm-hosts-")
+        secret = Path(self.folder.name) / "secret"
+        secret.write_text("a secret of the test\n", encoding="ascii")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
+        environment["VESCOMM_TIMEOUT_SECONDS"] = str(ranks.HANG_SECONDS / 2)
+        environment.update(self.environment)
+        first = 0
+        for host, count in enumerate(self.counts):
+            self.spawn(host, ["ip", "netns", "exec", self.hosts.names[host], RUN, "-n", count,
+                              "--ranks", self.count, "--first-rank", first, "--no-prefix",
+                              "--address", f"10.77.0.1:{PORT}", "--secret-file", secret,
+                              *self.argv], environment)
+            first += count
+        return self
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self.folder.cleanup()
+
+    def host_of(self, rank):
+        for host, count in enumerate(self.counts):
+            if rank < count:
+                return host
+            rank -= count
+        raise IndexError(rank)
+
+    def until_all_said(self, text):
+        def said(rank):
+            return any(line.startswith(f"rank {rank}: {text}")
+                       for line in self.ranks[self.host_of(rank)].lines)
+        self.until(lambda: all(said(r) for r in range(self.count)) or
+                   any(r.ended_at for r in self.ranks.values()), f'"{text}"')
+        expect(not any(r.ended_at for r in self.ranks.values()),
+               f'a host ended before "{text}"\n{self.transcript()}')
+
+    def process_of(self, rank):
+        for pid in self.hosts.processes(self.host_of(rank)):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            program = os.readlink(f"/proc/{pid}/exe")
+            if f"VESCOMM_RANK={rank}".encode() in variables and program == os.path.realpath(WORKER):
+                return pid
+        raise ranks.Failed(f"there is no process of rank {rank}")
+
+    def expect_blame(self, survivors, culprits):
+        """Each survivor must have printed an error that names a culprit."""
+        for rank in survivors:
+            lines = [line.partition(": ")[2] for line in self.ranks[self.host_of(rank)].lines
+                     if line.startswith(f"rank {rank}: peer failed: ")]
+            expect(lines, f"rank {rank} has not said that a peer failed\n{self.transcript()}")
+            expect(any(names_rank(lines[0], culprit) for culprit in culprits),
+                   f"rank {rank} does not name {culprits}: {lines[0]}\n{self.transcript()}")
+
+
+def collectives(counts):
+    with Hosts(len(counts)) as hosts:
+        argv = [WORKER, "collectives", "--iterations", 40]
+        with HostsJob(hosts, counts, argv) as job:
+            job.expect_success()
+            said = [line for rank in job.ranks.values() for line in rank.lines
+                    if "verified" in line]
+            expect(len(said) == sum(counts), job.transcript())
+        for number in range(len(counts)):
+            expect(not hosts.processes(number), f"processes are left on host {number}")
+
+
+def train(launch, folder, name):
+    """Losses of a few steps, and the number of nodes."""
+    results = Path(folder) / f"{name}.json"
+    text = Path(folder) / "text"
+    text.write_text("".join(f"line {i} says {i * i % 97}\n" for i in range(2000)), encoding="ascii")
+    launch([TRAIN_GPT, "--layers", 2, "--dim", 36, "--heads", 3, "--context", 32, "--batch", 3,
+            "--steps", 8, "--sample", 0, "--held-out-every", 0, "--dtype", "f32", "--quiet",
+            "--data", text, "--json", results])
+    said = json.loads(results.read_text(encoding="utf-8"))
+    return said["loss"], said["nodes"]
+
+
+def training(counts):
+    def on_hosts(argv):
+        with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv) as job:
+            job.expect_success()
+
+    def on_one(argv):
+        done = subprocess.run([RUN, "-n", str(sum(counts)), *map(str, argv)], capture_output=True,
+                              text=True, timeout=ranks.HANG_SECONDS, check=False)
+        expect(done.returncode == 0, done.stdout + done.stderr)
+
+    with tempfile.TemporaryDirectory(prefix="vescomm-hosts-") as folder:
+        here, one = train(on_one, folder, "one")
+        there, several = train(on_hosts, folder, "several")
+    expect((one, several) == (1, len(counts)), f"{one} and {several} nodes")
+    expect(len(here) == len(there) >= 8, f"{len(here)} and {len(there)} losses")
+    worst = max(abs(a[-1] - b[-1]) if isinstance(a, list) else abs(a - b)
+                for a, b in zip(here, there))
+    expect(worst <= TOLERANCE, f"losses differ by {worst}: {here} and {there}")
+    return f"losses differ by {worst:.1e} at most"
+
+
+def kill_on_another_host(counts, victim, phase):
+    argv = [*HEAR_ALL, WORKER, "phase", phase, "--victims", victim]
+    with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv) as job:
+        job.until_all_said("ready")
+        if phase != "sleep":
+            job.until_all_said(f"{phase} 1")
+        os.kill(job.process_of(victim), signal.SIGKILL)
+        codes = job.finish(seconds=ranks.PROMISE_SECONDS)
+        home = job.host_of(victim)
+        expect(codes.pop(home) == 128 + signal.SIGKILL, f"host {home}\n{job.transcript()}")
+        expect(set(codes.values()) == {PEER_FAILED}, f"codes {codes}\n{job.transcript()}")
+        job.expect_blame([r for r in range(sum(counts)) if r != victim], [victim])
+
+
+def cut(counts, host, phase):
+    """A link goes down: nobody dies, nothing is reset, there is only silence."""
+    argv = [*HEAR_ALL, WORKER, "phase", phase]
+    silence = 2
+    environment = {"VESCOMM_SILENCE_SECONDS": str(silence)}
+    with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv, environment) as job:
+        job.until_all_said(f"{phase} 1")
+        ip("-n", hosts.switch, "link", "set", f"port{host}", "down")
+        codes = job.finish(seconds=silence + ranks.PROMISE_SECONDS)
+        expect(set(codes.values()) == {PEER_FAILED}, f"codes {codes}\n{job.transcript()}")
+        away = [r for r in range(sum(counts)) if job.host_of(r) == host]
+        rest = [r for r in range(sum(counts)) if job.host_of(r) != host]
+        job.expect_blame(rest, away)
+        job.expect_blame(away, rest)
+
+
+CASES = [
+    ("collectives on 2 + 1 ranks", lambda: collectives([2, 1])),
+    ("collectives on 1 + 3 + 2 ranks", lambda: collectives([1, 3, 2])),
+    ("kill rank 2 of 2 + 1 while it sleeps", lambda: kill_on_another_host([2, 1], 2, "sleep")),
+    ("kill rank 0 of 1 + 2 in barrier", lambda: kill_on_another_host([1, 2], 0, "barrier")),
+    ("kill rank 2 of 1 + 3 + 2 in gather", lambda: kill_on_another_host([1, 3, 2], 2, "gather")),
+    ("cut host 1 of 2 + 1 in gather", lambda: cut([2, 1], 1, "gather")),
+    ("cut host 0 of 1 + 2 in barrier", lambda: cut([1, 2], 0, "barrier")),
+]
+if TRAIN_GPT:
+    CASES += [
+        ("training on 2 + 1 ranks", lambda: training([2, 1])),
+        ("training on 1 + 3 + 2 ranks", lambda: training([1, 3, 2])),
+    ]
+
+
+def main():
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        return SKIPPED
+    try:
+        with Hosts(1):
+            pass
+    except (ranks.Failed, FileNotFoundError) as failure:
+        print(f"skipped: this machine does not let us make network namespaces: {failure}")
+        return SKIPPED
+    # Ends like any failure, so that namespaces are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return run_cases(CASES, sys.argv[4:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

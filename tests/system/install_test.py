@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Installs vescomm into an empty folder and uses it as a stranger would: through pkg-config alone.
+install_test.py SOURCE_ROOT BUILD_ROOT [CASE...]"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import ranks
+from ranks import Job, expect, run_cases
+
+SOURCE, BUILD = (Path(arg).resolve() for arg in sys.argv[1:3])
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic-errors"]
+EXAMPLES = [("gather_reduce.c", "cc", "c99"), ("gather_reduce.cpp", "c++", "c++20")]
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          check=False, **more)
+    expect(done.returncode == 0, f"{shlex.join(map(str, command))} ended with {done.returncode}\n"
+                                 f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Installation:
+    """A staged installation, as a package is built from."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.root = self.folder / "root"
+        # What is not meant to be here must not come from the machine's own folders.
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", self.root)
+        (config,) = self.root.rglob("vescomm.pc")
+        self.environment = dict(os.environ, PKG_CONFIG_LIBDIR=str(config.parent),
+                                PKG_CONFIG_SYSROOT_DIR=str(self.root))
+        self.environment.pop("PKG_CONFIG_PATH", None)
+        (self.library,) = [p for p in self.root.rglob("libvescomm.so.*") if not p.is_symlink()]
+        (self.header,) = self.root.rglob("vescomm.h")
+        options = json.loads(run("meson", "introspect", BUILD, "--buildoptions"))
+        sanitize = next(o["value"] for o in options if o["name"] == "b_sanitize")
+        # A library with sanitizers needs programs with them.
+        self.sanitize = [] if sanitize == "none" else [f"-fsanitize={sanitize}"]
+
+    def pkg_config(self, *arguments):
+        return shlex.split(run("pkg-config", *arguments, "vescomm", env=self.environment))
+
+    def build(self, example, compiler, standard):
+        program = self.folder / example.replace(".", "_")
+        run(compiler, f"-std={standard}", *STRICT, *self.sanitize,
+            SOURCE / "docs" / "examples" / example, "-o", program,
+            *self.pkg_config("--cflags", "--libs"))
+        return program
+
+
+def examples_run(installation):
+    """The printed lines must be what a few lines of Python say."""
+    for example, compiler, standard in EXAMPLES:
+        program = installation.build(example, compiler, standard)
+        for count in (1, 3, 5):
+            gathered = [str(owner) for owner in range(count) for _ in range(owner + 1)]
+            environment = {"LD_LIBRARY_PATH": str(installation.library.parent)}
+            with Job([program], count, environment=environment) as job:
+                job.expect_success()
+                for number in range(count):
+                    # Everyone has everyone's values; their sum is one value for each rank.
+                    expected = f"{' '.join(gathered)} | rank {number}: {number * count}"
+                    expect(job.ranks[number].lines == [expected],
+                           f"{example} at {count} ranks printed {job.ranks[number].lines}, "
+                           f"expected {expected}")
+
+
+def headers_compile_alone(installation):
+    compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
+    expect(compilers, "there is no compiler")
+    includes = installation.pkg_config("--cflags")
+    headers = sorted(installation.header.parent.glob("*.h*"))
+    expect(len(headers) >= 2, f"only {headers} are installed")
+    compiled = 0
+    for header in headers:
+        text = header.read_text()
+        ways = [("c++", "c++20")]
+        if header.suffix == ".h":
+            ways += [("c", "c99"), ("c", "c11"), ("c", "c17"), ("c++", "c++11"), ("c++", "c++17")]
+            expect("#include <stdint.h>" in text or "vescomm/vescomm.h" in text,
+                   f"{header.name} includes nothing")
+        for compiler in compilers:
+            for language, standard in ways:
+                # Twice, for include guards; from standard input, so that it is no main file.
+                run(compiler, "-x", language, f"-std={standard}", *STRICT, *includes,
+                    "-fsyntax-only", "-",
+                    input=f"#include <vescomm/{header.name}>\n" * 2)
+                compiled += 1
+    return f"{compiled} times, {', '.join(compilers)}"
+
+
+def library_shows_only_its_api(installation):
+    dynamic = run("readelf", "-dW", installation.library)
+    soname = re.search(r"SONAME.*\[(.*)\]", dynamic).group(1)
+    expect(soname == "libvescomm.so.0", f"SONAME is {soname}")
+    needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
+    expect(not any("ucp" in n or "ucs" in n or "uct" in n for n in needed),
+           f"UCX must be loaded at run time, and {needed} are needed")
+    for name in ("libvescomm.so", "libvescomm.so.0"):
+        link = installation.library.parent / name
+        expect(link.is_symlink() and link.resolve() == installation.library,
+               f"{name} does not lead to {installation.library.name}")
+
+    shown = run("nm", "-D", "--defined-only", "--with-symbol-versions", installation.library)
+    functions = set()
+    for line in shown.splitlines():
+        kind, symbol = line.split()[-2:]
+        name, _, version = symbol.partition("@@")
+        if name == "VESCOMM_0" and kind == "A":
+            continue
+        expect(name.startswith("vescomm_"), f"{symbol} is visible and is not of the API")
+        expect(version == "VESCOMM_0", f"{symbol} lacks the version node VESCOMM_0")
+        functions.add(name)
+    declared = set(re.findall(r"^VESCOMM_API [^;]*?\b(vescomm_\w+)\(",
+                              installation.header.read_text(), re.MULTILINE | re.DOTALL))
+    expect(functions == declared,
+           f"declared and missing: {sorted(declared - functions)}; visible and not declared: "
+           f"{sorted(functions - declared)}")
+    return f"{len(functions)} functions"
+
+
+def versions_agree(installation):
+    text = installation.header.read_text()
+    numbers = [re.search(rf"#define VESCOMM_VERSION_{part} (\d+)", text).group(1)
+               for part in ("MAJOR", "MINOR", "PATCH")]
+    version = ".".join(numbers)
+    said = run("pkg-config", "--modversion", "vescomm", env=installation.environment).strip()
+    expect(said == version, f"pkg-config says {said}, the header {version}")
+    expect(installation.library.name.endswith("." + version),
+           f"{installation.library.name} is not version {version}")
+    return version
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="vescomm-install-") as folder:
+        try:
+            installation = Installation(folder)
+        except ranks.Failed as failure:
+            print(f"FAIL  installing: {failure}")
+            return 1
+        return run_cases([(case.__name__.replace("_", " "), lambda c=case: c(installation))
+                          for case in (headers_compile_alone, library_shows_only_its_api,
+                                       versions_agree, examples_run)], sys.argv[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_phases.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+using vescomm::Buffer;
+using vescomm::Communicator;
+using vescomm::Layout;
+using vescomm::Request;
+
+namespace system_test {
+
+void say(int rank, const std::string &line) {
+    std::printf("rank %d: %s\n", rank, line.c_str());
+    std::fflush(stdout);
+}
+
+namespace {
+
+// Large enough that a rank that is killed is often amid moving bytes.
+constexpr std::int64_t shard_elements = 200'000;
+
+Layout ragged(int ranks, std::int64_t most = shard_elements) {
+    std::vector<std::int64_t> counts;
+    for (int k = 0; k < ranks; ++k) counts.push_back(k % 4 == 3 ? 0 : most / (k + 1));
+    return Layout::from_counts(counts);
+}
+
+[[noreturn]] void stand_still() {
+    for (;;) pause();
+}
+
+void repeat(int rank, const std::string &name, const std::function<void()> &once) {
+    constexpr int told = 30;  // more lines than any test waits for
+    for (int i = 0;; ++i) {
+        once();
+        if (i < told) say(rank, name + " " + std::to_string(i));
+    }
+}
+
+struct Stage {
+    Stage(const Communicator &comm, vescomm_sharing_t sharing)
+        : layout(ragged(comm.ranks())), buffer(comm, layout, options(sharing)) {}
+
+    static vescomm_buffer_options_t options(vescomm_sharing_t sharing) {
+        vescomm_buffer_options_t options = vescomm_buffer_options();
+        options.sharing = sharing;
+        options.name = "stage";
+        return options;
+    }
+
+    Layout layout;
+    Buffer buffer;
+};
+
+// More than an address can count for three ranks: refused by all, and nothing is broken by it.
+void ask_for_too_much(const Communicator &comm) {
+    constexpr std::uint64_t bytes = std::uint64_t{1} << 62;
+    vescomm_memory_options_t options = vescomm_memory_options();
+    options.bytes = bytes;
+    vescomm_memory_t *memory = nullptr;
+    const vescomm_status_t status = vescomm_memory_create(comm.get(), &options, &memory);
+    const std::string why = vescomm_last_error();
+    vescomm::check(vescomm_barrier(comm.get()));
+    say(comm.rank(), "still works");
+    if (status != VESCOMM_OK)
+        throw std::runtime_error(std::string(vescomm_status_name(status)) + ": " + why);
+}
+
+void create_for_ever(const Communicator &comm) {
+    const int rank = comm.rank();
+    repeat(rank, "create", [&] {
+        const Stage stage(comm, VESCOMM_PER_NODE);
+        Request::all_gather_v(comm, stage.buffer).run();
+    });
+}
+
+}  // namespace
+
+void run_phase(const Communicator &comm, const std::string &name, const std::set<int> &victims) {
+    const int rank = comm.rank();
+    const bool victim = victims.contains(rank);
+    vescomm_comm_t *c = comm.get();
+    if (name == "create") {
+        say(rank, "ready");
+        return create_for_ever(comm);
+    }
+    if (name == "too_much") return ask_for_too_much(comm);
+    Stage slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
+    Request gather = Request::all_gather_v(comm, slab.buffer);
+    Request reduce = Request::reduce_scatter_v(comm, own.buffer);
+    Request all_reduce = Request::all_reduce(comm, own.buffer);
+    Request broadcast = Request::broadcast(comm, own.buffer);
+    vescomm::check(vescomm_barrier(c));
+    say(rank, "ready");
+
+    if (name == "gather") return repeat(rank, name, [&] { gather.run(); });
+    if (name == "reduce") return repeat(rank, name, [&] { reduce.run(); });
+    if (name == "all_reduce") return repeat(rank, name, [&] { all_reduce.run(); });
+    if (name == "broadcast") return repeat(rank, name, [&] { broadcast.run(); });
+    if (name == "barrier") return repeat(rank, name, [&] { vescomm::check(vescomm_barrier(c)); });
+
+    // From here on the victims do nothing, and the others wait for them.
+    if (name == "acquire") {
+        gather.run();
+        if (victim) stand_still();
+        slab.buffer.acquire();
+        throw std::runtime_error("the slab was acquired, and nobody had released it");
+    }
+    if (victim && name == "exit") std::_Exit(0);
+    if (victim && name == "return") std::exit(0);
+    if (victim && name == "abort") {
+        vescomm::check(vescomm_comm_abort(c, "the loss is not a number"));
+        stand_still();
+    }
+    if (victim) stand_still();
+    if (name == "free") return;  // the others free, and wait for the victims
+    gather.start();
+    if (name == "test")
+        while (!gather.test()) std::this_thread::yield();
+    else if (name == "progress")
+        for (;;) vescomm::check(vescomm_comm_progress(c));
+    else if (name == "memory") vescomm::Memory(comm, 4096, VESCOMM_PER_RANK);
+    else gather.wait();  // sleep, exit, return, abort
+    throw std::runtime_error("a wait for ranks that stand still came to an end");
+}
+
+void run_mismatch(const Communicator &comm, const std::string &kind) {
+    const int rank = comm.rank(), ranks = comm.ranks();
+    const bool other = rank == ranks - 1;
+    const auto named = [](const char *name) {
+        vescomm_buffer_options_t options = vescomm_buffer_options();
+        options.name = name;
+        return options;
+    };
+    say(rank, "ready");
+    if (kind == "layout") {
+        const Buffer buffer(comm, ragged(ranks, other ? 1'000 : 2'000), named("weights"));
+    } else if (kind == "tensor") {
+        std::vector<vescomm::Tensor> tensors = {{"block.3.w1", {8, 8}, 0},
+                                                {"norm", {other ? 7 : 8}, 64}};
+        std::vector<std::int64_t> cuts(static_cast<std::size_t>(ranks) + 1, 72);
+        cuts[0] = 0;
+        const Buffer buffer(comm, Layout(tensors, 72, cuts), named("weights"));
+    } else if (kind == "order") {
+        const Buffer first(comm, ragged(ranks), named(other ? "block.1" : "block.0"));
+        const Buffer second(comm, ragged(ranks), named(other ? "block.0" : "block.1"));
+    } else if (kind == "type") {
+        vescomm_buffer_options_t options = named("weights");
+        options.type = other ? VESCOMM_BF16 : VESCOMM_F32;
+        const Buffer buffer(comm, ragged(ranks), options);
+    } else if (kind == "sharing") {
+        vescomm::Memory(comm, 1 << 16, other ? VESCOMM_PER_NODE : VESCOMM_PER_RANK);
+    } else if (kind == "bytes") {
+        vescomm::Memory(comm, other ? 8192 : 4096, VESCOMM_PER_RANK);
+    } else if (kind == "free") {
+        if (other) return;
+        vescomm::Memory(comm, 4096, VESCOMM_PER_RANK);
+    } else if (kind == "barrier") {
+        if (other) vescomm::check(vescomm_barrier(comm.get()));
+        else vescomm::Memory(comm, 4096, VESCOMM_PER_RANK);
+    } else {
+        const Buffer buffer(comm, ragged(ranks, 100), named("weights"));
+        vescomm_request_options_t options = vescomm_request_options();
+        if (kind == "call") {
+            const Request request =
+                other ? Request::all_reduce(comm, buffer) : Request::all_gather_v(comm, buffer);
+        } else if (kind == "op") {
+            options.op = other ? VESCOMM_AVERAGE : VESCOMM_SUM;
+            const Request request = Request::all_reduce(comm, buffer, options);
+        } else if (kind == "root") {
+            options.root = other ? 1 : 0;
+            const Request request = Request::broadcast(comm, buffer, options);
+        } else {
+            throw std::invalid_argument("there is no mismatch " + kind);
+        }
+    }
+    throw std::runtime_error("ranks that disagree about " + kind + " were not stopped");
+}
+
+}  // namespace system_test

@@ -1,0 +1,327 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Wrong calls: each returns the right status, and a sentence with the offending values and what to
+ * do about them.
+ */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <vescomm/vescomm.h>
+
+static int failures;
+
+/* Checks a status, and that the sentence contains every one of the texts; the last is NULL. */
+static void expect(int line, vescomm_status_t is, vescomm_status_t should, ...) {
+    va_list texts;
+    const char *text;
+    const char *sentence = vescomm_last_error();
+    int wrong = is != should;
+    va_start(texts, should);
+    while ((text = va_arg(texts, const char *)) != NULL) {
+        if (strstr(sentence, text) != NULL) continue;
+        printf("FAIL  line %d: the sentence lacks \"%s\": %s\n", line, text, sentence);
+        ++failures;
+    }
+    va_end(texts);
+    if (!wrong) return;
+    printf("FAIL  line %d: %s instead of %s: %s\n", line, vescomm_status_name(is),
+           vescomm_status_name(should), sentence);
+    ++failures;
+}
+
+#define REFUSED(call, ...) \
+    expect(__LINE__, (call), VESCOMM_ERROR_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL)
+#define UNSUPPORTED(call, ...) \
+    expect(__LINE__, (call), VESCOMM_ERROR_UNSUPPORTED, __VA_ARGS__, (char *)NULL)
+#define FINE(call) expect(__LINE__, (call), VESCOMM_OK, (char *)NULL)
+
+static vescomm_comm_t *alone(void) {
+    vescomm_comm_t *comm = NULL;
+    FINE(vescomm_comm_create(0, 1, NULL, NULL, NULL, &comm));
+    return comm;
+}
+
+static vescomm_layout_t *layout_of(int ranks) {
+    int64_t counts[8] = {5, 6, 7, 8, 9, 10, 11, 12};
+    vescomm_layout_t *layout = NULL;
+    FINE(vescomm_layout_create_from_counts(counts, ranks, &layout));
+    return layout;
+}
+
+static void communicators(void) {
+    vescomm_comm_options_t options = vescomm_comm_options();
+    vescomm_comm_info_t info = vescomm_comm_info();
+    vescomm_comm_counters_t counters = vescomm_comm_counters();
+    vescomm_comm_t *comm = (vescomm_comm_t *)&options;
+    vescomm_comm_t *untouched = comm;
+    REFUSED(vescomm_comm_create(0, 1, NULL, NULL, NULL, NULL), "vescomm_comm_create",
+            "comm is NULL");
+    REFUSED(vescomm_comm_create(3, 3, "127.0.0.1:1", "s", NULL, &comm), "rank is 3", "ranks 3",
+            "from 0 to");
+    REFUSED(vescomm_comm_create(-1, 2, "127.0.0.1:1", "s", NULL, &comm), "rank is -1");
+    REFUSED(vescomm_comm_create(0, 0, "127.0.0.1:1", "s", NULL, &comm), "ranks 0", "at least 1");
+    REFUSED(vescomm_comm_create(0, 2, NULL, "s", NULL, &comm), "address is NULL", "must be given");
+    REFUSED(vescomm_comm_create(0, 2, "127.0.0.1:1", NULL, NULL, &comm), "secret is NULL");
+    REFUSED(vescomm_comm_create(0, 2, "127.0.0.1:1", "", NULL, &comm), "secret is empty", "give");
+    REFUSED(vescomm_comm_create(0, 2, "no port", "s", NULL, &comm), "no port", "host:port");
+    REFUSED(vescomm_comm_create(0, 2, "127.0.0.1:99999", "s", NULL, &comm), "99999");
+    options.struct_size = 3;
+    REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "struct_size", "is 3",
+            "options", "inline function");
+    options.struct_size = 1u << 20;
+    REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "struct_size", "1048576");
+    options = vescomm_comm_options();
+    options.timeout_seconds = -2.5;
+    REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "timeout_seconds is -2.5",
+            "above 0");
+    REFUSED(vescomm_comm_create_from_all_gather(0, 1, NULL, NULL, NULL, &comm),
+            "all_gather is NULL");
+    REFUSED(vescomm_comm_create_from_environment(NULL, NULL), "comm is NULL");
+    if (comm != untouched) {
+        printf("FAIL  a failed call has set its output\n");
+        ++failures;
+    }
+    REFUSED(vescomm_comm_query(NULL, &info), "comm is NULL");
+    REFUSED(vescomm_barrier(NULL), "vescomm_barrier", "comm is NULL");
+    REFUSED(vescomm_comm_progress(NULL), "comm is NULL");
+    REFUSED(vescomm_comm_abort(NULL, "why"), "comm is NULL");
+    REFUSED(vescomm_trace_start(NULL, 0), "comm is NULL");
+    FINE(vescomm_comm_free(NULL));
+    comm = alone();
+    REFUSED(vescomm_comm_query(comm, NULL), "info is NULL");
+    REFUSED(vescomm_comm_count(comm, NULL), "counters is NULL");
+    info.struct_size = 0;
+    REFUSED(vescomm_comm_query(comm, &info), "struct_size", "is 0");
+    counters.struct_size = 2;
+    REFUSED(vescomm_comm_count(comm, &counters), "struct_size", "is 2");
+    REFUSED(vescomm_trace_span(comm, NULL, "t", 0, 1), "name is NULL");
+    REFUSED(vescomm_trace_span(comm, "n", "t", 2, 1), "\"n\"", "2.0", "1.0", "earlier");
+    REFUSED(vescomm_trace_write(comm, NULL), "path is NULL");
+    expect(__LINE__, vescomm_trace_write(comm, "/no/such/folder/trace"), VESCOMM_ERROR_SYSTEM,
+           "/no/such/folder/trace", (char *)NULL);
+    FINE(vescomm_comm_free(comm));
+}
+
+static void layouts(void) {
+    int64_t cuts[] = {0, 6, 10}, wrong_cuts[] = {0, 7, 10}, falling[] = {0, 8, 5},
+            negative[] = {4, -1};
+    int64_t shape[] = {2, 5};
+    int64_t begin, end;
+    size_t index = 7, count;
+    vescomm_tensor_t tensor = vescomm_tensor();
+    vescomm_layout_info_t info = vescomm_layout_info();
+    vescomm_layout_t *layout = NULL;
+    tensor.name = "w1";
+    tensor.dimensions = 2;
+    tensor.shape = shape;
+    tensor.block = 2;
+    REFUSED(vescomm_layout_create(NULL, 1, 10, cuts, 2, &layout), "tensors");
+    REFUSED(vescomm_layout_create(&tensor, 1, 10, NULL, 2, &layout), "cuts");
+    REFUSED(vescomm_layout_create(&tensor, 1, 10, wrong_cuts, 2, &layout), "\"w1\"", "7", "block");
+    REFUSED(vescomm_layout_create(&tensor, 1, 5, falling, 2, &layout), "8", "5");
+    REFUSED(vescomm_layout_create(&tensor, 1, 10, cuts, 0, &layout), "ranks", "0");
+    REFUSED(vescomm_layout_create(&tensor, 1, 9, cuts, 2, &layout), "9", "10");
+    tensor.name = NULL;
+    REFUSED(vescomm_layout_create(&tensor, 1, 10, cuts, 2, &layout), "name");
+    tensor.name = "w1";
+    tensor.struct_size = 1;
+    REFUSED(vescomm_layout_create(&tensor, 1, 10, cuts, 2, &layout), "struct_size", "is 1");
+    tensor = vescomm_tensor();
+    REFUSED(vescomm_layout_create_from_counts(NULL, 2, &layout), "counts");
+    REFUSED(vescomm_layout_create_from_counts(negative, 2, &layout), "-1");
+    REFUSED(vescomm_layout_create_from_counts(cuts, -4, &layout), "ranks", "-4");
+    layout = layout_of(3);
+    REFUSED(vescomm_layout_shard(layout, 3, &begin, &end), "rank 3", "[0, 3)");
+    REFUSED(vescomm_layout_shard(layout, -1, &begin, &end), "rank -1");
+    REFUSED(vescomm_layout_shard(layout, 0, NULL, &end), "begin is NULL");
+    REFUSED(vescomm_layout_tensor(layout, 5, &tensor), "5", "1");
+    REFUSED(vescomm_layout_find(layout, "norm", &index), "norm");
+    REFUSED(vescomm_layout_pieces(layout, 0, NULL, 4, &count), "pieces is NULL");
+    info.struct_size = 0;
+    REFUSED(vescomm_layout_query(layout, &info), "struct_size", "is 0");
+    if (index != 7) {
+        printf("FAIL  a failed find has set its output\n");
+        ++failures;
+    }
+    FINE(vescomm_layout_free(layout));
+    FINE(vescomm_layout_free(NULL));
+}
+
+static void buffers(void) {
+    vescomm_comm_t *comm = alone(), *other = alone();
+    vescomm_layout_t *two = layout_of(2), *one = layout_of(1);
+    vescomm_memory_options_t memory_options = vescomm_memory_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_memory_t *memory = NULL;
+    vescomm_buffer_t *buffer = NULL;
+    vescomm_view_t view;
+    void *data;
+    memory_options.bytes = 64;
+    REFUSED(vescomm_memory_create(comm, NULL, &memory), "options is NULL");
+    memory_options.sharing = 9;
+    REFUSED(vescomm_memory_create(comm, &memory_options, &memory), "no sharing 9",
+            "VESCOMM_PER_NODE");
+    memory_options.sharing = VESCOMM_PER_RANK;
+    memory_options.kind = 4;
+    UNSUPPORTED(vescomm_memory_create(comm, &memory_options, &memory), "kind 4", "VESCOMM_HOST");
+    memory_options.kind = VESCOMM_HOST;
+    FINE(vescomm_memory_create(comm, &memory_options, &memory));
+    REFUSED(vescomm_memory_data(NULL, &data, NULL), "memory is NULL");
+
+    options.name = "weights";
+    REFUSED(vescomm_buffer_create(comm, NULL, NULL, &buffer), "layout is NULL");
+    REFUSED(vescomm_buffer_create(comm, two, &options, &buffer), "\"weights\"", "2 shards",
+            "1 rank", "plan it");
+    options.type = 77;
+    REFUSED(vescomm_buffer_create(comm, one, &options, &buffer), "\"weights\"", "77");
+    options.type = VESCOMM_F32;
+    options.memory = memory;
+    options.offset_bytes = 32;
+    REFUSED(vescomm_buffer_create(comm, one, &options, &buffer), "offset_bytes is 32",
+            "multiple of 64");
+    options.offset_bytes = 64;
+    REFUSED(vescomm_buffer_create(comm, one, &options, &buffer), "20 bytes", "at 64",
+            "memory of 64 bytes");
+    options.offset_bytes = 0;
+    REFUSED(vescomm_buffer_create(other, one, &options, &buffer), "another communicator");
+    options.memory = NULL;
+    FINE(vescomm_buffer_create(comm, one, &options, &buffer));
+    REFUSED(vescomm_buffer_data(buffer, NULL), "view is NULL");
+    REFUSED(vescomm_buffer_tensor(buffer, 3, &view), "index is 3", "\"weights\"", "1 tensor");
+    REFUSED(vescomm_buffer_release(NULL), "buffer is NULL");
+    FINE(vescomm_buffer_free(buffer));
+    FINE(vescomm_buffer_free(NULL));
+    FINE(vescomm_memory_free(memory));
+    FINE(vescomm_layout_free(one));
+    FINE(vescomm_layout_free(two));
+    FINE(vescomm_comm_free(comm));
+    FINE(vescomm_comm_free(other));
+}
+
+static void requests(void) {
+    vescomm_comm_t *comm = alone(), *other = alone();
+    vescomm_layout_t *layout = layout_of(1);
+    vescomm_buffer_options_t buffer_options = vescomm_buffer_options();
+    vescomm_request_options_t options = vescomm_request_options();
+    vescomm_buffer_t *own, *slab, *bytes;
+    vescomm_request_t *request = NULL;
+    float output[8];
+    buffer_options.name = "weights";
+    FINE(vescomm_buffer_create(comm, layout, &buffer_options, &own));
+    buffer_options.sharing = VESCOMM_PER_NODE;
+    FINE(vescomm_buffer_create(comm, layout, &buffer_options, &slab));
+    buffer_options = vescomm_buffer_options();
+    buffer_options.type = VESCOMM_U8;
+    buffer_options.name = "codes";
+    FINE(vescomm_buffer_create(comm, layout, &buffer_options, &bytes));
+
+    REFUSED(vescomm_all_gather_v_create(comm, NULL, NULL, &request), "buffer is NULL");
+    REFUSED(vescomm_all_gather_v_create(comm, own, NULL, NULL), "request is NULL");
+    REFUSED(vescomm_all_gather_v_create(other, own, NULL, &request), "\"weights\"",
+            "another communicator");
+    REFUSED(vescomm_reduce_scatter_v_create(comm, slab, NULL, &request), "reduce_scatter_v",
+            "\"weights\"", "one slab for each node", "VESCOMM_PER_RANK");
+    REFUSED(vescomm_all_reduce_create(comm, slab, NULL, &request), "all_reduce",
+            "VESCOMM_PER_RANK");
+    UNSUPPORTED(vescomm_all_reduce_create(comm, bytes, NULL, &request), "u8", "\"codes\"", "bf16");
+    options.algorithm = "magic";
+    REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "\"magic\"", "all_gather_v",
+            "there is: ");
+    options = vescomm_request_options();
+    options.op = 5;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 5", "VESCOMM_AVERAGE");
+    options = vescomm_request_options();
+    options.root = 1;
+    REFUSED(vescomm_broadcast_create(comm, own, &options, &request), "root is 1", "0 to 0");
+    options = vescomm_request_options();
+    options.output = output;
+    REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "takes no output", "NULL");
+    options.type = VESCOMM_BF16;
+    UNSUPPORTED(vescomm_reduce_scatter_v_create(comm, own, &options, &request), "output is bf16",
+                "f32");
+    options = vescomm_request_options();
+    options.source = output;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no source", "NULL");
+    options.type = VESCOMM_I8;
+    UNSUPPORTED(vescomm_all_gather_v_create(comm, own, &options, &request), "i8", "f32",
+                "\"weights\"");
+    options = vescomm_request_options();
+    options.struct_size = 0;
+    REFUSED(vescomm_barrier_create(comm, &options, &request), "struct_size", "is 0");
+
+    FINE(vescomm_all_gather_v_create(comm, own, NULL, &request));
+    REFUSED(vescomm_request_start(NULL, NULL), "request is NULL");
+    REFUSED(vescomm_request_start(request, output), "stream", "NULL");
+    REFUSED(vescomm_request_explain(request, NULL), "text is NULL");
+    FINE(vescomm_request_wait(request)); /* never started */
+    FINE(vescomm_request_start(request, NULL));
+    REFUSED(vescomm_request_start(request, NULL), "running already");
+    FINE(vescomm_request_wait(request));
+    FINE(vescomm_request_free(NULL));
+    FINE(vescomm_comm_free(comm));
+    REFUSED(vescomm_request_start(request, NULL), "freed");
+    FINE(vescomm_request_free(request));
+    FINE(vescomm_buffer_free(own));
+    FINE(vescomm_buffer_free(slab));
+    FINE(vescomm_buffer_free(bytes));
+    FINE(vescomm_layout_free(layout));
+    FINE(vescomm_comm_free(other));
+}
+
+/* Two threads as ranks, which meet through memory. */
+static pthread_barrier_t meeting;
+static char gathered[1 << 18];
+
+static int gather_in_memory(void *rank, const void *mine, size_t bytes, void *all) {
+    memcpy(gathered + (size_t) * (int *)rank * bytes, mine, bytes);
+    pthread_barrier_wait(&meeting);
+    memcpy(all, gathered, 2 * bytes);
+    pthread_barrier_wait(&meeting);
+    return 0;
+}
+
+static void *play(void *argument) {
+    const int rank = *(int *)argument;
+    vescomm_comm_t *comm = NULL;
+    vescomm_layout_t *layout = layout_of(2);
+    vescomm_buffer_t *buffer;
+    vescomm_request_t *request;
+    FINE(vescomm_comm_create_from_all_gather(rank, 2, gather_in_memory, argument, NULL, &comm));
+    FINE(vescomm_buffer_create(comm, layout, NULL, &buffer));
+    FINE(vescomm_all_gather_v_create(comm, buffer, NULL, &request));
+    if (rank == 0) {
+        FINE(vescomm_request_start(request, NULL));
+        expect(__LINE__, vescomm_request_test(request), VESCOMM_IN_PROGRESS, (char *)NULL);
+        REFUSED(vescomm_request_free(request), "still running", "wait for it");
+        REFUSED(vescomm_request_start(request, NULL), "all_gather_v", "running already");
+    }
+    pthread_barrier_wait(&meeting);
+    if (rank == 1) FINE(vescomm_request_start(request, NULL));
+    FINE(vescomm_request_wait(request));
+    FINE(vescomm_request_free(request));
+    FINE(vescomm_buffer_free(buffer));
+    FINE(vescomm_layout_free(layout));
+    FINE(vescomm_comm_free(comm));
+    return NULL;
+}
+
+static void running(void) {
+    pthread_t threads[2];
+    int ranks[] = {0, 1}, i;
+    pthread_barrier_init(&meeting, NULL, 2);
+    for (i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, play, &ranks[i]);
+    for (i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&meeting);
+}
+
+int main(void) {
+    communicators();
+    layouts();
+    buffers();
+    requests();
+    running();
+    printf("%s\n", failures == 0 ? "ok" : "failed");
+    return failures != 0;
+}
