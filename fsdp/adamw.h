@@ -14,7 +14,7 @@ struct AdamWStep {
     double epsilon;
     double weight_decay;
     float gradient_scale;  // multiplies every gradient first: 1, or what clipping asks for
-    std::int64_t step;     // counted from 1
+    std::int64_t step;  // counted from 1
 };
 
 // One AdamW step on n elements: parameters p, gradients g, and the moments m and v.

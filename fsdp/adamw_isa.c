@@ -18,7 +18,9 @@
 #define PASTE(a, b) PASTE_(a, b)
 
 /* Which of two NaNs an addition keeps depends on the order that the compiler gives the operands. */
-static inline float canonical(float x) { return x == x ? x : __builtin_nanf(""); }
+static inline float canonical(float x) {
+    return x == x ? x : __builtin_nanf("");
+}
 
 /* `towards_new`: start the interpolation at the nearer end, as PyTorch's lerp does. */
 static inline __attribute__((always_inline)) void update(bool towards_new, float *restrict p,

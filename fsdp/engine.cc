@@ -42,10 +42,9 @@ struct Engine::State {
     State(Communicator &comm, std::vector<UnitSpec> specs, const EngineOptions &options)
         : comm(comm), options(options), rank(comm.rank()), sum(comm) {
         if (options.slots < 1 || options.gradient_slots < 1)
-            throw std::invalid_argument("slots is " + std::to_string(options.slots) +
-                                        " and gradient_slots " +
-                                        std::to_string(options.gradient_slots) +
-                                        "; both must be at least 1");
+            throw std::invalid_argument(
+                "slots is " + std::to_string(options.slots) + " and gradient_slots " +
+                std::to_string(options.gradient_slots) + "; both must be at least 1");
         const int ranks = comm.ranks();
         std::size_t total = 0;
         for (const UnitSpec &spec : specs) {
@@ -65,8 +64,8 @@ struct Engine::State {
             shards.push_back({std::span(master).subspan(starts[unit], size),
                               std::span(gradient).subspan(starts[unit], size)});
         }
-        parameters = std::make_unique<ParameterSlots>(comm, units, shards, options.compute,
-                                                      options.slots);
+        parameters =
+            std::make_unique<ParameterSlots>(comm, units, shards, options.compute, options.slots);
         gradients = std::make_unique<GradientSlots>(comm, units, shards, options.compute,
                                                     options.gradient_slots);
         summed.assign(units.size(), false);
@@ -189,8 +188,7 @@ double Engine::step(const StepOptions &options) {
     double squares = 0;
     {
         const Stopwatch compute(s.optimizer_seconds);
-        squares =
-            kernels().sum_of_squares(s.gradient.data(), VESCOMM_F32, s.gradient.size());
+        squares = kernels().sum_of_squares(s.gradient.data(), VESCOMM_F32, s.gradient.size());
     }
     const double norm = std::sqrt(s.sum(squares));
     // As torch.nn.utils.clip_grad_norm_ does it.

@@ -9,8 +9,8 @@
 namespace vescomm::fsdp {
 
 // The gathered parameters: a fixed number of slots, each a slab of the node, which units take in
-// turn. Unit u lives in slot u mod slots, at an address that never changes, so the units next to one
-// another in the model never wait for each other's slot, and the number of slots limits how far
+// turn. Unit u lives in slot u mod slots, at an address that never changes, so the units next to
+// one another in the model never wait for each other's slot, and the number of slots limits how far
 // ahead is fetched.
 class ParameterSlots {
 public:
@@ -34,7 +34,7 @@ public:
 private:
     struct Slot {
         Memory memory;
-        int unit = -1;       // that is there or on its way
+        int unit = -1;  // that is there or on its way
         bool under_way = false;
         bool stale = false;
     };
@@ -42,7 +42,7 @@ private:
     Slot &slot_of(int unit) { return slots_[static_cast<std::size_t>(unit) % slots_.size()]; }
 
     std::vector<Slot> slots_;
-    std::vector<Buffer> buffers_;    // by unit
+    std::vector<Buffer> buffers_;  // by unit
     std::vector<Request> requests_;  // by unit
     std::vector<std::vector<const void *>> pointers_;
     std::uint64_t bytes_ = 0;

@@ -16,7 +16,7 @@ struct PlannedUnit {
     UnitSpec spec;
     Layout layout;
     std::vector<std::size_t> index;  // of each tensor of the specification, in the layout
-    std::int64_t elements = 0;       // of the buffer
+    std::int64_t elements = 0;  // of the buffer
     std::int64_t largest_shard = 0;
     std::int64_t padding = 0;
     // Elements of the buffer that belong to no tensor, as [begin, end).

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an all_gather_v into a slab that the node shares costs, against a memcpy of this rank's shard
-// in the same run: the two take turns, all ranks at once, and a barrier ends each.
+// What an all_gather_v into a slab that the node shares costs, against a memcpy of this rank's
+// shard in the same run: the two take turns, all ranks at once, and a barrier ends each.
 //
 //     vescomm-run -n 4 slab_perf --mib 64
 #include <CLI/CLI.hpp>
@@ -80,10 +80,10 @@ int run(double mib, int iterations, bool ragged) {
         const double gather_time = median(gathers), copy_time = median(copies);
         std::printf("# %d ranks, %g MiB, %s shards, median of %d\n", ranks, mib,
                     ragged ? "linear" : "equal", iterations);
-        std::printf("all_gather_v %10.1f us\nmemcpy of the shard, and a barrier %10.1f us\n"
-                    "barrier %10.1f us\nratio %.3f\n",
-                    gather_time * 1e6, copy_time * 1e6, median(barriers) * 1e6,
-                    gather_time / copy_time);
+        std::printf(
+            "all_gather_v %10.1f us\nmemcpy of the shard, and a barrier %10.1f us\n"
+            "barrier %10.1f us\nratio %.3f\n",
+            gather_time * 1e6, copy_time * 1e6, median(barriers) * 1e6, gather_time / copy_time);
     }
     if (wrong > 0) std::fprintf(stderr, "rank %d: %zu elements are wrong\n", comm.rank(), wrong);
     return wrong > 0 ? 1 : 0;

@@ -78,7 +78,9 @@ void add_conditions(std::vector<Condition> &conditions, const Grid &grid, std::i
 
 }  // namespace
 
-std::int64_t mean_bound(const Items &items) { return divide_up(items.occupied, items.ranks); }
+std::int64_t mean_bound(const Items &items) {
+    return divide_up(items.occupied, items.ranks);
+}
 
 std::int64_t block_bound(const Items &items) {
     const std::vector<BlockClass> classes = block_classes(items);

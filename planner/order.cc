@@ -60,6 +60,8 @@ constexpr Order all_orders[] = {
 
 }  // namespace
 
-std::span<const Order> orders() { return all_orders; }
+std::span<const Order> orders() {
+    return all_orders;
+}
 
 }  // namespace vescomm::planner

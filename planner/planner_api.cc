@@ -190,4 +190,6 @@ vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensors, size_t co
     }
 }
 
-const char *vescomm_plan_explain(void) { return explanation; }
+const char *vescomm_plan_explain(void) {
+    return explanation;
+}

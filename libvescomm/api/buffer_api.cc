@@ -43,14 +43,12 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
         require_kind(given.kind, "vescomm_memory_create");
         require_sharing(given.sharing, "vescomm_memory_create");
         auto made = std::make_unique<vescomm_memory>();
-        made->value =
-            vescomm::Memory::create(comm->value, given.bytes, given.kind, given.sharing);
+        made->value = vescomm::Memory::create(comm->value, given.bytes, given.kind, given.sharing);
         *memory = made.release();
     });
 }
 
-vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory, void **data,
-                                     uint64_t *bytes) {
+vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory, void **data, uint64_t *bytes) {
     return guarded([&] {
         require(memory, "vescomm_memory_data", "memory");
         require(data, "vescomm_memory_data", "data");

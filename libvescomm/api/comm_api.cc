@@ -34,9 +34,9 @@ vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, const char *ad
             require(address, "vescomm_comm_create", "address");
             require(secret, "vescomm_comm_create", "secret");
         }
-        *comm = hand_out(vescomm::connect_explicitly(
-            rank, ranks, address != nullptr ? address : "", secret != nullptr ? secret : "",
-            read(options, "vescomm_comm_create")));
+        *comm = hand_out(vescomm::connect_explicitly(rank, ranks, address != nullptr ? address : "",
+                                                     secret != nullptr ? secret : "",
+                                                     read(options, "vescomm_comm_create")));
     });
 }
 
@@ -82,8 +82,7 @@ vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm, vescomm_comm_inf
     });
 }
 
-vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm,
-                                    vescomm_comm_counters_t *counters) {
+vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm, vescomm_comm_counters_t *counters) {
     return guarded([&] {
         require(comm, "vescomm_comm_count", "comm");
         const vescomm::Counters &counted = comm->value->counters();
@@ -116,10 +115,10 @@ vescomm_status_t vescomm_barrier(vescomm_comm_t *comm) {
 vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason) {
     return guarded([&] {
         require(comm, "vescomm_comm_abort", "comm");
-        comm->value->control().fail(
-            VESCOMM_ERROR_ABORTED,
-            "rank " + std::to_string(comm->value->rank()) + " aborted the communicator: " +
-                (reason != nullptr ? reason : "no reason was given"));
+        comm->value->control().fail(VESCOMM_ERROR_ABORTED,
+                                    "rank " + std::to_string(comm->value->rank()) +
+                                        " aborted the communicator: " +
+                                        (reason != nullptr ? reason : "no reason was given"));
     });
 }
 

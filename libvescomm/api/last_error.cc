@@ -27,11 +27,15 @@ void set_last_error(const std::string &sentence) noexcept {
     }
 }
 
-void set_last_error_constant(const char *sentence) noexcept { current = sentence; }
+void set_last_error_constant(const char *sentence) noexcept {
+    current = sentence;
+}
 
 }  // namespace vescomm
 
-const char *vescomm_last_error(void) { return vescomm::current; }
+const char *vescomm_last_error(void) {
+    return vescomm::current;
+}
 
 const char *vescomm_status_name(vescomm_status_t status) {
     switch (status) {

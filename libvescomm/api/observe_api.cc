@@ -45,8 +45,8 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
         vescomm::Communicator &c = *comm->value;
         if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
         c.check();
-        const auto events = c.control().all_gather("trace", c.trace().events(c.rank()),
-                                                   c.deadline());
+        const auto events =
+            c.control().all_gather("trace", c.trace().events(c.rank()), c.deadline());
         vescomm::agree(c.control(), "writing the trace", c.deadline(), [&] {
             if (c.rank() != 0) return std::string();
             const std::string text = vescomm::trace_document(events);

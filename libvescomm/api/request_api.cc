@@ -29,8 +29,8 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
         wanted.output = given.output;
         if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
         auto made = std::make_unique<vescomm_request>();
-        made->value = vescomm::Request::create(
-            comm->value, buffer != nullptr ? buffer->value : nullptr, wanted);
+        made->value = vescomm::Request::create(comm->value,
+                                               buffer != nullptr ? buffer->value : nullptr, wanted);
         *request = made.release();
     });
 }

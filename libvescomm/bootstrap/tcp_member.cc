@@ -111,14 +111,18 @@ void TcpMember::fail(vescomm_status_t status, const std::string &why) noexcept {
 void TcpMember::on_failure() noexcept {
     try {
         loop_.post([this] {
+            // The others first: the program may end as soon as it learns of this, and then they
+            // would only see that this rank is gone.
             spread_failure(failure_.status(), failure_.why());
             deliver_failure();
+            std::lock_guard lock(mutex_);
+            changed_.notify_all();
         });
     } catch (...) {
         // Out of memory: peers learn of it when this rank's connections end.
+        std::lock_guard lock(mutex_);
+        changed_.notify_all();
     }
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
 }
 
 void TcpMember::deliver_failure() {

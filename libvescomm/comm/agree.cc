@@ -74,9 +74,9 @@ void require_same(Control &control, std::string_view label, Deadline deadline,
             at += first.size() + 1;
         }
         throw Error(VESCOMM_ERROR_MISMATCH, std::string(label) + ": rank 0 and rank " +
-                                                std::to_string(rank) + " disagree: " + key + " is " +
-                                                here + " on rank 0 and " + there + " on rank " +
-                                                std::to_string(rank) +
+                                                std::to_string(rank) + " disagree: " + key +
+                                                " is " + here + " on rank 0 and " + there +
+                                                " on rank " + std::to_string(rank) +
                                                 "; every rank must make the same call");
     }
 }

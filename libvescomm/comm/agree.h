@@ -18,8 +18,9 @@ namespace vescomm {
 std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
                                const std::function<std::string()> &work);
 
-// Collective: every rank describes what it was asked to do, in the same number of "key value" parts.
-// Throws MISMATCH on all ranks when two differ, naming the ranks and the first part that does.
+// Collective: every rank describes what it was asked to do, in the same number of "key value"
+// parts. Throws MISMATCH on all ranks when two differ, naming the ranks and the first part that
+// does.
 using Description = std::vector<std::pair<std::string, std::string>>;
 void require_same(Control &control, std::string_view label, Deadline deadline,
                   const Description &mine);

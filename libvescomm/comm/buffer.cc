@@ -18,9 +18,9 @@ constexpr std::uint64_t alignment = 64;
 [[noreturn]] void explain_mismatch(Control &control, const Layout &layout, const std::string &name,
                                    Deadline deadline) {
     const auto bytes = layout.serialise();
-    const auto all = control.all_gather(
-        "layouts that differ",
-        {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
+    const auto all =
+        control.all_gather("layouts that differ",
+                           {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
     const auto parse = [&](int rank) {
         return Layout::parse(std::as_bytes(std::span(all[rank].data(), all[rank].size())));
     };
@@ -28,15 +28,14 @@ constexpr std::uint64_t alignment = 64;
     for (int rank = 1; rank < control.ranks(); ++rank) {
         const Layout other = parse(rank);
         if (first == other) continue;
-        const auto [mine, peer] = control.rank() == rank ? std::pair(other, 0)
-                                                         : std::pair(first, rank);
+        const auto [mine, peer] =
+            control.rank() == rank ? std::pair(other, 0) : std::pair(first, rank);
         throw Error(VESCOMM_ERROR_MISMATCH,
                     "creation of buffer \"" + name + "\": the layouts of rank 0 and rank " +
                         std::to_string(rank) + " differ: " +
-                        (control.rank() == rank
-                             ? mine.first_difference(first) + " (on rank 0)"
-                             : mine.first_difference(other) + " (on rank " +
-                                   std::to_string(peer) + ")") +
+                        (control.rank() == rank ? mine.first_difference(first) + " (on rank 0)"
+                                                : mine.first_difference(other) + " (on rank " +
+                                                      std::to_string(peer) + ")") +
                         "; make the layout from the same tensors on every rank");
     }
     throw Error(VESCOMM_ERROR_INTERNAL, "layouts differ in their hashes only");
@@ -68,14 +67,14 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
                         std::to_string(alignment));
     if (options.memory) {
         if (&options.memory->comm() != comm.get())
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "buffer \"" + options.name + "\": its memory belongs to another "
-                                                     "communicator");
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "buffer \"" + options.name +
+                                                            "\": its memory belongs to another "
+                                                            "communicator");
         if (options.offset_bytes > options.memory->bytes() ||
             bytes > options.memory->bytes() - options.offset_bytes)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "buffer \"" + options.name + "\": " + std::to_string(bytes) +
-                            " bytes at " + std::to_string(options.offset_bytes) +
+                        "buffer \"" + options.name + "\": " + std::to_string(bytes) + " bytes at " +
+                            std::to_string(options.offset_bytes) +
                             " do not fit into its memory of " +
                             std::to_string(options.memory->bytes()) + " bytes");
     }

@@ -115,8 +115,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
     board_ = transports_.home->board();
 
-    const int locals =
-        static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
+    const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
     spins_ = locals <= usable_cores() ? spins_with_cores : 0;
     failure_.on_first([this] { wake(); });
 
@@ -129,8 +128,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     bindings.channel = next_channel();
     bindings.home = transports_.home.get();
     bindings.transports = routes();
-    barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings,
-                                                counters_);
+    barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings, counters_);
 
     if (log_enabled(LogLevel::info, "comm")) {
         std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
@@ -146,9 +144,10 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
 }
 
 Communicator::~Communicator() {
-    if (!left_) control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
-                                                          " dropped its communicator without "
-                                                          "freeing it");
+    if (!left_)
+        control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
+                                                  " dropped its communicator without "
+                                                  "freeing it");
     stopping_ = true;
     wake();
     if (progress_thread_.joinable()) progress_thread_.join();

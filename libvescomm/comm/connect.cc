@@ -52,8 +52,8 @@ std::shared_ptr<Communicator> connect(TcpControlOptions control, const Config &c
         make_transports);
 }
 
-// What rank 0 sends through the caller's all-gather: its addresses, a space between two, and after a
-// zero byte the secret.
+// What rank 0 sends through the caller's all-gather: its addresses, a space between two, and after
+// a zero byte the secret.
 std::string write_invitation(const std::vector<TcpAddress> &addresses, const std::string &secret) {
     std::string text;
     for (const TcpAddress &address : addresses)
@@ -121,8 +121,8 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
     const auto gather = [&](const void *mine, std::size_t bytes) {
         std::string all(bytes * static_cast<std::size_t>(ranks), '\0');
         if (!all_gather(mine, bytes, all.data()))
-            throw Error(VESCOMM_ERROR_SYSTEM, "the given all_gather failed on rank " +
-                                                  std::to_string(rank));
+            throw Error(VESCOMM_ERROR_SYSTEM,
+                        "the given all_gather failed on rank " + std::to_string(rank));
         return all;
     };
     TcpControlOptions control;

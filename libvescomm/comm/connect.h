@@ -15,7 +15,7 @@ namespace vescomm {
 
 struct CommOptions {
     double timeout_seconds = 0;  // 0: from the environment
-    std::string node;            // empty: from the environment, or the system
+    std::string node;  // empty: from the environment, or the system
 };
 
 // Explicit: rank 0 listens at "host:port", all know the secret.

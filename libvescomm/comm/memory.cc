@@ -26,8 +26,10 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
     std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing));
     const auto offers = agree(c.control(), "memory creation", deadline, [&] {
         if (!c.home().supports(kind))
-            throw Error(VESCOMM_ERROR_UNSUPPORTED, "no transport of this build can map memory of "
-                                                   "kind " + std::to_string(kind));
+            throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                        "no transport of this build can map memory of "
+                        "kind " +
+                            std::to_string(kind));
         std::string offer;
         c.with_transports([&](Transports &transports) {
             memory->mapping_ = transports.home->map(bytes, sharing, deadline);

@@ -14,7 +14,8 @@ namespace vescomm {
 
 namespace {
 
-Problem problem_of(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
+Problem problem_of(const Communicator &comm, const Buffer *buffer,
+                   const Request::Options &options) {
     Problem problem;
     problem.collective = options.collective;
     problem.nodes = comm.nodes();
@@ -114,9 +115,8 @@ std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
     bindings.source = {.type = options.type,
                        .mapping = nullptr,
                        .own = static_cast<std::byte *>(const_cast<void *>(options.source))};
-    bindings.output = {.type = VESCOMM_F32,
-                       .mapping = nullptr,
-                       .own = static_cast<std::byte *>(options.output)};
+    bindings.output = {
+        .type = VESCOMM_F32, .mapping = nullptr, .own = static_cast<std::byte *>(options.output)};
 
     // Scratch is memory like any other: everyone makes as much as whoever needs most. Requests on
     // one memory never run at once, so they share it.
@@ -130,8 +130,8 @@ std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
         most = std::max(most, elements);
     }
     if (most > 0) {
-        self.scratch_ = buffer->memory().shared_scratch(static_cast<std::uint64_t>(most) *
-                                                        sizeof(float));
+        self.scratch_ =
+            buffer->memory().shared_scratch(static_cast<std::uint64_t>(most) * sizeof(float));
         bindings.scratch = {.type = VESCOMM_F32,
                             .memory = self.scratch_->id(),
                             .mapping = self.scratch_->mapping()};
@@ -151,7 +151,8 @@ std::string Request::describe() const {
 }
 
 void Request::start() {
-    if (running()) refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_, "the request is running already");
+    if (running())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_, "the request is running already");
     comm_->check();
     const std::uint64_t releases =
         buffer_ && buffer_->per_node() ? buffer_->memory().begin_gather() : 0;

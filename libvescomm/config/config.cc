@@ -55,16 +55,16 @@ Environment process_environment() {
 
 Config read_config(const Environment &environment) {
     Config config;
-#define VESCOMM_READ(type, member, fallback, unit, values, what)                       \
-    if (const std::string name = variable_name(#member);                               \
-        const char *text = environment(name.c_str()))                                  \
+#define VESCOMM_READ(type, member, fallback, unit, values, what) \
+    if (const std::string name = variable_name(#member);         \
+        const char *text = environment(name.c_str()))            \
         parse(name, text, config.member);
     VESCOMM_VARIABLES(VESCOMM_READ)
 #undef VESCOMM_READ
     static constexpr std::string_view known[] = {"auto", "thread", "inline"};
     if (std::find(std::begin(known), std::end(known), config.progress) == std::end(known))
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "VESCOMM_PROGRESS=" + config.progress +
-                                                        " is none of auto, thread and inline");
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "VESCOMM_PROGRESS=" + config.progress + " is none of auto, thread and inline");
     return config;
 }
 

@@ -53,9 +53,13 @@ INLINE uint32_t as_bits(float x) {
     return bits;
 }
 
-INLINE float canonical(float x) { return x == x ? x : as_float(0x7fc00000); }
+INLINE float canonical(float x) {
+    return x == x ? x : as_float(0x7fc00000);
+}
 
-INLINE float from_bf16(uint16_t x) { return as_float((uint32_t)x << 16); }
+INLINE float from_bf16(uint16_t x) {
+    return as_float((uint32_t)x << 16);
+}
 
 /* Rounding to nearest even adds just under half of the last kept bit, and that bit itself. */
 INLINE uint16_t to_bf16(float x) {
@@ -83,7 +87,7 @@ INLINE uint16_t to_f16(float x) {
     const uint32_t normal = (magnitude - ((127 - 15) << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
     /* The last place of a float at 0.5 is that of a subnormal f16: the addition rounds. */
     const uint32_t subnormal = as_bits(as_float(magnitude) + 0.5f) - 0x3f000000;
-    const uint32_t result = magnitude >= 0x47800000  ? 0x7c00    /* 2^16 and more */
+    const uint32_t result = magnitude >= 0x47800000  ? 0x7c00 /* 2^16 and more */
                             : magnitude < 0x38800000 ? subnormal /* below 2^-14 */
                                                      : normal;
     return (uint16_t)(magnitude > 0x7f800000 ? 0x7e00 : result | (bits >> 16 & 0x8000));
@@ -93,22 +97,22 @@ INLINE uint16_t to_f16(float x) {
 
 static size_t size_of(vescomm_type_t type) {
     switch (type) {
-    case VESCOMM_F8E4M3:
-    case VESCOMM_F8E5M2:
-    case VESCOMM_I8:
-    case VESCOMM_U8:
-        return 1;
-    case VESCOMM_BF16:
-    case VESCOMM_F16:
-    case VESCOMM_I16:
-    case VESCOMM_U16:
-        return 2;
-    case VESCOMM_F64:
-    case VESCOMM_I64:
-    case VESCOMM_U64:
-        return 8;
-    default:
-        return 4;
+        case VESCOMM_F8E4M3:
+        case VESCOMM_F8E5M2:
+        case VESCOMM_I8:
+        case VESCOMM_U8:
+            return 1;
+        case VESCOMM_BF16:
+        case VESCOMM_F16:
+        case VESCOMM_I16:
+        case VESCOMM_U16:
+            return 2;
+        case VESCOMM_F64:
+        case VESCOMM_I64:
+        case VESCOMM_U64:
+            return 8;
+        default:
+            return 4;
     }
 }
 
@@ -143,7 +147,7 @@ void KERNEL(convert)(void *to, vescomm_type_t to_type, const void *from, vescomm
 /* ---------------------------------------------------------------------------------- reduce ---- */
 
 enum {
-    most_at_once = 8,    /* sources that one loop adds; the compiler makes a loop for each number */
+    most_at_once = 8, /* sources that one loop adds; the compiler makes a loop for each number */
     tile_elements = 2048 /* of the partial sum when there are more: 8 KiB, a sixth of an L1 */
 };
 
@@ -223,30 +227,30 @@ INLINE void sum_typed(bool started, vescomm_type_t type, vescomm_type_t to_type,
                       float scale) {
 #define SUM(n) sum_exactly(n, started, type, to_type, start, sources, to, count, scale)
     switch (n) {
-    case 1:
-        SUM(1);
-        break;
-    case 2:
-        SUM(2);
-        break;
-    case 3:
-        SUM(3);
-        break;
-    case 4:
-        SUM(4);
-        break;
-    case 5:
-        SUM(5);
-        break;
-    case 6:
-        SUM(6);
-        break;
-    case 7:
-        SUM(7);
-        break;
-    case 8:
-        SUM(8);
-        break;
+        case 1:
+            SUM(1);
+            break;
+        case 2:
+            SUM(2);
+            break;
+        case 3:
+            SUM(3);
+            break;
+        case 4:
+            SUM(4);
+            break;
+        case 5:
+            SUM(5);
+            break;
+        case 6:
+            SUM(6);
+            break;
+        case 7:
+            SUM(7);
+            break;
+        case 8:
+            SUM(8);
+            break;
     }
 #undef SUM
 }
@@ -272,7 +276,9 @@ static void sum(int n, vescomm_type_t type, vescomm_type_t to_type, const float 
 #undef SUM
 }
 
-INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+INLINE size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 void KERNEL(reduce)(const void *const *sources, int n, vescomm_type_t source_type, void *to,
                     vescomm_type_t to_type, size_t count, bool accumulate, float scale) {

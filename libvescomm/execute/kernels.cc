@@ -31,6 +31,8 @@ std::span<const Kernels> supported_kernels() noexcept {
     return std::span(table).first(supported);
 }
 
-const Kernels &kernels() noexcept { return supported_kernels().back(); }
+const Kernels &kernels() noexcept {
+    return supported_kernels().back();
+}
 
 }  // namespace vescomm

@@ -76,8 +76,8 @@ Operation::BoundStep Operation::bind(const Step &step) const {
             bound.bytes = bound.count * size_of(bound.to_type);
             if (!can_convert(bound.to_type, bound.from_type))
                 throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                            "there is no conversion from " + name_of_type(bound.from_type) + " to " +
-                                name_of_type(bound.to_type) +
+                            "there is no conversion from " + name_of_type(bound.from_type) +
+                                " to " + name_of_type(bound.to_type) +
                                 "; f32 converts to and from bf16, f16 and f64");
             break;
         case Action::reduce:
@@ -190,8 +190,7 @@ void Operation::execute(const BoundStep &step) noexcept {
     }
     if (timed)
         counters_.busy_seconds.fetch_add(
-            std::chrono::duration<double>(Clock::now() - begin).count(),
-            std::memory_order_relaxed);
+            std::chrono::duration<double>(Clock::now() - begin).count(), std::memory_order_relaxed);
 }
 
 // Everyone's contribution in the order of ranks, then other nodes' partial sums in the order of

@@ -30,10 +30,10 @@ struct Bindings {
     int rank = 0;
     Nodes nodes;
     RegionBinding source, buffer, output, scratch;
-    std::uint32_t channel = 0;           // of the operation's flags
-    std::uint32_t release_channel = 0;   // of the buffer's memory: who has let go how often
-    float scale = 1.0f;                  // of a finished reduction
-    Transport *home = nullptr;           // maps the ranks of this node
+    std::uint32_t channel = 0;  // of the operation's flags
+    std::uint32_t release_channel = 0;  // of the buffer's memory: who has let go how often
+    float scale = 1.0f;  // of a finished reduction
+    Transport *home = nullptr;  // maps the ranks of this node
     std::vector<Transport *> transports;  // by peer
 };
 
@@ -78,7 +78,7 @@ private:
         vescomm_type_t to_type = 0;
         vescomm_type_t from_type = 0;
         std::size_t count = 0;
-        std::vector<const void *> from = {};      // of the buffer's type
+        std::vector<const void *> from = {};  // of the buffer's type
         std::vector<const void *> partials = {};  // f32, in scratch
         float scale = 1.0f;
         MemoryId memory = 0;
@@ -98,9 +98,7 @@ private:
     void execute(const BoundStep &step) noexcept;
     void reduce(const BoundStep &step) noexcept;
     bool released_by(int peer) const noexcept;
-    std::uint64_t at_this_run(std::uint32_t value) const noexcept {
-        return (runs_ << 32) | value;
-    }
+    std::uint64_t at_this_run(std::uint32_t value) const noexcept { return (runs_ << 32) | value; }
 
     Bindings bindings_;
     std::vector<int> locals_;

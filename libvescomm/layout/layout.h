@@ -30,10 +30,10 @@ namespace vescomm {
 class Layout {
 public:
     struct Tensor {
-        std::string name;                 // unique, not empty, no zero byte
+        std::string name;  // unique, not empty, no zero byte
         std::vector<std::int64_t> shape;  // row-major; {} is a scalar; an extent may be 0
-        std::int64_t offset = 0;          // first element in the buffer
-        std::int64_t block = 1;           // elements that stay on one rank
+        std::int64_t offset = 0;  // first element in the buffer
+        std::int64_t block = 1;  // elements that stay on one rank
         // Leading dimensions whose sub-matrices restart the grid of blocks; the last block of each
         // sub-matrix may be short.
         std::int32_t batch_dimensions = 0;
@@ -53,10 +53,10 @@ public:
 
     // The part of one tensor that lies in one shard.
     struct Piece {
-        std::size_t tensor = 0;     // index in tensors()
-        std::int64_t first = 0;     // first element, counted within the tensor
+        std::size_t tensor = 0;  // index in tensors()
+        std::int64_t first = 0;  // first element, counted within the tensor
         std::int64_t elements = 0;  // at least 1
-        std::int64_t offset = 0;    // of that element within the shard
+        std::int64_t offset = 0;  // of that element within the shard
 
         bool operator==(const Piece &) const = default;
     };

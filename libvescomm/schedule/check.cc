@@ -108,9 +108,9 @@ private:
     bool begin(int rank) {
         Rank &state = ranks_[rank];
         const bool writes_slab =
-            problem_.per_node && (problem_.collective == Collective::all_gather_v
-                                      ? problem_.in_place
-                                      : rank == problem_.root);
+            problem_.per_node &&
+            (problem_.collective == Collective::all_gather_v ? problem_.in_place
+                                                             : rank == problem_.root);
         if (writes_slab && !join_releases(rank, state.operation, state.user)) return false;
         state.user.tick();
         memory_.fill_inputs(rank, state.operation, state.user);

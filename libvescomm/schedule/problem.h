@@ -26,8 +26,8 @@ struct Problem {
     Collective collective = Collective::barrier;
     Nodes nodes;
     std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; empty for a barrier
-    bool per_node = false;           // the buffer is one slab for each node
-    bool in_place = true;            // no source (all_gather_v), no output (reduce_scatter_v)
+    bool per_node = false;  // the buffer is one slab for each node
+    bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
     int root = 0;
 
     int ranks() const { return nodes.ranks(); }

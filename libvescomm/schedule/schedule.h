@@ -25,11 +25,11 @@ struct Place {
 
 enum class Action : std::uint8_t {
     acquire,  // wait until every rank of this node has released the buffer
-    copy,     // from[0] -> to, converting where the regions' types differ
-    reduce,   // sum of all from -> to, accumulated in f32; with `finish` the result is scaled
-    put,      // from[0] -> to in a peer's memory, and then raise `flag` there
-    signal,   // raise `flag`: at the listed peers, or at all of this node when none is listed
-    wait,     // until peers[0] has raised `flag` to `value`
+    copy,  // from[0] -> to, converting where the regions' types differ
+    reduce,  // sum of all from -> to, accumulated in f32; with `finish` the result is scaled
+    put,  // from[0] -> to in a peer's memory, and then raise `flag` there
+    signal,  // raise `flag`: at the listed peers, or at all of this node when none is listed
+    wait,  // until peers[0] has raised `flag` to `value`
 };
 
 // One thing that one rank does. Flags are counters: each (raising rank, flag) only ever rises, and
@@ -104,8 +104,8 @@ struct Schedule {
 std::string describe(const Schedule &schedule);
 std::string describe(const Step &step);
 
-// `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0 of
-// `first` is at its end. Every rank must do the same. `second` must not use scratch.
+// `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0
+// of `first` is at its end. Every rank must do the same. `second` must not use scratch.
 Schedule then(int rank, Schedule first, Schedule second);
 
 }  // namespace vescomm

@@ -15,7 +15,8 @@ Choice select(const Problem &problem, std::string_view forced) {
         if (entry.name == forced) return {&entry, "the caller asked for it by name"};
         if (best == nullptr) best = &entry;
     }
-    const std::string what = std::string(name_of(problem.collective)) + " on a buffer of one slab " +
+    const std::string what = std::string(name_of(problem.collective)) +
+                             " on a buffer of one slab " +
                              (problem.per_node ? "for each node" : "for each rank");
     if (!forced.empty() || best == nullptr)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,

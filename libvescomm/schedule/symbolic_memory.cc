@@ -134,7 +134,8 @@ void Memory::move(int rank, const Step &step, const Thread &thread) {
         sum.contributions.assign(problem_.ranks(), 0);
         for (const Place &from : step.from) {
             const std::int64_t offset = target.starts[i] - step.to.offset + from.offset;
-            Cell &cell = stores_[index(from)].cells[cells({from.rank, from.region, offset}, 0).first];
+            Cell &cell =
+                stores_[index(from)].cells[cells({from.rank, from.region, offset}, 0).first];
             read(cell, from, thread);
             const auto context = [&] {
                 return "rank " + std::to_string(rank) + ", " + describe(step) + ": ";

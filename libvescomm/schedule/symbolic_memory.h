@@ -56,8 +56,8 @@ private:
         int operation = -1;
         bool scaled = false;
         std::vector<std::uint8_t> contributions;  // how often each rank's is in here
-        std::vector<Access> writes;               // the last one, if any
-        std::vector<Access> reads;                // since then
+        std::vector<Access> writes;  // the last one, if any
+        std::vector<Access> reads;  // since then
     };
     struct Store {
         std::int64_t size = 0;

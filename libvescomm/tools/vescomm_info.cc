@@ -38,16 +38,15 @@ void explain(const Question &question) {
     problem.collective = collective_named(question.collective);
     for (const int size : question.nodes)
         if (size < 1)
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "--nodes: a node of " +
-                                                            std::to_string(size) +
-                                                            " ranks; give at least 1 each");
+            throw Error(
+                VESCOMM_ERROR_INVALID_ARGUMENT,
+                "--nodes: a node of " + std::to_string(size) + " ranks; give at least 1 each");
     problem.nodes = Nodes::from_sizes(question.nodes);
     problem.per_node = !question.per_rank && problem.collective == Collective::all_gather_v;
     const int ranks = problem.ranks();
     const auto elements = static_cast<std::int64_t>(question.bytes / sizeof(float));
     if (problem.collective != Collective::barrier)
-        for (int rank = 0; rank <= ranks; ++rank)
-            problem.cuts.push_back(elements * rank / ranks);
+        for (int rank = 0; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
 
     const Choice choice = select(problem, "");
     std::printf("%s of %llu bytes over %d ranks on %d nodes, one slab for each %s\n",
@@ -62,9 +61,9 @@ void explain(const Question &question) {
     std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
     if (question.steps_of < 0) return;
     if (question.steps_of >= ranks)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "--steps " + std::to_string(question.steps_of) + ": ranks are 0 to " +
-                        std::to_string(ranks - 1));
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "--steps " + std::to_string(question.steps_of) +
+                                                        ": ranks are 0 to " +
+                                                        std::to_string(ranks - 1));
     std::printf("rank %d, offsets in f32 elements:\n%s", question.steps_of,
                 describe(choice.algorithm->make(problem, question.steps_of)).c_str());
 }
@@ -74,8 +73,8 @@ void show_build() {
     for (const TransportHelp &transport : transports())
         std::printf("  %-9s %s%s\n", transport.name.data(), transport.what.data(),
                     transport.built ? "" : " (not in this build)");
-    std::printf("\nkernels\n  %s, the fastest of %zu that this machine can run\n",
-                kernels().isa, supported_kernels().size());
+    std::printf("\nkernels\n  %s, the fastest of %zu that this machine can run\n", kernels().isa,
+                supported_kernels().size());
     std::printf("\nvariables\n");
     for (const VariableHelp &variable : variables())
         std::printf("  %s%s%s%s\n      %s Default: %s%s%s.\n", variable.name.c_str(),
@@ -97,8 +96,8 @@ int main(int argc, char **argv) {
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0");
     vescomm::Question question;
     app.set_version_flag("--version", vescomm_version());
-    auto *explain = app.add_option("--explain", question.collective,
-                                   "a collective, such as all_gather_v");
+    auto *explain =
+        app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
         ->transform(CLI::AsSizeValue(false))
         ->needs(explain);

@@ -7,8 +7,8 @@
 namespace vescomm {
 
 // A name that processes share when they can map one another's memory: the boot of the machine and
-// its network namespace, in which the sockets live that descriptors are passed over. Containers with
-// networks of their own are nodes of their own.
+// its network namespace, in which the sockets live that descriptors are passed over. Containers
+// with networks of their own are nodes of their own.
 std::string system_node_name();
 
 }  // namespace vescomm

@@ -44,8 +44,8 @@ sockaddr_un address_of(const std::string &name, socklen_t &length) {
     return address;
 }
 
-// Waits end this often to see whether the communicator has broken meanwhile: a rank that dies before
-// it connects closes no socket here.
+// Waits end this often to see whether the communicator has broken meanwhile: a rank that dies
+// before it connects closes no socket here.
 constexpr double slice_milliseconds = 20;
 
 int milliseconds_to_poll(Deadline deadline) {
@@ -59,7 +59,8 @@ void wait_until_ready(int socket, short events, int peer, const Failure &failure
         pollfd entry{socket, events, 0};
         const int ready = poll(&entry, 1, milliseconds_to_poll(deadline));
         if (ready > 0) return;
-        if (ready < 0 && errno != EINTR) throw system_error("cannot wait for a socket of this node");
+        if (ready < 0 && errno != EINTR)
+            throw system_error("cannot wait for a socket of this node");
         if (deadline.expired())
             throw Error(VESCOMM_ERROR_TIMEOUT, "rank " + std::to_string(peer) +
                                                    " of this node did not exchange descriptors in "
@@ -68,17 +69,17 @@ void wait_until_ready(int socket, short events, int peer, const Failure &failure
 }
 
 Error lost(int peer) {
-    return Error(VESCOMM_ERROR_PEER_FAILED,
-                 "rank " + std::to_string(peer) + " of this node closed its connection while "
-                                                  "memory was being shared");
+    return Error(VESCOMM_ERROR_PEER_FAILED, "rank " + std::to_string(peer) +
+                                                " of this node closed its connection while "
+                                                "memory was being shared");
 }
 
 void send_all(int socket, const std::string &bytes, int peer, const Failure &failure,
               Deadline deadline) {
     for (std::size_t done = 0; done < bytes.size();) {
         wait_until_ready(socket, POLLOUT, peer, failure, deadline);
-        const ssize_t sent = send(socket, bytes.data() + done, bytes.size() - done,
-                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t sent =
+            send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0) done += static_cast<std::size_t>(sent);
         else if (errno != EAGAIN && errno != EINTR) throw lost(peer);
     }
@@ -218,8 +219,7 @@ void DescriptorStar::welcome(Descriptor listener, const std::string &token, Dead
         std::int32_t local_rank = 0;
         std::memcpy(&local_rank, hello + token_bytes, sizeof local_rank);
         if (difference != 0 || local_rank < 1 ||
-            static_cast<std::size_t>(local_rank) >= members_.size() ||
-            sockets_[local_rank].open())
+            static_cast<std::size_t>(local_rank) >= members_.size() || sockets_[local_rank].open())
             continue;
         sockets_[local_rank] = std::move(socket);
         --missing;
@@ -244,7 +244,8 @@ void DescriptorStar::join(const std::string &name, const std::string &token, Dea
 
 Descriptor DescriptorStar::broadcast(int descriptor, Deadline deadline) {
     if (!first())
-        return std::move(receive_descriptors(sockets_[0].get(), 1, members_[0], failure_, deadline)[0]);
+        return std::move(
+            receive_descriptors(sockets_[0].get(), 1, members_[0], failure_, deadline)[0]);
     for (std::size_t i = 1; i < members_.size(); ++i) {
         if (descriptor >= 0)
             send_descriptors(sockets_[i].get(), {descriptor}, members_[i], failure_, deadline);
@@ -261,14 +262,16 @@ Descriptor DescriptorStar::broadcast(int descriptor, Deadline deadline) {
 std::vector<Descriptor> DescriptorStar::all_gather(int descriptor, Deadline deadline) {
     if (!first()) {
         send_descriptors(sockets_[0].get(), {descriptor}, members_[0], failure_, deadline);
-        return receive_descriptors(sockets_[0].get(), members_.size(), members_[0], failure_, deadline);
+        return receive_descriptors(sockets_[0].get(), members_.size(), members_[0], failure_,
+                                   deadline);
     }
     std::vector<Descriptor> all(members_.size());
     all[0] = Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!all[0].open()) throw system_error("cannot duplicate a descriptor");
     std::vector<int> numbers{all[0].get()};
     for (std::size_t i = 1; i < members_.size(); ++i) {
-        all[i] = std::move(receive_descriptors(sockets_[i].get(), 1, members_[i], failure_, deadline)[0]);
+        all[i] = std::move(
+            receive_descriptors(sockets_[i].get(), 1, members_[i], failure_, deadline)[0]);
         numbers.push_back(all[i].get());
     }
     for (std::size_t i = 1; i < members_.size(); ++i)

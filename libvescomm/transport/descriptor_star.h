@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/failure.h"
 #include "base/descriptor.h"
+#include "base/failure.h"
 #include "bootstrap/control.h"
 #include "topology/nodes.h"
 
@@ -22,8 +22,7 @@ class DescriptorStar {
 public:
     // Collective over all ranks of the communicator (the names are exchanged through `control`).
     // `failure` ends every wait when it is set.
-    DescriptorStar(const Nodes &nodes, Control &control, const Failure &failure,
-                   Deadline deadline);
+    DescriptorStar(const Nodes &nodes, Control &control, const Failure &failure, Deadline deadline);
 
     // Collective over the ranks of the node: the first rank's descriptor, a copy for every rank.
     // When the first rank has none to give (-1), the others throw.

@@ -81,8 +81,8 @@ public:
         MappedMemory memory(file, total);
         std::vector<std::byte *> bases(nodes_.ranks(), nullptr);
         for (const int peer : nodes_.members(nodes_.node_of(rank_)))
-            bases[peer] =
-                memory.data() + (one ? 0 : slab * static_cast<std::size_t>(nodes_.local_rank(peer)));
+            bases[peer] = memory.data() +
+                          (one ? 0 : slab * static_cast<std::size_t>(nodes_.local_rank(peer)));
         return std::make_shared<NodeMapping>(std::move(memory), std::move(bases));
     }
 

@@ -33,8 +33,8 @@ std::size_t round_up_to_page(std::size_t bytes);
 // Memory without a name, zeroed, sparse: pages take room when they are first touched.
 Descriptor make_anonymous_file(const char *purpose, std::size_t bytes);
 
-// Throws OUT_OF_MEMORY unless that many bytes are free on this machine, or to this process's control
-// group. The kernel itself would go on until it has to kill somebody.
+// Throws OUT_OF_MEMORY unless that many bytes are free on this machine, or to this process's
+// control group. The kernel itself would go on until it has to kill somebody.
 void require_room(std::size_t bytes);
 
 // Takes room for [offset, offset + bytes) now, so that running out is an error here and not a fault

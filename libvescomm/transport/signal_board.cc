@@ -43,7 +43,8 @@ SignalBoard::Doorbell &SignalBoard::doorbell(int seat) const noexcept {
 }
 
 std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) const noexcept {
-    const std::size_t line = 1 + static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
+    const std::size_t line = 1 +
+                             static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
                              static_cast<std::size_t>(seat);
     return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
 }
@@ -107,8 +108,7 @@ void SignalBoard::end_poll() noexcept {
     doorbell(own_seat_).polling.fetch_sub(1, std::memory_order_seq_cst);
     std::uint64_t rung = 0;
     // Empties the counter so that the next poll sleeps; nothing to read is fine.
-    [[maybe_unused]] const auto read_bytes =
-        read(wake_descriptors_[own_seat_], &rung, sizeof rung);
+    [[maybe_unused]] const auto read_bytes = read(wake_descriptors_[own_seat_], &rung, sizeof rung);
 }
 
 }  // namespace vescomm

@@ -37,7 +37,8 @@ public:
     void ring(int seat) noexcept;
 
     // To sleep: announce it, look once more whether there is something to do, then sleep until rung
-    // (or the moment passes), and take the announcement back. Rings after begin_sleep() are not lost.
+    // (or the moment passes), and take the announcement back. Rings after begin_sleep() are not
+    // lost.
     std::uint32_t begin_sleep() noexcept;
     void sleep(std::uint32_t seen, Clock::time_point until) noexcept;
     void end_sleep() noexcept;

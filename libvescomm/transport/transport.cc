@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a transport does that leaves an entry of its contract out: nothing, or a defect of the caller,
-// who must not ask a transport for what it has said it cannot do.
+// What a transport does that leaves an entry of its contract out: nothing, or a defect of the
+// caller, who must not ask a transport for what it has said it cannot do.
 #include "transport/transport.h"
 
 #include "base/error.h"

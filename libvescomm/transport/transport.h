@@ -40,9 +40,9 @@ public:
 struct Put {
     int peer = 0;
     const std::byte *from = nullptr;  // within a registered memory of this rank, or any address
-    MemoryId memory = 0;              // of the target
-    std::uint64_t offset = 0;         // bytes, within the target's slab
-    std::uint64_t bytes = 0;          // may be 0: then only the signal travels
+    MemoryId memory = 0;  // of the target
+    std::uint64_t offset = 0;  // bytes, within the target's slab
+    std::uint64_t bytes = 0;  // may be 0: then only the signal travels
     SignalName signal;
     std::uint64_t value = 0;  // raised at the peer after all bytes are visible there
     // Counted down by one when `from` may be written again. Incremented by the caller before.
@@ -86,17 +86,18 @@ public:
     // Ends what offer() and accept() began. The bytes are no longer touched when it returns.
     virtual void forget(MemoryId memory) noexcept;
 
-    // ---- per operation; noexcept; a failure is told once through the Failure given at creation ----
+    // ---- per operation; noexcept; a failure is told once through the Failure given at creation
+    // ----
 
     // Hands bytes over. Puts and signals to one peer take effect in the order of the calls.
     virtual void put(const Put &put) noexcept;
 
-    // Raises a signal of this rank at one peer. For a peer that is mapped, all ranks of the node see
-    // it at once, this one included.
+    // Raises a signal of this rank at one peer. For a peer that is mapped, all ranks of the node
+    // see it at once, this one included.
     virtual void signal(int peer, SignalName signal, std::uint64_t value) noexcept = 0;
 
-    // The value to which `peer` has raised a signal for this rank; 0 before the first. What the peer
-    // wrote before it raised the signal is visible to the caller afterwards.
+    // The value to which `peer` has raised a signal for this rank; 0 before the first. What the
+    // peer wrote before it raised the signal is visible to the caller afterwards.
     virtual std::uint64_t signalled(int peer, SignalName signal) const noexcept = 0;
 
     // Moves things along; true when something moved. Nothing to do for a transport that only maps.
@@ -111,10 +112,12 @@ public:
     // A descriptor that becomes readable when progress() has something to do; -1: none is needed.
     virtual int descriptor() const noexcept { return -1; }
 
-    // Prepares descriptor() for a poll. False: something arrived meanwhile, call progress() instead.
+    // Prepares descriptor() for a poll. False: something arrived meanwhile, call progress()
+    // instead.
     virtual bool arm() noexcept { return true; }
 
-    // Stops all traffic: when it returns no byte of any memory is written by this transport any more.
+    // Stops all traffic: when it returns no byte of any memory is written by this transport any
+    // more.
     virtual void stop() noexcept {}
 };
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "transport/ucx_endpoint.h"
 #include "transport/ucx_inbox.h"
 #include "transport/ucx_memories.h"
-#include "transport/ucx_endpoint.h"
 #include "transport/ucx_wire.h"
 #include "transport/ucx_worker.h"
 
@@ -25,7 +25,9 @@ constexpr double grace_seconds = 1.0;
 // How long wiring sleeps at most before it looks at the deadline again.
 constexpr int wiring_poll_milliseconds = 20;
 
-std::string rank_name(int rank) { return "rank " + std::to_string(rank); }
+std::string rank_name(int rank) {
+    return "rank " + std::to_string(rank);
+}
 
 class UcxTransport : public Transport {
 public:
@@ -60,6 +62,7 @@ private:
     bool step() noexcept;
     bool wired(std::vector<bool> &welcomed);
     std::string not_wired() const;
+    void check_running() const;
     void refuse(const Put &put, const char *why) noexcept;
 
     const UcxLibrary &ucx_;
@@ -71,6 +74,7 @@ private:
     UcxInbox inbox_;
     UcxOutbox outbox_;
     std::vector<std::unique_ptr<UcxEndpoint>> endpoints_;  // by rank; nullptr: not a peer
+    bool wired_ = false;
     bool stopped_ = false;
 };
 
@@ -133,6 +137,7 @@ void UcxTransport::wire(Control &control, Deadline deadline) {
         }
     }
     failure_.check();
+    wired_ = true;
 }
 
 bool UcxTransport::wired(std::vector<bool> &welcomed) {
@@ -149,8 +154,8 @@ bool UcxTransport::wired(std::vector<bool> &welcomed) {
             endpoint->tell(MessageKind::welcome);
         }
         // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
-        wired = wired && welcomed[peer] && inbox_.heard(peer, MessageKind::welcome) &&
-                endpoint->idle();
+        wired =
+            wired && welcomed[peer] && inbox_.heard(peer, MessageKind::welcome) && endpoint->idle();
     }
     return wired;
 }
@@ -165,15 +170,19 @@ std::string UcxTransport::not_wired() const {
 
 // ---- memory ----
 
-std::string UcxTransport::offer(MemoryId memory, std::byte *base, std::uint64_t bytes) {
+void UcxTransport::check_running() const {
     failure_.check();
+    if (stopped_) throw Error(VESCOMM_ERROR_INTERNAL, "UCX is used after it has been stopped");
+}
+
+std::string UcxTransport::offer(MemoryId memory, std::byte *base, std::uint64_t bytes) {
+    check_running();
     return memories_.offer(memory, base, bytes);
 }
 
 void UcxTransport::accept(MemoryId memory, int peer, std::string_view offer) {
     failure_.check();
-    if (!offer.empty() && puts(peer))
-        memories_.accept(memory, peer, offer);
+    if (!offer.empty() && puts(peer)) memories_.accept(memory, peer, offer);
 }
 
 void UcxTransport::forget(MemoryId id) noexcept {
@@ -182,12 +191,12 @@ void UcxTransport::forget(MemoryId id) noexcept {
     // A broken communicator moves nothing any more: waiting for it would be in vain.
     if (failure_.broken()) stop();
     const Deadline deadline = Deadline::after(grace_seconds);
-    while (memory->uses > 0 && !stopped_) {
+    while (!stopped_ && memory->uses > 0) {
         step();
         if (!deadline.expired()) continue;
-        failure_.set(VESCOMM_ERROR_INTERNAL,
-                     "memory " + std::to_string(id) + " is freed while " +
-                         std::to_string(memory->uses) + " puts to it are under way over UCX");
+        failure_.set(VESCOMM_ERROR_INTERNAL, "memory " + std::to_string(id) + " is freed while " +
+                                                 std::to_string(memory->uses) +
+                                                 " puts to it are under way over UCX");
         stop();
     }
     memories_.forget(id);
@@ -268,8 +277,8 @@ bool UcxTransport::arm() noexcept {
     if (!outbox_.ready.empty()) return false;
     const ucs_status_t status = ucx_.worker_arm(worker_.handle());
     if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
-    failure_.set(VESCOMM_ERROR_SYSTEM, std::string("UCX cannot arm its descriptor: ") +
-                                           ucx_.status_string(status));
+    failure_.set(VESCOMM_ERROR_SYSTEM,
+                 std::string("UCX cannot arm its descriptor: ") + ucx_.status_string(status));
     return true;
 }
 
@@ -278,6 +287,15 @@ bool UcxTransport::arm() noexcept {
 void UcxTransport::stop() noexcept {
     if (stopped_) return;
     outbox_.stopping = true;
+    if (!wired_) {
+        // A peer died while it was being connected. To close such an endpoint makes UCX 1.13 abort
+        // the process, by assertions of its own in tcp_ep.c and wireup_ep.c. No memory has been
+        // registered yet, so a worker that is never progressed again can do no harm: it stays.
+        stopped_ = true;
+        inbox_.close();
+        worker_.abandon();
+        return;
+    }
     for (const auto &endpoint : endpoints_)
         if (endpoint) endpoint->tell(MessageKind::goodbye);
 
@@ -296,6 +314,7 @@ void UcxTransport::stop() noexcept {
     while (ucx_.worker_progress(worker_.handle()) != 0 && !closed.expired()) {
     }
     worker_.destroy_worker();
+    outbox_.end_all();
     memories_.forget_all();
     worker_.destroy();
 }

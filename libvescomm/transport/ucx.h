@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// UCX between nodes: puts into host memory and signals, over whatever network UCX finds, RDMA or TCP.
+// UCX between nodes: puts into host memory and signals, over whatever network UCX finds, RDMA or
+// TCP.
 #pragma once
 
 #include <functional>

@@ -25,6 +25,19 @@ void UcxOutbox::pump() noexcept {
     ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+void UcxOutbox::end(UcxPut *put) noexcept {
+    if (put->put.pending != nullptr) put->put.pending->fetch_sub(1, std::memory_order_release);
+    if (put->uses != nullptr) --*put->uses;
+    put->active = false;
+    puts.give_back(put);
+}
+
+void UcxOutbox::end_all() noexcept {
+    puts.for_each([this](UcxPut &put) {
+        if (put.active) end(&put);
+    });
+}
+
 // ---- connection ----
 
 void UcxEndpoint::connect(const Address &address) {
@@ -58,6 +71,7 @@ void UcxEndpoint::close() noexcept {
 // ---- puts ----
 
 void UcxEndpoint::push(UcxPut *put) noexcept {
+    put->active = true;
     if (failed_) {
         put->complete = true;
         return end_when_sent(put);
@@ -100,15 +114,11 @@ void UcxEndpoint::send_piece(UcxPut &put) noexcept {
     send(piece, bytes == 0 ? nullptr : put.put.from + offset, put.source);
 }
 
-// Ends a put of which nothing is left to be done. Not before the signal is sent, although the source
-// could be reused earlier: a caller whose puts have all ended may turn to something else and make no
-// progress here, and the peer would wait for a signal that nobody sends.
+// Ends a put of which nothing is left to be done. Not before the signal is sent, although the
+// source could be reused earlier: a caller whose puts have all ended may turn to something else and
+// make no progress here, and the peer would wait for a signal that nobody sends.
 void UcxEndpoint::end_when_sent(UcxPut *put) noexcept {
-    if (!put->complete || put->under_way > 0) return;
-    if (put->put.pending != nullptr)
-        put->put.pending->fetch_sub(1, std::memory_order_release);
-    if (put->uses != nullptr) --*put->uses;
-    outbox_.puts.give_back(put);
+    if (put->complete && put->under_way == 0) outbox_.end(put);
 }
 
 void UcxEndpoint::drop_queue() noexcept {
@@ -139,8 +149,8 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
     message.number = messages_++;
 
     ucp_request_param_t parameters{};
-    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                              UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    parameters.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     parameters.cb.send = piece_sent;
     parameters.user_data = piece;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;

@@ -18,11 +18,12 @@ class UcxEndpoint;
 // A put that has not ended.
 struct UcxPut {
     UcxPut *next = nullptr;
+    bool active = false;  // taken, not ended
     Put put;
-    std::uint64_t sent = 0;         // bytes handed to UCX
-    bool complete = false;          // everything is, the signal included
-    int under_way = 0;              // pieces that UCX has not sent
-    ucp_mem_h source = nullptr;     // the registered memory that holds the bytes; nullptr: none
+    std::uint64_t sent = 0;  // bytes handed to UCX
+    bool complete = false;  // everything is, the signal included
+    int under_way = 0;  // pieces that UCX has not sent
+    ucp_mem_h source = nullptr;  // the registered memory that holds the bytes; nullptr: none
     std::uint32_t *uses = nullptr;  // of the target memory; nullptr: no bytes
 };
 
@@ -39,12 +40,18 @@ struct UcxOutbox {
     // Sends more of what waits; at most some of it, so that the caller also gets to receive.
     void pump() noexcept;
 
+    // Tells the caller that a put is over, and takes it back.
+    void end(UcxPut *put) noexcept;
+
+    // Once the worker is gone: ends the puts whose requests it has taken along.
+    void end_all() noexcept;
+
     const UcxLibrary &ucx;
     const UcxInbox &inbox;
     Failure &failure;
     const int rank;
     const std::uint64_t piece_bytes;  // that go into one message
-    bool stopping = false;            // errors are expected
+    bool stopping = false;  // errors are expected
     UcxPool<UcxPut> puts;
     UcxPool<UcxPiece> pieces;
     std::vector<UcxEndpoint *> ready;  // those that can send more

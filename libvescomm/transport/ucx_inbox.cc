@@ -263,9 +263,9 @@ void UcxInbox::refuse(const Message &message, const char *why) noexcept {
 void UcxInbox::lose(const Message &message, ucs_status_t status) noexcept {
     tell(failure_, [&] {
         return "rank " + std::to_string(rank_) + " did not receive all of the " +
-               std::to_string(message.bytes) + " bytes that rank " +
-               std::to_string(message.from) + " put into memory " +
-               std::to_string(message.memory) + " over UCX: " + ucx_.status_string(status) +
+               std::to_string(message.bytes) + " bytes that rank " + std::to_string(message.from) +
+               " put into memory " + std::to_string(message.memory) +
+               " over UCX: " + ucx_.status_string(status) +
                "; that process ended or its network did, see its output";
     });
 }

@@ -17,8 +17,8 @@ namespace vescomm {
 // The active message of UCX that carries everything.
 inline constexpr unsigned ucx_message_id = 0;
 
-// What arrives at this rank. Nothing that does is trusted: a message that cannot be right breaks the
-// communicator and changes nothing else.
+// What arrives at this rank. Nothing that does is trusted: a message that cannot be right breaks
+// the communicator and changes nothing else.
 //
 // The bytes of a large put take time to arrive, while later messages of the same sender already do.
 // Their bytes may go to their place meanwhile (unless it is the same place), but their signals wait
@@ -61,7 +61,7 @@ private:
         Message message;
         enum { parked, under_way, complete } state = complete;
         // While parked, behind an earlier put to the same place:
-        void *rendezvous = nullptr;    // UCX's descriptor of a large put, or
+        void *rendezvous = nullptr;  // UCX's descriptor of a large put, or
         std::vector<std::byte> bytes;  // a copy of a small one
     };
 
@@ -80,8 +80,7 @@ private:
     static ucs_status_t message_arrived(void *inbox, const void *header, std::size_t header_bytes,
                                         void *data, std::size_t data_bytes,
                                         const ucp_am_recv_param_t *parameters);
-    static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes,
-                              void *arrival);
+    static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes, void *arrival);
 
     const char *receive(const Message &message, void *data, bool rendezvous) noexcept;
     const char *take_in(Sender &sender, const Message &message, void *data,

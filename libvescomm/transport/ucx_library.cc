@@ -90,9 +90,8 @@ UcxLibrary load() {
 
 void UcxLibrary::check(ucs_status_t status, const std::string &what) const {
     if (status == UCS_OK) return;
-    throw Error(
-        status == UCS_ERR_NO_MEMORY ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM,
-        what + ": " + status_string(status));
+    throw Error(status == UCS_ERR_NO_MEMORY ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM,
+                what + ": " + status_string(status));
 }
 
 const UcxLibrary &load_ucx() {

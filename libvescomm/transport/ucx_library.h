@@ -12,9 +12,9 @@ namespace vescomm {
 //
 // UCX is loaded, never linked, because its constructors act on the whole process: they patch munmap
 // and its kin (which crashes ThreadSanitizer), and take SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP
-// away from the program. Both can only be declined through the environment, before libucs is mapped;
-// a program linked against it has no such moment. Loading also lets one build of vescomm serve
-// machines with and without UCX, and use the UCX that the process already has.
+// away from the program. Both can only be declined through the environment, before libucs is
+// mapped; a program linked against it has no such moment. Loading also lets one build of vescomm
+// serve machines with and without UCX, and use the UCX that the process already has.
 struct UcxLibrary {
     decltype(&::ucp_get_version) get_version;
     decltype(&::ucp_config_read) config_read;

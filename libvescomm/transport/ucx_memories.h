@@ -25,7 +25,7 @@ struct UcxMemory {
     std::uint64_t bytes = 0;
     ucp_mem_h handle = nullptr;
     std::vector<Target> targets;  // by rank
-    std::uint32_t uses = 0;       // puts under way, from and to this rank
+    std::uint32_t uses = 0;  // puts under way, from and to this rank
 };
 
 // The memories that this rank has registered, and how large they are at its peers.

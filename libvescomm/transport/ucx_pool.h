@@ -33,6 +33,12 @@ public:
         free_ = thing;
     }
 
+    // Visits what was ever taken, whether it is at the moment or not.
+    template <typename Visit>
+    void for_each(Visit visit) {
+        for (Thing &thing : all_) visit(thing);
+    }
+
 private:
     std::deque<Thing> all_;
     Thing *free_ = nullptr;

@@ -54,8 +54,7 @@ public:
         const Place place = find(name);
         std::uint64_t *segment = segments_[place.segment].load(std::memory_order_acquire);
         if (segment == nullptr) return 0;
-        return std::atomic_ref<std::uint64_t>(segment[place.index])
-            .load(std::memory_order_acquire);
+        return std::atomic_ref<std::uint64_t>(segment[place.index]).load(std::memory_order_acquire);
     }
 
 private:

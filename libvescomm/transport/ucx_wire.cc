@@ -15,12 +15,12 @@ namespace {
 // Tells what is sealed, and that it is: "VCU" and a letter for the kind. A change of the format
 // changes the letter.
 constexpr std::uint32_t address_magic = 0x41554356;  // "VCUA"
-constexpr std::uint32_t offer_magic = 0x4f554356;    // "VCUO"
+constexpr std::uint32_t offer_magic = 0x4f554356;  // "VCUO"
 
 struct Seal {
     std::uint32_t magic = 0;
     std::uint32_t reserved = 0;
-    std::uint64_t bytes = 0;     // that follow the seal
+    std::uint64_t bytes = 0;  // that follow the seal
     std::uint64_t checksum = 0;  // of those bytes, seeded with the magic
 };
 
@@ -112,8 +112,8 @@ std::string seal(const Offer &offer) {
 }
 
 Offer open_offer(std::string_view sealed, MemoryId memory, int rank) {
-    const std::string what = "the offer of rank " + std::to_string(rank) + " for memory " +
-                             std::to_string(memory);
+    const std::string what =
+        "the offer of rank " + std::to_string(rank) + " for memory " + std::to_string(memory);
     Offer offer;
     if (!break_seal(offer_magic, sealed, what, offer).empty()) refuse(what, "it is too long");
     if (offer.memory != memory || offer.rank != static_cast<std::uint32_t>(rank))

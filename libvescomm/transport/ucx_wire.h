@@ -17,10 +17,10 @@ namespace vescomm {
 // ---- messages ----
 
 enum class MessageKind : std::uint32_t {
-    hello = 1,    // "my endpoint to you works"
+    hello = 1,  // "my endpoint to you works"
     welcome = 2,  // "I have heard your hello"
-    piece = 3,    // bytes of a put, more follow
-    put = 4,      // the last bytes of a put, if any, then its signal
+    piece = 3,  // bytes of a put, more follow
+    put = 4,  // the last bytes of a put, if any, then its signal
     goodbye = 5,  // "I close my endpoint on purpose"
 };
 
@@ -28,15 +28,15 @@ enum class MessageKind : std::uint32_t {
 // different byte order.
 struct Message {
     MessageKind kind = MessageKind::put;
-    std::uint32_t from = 0;    // rank of the sender
-    std::uint64_t token = 0;   // secret of the receiver, known to the ranks of this job only
+    std::uint32_t from = 0;  // rank of the sender
+    std::uint64_t token = 0;  // secret of the receiver, known to the ranks of this job only
     std::uint64_t number = 0;  // of the message, from 0, among those of this sender
     MemoryId memory = 0;
     SignalName signal;
     std::uint32_t reserved = 0;
     std::uint64_t offset = 0;  // within the receiver's memory
-    std::uint64_t bytes = 0;   // that follow this header
-    std::uint64_t value = 0;   // of the signal
+    std::uint64_t bytes = 0;  // that follow this header
+    std::uint64_t value = 0;  // of the signal
 };
 static_assert(sizeof(Message) == 64);
 

@@ -20,11 +20,13 @@ const char *user_value(const std::string &name) {
     return value != nullptr ? value : std::getenv(("UCX_" + name).c_str());
 }
 
-// Changes a default of UCX; what the user has set stays.
+// Changes a default of UCX; what the user has set stays. `key`: the name that ucp_config_modify()
+// wants, where it is not that of the variable.
 void set_default(const UcxLibrary &ucx, const Config &config, const std::string &name,
-                 const char *value) {
+                 const char *value, const char *key = nullptr) {
     if (user_value(name) != nullptr) return;
-    ucx.check(ucx.config_modify(config.get(), name.c_str(), value),
+    if (key == nullptr) key = name.c_str();
+    ucx.check(ucx.config_modify(config.get(), key, value),
               "UCX does not accept its option " + name + "=" + value);
 }
 
@@ -65,7 +67,11 @@ constexpr const char *tcp_segment = "64K";
 constexpr std::uint64_t tcp_piece_bytes = 65536 - 512;  // less all headers
 
 std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
-    set_default(ucx, config, "TCP_TX_SEG_SIZE", tcp_segment);
+    unsigned major = 0, minor = 0, release = 0;
+    ucx.get_version(&major, &minor, &release);
+    const bool plain_keys = major == 1 && minor < 17;  // options of one transport: later prefixed
+    set_default(ucx, config, "TCP_TX_SEG_SIZE", tcp_segment,
+                plain_keys ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE");
     set_default(ucx, config, "ZCOPY_THRESH", "inf");
     set_default(ucx, config, "RNDV_THRESH", "inf");
     return tcp_piece_bytes;
@@ -105,7 +111,8 @@ UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers) : ucx_(ucx) {
 std::string UcxWorker::address() const {
     ucp_worker_attr_t attributes{};
     attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
-    ucx_.check(ucx_.worker_query(worker_, &attributes), "UCX cannot tell the address of its worker");
+    ucx_.check(ucx_.worker_query(worker_, &attributes),
+               "UCX cannot tell the address of its worker");
     std::string address(reinterpret_cast<const char *>(attributes.address),
                         attributes.address_length);
     ucx_.worker_release_address(worker_, attributes.address);

@@ -33,6 +33,11 @@ public:
     // be unregistered between the two.
     void destroy_worker() noexcept;
     void destroy() noexcept;
+    // Leaves everything to the end of the process.
+    void abandon() noexcept {
+        worker_ = nullptr;
+        context_ = nullptr;
+    }
 
 private:
     const UcxLibrary &ucx_;

@@ -16,7 +16,9 @@
 
 namespace {
 
-std::string last_error() { return vescomm_last_error(); }
+std::string last_error() {
+    return vescomm_last_error();
+}
 
 void expect_refused(vescomm_status_t status, const std::string &part) {
     EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
@@ -298,7 +300,9 @@ TEST(Status, HasANameForEveryValue) {
     EXPECT_STREQ(vescomm_status_name(-10), "unknown status");
 }
 
-TEST(Version, IsTheOneOfTheHeader) { EXPECT_STREQ(vescomm_version(), "0.1.0"); }
+TEST(Version, IsTheOneOfTheHeader) {
+    EXPECT_STREQ(vescomm_version(), "0.1.0");
+}
 
 // The ABI: programs built against 0.1 read these offsets.
 static_assert(sizeof(vescomm_tensor_t) == 48 && offsetof(vescomm_tensor_t, name) == 8 &&

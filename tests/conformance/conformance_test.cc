@@ -93,9 +93,9 @@ std::vector<std::string> algorithms_for(Collective collective, const Buffer &buf
 class Conformance : public testing::TestWithParam<Stage> {
 protected:
     // For every layout, type and sharing.
-    static void for_each_buffer(
-        const std::shared_ptr<Communicator> &comm, std::vector<vescomm_sharing_t> sharings,
-        const std::function<void(const std::shared_ptr<Buffer> &)> &body) {
+    static void for_each_buffer(const std::shared_ptr<Communicator> &comm,
+                                std::vector<vescomm_sharing_t> sharings,
+                                const std::function<void(const std::shared_ptr<Buffer> &)> &body) {
         for (const Layout &layout : layouts(comm->ranks()))
             for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16})
                 for (const vescomm_sharing_t sharing : sharings) {
@@ -125,8 +125,8 @@ TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
                     for (int owner = 0; owner < comm->ranks(); ++owner)
                         for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
                             ASSERT_EQ(load(*buffer, i), value(owner, i, run))
-                                << name << ", element " << i << " of rank " << owner
-                                << " in run " << run;
+                                << name << ", element " << i << " of rank " << owner << " in run "
+                                << run;
                 }
             }
         });
@@ -168,11 +168,10 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
             const auto outside = Request::create(
                 comm, buffer,
                 {.collective = Collective::reduce_scatter_v, .output = output.data()});
-            const auto average =
-                Request::create(comm, buffer,
-                                {.collective = Collective::reduce_scatter_v,
-                                 .op = VESCOMM_AVERAGE,
-                                 .output = output.data()});
+            const auto average = Request::create(comm, buffer,
+                                                 {.collective = Collective::reduce_scatter_v,
+                                                  .op = VESCOMM_AVERAGE,
+                                                  .output = output.data()});
             const auto inside =
                 Request::create(comm, buffer, {.collective = Collective::reduce_scatter_v});
             for (int run = 0; run < runs; ++run) {
@@ -266,9 +265,9 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
             if (layout.elements() * 4 > 1 << 20) continue;
             buffers.push_back(Buffer::create(comm, layout, {.memory = memory, .name = "slot"}));
             sources.emplace_back(layout.shard(comm->rank()).elements() + 1);
-            requests.push_back(Request::create(comm, buffers.back(),
-                                               {.collective = Collective::all_gather_v,
-                                                .source = sources.back().data()}));
+            requests.push_back(Request::create(
+                comm, buffers.back(),
+                {.collective = Collective::all_gather_v, .source = sources.back().data()}));
         }
         for (int run = 0; run < 20; ++run) {
             const std::size_t turn = static_cast<std::size_t>(run) % buffers.size();
@@ -291,8 +290,8 @@ TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
         std::vector<std::unique_ptr<Request>> requests;
         for (const Layout &layout : layouts(comm->ranks())) {
             buffers.push_back(Buffer::create(comm, layout, {.name = "overlap"}));
-            requests.push_back(Request::create(comm, buffers.back(),
-                                               {.collective = Collective::all_reduce}));
+            requests.push_back(
+                Request::create(comm, buffers.back(), {.collective = Collective::all_reduce}));
         }
         for (int run = 0; run < runs; ++run) {
             for (std::size_t k = 0; k < buffers.size(); ++k) {
@@ -312,8 +311,8 @@ TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
 std::vector<Stage> stages() {
     std::vector<Stage> stages;
     for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
-        const std::vector<std::vector<int>> one_node = {{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0},
-                                                        {0, 0, 0, 0, 0, 0, 0}};
+        const std::vector<std::vector<int>> one_node = {
+            {0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}};
         const std::vector<std::vector<int>> nodes = {
             {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
         if (kind != Kind::ucx)
@@ -327,9 +326,8 @@ std::vector<Stage> stages() {
     return stages;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(stages()), [](const auto &info) {
-    return testing_support::name_of(info.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(stages()),
+                         [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
 }  // namespace vescomm

@@ -22,7 +22,9 @@ namespace vescomm {
 inline constexpr std::uint32_t quiet_nan = 0x7fc00000;
 inline constexpr std::size_t most_shift = 33;  // elements; more than one 64-byte vector of bf16
 
-inline std::size_t size_of(vescomm_type_t type) { return type == VESCOMM_F32 ? 4 : 2; }
+inline std::size_t size_of(vescomm_type_t type) {
+    return type == VESCOMM_F32 ? 4 : 2;
+}
 
 // `bytes` bytes at `shift` bytes after a multiple of 64, and a moat that must stay dry.
 class Guarded {
@@ -48,7 +50,9 @@ private:
     std::size_t start_;
 };
 
-inline float as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline float as_float(std::uint32_t bits) {
+    return std::bit_cast<float>(bits);
+}
 
 // The values of a 16-bit format by code, positive half; infinity is where the next one would be.
 inline std::vector<double> magnitudes(int exponent_bits) {
@@ -87,9 +91,13 @@ inline std::uint16_t narrow(vescomm_type_t type, float x) {
     return static_cast<std::uint16_t>(code | (std::signbit(x) ? 0x8000 : 0));
 }
 
-inline float widen_bf16(std::uint16_t code) { return as_float(std::uint32_t{code} << 16); }
+inline float widen_bf16(std::uint16_t code) {
+    return as_float(std::uint32_t{code} << 16);
+}
 
-inline float canonical(float x) { return std::isnan(x) ? as_float(quiet_nan) : x; }
+inline float canonical(float x) {
+    return std::isnan(x) ? as_float(quiet_nan) : x;
+}
 
 inline float load(const char *from, vescomm_type_t type, std::size_t i) {
     if (type == VESCOMM_F32) {

@@ -130,8 +130,8 @@ Outcome train(int ranks, const EngineOptions &options, int steps, double most_no
                 for (std::size_t t = 0; t < units[unit].tensors.size(); ++t)
                     for (std::int64_t i = 0; i < elements(units[unit].tensors[t]); ++i)
                         write(engine.gradients(unit)[t], i,
-                              static_cast<float>(gradient(unit, static_cast<int>(t), i, step,
-                                                          comm.rank(), ranks)),
+                              static_cast<float>(
+                                  gradient(unit, static_cast<int>(t), i, step, comm.rank(), ranks)),
                               options.compute);
                 engine.after_backward(unit);
             }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves every algorithm of the table for 1 to 33 ranks, several node shapes and random ragged cuts.
+// Proves every algorithm of the table for 1 to 33 ranks, several node shapes and random ragged
+// cuts.
 #include <gtest/gtest.h>
 
 #include <random>

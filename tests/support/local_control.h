@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A control plane for the threads of one process, so that transports and communicators can be tested
-// without sockets.
+// A control plane for the threads of one process, so that transports and communicators can be
+// tested without sockets.
 #pragma once
 
 #include <condition_variable>
@@ -70,9 +70,9 @@ public:
         std::vector<std::string> all;
         for (const auto &[peer, said] : meeting.arrived) {
             if (said.first != meeting.arrived[0].first)
-                throw Error(VESCOMM_ERROR_MISMATCH,
-                            "rank 0 called " + meeting.arrived[0].first + " and rank " +
-                                std::to_string(peer) + " called " + said.first);
+                throw Error(VESCOMM_ERROR_MISMATCH, "rank 0 called " + meeting.arrived[0].first +
+                                                        " and rank " + std::to_string(peer) +
+                                                        " called " + said.first);
             all.push_back(said.second);
         }
         return all;

@@ -38,7 +38,7 @@ OTHERS = {
 # Single files that a room may include although their room is closed to it.
 FILES = {
     # vescomm-run reads addresses as the library does; vescomm-info prints which kernels run here.
-    "tools": {"libvescomm/connect/tcp_address.h", "libvescomm/execute/kernels.h"},
+    "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h"},
     "fsdp": {"libvescomm/execute/isa.h", "libvescomm/execute/kernels.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
@@ -52,7 +52,7 @@ THIRD_PARTY = re.compile(r"(ucp|ucs|uct|fmt|nlohmann|asio|openssl|CLI|gtest|gmoc
                          r"|oneapi/|asio\.hpp|hwloc\.h|xxhash\.h|rapidcheck\.h|dnnl")
 MAY_HAVE_THIRD_PARTY = {
     r"libvescomm/transport/ucx_\w+\.h": r"ucp/|ucs/",
-    r"libvescomm/connect/(event_loop|tcp_\w+)\.h": r"asio",
+    r"libvescomm/bootstrap/(event_loop|tcp_\w+)\.h": r"asio",
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",
     r"tests/.*": r"gtest|rapidcheck",
     r"perf/.*": r"benchmark",

@@ -30,8 +30,9 @@ struct Rank {
         : rank(rank), ranks(hub->ranks), control(hub, rank) {
         std::vector<bool> peers(ranks, true);
         peers[rank] = false;
-        transport = make_ucx_transport(rank, ranks, peers, control, failure, [this] { ++wakes; },
-                                       Deadline::after(patience_seconds));
+        transport = make_ucx_transport(
+            rank, ranks, peers, control, failure, [this] { ++wakes; },
+            Deadline::after(patience_seconds));
     }
 
     void meet() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
@@ -39,9 +40,9 @@ struct Rank {
     // Makes an arena the target of everyone's puts.
     void share(MemoryId memory, std::size_t bytes) {
         arena.assign(bytes, std::byte{0});
-        const auto offers = control.all_gather("offers",
-                                               transport->offer(memory, arena.data(), bytes),
-                                               Deadline::after(patience_seconds));
+        const auto offers =
+            control.all_gather("offers", transport->offer(memory, arena.data(), bytes),
+                               Deadline::after(patience_seconds));
         for (int peer = 0; peer < ranks; ++peer)
             if (peer != rank) transport->accept(memory, peer, offers[peer]);
         meet();
@@ -111,8 +112,8 @@ std::size_t first_difference(const std::byte *at, std::uint64_t seed, std::size_
     return bytes;
 }
 
-const std::vector<std::size_t> sizes = {0,     1,     7,         4096,      8191,           8192,
-                                        8193,  16384, 65536,     (1 << 20) + 3};
+const std::vector<std::size_t> sizes = {0,    1,    7,     4096,  8191,
+                                        8192, 8193, 16384, 65536, (1 << 20) + 3};
 
 class UcxRanks : public testing::TestWithParam<int> {};
 
@@ -125,7 +126,9 @@ TEST_P(UcxRanks, PutsOfAllSizesAreCompleteWhenTheSignalIsSeen) {
         for (const std::size_t bytes : sizes) {
             ++round;
             // Everyone knows the sender's seed and offset: they are functions of rank and round.
-            const auto offset = [&](int from) { return room * from + (from * 31 + round * 7) % 3000; };
+            const auto offset = [&](int from) {
+                return room * from + (from * 31 + round * 7) % 3000;
+            };
             const auto seed = [&](int from, int to) { return round * 100 + from * 10 + to; };
             std::atomic<std::uint32_t> pending{0};
             std::vector<std::vector<std::byte>> sources(self.ranks);
@@ -147,8 +150,8 @@ TEST_P(UcxRanks, PutsOfAllSizesAreCompleteWhenTheSignalIsSeen) {
             for (int peer = 0; peer < self.ranks; ++peer) {
                 if (peer == self.rank) continue;
                 self.wait_for(peer, {2, 3}, round);
-                EXPECT_EQ(first_difference(self.arena.data() + offset(peer),
-                                           seed(peer, self.rank), bytes),
+                EXPECT_EQ(first_difference(self.arena.data() + offset(peer), seed(peer, self.rank),
+                                           bytes),
                           bytes)
                     << bytes << " bytes from rank " << peer << " to rank " << self.rank;
             }
@@ -203,8 +206,13 @@ TEST(Ucx, SignalsNeverOvertakePutsWhateverTheirSizes) {
             for (std::size_t i = 0; i < pieces.size(); ++i) {
                 for (int peer = 1; peer < 3; ++peer) {
                     pending.fetch_add(1);
-                    self.transport->put({peer, source.data() + pieces[i].offset, 1,
-                                         pieces[i].offset, pieces[i].bytes, {1, 0}, i + 1,
+                    self.transport->put({peer,
+                                         source.data() + pieces[i].offset,
+                                         1,
+                                         pieces[i].offset,
+                                         pieces[i].bytes,
+                                         {1, 0},
+                                         i + 1,
                                          &pending});
                     self.transport->signal(peer, {2, 1}, i + 1);
                 }
@@ -288,10 +296,8 @@ TEST(Ucx, OtherThreadsReadSignalsWhileTheyArrive) {
         std::thread reader([&] {
             std::uint32_t channel = 0;
             while (channel < channels)
-                if (self.transport->signalled(peer, {channel, 0}) == channel + 1)
-                    ++channel;
-                else
-                    std::this_thread::yield();
+                if (self.transport->signalled(peer, {channel, 0}) == channel + 1) ++channel;
+                else std::this_thread::yield();
             seen = true;
         });
         for (std::uint32_t channel = 0; channel < channels; ++channel)
@@ -359,8 +365,8 @@ TEST(Ucx, MemoryMayBeForgottenAndOfferedAgain) {
 TEST(Ucx, EmptyMemoryAndEmptyOffersAreAccepted) {
     run_ranks(2, [](Rank &self) {
         const int peer = 1 - self.rank;
-        const auto offers = self.control.all_gather(
-            "offers", self.transport->offer(1, nullptr, 0), Deadline::after(patience_seconds));
+        const auto offers = self.control.all_gather("offers", self.transport->offer(1, nullptr, 0),
+                                                    Deadline::after(patience_seconds));
         self.transport->accept(1, peer, offers[peer]);
         self.transport->accept(2, peer, "");
         self.transport->put({peer, nullptr, 1, 0, 0, {0, 0}, 1, nullptr});
@@ -421,8 +427,14 @@ TEST(Ucx, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
             const std::vector<std::byte> source(64 << 20);
             for (std::uint64_t i = 1; i <= 40; ++i) {
                 pending.fetch_add(1);
-                self.transport->put({1 - rank, source.data(), 1, 0, i % 3 ? source.size() : 100,
-                                     {0, 0}, i, &pending});
+                self.transport->put({1 - rank,
+                                     source.data(),
+                                     1,
+                                     0,
+                                     i % 3 ? source.size() : 100,
+                                     {0, 0},
+                                     i,
+                                     &pending});
             }
             self.transport->progress();
             self.transport->stop();

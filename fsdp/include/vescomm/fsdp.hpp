@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fully sharded training on vescomm: parameters, gradients and optimizer state live in ragged shards,
-// and a unit of the model is whole only while it computes.
+// Fully sharded training on vescomm: parameters, gradients and optimizer state live in ragged
+// shards, and a unit of the model is whole only while it computes.
 //
-//     master shard (f32, this rank's) ──all_gather_v, cast──► slot (one for the node) ──► you compute
-//     master shard ◄──AdamW── gradient shard (f32) ◄──reduce_scatter_v── gradient slot ◄── you write
+//     master shard (f32, this rank's) ──all_gather_v, cast──► slot (one for the node) ──► you
+//     compute master shard ◄──AdamW── gradient shard (f32) ◄──reduce_scatter_v── gradient slot ◄──
+//     you write
 //
 // The trainer announces what it is about to do; the engine never guesses and needs no autograd:
 //
@@ -79,17 +80,17 @@ struct StepOptions {
 
 // Bytes. Per rank unless it says otherwise.
 struct MemoryReport {
-    std::uint64_t parameters = 0;       // number of parameters, not bytes
-    std::uint64_t shards = 0;           // f32 masters
+    std::uint64_t parameters = 0;  // number of parameters, not bytes
+    std::uint64_t shards = 0;  // f32 masters
     std::uint64_t gradient_shards = 0;  // f32
-    std::uint64_t optimizer = 0;        // two f32 moments
-    std::uint64_t slabs_per_node = 0;   // gathered slots, once for all ranks of a node
+    std::uint64_t optimizer = 0;  // two f32 moments
+    std::uint64_t slabs_per_node = 0;  // gathered slots, once for all ranks of a node
     std::uint64_t gradient_slots = 0;
     // What a rank would hold if nothing were sharded: master, gradient and moments, and a copy in
     // bf16 when that is what computes.
     std::uint64_t replicated = 0;
-    std::uint64_t largest_shard = 0;    // elements, over ranks
-    std::uint64_t padding = 0;          // elements
+    std::uint64_t largest_shard = 0;  // elements, over ranks
+    std::uint64_t padding = 0;  // elements
 };
 
 class VESCOMM_API Engine {

@@ -182,8 +182,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, co
  * Collective: yes.  Blocking: as vescomm_comm_create().  Threads: safe, as long as no thread
  * changes the environment.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_comm_create_from_environment(
-    const vescomm_comm_options_t *options, vescomm_comm_t **comm);
+VESCOMM_API vescomm_status_t
+vescomm_comm_create_from_environment(const vescomm_comm_options_t *options, vescomm_comm_t **comm);
 
 /**
  * Makes a communicator where the caller already has a way to gather bytes (MPI, a store, sockets).
@@ -202,11 +202,11 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
 /** Who is who. Filled by vescomm_comm_query(); append-only. */
 typedef struct vescomm_comm_info {
     uint32_t struct_size;
-    int32_t rank;        /**< of the caller */
-    int32_t ranks;       /**< of the communicator */
-    int32_t node;        /**< of the caller, counted by first rank */
-    int32_t nodes;       /**< of the communicator */
-    int32_t local_rank;  /**< the caller's place among the ranks of its node */
+    int32_t rank; /**< of the caller */
+    int32_t ranks; /**< of the communicator */
+    int32_t node; /**< of the caller, counted by first rank */
+    int32_t nodes; /**< of the communicator */
+    int32_t local_rank; /**< the caller's place among the ranks of its node */
     int32_t local_ranks; /**< of the caller's node */
     int32_t reserved;
 } vescomm_comm_info_t;
@@ -227,17 +227,18 @@ static inline vescomm_comm_info_t vescomm_comm_info(void) {
 VESCOMM_API vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm,
                                                 vescomm_comm_info_t *info);
 
-/** What a communicator has done so far on this rank. Filled by vescomm_comm_count(); append-only. */
+/** What a communicator has done so far on this rank. Filled by vescomm_comm_count(); append-only.
+ */
 typedef struct vescomm_comm_counters {
     uint32_t struct_size;
     uint32_t reserved;
-    uint64_t operations;     /**< requests started */
-    uint64_t bytes_written;  /**< bytes written by copies and conversions on this node */
-    uint64_t bytes_reduced;  /**< bytes read by reductions */
-    uint64_t bytes_sent;     /**< bytes sent to other nodes */
-    uint64_t sleeps;         /**< times a wait gave up its core */
-    double busy_seconds;     /**< moving and reducing bytes */
-    double waiting_seconds;  /**< blocked in waits: exposed communication, less busy_seconds */
+    uint64_t operations; /**< requests started */
+    uint64_t bytes_written; /**< bytes written by copies and conversions on this node */
+    uint64_t bytes_reduced; /**< bytes read by reductions */
+    uint64_t bytes_sent; /**< bytes sent to other nodes */
+    uint64_t sleeps; /**< times a wait gave up its core */
+    double busy_seconds; /**< moving and reducing bytes */
+    double waiting_seconds; /**< blocked in waits: exposed communication, less busy_seconds */
 } vescomm_comm_counters_t;
 
 static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
@@ -270,7 +271,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
 /**
  * Waits until every rank has called it.
  *
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the rank.
+ * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the
+ * rank.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: one signal to each rank of the node, and
@@ -279,7 +281,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 
 /**
- * Breaks a communicator on purpose: every rank's waits return VESCOMM_ERROR_ABORTED with the reason.
+ * Breaks a communicator on purpose: every rank's waits return VESCOMM_ERROR_ABORTED with the
+ * reason.
  *
  * @param reason  one sentence for the people who read the other ranks' errors. NULL: none.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -373,12 +376,12 @@ VESCOMM_API vescomm_status_t vescomm_layout_free(vescomm_layout_t *layout);
 /** The sizes of a layout. Filled by vescomm_layout_query(); append-only. */
 typedef struct vescomm_layout_info {
     uint32_t struct_size;
-    int32_t ranks;     /**< shards */
-    int64_t elements;  /**< of the whole buffer, padding included */
-    int64_t padding;   /**< elements that belong to no tensor */
-    int64_t largest;   /**< elements of the largest shard */
-    uint64_t tensors;  /**< number of tensors */
-    uint64_t hash;     /**< the same on every platform; differs when anything differs */
+    int32_t ranks; /**< shards */
+    int64_t elements; /**< of the whole buffer, padding included */
+    int64_t padding; /**< elements that belong to no tensor */
+    int64_t largest; /**< elements of the largest shard */
+    uint64_t tensors; /**< number of tensors */
+    uint64_t hash; /**< the same on every platform; differs when anything differs */
 } vescomm_layout_info_t;
 
 static inline vescomm_layout_info_t vescomm_layout_info(void) {
@@ -432,10 +435,10 @@ VESCOMM_API vescomm_status_t vescomm_layout_shard(const vescomm_layout_t *layout
 
 /** The part of one tensor that lies in one shard. */
 typedef struct vescomm_piece {
-    uint64_t tensor;  /**< index in the layout */
-    int64_t first;    /**< first element, counted within the tensor */
+    uint64_t tensor; /**< index in the layout */
+    int64_t first; /**< first element, counted within the tensor */
     int64_t elements; /**< at least 1 */
-    int64_t offset;   /**< of that element within the shard */
+    int64_t offset; /**< of that element within the shard */
 } vescomm_piece_t;
 
 /**
@@ -552,7 +555,8 @@ typedef struct vescomm_buffer vescomm_buffer_t;
 typedef struct vescomm_buffer_options {
     uint32_t struct_size;
     vescomm_type_t type;
-    /** Memory to lie in. NULL: memory of its own, of the kind and sharing given below. Kept alive. */
+    /** Memory to lie in. NULL: memory of its own, of the kind and sharing given below. Kept alive.
+     */
     vescomm_memory_t *memory;
     /** First byte within the memory, a multiple of 64. */
     uint64_t offset_bytes;
@@ -563,8 +567,7 @@ typedef struct vescomm_buffer_options {
 } vescomm_buffer_options_t;
 
 static inline vescomm_buffer_options_t vescomm_buffer_options(void) {
-    vescomm_buffer_options_t options = {
-        sizeof(vescomm_buffer_options_t), 0, NULL, 0, 0, 0, NULL};
+    vescomm_buffer_options_t options = {sizeof(vescomm_buffer_options_t), 0, NULL, 0, 0, 0, NULL};
     return options;
 }
 
@@ -588,7 +591,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm,
 
 /** A run of elements. */
 typedef struct vescomm_view {
-    void *data;       /**< valid until the buffer is freed */
+    void *data; /**< valid until the buffer is freed */
     int64_t elements; /**< at @p data */
 } vescomm_view_t;
 
@@ -674,7 +677,8 @@ typedef struct vescomm_request_options {
     vescomm_op_t op;
     /** broadcast: the rank whose bytes everyone gets. */
     int32_t root;
-    /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only with them. */
+    /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only with them.
+     */
     vescomm_type_t type;
     /** all_gather_v: this rank's shard, converted on the way into the buffer. NULL: the shard is in
      *  the buffer already. reduce_scatter_v: must be NULL. Borrowed until the request is freed;
@@ -720,14 +724,14 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
  * Makes a reduce_scatter_v: combines every rank's buffer and leaves each rank its own shard.
  *
  * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
- * After completion: rank k holds the combination of everyone's [cuts[k], cuts[k + 1]) in its output,
- * accumulated in f32; the buffer may be written again. In place, the rest of the buffer is
+ * After completion: rank k holds the combination of everyone's [cuts[k], cuts[k + 1]) in its
+ * output, accumulated in f32; the buffer may be written again. In place, the rest of the buffer is
  * unchanged.
  *
  * @param options  NULL: sum, in place, algorithm chosen. op, type, output and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
- * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the buffer is neither f32 nor
- *         bf16, or the output is not f32.
+ * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the buffer is neither f32
+ * nor bf16, or the output is not f32.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node one pass that reads each element once
@@ -794,8 +798,8 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  *
  * @param stream  the queue of the device that the buffer lives on, behind which the operation is
  *                ordered. NULL for VESCOMM_HOST: the operation starts now.
- * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: it is running already, or a stream was
- *         given for host memory; nothing happened. The first error of a broken communicator.
+ * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: it is running already, or a stream
+ * was given for host memory; nothing happened. The first error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; does what can be done at once.
  * Threads: one at a time per communicator.  Since: 0.1
@@ -825,7 +829,8 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
 
 /**
- * Says how a request will run: its algorithm, the reason for the choice, and its steps on this rank.
+ * Says how a request will run: its algorithm, the reason for the choice, and its steps on this
+ * rank.
  *
  * @param text  [out] owned by the request, valid until it is freed.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.

@@ -18,8 +18,8 @@
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
-// Inline, so that callers never see it, and the library's own classes of the same names, in a static
-// build of it, stay apart.
+// Inline, so that callers never see it, and the library's own classes of the same names, in a
+// static build of it, stay apart.
 inline namespace v0 {
 
 // A status that is not VESCOMM_OK, with its sentence.
@@ -99,15 +99,15 @@ public:
         }
         const auto ranks = static_cast<std::int32_t>(cuts.size()) - 1;
         vescomm_layout_t *made = nullptr;
-        check(vescomm_layout_create(plain.data(), plain.size(), elements, cuts.data(), ranks,
-                                    &made));
+        check(
+            vescomm_layout_create(plain.data(), plain.size(), elements, cuts.data(), ranks, &made));
         owner_ = Owner(made);
     }
 
     static Layout from_counts(std::span<const std::int64_t> counts) {
         vescomm_layout_t *made = nullptr;
-        check(vescomm_layout_create_from_counts(
-            counts.data(), static_cast<std::int32_t>(counts.size()), &made));
+        check(vescomm_layout_create_from_counts(counts.data(),
+                                                static_cast<std::int32_t>(counts.size()), &made));
         return Layout(made);
     }
 

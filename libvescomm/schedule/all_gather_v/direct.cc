@@ -9,10 +9,10 @@ namespace {
 
 enum Flag : std::uint32_t {
     written,  // my shard is in my buffer
-    ready,    // my buffer may be overwritten (told to the ranks that put into it)
+    ready,  // my buffer may be overwritten (told to the ranks that put into it)
     arrived,  // a put: the sender's shard is in the receiver's buffer
     relayed,  // value i: the first i shards that arrive through me are in my buffer
-    read,     // I have copied all I need from the buffers of my node
+    read,  // I have copied all I need from the buffers of my node
 };
 
 }  // namespace

@@ -7,10 +7,10 @@ namespace vescomm::all_gather_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    held,     // value k + 1: I hold the k + 1 shards that end at my own
-    ready,    // my buffer may be overwritten (told to a left neighbour on another node)
+    held,  // value k + 1: I hold the k + 1 shards that end at my own
+    ready,  // my buffer may be overwritten (told to a left neighbour on another node)
     arrived,  // a put: value k + 1 brings the shard that I receive in round k
-    read,     // I have copied all I need from my left neighbour's buffer
+    read,  // I have copied all I need from my left neighbour's buffer
 };
 
 }  // namespace
@@ -63,8 +63,8 @@ Schedule ring(const Problem &problem, int rank) {
             const std::uint32_t round = static_cast<std::uint32_t>(k) + 1;
             const int owner = wrap(rank - k);
             send.wait(rank, held, round);
-            send.put(problem.shard(rank, owner), problem.shard(right, owner),
-                     problem.size(owner), arrived, round);
+            send.put(problem.shard(rank, owner), problem.shard(right, owner), problem.size(owner),
+                     arrived, round);
         }
     }
     return schedule;

@@ -9,7 +9,7 @@ namespace {
 
 enum Flag : std::uint32_t {
     written,  // 1: my shard is in my node's slab; 2: so are those that arrive through me
-    ready,    // my node's slab may be overwritten (told to the ranks that put into it)
+    ready,  // my node's slab may be overwritten (told to the ranks that put into it)
     arrived,  // a put: the sender's shard is in the receiver's slab
 };
 

@@ -4,8 +4,8 @@
 
 namespace vescomm::all_reduce {
 
-// Two phases: a reduce_scatter_v in place, then an all_gather_v in place. Every element is summed by
-// one rank only, so all ranks end with the same bits.
+// Two phases: a reduce_scatter_v in place, then an all_gather_v in place. Every element is summed
+// by one rank only, so all ranks end with the same bits.
 //
 // Cost: the two together; on one node each rank reads m + 1 and writes 1 + (m - 1) / m buffers.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.

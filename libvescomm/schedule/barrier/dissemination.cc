@@ -7,9 +7,9 @@ namespace vescomm::barrier {
 namespace {
 
 enum Flag : std::uint32_t {
-    here,   // I have come
+    here,  // I have come
     round,  // value k: between first ranks of nodes, round k
-    open,   // everyone has come (told by the first rank of a node)
+    open,  // everyone has come (told by the first rank of a node)
 };
 
 }  // namespace

@@ -7,10 +7,10 @@ namespace vescomm::broadcast {
 namespace {
 
 enum Flag : std::uint32_t {
-    held,     // I hold the data (the root, or the first rank of another node)
-    ready,    // my buffer may be overwritten (told to the rank that puts into it)
+    held,  // I hold the data (the root, or the first rank of another node)
+    ready,  // my buffer may be overwritten (told to the rank that puts into it)
     arrived,  // a put: the data is in the receiver's buffer
-    read,     // I have copied the data from the buffer of my node's first holder
+    read,  // I have copied the data from the buffer of my node's first holder
 };
 
 }  // namespace

@@ -8,9 +8,9 @@ namespace vescomm::reduce_scatter_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    filled,   // my buffer holds my contribution
-    read,     // I have read all I need from the buffers of my node
-    ready,    // my scratch may be overwritten (told to the ranks that put into it)
+    filled,  // my buffer holds my contribution
+    read,  // I have read all I need from the buffers of my node
+    ready,  // my scratch may be overwritten (told to the ranks that put into it)
     partial,  // value i, to myself: my first i partial sums are in my scratch
     arrived,  // a put: the sender's partial sum is in the receiver's scratch
 };
@@ -23,14 +23,14 @@ enum Flag : std::uint32_t {
 //     buffer 0 ─┐                     buffer 2 ─┐
 //     buffer 1 ─┴─sum─► output 0      buffer 3 ─┴─sum─► scratch ─put─► scratch of r0 ─► output 0
 //
-// On one node nothing is staged: each element is read once from every buffer and written once. For a
-// rank on another node, the node's ranks share the work of summing what it needs (each for the ranks
-// in its own place), and send one partial sum in f32.
+// On one node nothing is staged: each element is read once from every buffer and written once. For
+// a rank on another node, the node's ranks share the work of summing what it needs (each for the
+// ranks in its own place), and send one partial sum in f32.
 //
-// Cost: with m ranks on a node each reads m times its shard and writes it once; with n nodes it also
-// sums and sends n - 1 shards (more where nodes differ in size).
-// Source: the one-pass reduction that shared memory allows; hierarchical form as in UCC's CL/HIER,
-// but with every rank of a node at work instead of a leader.
+// Cost: with m ranks on a node each reads m times its shard and writes it once; with n nodes it
+// also sums and sends n - 1 shards (more where nodes differ in size). Source: the one-pass
+// reduction that shared memory allows; hierarchical form as in UCC's CL/HIER, but with every rank
+// of a node at work instead of a leader.
 Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);

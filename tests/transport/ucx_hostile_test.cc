@@ -1,0 +1,312 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The UCX transport against a peer that lies: rank 0 is real, rank 1 speaks UCX by hand.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "support/local_control.h"
+#include "transport/ucx.h"
+#include "transport/ucx_inbox.h"
+#include "transport/ucx_wire.h"
+#include "transport/ucx_worker.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::LocalControl;
+using testing_support::LocalControlHub;
+
+constexpr double patience_seconds = 20;
+constexpr MemoryId memory = 1;
+constexpr std::size_t memory_bytes = 4096;
+
+class Liar {
+public:
+    explicit Liar(std::shared_ptr<LocalControlHub> hub)
+        : ucx_(load_ucx()), worker_(ucx_, 1), control_(hub, 1) {
+        ucx_.get_version(&own_.ucx_major, &own_.ucx_minor, &release_);
+        own_.rank = 1;
+        own_.token = 42;
+        own_.worker = worker_.address();
+        // UCX 1.13 dies of a message for which there is no handler.
+        ucp_am_handler_param_t handler{};
+        handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+        handler.id = ucx_message_id;
+        handler.cb = [](void *, const void *, std::size_t, void *, std::size_t,
+                        const ucp_am_recv_param_t *) { return UCS_OK; };
+        ucx_.check(ucx_.worker_set_am_recv_handler(worker_.handle(), &handler), "am_recv_handler");
+    }
+    ~Liar() {
+        if (endpoint_ == nullptr) return;
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        ucx_.ep_close_nbx(endpoint_, &force);
+    }
+
+    Address &own() { return own_; }
+    LocalControl &control() { return control_; }
+
+    void exchange_addresses() {
+        const auto all = control_.all_gather("ucx addresses", seal(own_),
+                                             Deadline::after(patience_seconds));
+        const Address victim = open_address(all[0], 0);
+        token_ = victim.token;
+        ucp_ep_params_t parameters{};
+        parameters.field_mask =
+            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        parameters.address = reinterpret_cast<const ucp_address_t *>(victim.worker.data());
+        parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        ucx_.check(ucx_.ep_create(worker_.handle(), &parameters, &endpoint_), "ep_create");
+    }
+
+    // Fills in what makes a message credible, if nothing lies about it afterwards.
+    Message next(MessageKind kind) {
+        Message message;
+        message.kind = kind;
+        message.from = 1;
+        message.token = token_;
+        message.number = number_++;
+        message.memory = memory;
+        return message;
+    }
+
+    void send(const Message &message, std::size_t payload_bytes = 0, unsigned flags = 0,
+              std::size_t header_bytes = sizeof(Message)) {
+        // Both outlive the request: nobody says when it ends.
+        headers_.push_back(message);
+        ucp_request_param_t parameters{};
+        parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        parameters.flags = flags;
+        void *request = ucx_.am_send_nbx(endpoint_, ucx_message_id, &headers_.back(), header_bytes,
+                                         payload_.data(), payload_bytes, &parameters);
+        if (UCS_PTR_IS_PTR(request)) ucx_.request_free(request);
+    }
+
+    void say_hello() {
+        send(next(MessageKind::hello));
+        send(next(MessageKind::welcome));
+    }
+
+    void progress() { ucx_.worker_progress(worker_.handle()); }
+
+private:
+    const UcxLibrary &ucx_;
+    UcxWorker worker_;
+    LocalControl control_;
+    Address own_;
+    unsigned release_ = 0;
+    ucp_ep_h endpoint_ = nullptr;
+    std::uint64_t token_ = 0;
+    std::uint64_t number_ = 0;
+    std::deque<Message> headers_;
+    std::vector<std::byte> payload_ = std::vector<std::byte>(1 << 20, std::byte{0xee});
+};
+
+// Rank 0, run in a thread of its own until it fails or is content.
+struct Victim {
+    Victim(std::shared_ptr<LocalControlHub> hub, double seconds) {
+        thread = std::thread([this, hub, seconds] {
+            LocalControl control(hub, 0);
+            try {
+                const auto transport = make_ucx_transport(0, 2, {false, true}, control, failure,
+                                                          {}, Deadline::after(seconds));
+                arena.assign(memory_bytes, std::byte{0});
+                transport->offer(memory, arena.data(), arena.size());
+                wired = true;
+                const Deadline deadline = Deadline::after(patience_seconds);
+                while (!failure.broken() && !deadline.expired() && !content)
+                    if (!transport->progress()) std::this_thread::yield();
+                signalled = transport->signalled(1, {0, 0});
+            } catch (const Error &error) {
+                status = error.status;
+                why = error.what();
+            }
+            done = true;
+        });
+    }
+    ~Victim() {
+        if (thread.joinable()) thread.join();
+    }
+
+    Failure failure;
+    std::vector<std::byte> arena;
+    std::atomic<bool> wired{false}, done{false}, content{false};
+    std::uint64_t signalled = 0;
+    vescomm_status_t status = VESCOMM_OK;
+    std::string why;
+    std::thread thread;
+};
+
+struct Lie {
+    const char *name;
+    const char *why;
+    std::function<void(Liar &)> tell;
+};
+
+void PrintTo(const Lie &lie, std::ostream *out) { *out << lie.name; }
+
+class UcxLies : public testing::TestWithParam<Lie> {};
+
+TEST_P(UcxLies, BreakTheCommunicatorAndTouchNothing) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    Liar liar(hub);
+    liar.exchange_addresses();
+    liar.say_hello();
+    while (!victim.wired && !victim.done) liar.progress();
+    ASSERT_TRUE(victim.wired) << victim.why;
+    GetParam().tell(liar);
+    while (!victim.done) liar.progress();
+    victim.thread.join();
+    EXPECT_TRUE(victim.failure.broken());
+    EXPECT_EQ(victim.failure.status(), VESCOMM_ERROR_PEER_FAILED);
+    EXPECT_NE(victim.failure.why().find(GetParam().why), std::string::npos)
+        << victim.failure.why();
+    EXPECT_EQ(victim.signalled, 0u);
+    for (const std::byte byte : victim.arena) ASSERT_EQ(byte, std::byte{0});
+}
+
+Message put_of(Liar &liar, std::uint64_t offset, std::uint64_t bytes) {
+    Message message = liar.next(MessageKind::put);
+    message.offset = offset;
+    message.bytes = bytes;
+    message.value = 1;
+    return message;
+}
+
+const Lie lies[] = {
+    {"beyond the end", "do not fit",
+     [](Liar &liar) { liar.send(put_of(liar, memory_bytes - 3, 4), 4); }},
+    {"offset wraps around", "do not fit", [](Liar &liar) { liar.send(put_of(liar, ~0ull, 4), 4); }},
+    {"unknown memory", "not offered",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 4);
+         message.memory = 999;
+         liar.send(message, 4);
+     }},
+    {"large and beyond the end", "do not fit",
+     [](Liar &liar) {
+         liar.send(put_of(liar, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV);
+     }},
+    {"rendezvous of another length", "length is not the one",
+     [](Liar &liar) { liar.send(put_of(liar, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
+    {"length too small", "length is not the one",
+     [](Liar &liar) { liar.send(put_of(liar, 0, 3), 4); }},
+    {"length too large", "length is not the one",
+     [](Liar &liar) { liar.send(put_of(liar, 0, 5000), 4); }},
+    {"short header", "header has the wrong length",
+     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, sizeof(Message) - 1); }},
+    {"no header", "header has the wrong length",
+     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, 0); }},
+    {"guessed token", "secret of this job",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 4);
+         message.token ^= 1;
+         liar.send(message, 4);
+     }},
+    {"another sender", "should not send here",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 4);
+         message.from = 0;
+         liar.send(message, 4);
+     }},
+    {"repeated number", "not the next one",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 0);
+         --message.number;
+         liar.send(message);
+     }},
+    {"missing number", "not the next one",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 0);
+         ++message.number;
+         liar.send(message);
+     }},
+    {"channel out of range", "channel is out of range",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 0);
+         message.signal.channel = most_channels;
+         liar.send(message);
+     }},
+    {"flag out of range", "flag is out of range",
+     [](Liar &liar) {
+         Message message = put_of(liar, 0, 0);
+         message.signal.flag = flags_per_channel;
+         liar.send(message);
+     }},
+    {"unknown kind", "kind is unknown",
+     [](Liar &liar) { liar.send(liar.next(MessageKind{1000})); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, UcxLies, testing::ValuesIn(lies));
+
+TEST(UcxHostile, TheHighestChannelIsWelcomeAndReadable) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    Liar liar(hub);
+    liar.exchange_addresses();
+    liar.say_hello();
+    while (!victim.wired && !victim.done) liar.progress();
+    Message message = liar.next(MessageKind::put);
+    message.signal = {most_channels - 1, 0};
+    message.value = ~0ull;
+    liar.send(message);
+    liar.send(liar.next(MessageKind::goodbye));
+    for (int i = 0; i < 1000; ++i) liar.progress();
+    victim.content = true;
+    while (!victim.done) liar.progress();
+    EXPECT_FALSE(victim.failure.broken()) << victim.failure.why();
+}
+
+TEST(UcxHostile, APeerThatNeverAnswersIsNamedWhenTheTimeIsUp) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, 0.3);
+    Liar liar(hub);
+    liar.exchange_addresses();
+    while (!victim.done) std::this_thread::yield();
+    EXPECT_EQ(victim.status, VESCOMM_ERROR_TIMEOUT);
+    EXPECT_NE(victim.why.find("has not connected over UCX with rank 1 in time"), std::string::npos)
+        << victim.why;
+}
+
+TEST(UcxHostile, APeerThatGivesUpIsNamedAtOnce) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    Liar liar(hub);
+    liar.exchange_addresses();
+    liar.send(liar.next(MessageKind::goodbye));
+    while (!victim.done) liar.progress();
+    EXPECT_EQ(victim.status, VESCOMM_ERROR_PEER_FAILED);
+    EXPECT_NE(victim.why.find("rank 1 gave up"), std::string::npos) << victim.why;
+}
+
+TEST(UcxHostile, AnotherVersionOfUcxIsAMismatch) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    Liar liar(hub);
+    liar.own().ucx_minor += 1;
+    liar.exchange_addresses();
+    while (!victim.done) liar.progress();
+    EXPECT_EQ(victim.status, VESCOMM_ERROR_MISMATCH);
+    EXPECT_NE(victim.why.find("and rank 1 has UCX"), std::string::npos) << victim.why;
+}
+
+TEST(UcxHostile, ADamagedAddressNeverReachesUcx) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    LocalControl control(hub, 1);
+    control.all_gather("ucx addresses", "rubbish", Deadline::after(patience_seconds));
+    victim.thread.join();
+    EXPECT_EQ(victim.status, VESCOMM_ERROR_SYSTEM);
+    EXPECT_NE(victim.why.find("the UCX address of rank 1 arrived damaged"), std::string::npos)
+        << victim.why;
+}
+
+}  // namespace
+}  // namespace vescomm

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What crosses the network between UCX transports, without a network.
+#include "transport/ucx_wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "transport/ucx_signals.h"
+
+namespace vescomm {
+namespace {
+
+Address some_address() {
+    return {1, 13, 4, 0x0123456789abcdef, std::string("worker\0address", 14)};
+}
+
+TEST(UcxWire, SealedAddressesAndOffersComeBackUnchanged) {
+    const Address address = open_address(seal(some_address()), 4);
+    EXPECT_EQ(address.ucx_major, 1u);
+    EXPECT_EQ(address.ucx_minor, 13u);
+    EXPECT_EQ(address.token, 0x0123456789abcdefu);
+    EXPECT_EQ(address.worker, some_address().worker);
+
+    const Offer offer = open_offer(seal(Offer{7, 3, 1ull << 40}), 7, 3);
+    EXPECT_EQ(offer.bytes, 1ull << 40);
+}
+
+TEST(UcxWire, NoDamagedSealIsOpened) {
+    const std::string address = seal(some_address());
+    const std::string offer = seal(Offer{7, 3, 4096});
+    const auto open_both = [](const std::string &a, const std::string &o) {
+        EXPECT_THROW(open_address(a, 4), Error);
+        EXPECT_THROW(open_offer(o, 7, 3), Error);
+    };
+    const std::size_t longest = std::max(address.size(), offer.size());
+    for (std::size_t length = 0; length < longest; ++length)
+        open_both(address.substr(0, std::min(length, address.size() - 1)),
+                  offer.substr(0, std::min(length, offer.size() - 1)));
+    for (std::size_t bit = 0; bit < longest * 8; ++bit) {
+        std::string bad_address = address, bad_offer = offer;
+        char &a = bad_address[bit / 8 % address.size()];
+        char &o = bad_offer[bit / 8 % offer.size()];
+        a = static_cast<char>(a ^ (1 << bit % 8));
+        o = static_cast<char>(o ^ (1 << bit % 8));
+        open_both(bad_address, bad_offer);
+    }
+    open_both(address + "x", offer + "x");
+    open_both(offer, address);
+}
+
+TEST(UcxWire, TheSealOfAnotherRankOrMemoryIsRefusedByName) {
+    try {
+        open_offer(seal(Offer{7, 3, 4096}), 7, 2);
+        FAIL();
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status, VESCOMM_ERROR_SYSTEM);
+        EXPECT_STREQ(error.what(),
+                     "the offer of rank 2 for memory 7 arrived damaged: it is that of rank 3 for "
+                     "memory 7; all ranks must run the same version of vescomm");
+    }
+    EXPECT_THROW(open_offer(seal(Offer{7, 3, 4096}), 8, 3), Error);
+    EXPECT_THROW(open_address(seal(some_address()), 5), Error);
+}
+
+class UcxMessages : public testing::Test {
+protected:
+    const char *parse(std::size_t payload_bytes) {
+        Message parsed;
+        return parse_message(&message, sizeof message, payload_bytes, 4, 99, parsed);
+    }
+
+    Message message = [] {
+        Message good;
+        good.kind = MessageKind::put;
+        good.from = 3;
+        good.token = 99;
+        good.signal = {most_channels - 1, flags_per_channel - 1};
+        good.bytes = 10;
+        return good;
+    }();
+};
+
+TEST_F(UcxMessages, AGoodOneIsAccepted) {
+    EXPECT_EQ(parse(10), nullptr);
+}
+
+TEST_F(UcxMessages, EveryFieldIsChecked) {
+    const std::pair<std::function<void(Message &)>, const char *> lies[] = {
+        {[](Message &m) { m.token = 98; }, "it does not know the secret of this job"},
+        {[](Message &m) { m.from = 4; }, "its sender is not a rank"},
+        {[](Message &m) { m.from = ~0u; }, "its sender is not a rank"},
+        {[](Message &m) { m.bytes = 11; }, "its length is not the one announced"},
+        {[](Message &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
+        {[](Message &m) { m.reserved = 1; }, "its reserved field is in use"},
+        {[](Message &m) { m.signal.channel = most_channels; }, "its channel is out of range"},
+        {[](Message &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
+        {[](Message &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},
+        {[](Message &m) { m.kind = MessageKind::goodbye; }, "it carries bytes that it should not"},
+        {[](Message &m) { m.kind = MessageKind{0}; }, "its kind is unknown"},
+        {[](Message &m) { m.kind = MessageKind{77}; }, "its kind is unknown"},
+    };
+    const Message good = message;
+    for (const auto &[lie, why] : lies) {
+        message = good;
+        lie(message);
+        ASSERT_NE(parse(10), nullptr) << why;
+        EXPECT_STREQ(parse(10), why);
+    }
+}
+
+TEST_F(UcxMessages, AHeaderOfAnyOtherLengthIsRefusedUnread) {
+    for (std::size_t length = 0; length < 200; ++length) {
+        if (length == sizeof message) continue;
+        // Exactly as long as announced, so that the sanitizer sees a read beyond it.
+        const auto header = std::make_unique<std::byte[]>(length);
+        Message parsed;
+        EXPECT_STREQ(parse_message(header.get(), length, 0, 4, 99, parsed),
+                     "its header has the wrong length");
+    }
+}
+
+TEST_F(UcxMessages, RandomBytesAreNeverAccepted) {
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 100000; ++i) {
+        std::uint64_t words[8];
+        for (std::uint64_t &word : words) word = random();
+        std::memcpy(static_cast<void *>(&message), words, sizeof message);
+        EXPECT_NE(parse(random() % 100), nullptr);
+    }
+}
+
+TEST(UcxWire, WithinDoesNotOverflow) {
+    constexpr std::uint64_t most = ~0ull;
+    EXPECT_TRUE(within(0, 0, 0));
+    EXPECT_TRUE(within(4, 6, 10));
+    EXPECT_FALSE(within(4, 7, 10));
+    EXPECT_FALSE(within(11, 0, 10));
+    EXPECT_FALSE(within(most, 1, 10));
+    EXPECT_FALSE(within(1, most, 10));
+    EXPECT_FALSE(within(most, most, most - 1));
+    EXPECT_TRUE(within(0, most, most));
+}
+
+TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
+    ReceivedSignals signals;
+    const std::uint32_t channels[] = {0,   1,   15,   16,   17,      47,
+                                      48,  111, 112,  1000, 99999,   most_channels - 1};
+    std::uint64_t value = 0;
+    for (const std::uint32_t channel : channels)
+        for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag) {
+            EXPECT_EQ(signals.read({channel, flag}), 0u);
+            ASSERT_TRUE(signals.raise({channel, flag}, ++value));
+        }
+    value = 0;
+    for (const std::uint32_t channel : channels)
+        for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag)
+            EXPECT_EQ(signals.read({channel, flag}), ++value);
+    EXPECT_EQ(signals.read({2, 0}), 0u);
+    EXPECT_EQ(signals.read({most_channels, 0}), 0u);
+    EXPECT_EQ(signals.read({~0u, ~0u}), 0u);
+    EXPECT_EQ(signals.read({0, flags_per_channel}), 0u);
+}
+
+TEST(UcxSignals, NeverFall) {
+    ReceivedSignals signals;
+    signals.raise({3, 3}, 10);
+    signals.raise({3, 3}, 9);
+    EXPECT_EQ(signals.read({3, 3}), 10u);
+}
+
+TEST(UcxSignals, MayGrowWhileTheyAreRead) {
+    ReceivedSignals signals;
+    constexpr std::uint32_t channels = 20000;
+    std::uint64_t published[channels];  // written before, read after: checked by ThreadSanitizer
+    std::thread reader([&] {
+        for (std::uint32_t channel = 0; channel < channels; ++channel) {
+            while (signals.read({channel, 1}) == 0) std::this_thread::yield();
+            EXPECT_EQ(published[channel], channel * 3u);
+        }
+    });
+    for (std::uint32_t channel = 0; channel < channels; ++channel) {
+        published[channel] = channel * 3;
+        signals.raise({channel, 1}, 1);
+    }
+    reader.join();
+}
+
+}  // namespace
+}  // namespace vescomm
