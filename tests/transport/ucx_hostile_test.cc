@@ -58,8 +58,10 @@ public:
         const Address victim = open_address(all[0], 0);
         token_ = victim.token;
         ucp_ep_params_t parameters{};
-        parameters.field_mask =
-            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        parameters.err_handler.cb = [](void *, ucp_ep_h, ucs_status_t) {};
         parameters.address = reinterpret_cast<const ucp_address_t *>(victim.worker.data());
         parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         ucx_.check(ucx_.ep_create(worker_.handle(), &parameters, &endpoint_), "ep_create");
