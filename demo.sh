@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 
 install_packages
 configure build
-build build vescomm-run train_gpt
+build build libvescomm/tools/vescomm-run fsdp/examples/train_gpt/train_gpt
 
 ranks=${RANKS:-4}
 say "training on $ranks ranks"
