@@ -22,6 +22,9 @@ constexpr int most_rounds = 64;
 // How long a transport waits, when it stops or forgets a memory, for what should take no time.
 constexpr double grace_seconds = 1.0;
 
+// Calls of UCX's progress without effect after which an endpoint is taken to be closed.
+constexpr int closing_rounds = 100;
+
 // How long wiring sleeps at most before it looks at the deadline again.
 constexpr int wiring_poll_milliseconds = 20;
 
@@ -309,10 +312,11 @@ void UcxTransport::stop() noexcept {
     inbox_.close();
     for (const auto &endpoint : endpoints_)
         if (endpoint) endpoint->close();
-    // Closing goes on within UCX, which complains about what is left when its worker is destroyed.
+    // Closing goes on within UCX, also in calls that report nothing done; it leaks what is left
+    // when its worker is destroyed.
     const Deadline closed = Deadline::after(grace_seconds);
-    while (ucx_.worker_progress(worker_.handle()) != 0 && !closed.expired()) {
-    }
+    for (int idle = 0; idle < closing_rounds && !closed.expired();)
+        idle = ucx_.worker_progress(worker_.handle()) != 0 ? 0 : idle + 1;
     worker_.destroy_worker();
     outbox_.end_all();
     memories_.forget_all();

@@ -149,9 +149,9 @@ struct Spawned {
                                    "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
         char *pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
                             arguments[3].data(), nullptr};
-        EXPECT_EQ(posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, pointers,
-                              environment.data()),
-                  0);
+        EXPECT_EQ(
+            posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, pointers, environment.data()),
+            0);
         close(sockets[1]);
     }
 

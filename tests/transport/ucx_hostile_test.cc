@@ -53,8 +53,8 @@ public:
     LocalControl &control() { return control_; }
 
     void exchange_addresses() {
-        const auto all = control_.all_gather("ucx addresses", seal(own_),
-                                             Deadline::after(patience_seconds));
+        const auto all =
+            control_.all_gather("ucx addresses", seal(own_), Deadline::after(patience_seconds));
         const Address victim = open_address(all[0], 0);
         token_ = victim.token;
         ucp_ep_params_t parameters{};
@@ -116,8 +116,8 @@ struct Victim {
         thread = std::thread([this, hub, seconds] {
             LocalControl control(hub, 0);
             try {
-                const auto transport = make_ucx_transport(0, 2, {false, true}, control, failure,
-                                                          {}, Deadline::after(seconds));
+                const auto transport = make_ucx_transport(0, 2, {false, true}, control, failure, {},
+                                                          Deadline::after(seconds));
                 arena.assign(memory_bytes, std::byte{0});
                 transport->offer(memory, arena.data(), arena.size());
                 wired = true;
@@ -151,7 +151,9 @@ struct Lie {
     std::function<void(Liar &)> tell;
 };
 
-void PrintTo(const Lie &lie, std::ostream *out) { *out << lie.name; }
+void PrintTo(const Lie &lie, std::ostream *out) {
+    *out << lie.name;
+}
 
 class UcxLies : public testing::TestWithParam<Lie> {};
 
@@ -168,8 +170,7 @@ TEST_P(UcxLies, BreakTheCommunicatorAndTouchNothing) {
     victim.thread.join();
     EXPECT_TRUE(victim.failure.broken());
     EXPECT_EQ(victim.failure.status(), VESCOMM_ERROR_PEER_FAILED);
-    EXPECT_NE(victim.failure.why().find(GetParam().why), std::string::npos)
-        << victim.failure.why();
+    EXPECT_NE(victim.failure.why().find(GetParam().why), std::string::npos) << victim.failure.why();
     EXPECT_EQ(victim.signalled, 0u);
     for (const std::byte byte : victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
@@ -193,9 +194,7 @@ const Lie lies[] = {
          liar.send(message, 4);
      }},
     {"large and beyond the end", "do not fit",
-     [](Liar &liar) {
-         liar.send(put_of(liar, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV);
-     }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
     {"rendezvous of another length", "length is not the one",
      [](Liar &liar) { liar.send(put_of(liar, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
     {"length too small", "length is not the one",

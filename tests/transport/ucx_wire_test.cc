@@ -151,8 +151,8 @@ TEST(UcxWire, WithinDoesNotOverflow) {
 
 TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
     ReceivedSignals signals;
-    const std::uint32_t channels[] = {0,   1,   15,   16,   17,      47,
-                                      48,  111, 112,  1000, 99999,   most_channels - 1};
+    const std::uint32_t channels[] = {0,  1,   15,  16,   17,    47,
+                                      48, 111, 112, 1000, 99999, most_channels - 1};
     std::uint64_t value = 0;
     for (const std::uint32_t channel : channels)
         for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag) {
