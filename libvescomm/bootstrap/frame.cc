@@ -27,6 +27,10 @@ constexpr std::size_t sequence_at = 8;
 constexpr std::size_t length_at = 16;
 
 FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
+    // A program may end without freeing its communicator: then the background thread still seals
+    // frames while exit handlers run, and OpenSSL's would take its locks away under it.
+    static const int no_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    (void)no_cleanup_at_exit;
     FrameKey result;
     unsigned int size = 0;
     const unsigned char *done = HMAC(EVP_sha256(), key, static_cast<int>(key_bytes),

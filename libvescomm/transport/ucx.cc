@@ -315,8 +315,8 @@ void UcxTransport::stop() noexcept {
     // Closing goes on within UCX, also in calls that report nothing done; it leaks what is left
     // when its worker is destroyed.
     const Deadline closed = Deadline::after(grace_seconds);
-    for (int idle = 0; idle < closing_rounds && !closed.expired();)
-        idle = ucx_.worker_progress(worker_.handle()) != 0 ? 0 : idle + 1;
+    for (int quiet = 0; quiet < closing_rounds && !closed.expired();)
+        quiet = ucx_.worker_progress(worker_.handle()) != 0 ? 0 : quiet + 1;
     worker_.destroy_worker();
     outbox_.end_all();
     memories_.forget_all();
