@@ -26,11 +26,16 @@ constexpr std::size_t reserved_at = 6;
 constexpr std::size_t sequence_at = 8;
 constexpr std::size_t length_at = 16;
 
-FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
-    // A program may end without freeing its communicator: then the background thread still seals
-    // frames while exit handlers run, and OpenSSL's would take its locks away under it.
+// Before anything else of OpenSSL. A program may end without freeing its communicator: then the
+// background thread still seals frames while exit handlers run, and OpenSSL's would take its locks
+// away under it.
+void prepare_openssl() {
     static const int no_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
     (void)no_cleanup_at_exit;
+}
+
+FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
+    prepare_openssl();
     FrameKey result;
     unsigned int size = 0;
     const unsigned char *done = HMAC(EVP_sha256(), key, static_cast<int>(key_bytes),
@@ -45,6 +50,7 @@ FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
 }  // namespace
 
 Nonce random_nonce() {
+    prepare_openssl();
     Nonce nonce;
     if (RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1)
         throw Error(VESCOMM_ERROR_SYSTEM, "libcrypto has no random bytes for a connection");
