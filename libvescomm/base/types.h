@@ -2,38 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
 
-#include "vescomm/vescomm.h"
+#include "base/type_size.h"
 
 namespace vescomm {
-
-// Bytes of an element; 0 for a number that names no type.
-constexpr std::size_t size_of(vescomm_type_t type) {
-    switch (type) {
-        case VESCOMM_F8E4M3:
-        case VESCOMM_F8E5M2:
-        case VESCOMM_I8:
-        case VESCOMM_U8:
-            return 1;
-        case VESCOMM_BF16:
-        case VESCOMM_F16:
-        case VESCOMM_I16:
-        case VESCOMM_U16:
-            return 2;
-        case VESCOMM_F32:
-        case VESCOMM_I32:
-        case VESCOMM_U32:
-            return 4;
-        case VESCOMM_F64:
-        case VESCOMM_I64:
-        case VESCOMM_U64:
-            return 8;
-        default:
-            return 0;
-    }
-}
 
 inline std::string name_of_type(vescomm_type_t type) {
     static constexpr const char *names[] = {"f32", "bf16", "f16", "f64", "f8e4m3", "f8e5m2", "i8",

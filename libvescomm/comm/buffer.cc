@@ -28,14 +28,14 @@ constexpr std::uint64_t alignment = 64;
     for (int rank = 1; rank < control.ranks(); ++rank) {
         const Layout other = parse(rank);
         if (first == other) continue;
-        const auto [mine, peer] =
-            control.rank() == rank ? std::pair(other, 0) : std::pair(first, rank);
+        // Each side reads of its own layout first.
+        const std::string difference =
+            control.rank() == rank
+                ? other.first_difference(first) + " (on rank 0)"
+                : first.first_difference(other) + " (on rank " + std::to_string(rank) + ")";
         throw Error(VESCOMM_ERROR_MISMATCH,
                     "creation of buffer \"" + name + "\": the layouts of rank 0 and rank " +
-                        std::to_string(rank) + " differ: " +
-                        (control.rank() == rank ? mine.first_difference(first) + " (on rank 0)"
-                                                : mine.first_difference(other) + " (on rank " +
-                                                      std::to_string(peer) + ")") +
+                        std::to_string(rank) + " differ: " + difference +
                         "; make the layout from the same tensors on every rank");
     }
     throw Error(VESCOMM_ERROR_INTERNAL, "layouts differ in their hashes only");

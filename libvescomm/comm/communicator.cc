@@ -230,13 +230,16 @@ void Communicator::consider_wires() noexcept {
     }
 }
 
-void Communicator::settle() {
+template <typename Done>
+bool Communicator::attempt(const Done &done) {
     {
         const CallerLock lock(*this);
         progress_locked();
+        if (done()) return true;
     }
     consider_wires();
     failure_.check();
+    return false;
 }
 
 void Communicator::start(Operation &operation, std::uint64_t releases) {
@@ -252,14 +255,12 @@ void Communicator::start(Operation &operation, std::uint64_t releases) {
 }
 
 bool Communicator::test(Operation &operation) {
-    settle();
-    const CallerLock lock(*this);
-    return operation.complete();
+    return attempt([&operation] { return operation.complete(); });
 }
 
 void Communicator::progress() {
-    settle();
     check();
+    attempt([] { return false; });
 }
 
 void Communicator::wait(Operation &operation, const std::string &what) {
@@ -270,18 +271,7 @@ void Communicator::wait(Operation &operation, const std::string &what) {
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
                         const std::string &what) {
-    // True when done; otherwise moves things along.
-    const auto attempt = [&] {
-        {
-            const CallerLock lock(*this);
-            progress_locked();
-            if (done()) return true;
-        }
-        consider_wires();
-        failure_.check();
-        return false;
-    };
-    if (attempt()) return;
+    if (attempt(done)) return;
     const double begin = trace_seconds();
     const Deadline limit = deadline();
     SignalBoard &board = *transports_.home->board();
@@ -292,12 +282,12 @@ void Communicator::wait(const std::function<bool()> &done,
     };
     for (;;) {
         for (int i = 0; i < spins_; ++i) {
-            if (attempt()) return finish();
+            if (attempt(done)) return finish();
             pause_core();
         }
         for (int i = 0; i < yields; ++i) {
             sched_yield();
-            if (attempt()) return finish();
+            if (attempt(done)) return finish();
         }
         if (limit.expired()) {
             std::unique_lock lock(mutex_);
@@ -308,7 +298,7 @@ void Communicator::wait(const std::function<bool()> &done,
         const std::uint32_t seen = board.begin_sleep();
         bool ready = false;
         try {
-            ready = attempt();
+            ready = attempt(done);
         } catch (...) {
             board.end_sleep();
             throw;

@@ -86,8 +86,10 @@ private:
 
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
-    // Moves things along, and throws the first failure.
-    void settle();
+    // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
+    // throws what broke the communicator.
+    template <typename Done>
+    bool attempt(const Done &done);
     // Takes a wire's word for a failure once the control plane has had time to know better.
     void consider_wires() noexcept;
     void wake() noexcept;

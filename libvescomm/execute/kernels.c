@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/type_size.h"
 #include "execute/kernels_isa.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -94,27 +95,6 @@ INLINE uint16_t to_f16(float x) {
 }
 
 /* --------------------------------------------------------------------------------- convert ---- */
-
-static size_t size_of(vescomm_type_t type) {
-    switch (type) {
-        case VESCOMM_F8E4M3:
-        case VESCOMM_F8E5M2:
-        case VESCOMM_I8:
-        case VESCOMM_U8:
-            return 1;
-        case VESCOMM_BF16:
-        case VESCOMM_F16:
-        case VESCOMM_I16:
-        case VESCOMM_U16:
-            return 2;
-        case VESCOMM_F64:
-        case VESCOMM_I64:
-        case VESCOMM_U64:
-            return 8;
-        default:
-            return 4;
-    }
-}
 
 #define CONVERT(to_type, expression, from_type)               \
     do {                                                      \

@@ -31,19 +31,36 @@ std::uint64_t free_on_machine() {
     return known ? free : std::numeric_limits<std::uint64_t>::max();
 }
 
-// The same for the control group that a container is, when it has a limit.
-std::uint64_t free_in_group() {
+// What a control group may still take, page cache that can be dropped counted as free.
+std::uint64_t free_in_group(const std::string &folder) {
     std::uint64_t limit = 0, used = 0;
-    if (!(std::ifstream("/sys/fs/cgroup/memory.max") >> limit) ||
-        !(std::ifstream("/sys/fs/cgroup/memory.current") >> used))
+    if (!(std::ifstream(folder + "/memory.max") >> limit) ||
+        !(std::ifstream(folder + "/memory.current") >> used))
         return std::numeric_limits<std::uint64_t>::max();
+    std::ifstream statistics(folder + "/memory.stat");
+    std::string key;
+    std::uint64_t value = 0;
+    while (statistics >> key >> value)
+        if (key == "inactive_file" || key == "active_file") used -= std::min(used, value);
     return limit > used ? limit - used : 0;
+}
+
+// The least of the control groups that this process is in: containers, jobs, and what they are in.
+std::uint64_t free_in_groups() {
+    std::ifstream groups("/proc/self/cgroup");
+    std::string line, group;
+    while (std::getline(groups, line))
+        if (line.starts_with("0::/")) group = line.substr(3);
+    std::uint64_t free = free_in_group("/sys/fs/cgroup");
+    for (; group.size() > 1; group.erase(group.rfind('/')))
+        free = std::min(free, free_in_group("/sys/fs/cgroup" + group));
+    return free;
 }
 
 }  // namespace
 
 void require_room(std::size_t bytes) {
-    const std::uint64_t free = std::min(free_on_machine(), free_in_group());
+    const std::uint64_t free = std::min(free_on_machine(), free_in_groups());
     if (bytes > free)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                     "the ranks of this node need " + std::to_string(bytes) +

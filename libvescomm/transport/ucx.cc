@@ -63,6 +63,8 @@ public:
 
 private:
     bool step() noexcept;
+    bool idle() const;
+    void wait_for_wiring(Deadline deadline);
     bool wired(std::vector<bool> &welcomed);
     std::string not_wired() const;
     void check_running() const;
@@ -124,23 +126,31 @@ void UcxTransport::wire(Control &control, Deadline deadline) {
                             std::to_string(address.ucx_minor) +
                             ", which cannot talk to one another; install the same on all nodes");
         endpoint->connect(address);
-        endpoint->tell(MessageKind::hello);
     }
+    while (!idle()) wait_for_wiring(deadline);
+    for (const auto &endpoint : endpoints_)
+        if (endpoint) endpoint->tell(MessageKind::hello);
     std::vector<bool> welcomed(endpoints_.size());
-    while (!wired(welcomed)) {
-        failure_.check();
-        if (deadline.expired())
-            throw Error(VESCOMM_ERROR_TIMEOUT,
-                        rank_name(rank_) + " has not connected over UCX with " + not_wired() +
-                            " in time; check that the nodes reach one another on the interfaces "
-                            "that UCX picks, or set UCX_NET_DEVICES to the right one");
-        if (!step() && arm()) {
-            pollfd descriptor{worker_.descriptor(), POLLIN, 0};
-            poll(&descriptor, 1, wiring_poll_milliseconds);
-        }
-    }
+    while (!wired(welcomed)) wait_for_wiring(deadline);
     failure_.check();
     wired_ = true;
+}
+
+bool UcxTransport::idle() const {
+    return std::all_of(endpoints_.begin(), endpoints_.end(),
+                       [](const auto &endpoint) { return !endpoint || endpoint->idle(); });
+}
+
+void UcxTransport::wait_for_wiring(Deadline deadline) {
+    failure_.check();
+    if (deadline.expired())
+        throw Error(VESCOMM_ERROR_TIMEOUT,
+                    rank_name(rank_) + " has not connected over UCX with " + not_wired() +
+                        " in time; check that the nodes reach one another on the interfaces "
+                        "that UCX picks, or set UCX_NET_DEVICES to the right one");
+    if (step() || !arm()) return;
+    pollfd descriptor{worker_.descriptor(), POLLIN, 0};
+    poll(&descriptor, 1, wiring_poll_milliseconds);
 }
 
 bool UcxTransport::wired(std::vector<bool> &welcomed) {
@@ -304,9 +314,7 @@ void UcxTransport::stop() noexcept {
 
     // So that peers that are about to stop as well do not take this for a failure.
     const Deadline deadline = Deadline::after(failure_.broken() ? 0.0 : grace_seconds);
-    const auto idle = [](const auto &endpoint) { return !endpoint || endpoint->idle(); };
-    while (!std::all_of(endpoints_.begin(), endpoints_.end(), idle) && !deadline.expired())
-        ucx_.worker_progress(worker_.handle());
+    while (!idle() && !deadline.expired()) ucx_.worker_progress(worker_.handle());
 
     stopped_ = true;
     inbox_.close();

@@ -54,6 +54,21 @@ void UcxEndpoint::connect(const Address &address) {
         "UCX cannot connect rank " + std::to_string(outbox_.rank) + " to rank " +
             std::to_string(peer_) +
             "; check that UCX_TLS and UCX_NET_DEVICES name a network that both nodes share");
+
+    ucp_request_param_t flush{};
+    flush.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    flush.cb.send = connected;
+    flush.user_data = this;
+    void *request = outbox_.ucx.ep_flush_nbx(endpoint_, &flush);
+    if (UCS_PTR_IS_PTR(request)) ++under_way_;
+    if (UCS_PTR_IS_ERR(request)) fail(UCS_PTR_STATUS(request), "cannot connect");
+}
+
+void UcxEndpoint::connected(void *request, ucs_status_t status, void *self) {
+    auto &endpoint = *static_cast<UcxEndpoint *>(self);
+    endpoint.outbox_.ucx.request_free(request);
+    --endpoint.under_way_;
+    if (status != UCS_OK) endpoint.fail(status, "cannot connect");
 }
 
 void UcxEndpoint::close() noexcept {

@@ -67,7 +67,8 @@ public:
 
     int peer() const { return peer_; }
 
-    // Connects, without waiting for it to work. Throws.
+    // Begins to connect; idle() once the network has. Until then nothing may be sent: a message
+    // that waits for its connection makes UCX 1.13 abort when the peer dies. Throws.
     void connect(const Address &address);
 
     // Sends a message that is not a put, ahead of the puts that wait.
@@ -86,6 +87,7 @@ public:
     void close() noexcept;
 
 private:
+    static void connected(void *request, ucs_status_t status, void *self);
     static void piece_sent(void *request, ucs_status_t status, void *piece);
     static void endpoint_failed(void *self, ucp_ep_h endpoint, ucs_status_t status);
 

@@ -75,6 +75,7 @@ UcxLibrary load() {
     find(library, "ucp_worker_progress", ucx.worker_progress);
     find(library, "ucp_worker_set_am_recv_handler", ucx.worker_set_am_recv_handler);
     find(library, "ucp_ep_create", ucx.ep_create);
+    find(library, "ucp_ep_flush_nbx", ucx.ep_flush_nbx);
     find(library, "ucp_ep_close_nbx", ucx.ep_close_nbx);
     find(library, "ucp_am_send_nbx", ucx.am_send_nbx);
     find(library, "ucp_am_recv_data_nbx", ucx.am_recv_data_nbx);

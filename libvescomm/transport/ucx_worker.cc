@@ -30,6 +30,13 @@ void set_default(const UcxLibrary &ucx, const Config &config, const std::string 
               "UCX does not accept its option " + name + "=" + value);
 }
 
+// Whether ucp_config_modify() wants the options of one transport without its name before them.
+bool plain_keys(const UcxLibrary &ucx) {
+    unsigned major = 0, minor = 0, release = 0;
+    ucx.get_version(&major, &minor, &release);
+    return major == 1 && minor < 17;
+}
+
 // Whether TCP will carry everything.
 bool only_tcp() {
     if (const char *transports = user_value("TLS")) {
@@ -55,6 +62,10 @@ Config read_config(const UcxLibrary &ucx) {
 
     // Memory is registered by us, once. The cache would watch munmap for it, see load_ucx().
     set_default(ucx, config, "RCACHE_ENABLE", "n");
+
+    // UCX 1.13 aborts the process when a peer dies between a connect() that waits and the first
+    // message behind it (an assertion in tcp_ep.c).
+    set_default(ucx, config, "TCP_CONN_NB", "y", plain_keys(ucx) ? "CONN_NB" : "TCP_CONN_NB");
     return config;
 }
 
@@ -67,11 +78,8 @@ constexpr const char *tcp_segment = "64K";
 constexpr std::uint64_t tcp_piece_bytes = 65536 - 512;  // less all headers
 
 std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
-    unsigned major = 0, minor = 0, release = 0;
-    ucx.get_version(&major, &minor, &release);
-    const bool plain_keys = major == 1 && minor < 17;  // options of one transport: later prefixed
     set_default(ucx, config, "TCP_TX_SEG_SIZE", tcp_segment,
-                plain_keys ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE");
+                plain_keys(ucx) ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE");
     set_default(ucx, config, "ZCOPY_THRESH", "inf");
     set_default(ucx, config, "RNDV_THRESH", "inf");
     return tcp_piece_bytes;

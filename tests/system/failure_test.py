@@ -109,9 +109,8 @@ def die_at_every_call(nodes, victim, stride, first=1):
             deaths += 1
             try:
                 # Whoever is done before the death has nothing to report.
+                codes = job.finish([r for r in job.ranks if r != victim], ranks.PROMISE_SECONDS)
                 if any(rank.said("freeing") for rank in job.ranks.values()):
-                    codes = job.finish([r for r in job.ranks if r != victim],
-                                       ranks.PROMISE_SECONDS)
                     expect(set(codes.values()) <= {0, PEER_FAILED}, job.transcript())
                 else:
                     note_seconds(job.survivors_report([victim]))
