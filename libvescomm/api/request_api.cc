@@ -109,7 +109,7 @@ vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char 
 vescomm_status_t vescomm_request_free(vescomm_request_t *request) {
     return guarded([&] {
         if (request == nullptr) return;
-        if (request->value->running() && !request->value->broken() && !request->value->test())
+        if (request->value->under_way())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_request_free: the request is still running; wait for it first");
         delete request;

@@ -18,7 +18,8 @@ namespace vescomm {
 // Threads: all_gather() and leave() from one thread at a time; fail() from any thread.
 class Control {
 public:
-    // Called at most once, from a thread of the control plane, with the first cause.
+    // Called at most once, with the first cause: from a thread of the control plane, or from one
+    // that all_gather() throws that cause in, before it does.
     using Listener = std::function<void(vescomm_status_t, const std::string &)>;
 
     virtual ~Control() = default;

@@ -126,22 +126,24 @@ void TcpMember::on_failure() noexcept {
 }
 
 void TcpMember::deliver_failure() {
-    Listener listener;
-    {
-        std::lock_guard lock(mutex_);
-        if (delivered_ || !listener_) return;
-        delivered_ = true;
-        listener.swap(listener_);
-    }
-    listener(failure_.status(), failure_.why());
+    std::lock_guard lock(delivery_);
+    if (delivered_ || !listener_) return;
+    delivered_ = true;
+    listener_(failure_.status(), failure_.why());
 }
 
 void TcpMember::listen(Listener listener) {
     {
-        std::lock_guard lock(mutex_);
+        std::lock_guard lock(delivery_);
         listener_ = std::move(listener);
     }
     if (failure_.broken()) deliver_failure();
+}
+
+void TcpMember::check() {
+    if (!failure_.broken()) return;
+    deliver_failure();
+    failure_.check();
 }
 
 void TcpMember::meet(Deadline deadline) {
@@ -160,7 +162,7 @@ void TcpMember::meet(Deadline deadline) {
 std::vector<std::string> TcpMember::all_gather(std::string_view label, std::string_view bytes,
                                                Deadline deadline) {
     const auto begin = Clock::now();
-    failure_.check();
+    check();
     if (left_)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     fmt::format("rank {} has left the communicator and cannot do {} any more",
@@ -170,7 +172,7 @@ std::vector<std::string> TcpMember::all_gather(std::string_view label, std::stri
         fail(VESCOMM_ERROR_INVALID_ARGUMENT,
              fmt::format("{} would gather {} bytes from rank {}; the control plane takes {} in all",
                          quote(label), bytes.size(), rank_, largest_gather_bytes));
-        failure_.check();
+        check();
     }
     const std::uint64_t sequence = ++sequence_;
     loop_.post(
@@ -189,7 +191,7 @@ std::vector<std::string> TcpMember::all_gather(std::string_view label, std::stri
     if (!failure_.broken())
         give_up(sequence, std::chrono::duration<double>(Clock::now() - begin).count(),
                 quote(label));
-    failure_.check();
+    check();
     throw Error(VESCOMM_ERROR_INTERNAL, "an all-gather ended without a result; please report this");
 }
 

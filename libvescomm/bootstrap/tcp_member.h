@@ -80,6 +80,8 @@ protected:
 private:
     void on_failure() noexcept;
     void deliver_failure();
+    // Throws the failure, which the listener then knows of.
+    void check();
     void give_up(std::uint64_t sequence, double waited_seconds, std::string_view what);
     void tick();
 
@@ -91,6 +93,8 @@ private:
     bool met_ = false;
     bool all_left_ = false;
     std::optional<std::vector<std::string>> answer_;
+
+    std::mutex delivery_;
     Listener listener_;
     bool delivered_ = false;
 

@@ -184,6 +184,14 @@ bool Request::running() const {
     return started_;
 }
 
+bool Request::under_way() {
+    try {
+        return !test();
+    } catch (const Error &) {
+        return false;
+    }
+}
+
 void Request::finish() {
     started_ = false;
     if (comm_->trace().on() && started_at_ > 0)

@@ -34,7 +34,8 @@ public:
     bool test();
     void wait();
     bool running() const;
-    bool broken() const { return comm_->failure().broken(); }
+    // Whether bytes may still move. Makes progress; a broken communicator moves none.
+    bool under_way();
     const std::string &explanation();
 
 private:

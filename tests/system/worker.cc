@@ -5,6 +5,7 @@
 //
 //     worker collectives [--iterations N] [--seed S] [--comms C] [--threads T --address HOST:PORT]
 //     worker train|create|short [--iterations N]
+//     worker weigh                          prints what a gathered slab weighs on this rank
 //     worker phase NAME [--victims A,B]     repeats one thing until it fails; victims stand still
 //     worker mismatch KIND                  the last rank calls something else
 //
@@ -243,6 +244,56 @@ void create(const Options &options, int rank) {
     }
 }
 
+struct Weight {
+    std::int64_t shared = 0, own = 0;  // kilobytes: this rank's share of slabs; its own memory
+};
+
+// What /proc/self/smaps says.
+Weight weight() {
+    Weight weight;
+    std::ifstream smaps("/proc/self/smaps");
+    bool shared = false;
+    for (std::string line; std::getline(smaps, line);) {
+        std::istringstream words(line);
+        std::string key;
+        std::int64_t kilobytes = 0;
+        words >> key >> kilobytes;
+        if (key.back() != ':') shared = line.find("memfd:") != std::string::npos;
+        else if (key == "Pss:" && shared) weight.shared += kilobytes;
+        else if (key == "Anonymous:") weight.own += kilobytes;
+    }
+    return weight;
+}
+
+// A gather of 64 MiB into a slab per node, weighed while every rank has read all of it.
+void weigh(const Communicator &comm, int rank) {
+    constexpr std::int64_t elements = 16 << 20;
+    const int ranks = comm.ranks();
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks));  // rank 1 owns nothing
+    for (int k = 0; k < ranks; ++k)
+        if (k != 1) counts[static_cast<std::size_t>(k)] = elements / (ranks - 1) + k;
+    const Layout layout = Layout::from_counts(counts);
+    vescomm_buffer_options_t slab = vescomm_buffer_options();
+    slab.sharing = VESCOMM_PER_NODE;
+    Buffer buffer(comm, layout, slab);
+    Request gather = Request::all_gather_v(comm, buffer);
+    const Weight before = weight();
+    for (float &x : buffer.shard<float>()) x = static_cast<float>(rank);
+    gather.run();
+    for (int k = 0; k < ranks; ++k) {
+        const auto [begin, end] = layout.shard(k);
+        for (std::int64_t i = begin; i < end; ++i)
+            if (buffer.data<float>()[static_cast<std::size_t>(i)] != static_cast<float>(k))
+                throw std::runtime_error("element " + std::to_string(i) + " is wrong");
+    }
+    vescomm::check(vescomm_barrier(comm.get()));
+    const Weight after = weight();
+    vescomm::check(vescomm_barrier(comm.get()));
+    say(rank, "slab " + std::to_string(layout.info().elements * 4 / 1024) + " share " +
+                  std::to_string(after.shared) + " grown " +
+                  std::to_string(after.own - before.own));
+}
+
 // All there is, once: for deaths at every call.
 void run_short(const Options &options, int rank) {
     const Communicator comm = Communicator::from_environment();
@@ -258,6 +309,7 @@ int run(const Options &options, int rank) {
         if (options.mode == "short") return run_short(options, rank);
         const Communicator comm = Communicator::from_environment();
         if (options.mode == "train") return train(comm, options);
+        if (options.mode == "weigh") return weigh(comm, rank);
         if (options.mode == "phase") return run_phase(comm, options.what, options.victims);
         if (options.mode == "mismatch") return run_mismatch(comm, options.what);
         throw std::invalid_argument("there is no mode " + options.mode);

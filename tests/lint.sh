@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+#   tests/lint.sh           is every source file formatted, and does it begin with the SPDX lines?
+#   tests/lint.sh --fix     formats them
+#   tests/lint.sh --tidy    clang-tidy on what ships, with the compile commands of build/ (minutes)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+formatter="$(command -v clang-format-14 || true)"
+if [ -z "$formatter" ]; then
+    echo "clang-format-14 is missing: apt-get install clang-format-14" >&2
+    exit 77  # skipped, to Meson
+fi
+if ! git rev-parse --git-dir >/dev/null 2>&1; then
+    echo "this is not a clone: there is no list of files to look at" >&2
+    exit 77
+fi
+sources() { git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cpp' '*.inl' -- "$@"; }
+
+case "${1:-}" in
+    --fix) sources | grep -v '^docs/' | xargs "$formatter" -i ;;
+    --tidy)
+        sources libvescomm planner fsdp perf | grep -E '\.cc$' |
+            xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build --quiet --warnings-as-errors='*' 2>/dev/null
+        ;;
+    '')
+        status=0
+        # Not of the examples, which are printed on a page.
+        for file in $(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.py' '*.sh' '*meson.build' |
+            grep -v '^docs/examples/'); do
+            if ! head -n 4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0'; then
+                echo "$file: the SPDX lines are missing" >&2
+                status=1
+            fi
+        done
+        sources | grep -v '^docs/' | xargs "$formatter" --dry-run -Werror || status=1
+        exit "$status"
+        ;;
+    *)
+        sed -n '5,7s/^# *//p' "$0" >&2
+        exit 2
+        ;;
+esac
