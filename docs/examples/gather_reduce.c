@@ -14,6 +14,7 @@ int main(void) {
     check(vescomm_comm_query(comm, &me));
 
     int64_t counts[64]; /* rank k owns k + 1 elements, all of them k */
+    if (me.ranks > 64) return fprintf(stderr, "at most 64 ranks\n"), 1;
     for (int k = 0; k < me.ranks; ++k) counts[k] = k + 1;
     vescomm_layout_t *layout;
     check(vescomm_layout_create_from_counts(counts, me.ranks, &layout));

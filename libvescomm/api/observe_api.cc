@@ -12,6 +12,13 @@
 using vescomm::guarded;
 using vescomm::require;
 
+namespace {
+
+// All ranks together, of what the control plane gathers at once.
+constexpr std::uint64_t most_trace_bytes = std::uint64_t{512} << 20;
+
+}  // namespace
+
 vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
     return guarded([&] {
         require(comm, "vescomm_trace_start", "comm");
@@ -45,8 +52,9 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
         vescomm::Communicator &c = *comm->value;
         if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
         c.check();
+        const auto share = most_trace_bytes / static_cast<std::uint64_t>(c.ranks());
         const auto events =
-            c.control().all_gather("trace", c.trace().events(c.rank()), c.deadline());
+            c.control().all_gather("trace", c.trace().events(c.rank(), share), c.deadline());
         vescomm::agree(c.control(), "writing the trace", c.deadline(), [&] {
             if (c.rank() != 0) return std::string();
             const std::string text = vescomm::trace_document(events);

@@ -14,7 +14,7 @@ namespace vescomm {
 // The first thing that went wrong on a communicator. Written once, by whichever thread comes first;
 // afterwards the communicator is broken for good and every call reports this cause.
 //
-// Threads: safe. broken() is one relaxed load, for the hot path.
+// Threads: safe. broken() is one load, for the hot path.
 class Failure {
 public:
     bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }

@@ -231,10 +231,12 @@ void Communicator::consider_wires() noexcept {
 }
 
 template <typename Done>
-bool Communicator::attempt(const Done &done) {
+bool Communicator::attempt(const Done &done, double *busy) {
     {
         const CallerLock lock(*this);
+        const double before = counters_.busy_seconds;
         progress_locked();
+        if (busy != nullptr) *busy += counters_.busy_seconds - before;
         if (done()) return true;
     }
     consider_wires();
@@ -273,21 +275,23 @@ void Communicator::wait(const std::function<bool()> &done,
                         const std::string &what) {
     if (attempt(done)) return;
     const double begin = trace_seconds();
+    double busy = 0;  // moving bytes meanwhile
     const Deadline limit = deadline();
     SignalBoard &board = *transports_.home->board();
     const auto finish = [&] {
         const double end = trace_seconds();
-        counters_.waiting_seconds.fetch_add(end - begin, std::memory_order_relaxed);
+        counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
+                                            std::memory_order_relaxed);
         if (trace_.on()) trace_.add("wait " + what, "wait", begin, end);
     };
     for (;;) {
         for (int i = 0; i < spins_; ++i) {
-            if (attempt(done)) return finish();
+            if (attempt(done, &busy)) return finish();
             pause_core();
         }
         for (int i = 0; i < yields; ++i) {
             sched_yield();
-            if (attempt(done)) return finish();
+            if (attempt(done, &busy)) return finish();
         }
         if (limit.expired()) {
             std::unique_lock lock(mutex_);
@@ -298,7 +302,7 @@ void Communicator::wait(const std::function<bool()> &done,
         const std::uint32_t seen = board.begin_sleep();
         bool ready = false;
         try {
-            ready = attempt(done);
+            ready = attempt(done, &busy);
         } catch (...) {
             board.end_sleep();
             throw;

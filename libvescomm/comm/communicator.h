@@ -25,7 +25,7 @@ namespace vescomm {
 // The ranks that work together: the control plane, the transports, and the operations under way.
 //
 // Threads: as vescomm.h says. One lock covers the transports and the operations; it is held while
-// bytes are moved, never while waiting.
+// bytes are moved and memory is made known, never while waiting for a request.
 class Communicator {
 public:
     // Makes them, collectively. Tests give loopback; everyone else make_transports().
@@ -87,9 +87,9 @@ private:
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
     // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
-    // throws what broke the communicator.
+    // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`.
     template <typename Done>
-    bool attempt(const Done &done);
+    bool attempt(const Done &done, double *busy = nullptr);
     // Takes a wire's word for a failure once the control plane has had time to know better.
     void consider_wires() noexcept;
     void wake() noexcept;

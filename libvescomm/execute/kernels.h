@@ -16,7 +16,7 @@ namespace vescomm {
 // array: cutting one call into several changes nothing. Where a sum or a narrowing to 16 bits gives
 // a NaN, it is always the positive quiet one without payload.
 //
-// Pointers are aligned to their element (2 or 4 bytes); nothing more is needed.
+// Pointers are aligned to their element (2 to 8 bytes); nothing more is needed.
 //
 // Assumes the default floating-point environment (round to nearest, subnormals kept).
 struct Kernels {

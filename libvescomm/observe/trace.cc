@@ -26,7 +26,7 @@ void Trace::add(std::string name, std::string track, double begin, double end) {
 
 // The JSON of the Trace Event Format of Chrome: a process for each
 // rank, a thread for each track, complete events ("X") in microseconds.
-std::string Trace::events(int rank) const {
+std::string Trace::events(int rank, std::uint64_t most_bytes) const {
     using nlohmann::json;
     std::lock_guard lock(mutex_);
     std::map<std::string, int> tracks;
@@ -40,7 +40,12 @@ std::string Trace::events(int rank) const {
             {"pid", rank},
             {"name", "process_name"},
             {"args", {{"name", "rank " + std::to_string(rank)}}}});
+    std::uint64_t dropped = dropped_;
     for (const Span &span : spans_) {
+        if (text.size() >= most_bytes) {
+            dropped = dropped_ + static_cast<std::uint64_t>(&spans_.back() - &span) + 1;
+            break;
+        }
         const auto [track, added] = tracks.emplace(span.track, static_cast<int>(tracks.size()));
         if (added)
             append({{"ph", "M"},
@@ -55,11 +60,11 @@ std::string Trace::events(int rank) const {
                 {"ts", span.begin * 1e6},
                 {"dur", (span.end - span.begin) * 1e6}});
     }
-    if (dropped_ > 0)
+    if (dropped > 0)
         append({{"ph", "M"},
                 {"pid", rank},
                 {"name", "process_labels"},
-                {"args", {{"labels", std::to_string(dropped_) + " spans dropped"}}}});
+                {"args", {{"labels", std::to_string(dropped) + " spans dropped"}}}});
     return text;
 }
 

@@ -22,7 +22,8 @@ public:
     void add(std::string name, std::string track, double begin, double end);
 
     // The events of this rank for a Chrome trace: JSON objects separated by commas, no brackets.
-    std::string events(int rank) const;
+    // Spans that begin beyond `most_bytes` are dropped, and the rank's label says how many.
+    std::string events(int rank, std::uint64_t most_bytes) const;
 
 private:
     struct Span {

@@ -86,8 +86,7 @@ public:
     // Ends what offer() and accept() began. The bytes are no longer touched when it returns.
     virtual void forget(MemoryId memory) noexcept;
 
-    // ---- per operation; noexcept; a failure is told once through the Failure given at creation
-    // ----
+    // ---- per operation; a failure is told once, through the Failure given at creation ----
 
     // Hands bytes over. Puts and signals to one peer take effect in the order of the calls.
     virtual void put(const Put &put) noexcept;

@@ -21,8 +21,8 @@ struct Transports {
     std::vector<std::unique_ptr<Transport>> wires;
 };
 
-// Makes the transports that the ranks need: shared memory within a node, and between nodes the
-// first of the table that this build has. Collective over all ranks. `on_signal` is called, during
+// Makes the transports that the ranks need: shared memory within a node, and between nodes UCX
+// if this build has it. Collective over all ranks. `on_signal` is called, during
 // progress, when something arrived that somebody may be waiting for.
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
                            std::function<void()> on_signal, Deadline deadline);

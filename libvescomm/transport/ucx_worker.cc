@@ -97,7 +97,7 @@ UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers) : ucx_(ucx) {
 
     ucp_params_t context{};
     context.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-    context.features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
+    context.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
     context.estimated_num_eps = peers;
     ucx.check(
         ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &context, config.get(), &context_),

@@ -9,7 +9,7 @@
 
 namespace vescomm {
 
-// A context and a worker of UCX, configured for vescomm: active messages, puts and wake-ups.
+// A context and a worker of UCX, configured for vescomm: active messages and wake-ups.
 //
 // Users tune it with UCX's own variables (UCX_TLS, UCX_NET_DEVICES, ...); the same variable behind
 // VESCOMM_ (VESCOMM_UCX_TLS) concerns vescomm only and comes before it.

@@ -5,6 +5,8 @@
 //
 //     clang++ -fsanitize=fuzzer,address,undefined … frame_fuzz.cc … -lcrypto
 //
+// The test `frame_fuzz` runs it on random_inputs.cc instead.
+//
 // The first byte chooses the size of the pieces in which the rest arrives. Bytes that happen to be
 // sealed rightly cannot be found by chance, so the decoder is also run on a frame made of them.
 #include <cstddef>

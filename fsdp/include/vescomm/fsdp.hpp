@@ -4,9 +4,10 @@
 // Fully sharded training on vescomm: parameters, gradients and optimizer state live in ragged
 // shards, and a unit of the model is whole only while it computes.
 //
-//     master shard (f32, this rank's) ──all_gather_v, cast──► slot (one for the node) ──► you
-//     compute master shard ◄──AdamW── gradient shard (f32) ◄──reduce_scatter_v── gradient slot ◄──
-//     you write
+//     master shard ── all_gather_v, cast ──► slot (one for the node) ──► you compute
+//     (f32, this rank's)                                                      │
+//          ▲                                                                  ▼
+//          └─ AdamW ── gradient shard (f32) ◄── reduce_scatter_v ── gradient slot, you write
 //
 // The trainer announces what it is about to do; the engine never guesses and needs no autograd:
 //

@@ -237,8 +237,8 @@ typedef struct vescomm_comm_counters {
     uint64_t bytes_reduced; /**< bytes read by reductions */
     uint64_t bytes_sent; /**< bytes sent to other nodes */
     uint64_t sleeps; /**< times a wait gave up its core */
-    double busy_seconds; /**< moving and reducing bytes */
-    double waiting_seconds; /**< blocked in waits: exposed communication, less busy_seconds */
+    double busy_seconds; /**< moving and reducing bytes, 16 KiB and more at a time */
+    double waiting_seconds; /**< in waits that came to an end, less what was busy meanwhile */
 } vescomm_comm_counters_t;
 
 static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
@@ -562,7 +562,7 @@ typedef struct vescomm_buffer_options {
     uint64_t offset_bytes;
     vescomm_memory_kind_t kind;
     vescomm_sharing_t sharing;
-    /** For error messages and traces. NULL: "buffer N". Borrowed for the call. */
+    /** For error messages and traces. NULL: "buffer". Borrowed for the call. */
     const char *name;
 } vescomm_buffer_options_t;
 
@@ -883,7 +883,8 @@ VESCOMM_API vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char
 
 /**
  * Writes what all ranks recorded into one file in the Chrome trace event format, which Perfetto
- * opens.
+ * opens. All ranks together have 512 MiB: spans beyond a rank's part are dropped, and counted in
+ * the rank's label.
  *
  * @param path  of the file, written by rank 0, replaced when it exists. Other ranks may give NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_SYSTEM on every rank: the file cannot be written.
