@@ -39,7 +39,7 @@ private:
 }  // namespace
 
 struct Engine::State {
-    State(Communicator &comm, std::vector<UnitSpec> specs, const EngineOptions &options)
+    State(Communicator &comm, const std::vector<UnitSpec> &specs, const EngineOptions &options)
         : comm(comm), options(options), rank(comm.rank()), sum(comm) {
         if (options.slots < 1 || options.gradient_slots < 1)
             throw std::invalid_argument(
@@ -95,8 +95,8 @@ struct Engine::State {
     double optimizer_seconds = 0;
 };
 
-Engine::Engine(Communicator &comm, std::vector<UnitSpec> units, const EngineOptions &options)
-    : state_(std::make_unique<State>(comm, std::move(units), options)) {}
+Engine::Engine(Communicator &comm, const std::vector<UnitSpec> &units, const EngineOptions &options)
+    : state_(std::make_unique<State>(comm, units, options)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine &&) noexcept = default;
 Engine &Engine::operator=(Engine &&) noexcept = default;

@@ -16,12 +16,12 @@ if ! git rev-parse --git-dir >/dev/null 2>&1; then
     echo "this is not a clone: there is no list of files to look at" >&2
     exit 77
 fi
-sources() { git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cpp' '*.inl' -- "$@"; }
+sources() { git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cpp' '*.inl'; }
 
 case "${1:-}" in
     --fix) sources | grep -v '^docs/' | xargs "$formatter" -i ;;
     --tidy)
-        sources libvescomm planner fsdp perf | grep -E '\.cc$' |
+        sources | grep -E '^(libvescomm|planner|fsdp|perf)/.*\.cc$' |
             xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build --quiet --warnings-as-errors='*' 2>/dev/null
         ;;
     '')

@@ -65,6 +65,17 @@ configure() {
 
 # build FOLDER TARGET...; all targets when none is named.
 build() {
-    say "building $1"
-    ninja -C "$@" | tail -n 1
+    say "building $1 (a few minutes the first time)"
+    if [ -t 1 ]; then
+        ninja -C "$@"
+        return
+    fi
+    # Nobody watches: a line now and then, and everything that went wrong.
+    local log="$1/build.log"
+    if ! ninja -C "$@" >"$log" 2>&1; then
+        grep -v -E '^\[[0-9]+/[0-9]+\] ' "$log" >&2 || true
+        echo "the build failed; all of its output is in $log" >&2
+        return 1
+    fi
+    tail -n 1 "$log"
 }

@@ -115,10 +115,7 @@ vescomm_status_t vescomm_barrier(vescomm_comm_t *comm) {
 vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason) {
     return guarded([&] {
         require(comm, "vescomm_comm_abort", "comm");
-        comm->value->control().fail(VESCOMM_ERROR_ABORTED,
-                                    "rank " + std::to_string(comm->value->rank()) +
-                                        " aborted the communicator: " +
-                                        (reason != nullptr ? reason : "no reason was given"));
+        comm->value->abort(reason != nullptr ? reason : "no reason was given");
     });
 }
 

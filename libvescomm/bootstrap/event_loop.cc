@@ -62,16 +62,17 @@ void EventLoop::start(std::function<void(const std::exception &)> caught) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-        machinery_->thread = std::thread([machinery = machinery_.get(), caught] {
-            pthread_setname_np(pthread_self(), "vescomm-control");  // at most 15 characters
-            while (!machinery->context.stopped()) {
-                try {
-                    machinery->context.run();
-                } catch (const std::exception &error) {
-                    caught(error);
+        machinery_->thread =
+            std::thread([machinery = machinery_.get(), caught = std::move(caught)] {
+                pthread_setname_np(pthread_self(), "vescomm-control");  // at most 15 characters
+                while (!machinery->context.stopped()) {
+                    try {
+                        machinery->context.run();
+                    } catch (const std::exception &error) {
+                        caught(error);
+                    }
                 }
-            }
-        });
+            });
     } catch (const std::system_error &error) {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw Error(VESCOMM_ERROR_SYSTEM,

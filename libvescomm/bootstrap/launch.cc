@@ -160,7 +160,7 @@ std::string find_host(const Launcher &launcher, const Variables &variables, int 
     if (variables.set("MASTER_ADDR")) return variables.text("MASTER_ADDR");
     if (all_local(launcher, variables, ranks)) return "127.0.0.1";
     if (const char *name = variables.first_set(launcher.host_list)) {
-        const std::string host = first_slurm_host(variables.text(name));
+        std::string host = first_slurm_host(variables.text(name));
         if (host.empty())
             throw wrong(
                 fmt::format("{}={} is not a list of hosts; set VESCOMM_ADDRESS to the "

@@ -150,7 +150,9 @@ void TcpDoor::hear(const std::shared_ptr<Guest> &guest) {
 }
 
 void TcpDoor::send_away(const std::shared_ptr<Guest> &guest) {
-    const auto kept = guest;  // the argument may be the list's own
+    // The argument may be the list's own.
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+    const auto kept = guest;
     guests_.erase(kept->place);
     kept->take();
 }

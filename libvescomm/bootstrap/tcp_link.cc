@@ -82,7 +82,7 @@ TcpLink::TcpLink(EventLoop &loop, Descriptor socket, Session session)
 
 TcpLink::~TcpLink() = default;
 
-void TcpLink::start(Callbacks callbacks, std::string rest) {
+void TcpLink::start(Callbacks callbacks, const std::string &rest) {
     const auto self = shared_from_this();
     callbacks_ = std::move(callbacks);
     if (take_frames(rest)) wait_to_read();

@@ -36,7 +36,7 @@ public:
     ~TcpLink();
 
     // `rest`: bytes that were received already.
-    void start(Callbacks callbacks, std::string rest);
+    void start(Callbacks callbacks, const std::string &rest);
 
     void send(FrameType type, std::string payload = {});
     // Sends pieces one behind the other, as data frames. Other frames wait until all are sent.

@@ -49,7 +49,9 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
     const std::uint64_t size = size_of(options.type);
     if (size == 0)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "buffer \"" + options.name + "\": there is no " + name_of_type(options.type));
+                    "buffer \"" + options.name + "\": there is no " + name_of_type(options.type) +
+                        "; use one of VESCOMM_F32 (0) to VESCOMM_U64 (" +
+                        std::to_string(VESCOMM_U64) + ")");
     if (layout.ranks() != comm->ranks())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "buffer \"" + options.name + "\": the layout has " +

@@ -341,6 +341,14 @@ void Communicator::barrier() {
     wait(*barrier_, "barrier");
 }
 
+void Communicator::abort(const std::string &reason) {
+    const std::string why =
+        "rank " + std::to_string(rank()) + " aborted the communicator: " + reason;
+    control_->fail(VESCOMM_ERROR_ABORTED, why);
+    // Not only once the control plane says so: whatever this rank does next must fail.
+    failure_.set(VESCOMM_ERROR_ABORTED, why);
+}
+
 void Communicator::leave() {
     if (left_.exchange(true)) return;
     control_->leave(deadline());

@@ -76,6 +76,9 @@ public:
     void retire(std::unique_ptr<Operation> operation);
     void barrier();
 
+    // Breaks the communicator for all ranks, and for this one at once. Any thread.
+    void abort(const std::string &reason);
+
     // Waits for all ranks and closes the connections. Not usable afterwards.
     void leave();
 

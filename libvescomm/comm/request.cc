@@ -44,6 +44,10 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no op " + std::to_string(options.op) +
                    "; use VESCOMM_SUM or VESCOMM_AVERAGE");
+    if (options.op != 0 && !reduces)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
+    if (options.root != 0 && options.collective != Collective::broadcast)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
     if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
@@ -70,8 +74,9 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
 
 }  // namespace
 
-std::unique_ptr<Request> Request::create(std::shared_ptr<Communicator> comm,
-                                         std::shared_ptr<Buffer> buffer, const Options &options) {
+std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &comm,
+                                         const std::shared_ptr<Buffer> &buffer,
+                                         const Options &options) {
     comm->check();
     if (buffer && &buffer->comm() != comm.get())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
@@ -152,7 +157,9 @@ std::string Request::describe() const {
 
 void Request::start() {
     if (running())
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_, "the request is running already");
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
+               "the request on buffer \"" + (buffer_ ? buffer_->name() : std::string()) +
+                   "\" is running already; wait for it first");
     comm_->check();
     const std::uint64_t releases =
         buffer_ && buffer_->per_node() ? buffer_->memory().begin_gather() : 0;

@@ -26,8 +26,9 @@ public:
     };
 
     // Collective, blocking. `buffer` is none for a barrier.
-    static std::unique_ptr<Request> create(std::shared_ptr<Communicator> comm,
-                                           std::shared_ptr<Buffer> buffer, const Options &options);
+    static std::unique_ptr<Request> create(const std::shared_ptr<Communicator> &comm,
+                                           const std::shared_ptr<Buffer> &buffer,
+                                           const Options &options);
     ~Request();
 
     void start();

@@ -28,7 +28,8 @@ void parse(const std::string &name, std::string_view text, double &value) {
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed) ||
         parsed <= 0)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    name + "=" + std::string(text) + " is not a number above 0");
+                    name + "=" + std::string(text) +
+                        " is not a number above 0; give one, such as 30 or 0.5");
     value = parsed;
 }
 
@@ -56,9 +57,10 @@ Environment process_environment() {
 Config read_config(const Environment &environment) {
     Config config;
 #define VESCOMM_READ(type, member, fallback, unit, values, what) \
-    if (const std::string name = variable_name(#member);         \
-        const char *text = environment(name.c_str()))            \
-        parse(name, text, config.member);
+    if (const std::string name = variable_name(#member); true)   \
+        if (const char *text = environment(name.c_str());        \
+            text != nullptr && *text != '\0') /* not set */      \
+            parse(name, text, config.member);
     VESCOMM_VARIABLES(VESCOMM_READ)
 #undef VESCOMM_READ
     static constexpr std::string_view known[] = {"auto", "thread", "inline"};

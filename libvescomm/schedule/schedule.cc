@@ -59,7 +59,7 @@ std::string describe(const Schedule &schedule) {
     return text;
 }
 
-Schedule then(int rank, Schedule first, Schedule second) {
+Schedule then(int rank, Schedule first, const Schedule &second) {
     if (second.scratch > 0 || first.lanes.empty())
         throw std::logic_error("only a schedule without scratch can follow another one");
     first.lanes[0].signal_node(gate, 1);

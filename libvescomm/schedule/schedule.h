@@ -106,6 +106,6 @@ std::string describe(const Step &step);
 
 // `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0
 // of `first` is at its end. Every rank must do the same. `second` must not use scratch.
-Schedule then(int rank, Schedule first, Schedule second);
+Schedule then(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm

@@ -47,6 +47,7 @@ std::vector<std::string> make_environment(const ProcessPlan &plan) {
 
 std::vector<char *> pointers_to(std::vector<std::string> &texts) {
     std::vector<char *> pointers;
+    pointers.reserve(texts.size() + 1);
     for (std::string &text : texts) pointers.push_back(text.data());
     pointers.push_back(nullptr);
     return pointers;

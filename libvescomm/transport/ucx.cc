@@ -32,7 +32,7 @@ std::string rank_name(int rank) {
     return "rank " + std::to_string(rank);
 }
 
-class UcxTransport : public Transport {
+class UcxTransport final : public Transport {
 public:
     UcxTransport(int rank, int ranks, const std::vector<bool> &peers, Failure &failure,
                  std::function<void()> on_signal);

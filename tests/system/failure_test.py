@@ -9,8 +9,8 @@ import signal
 import sys
 
 import ranks
-from ranks import (ABORTED, MISMATCH, PEER_FAILED, SLOW, TIMEOUT, Failed, Job, expect, names_rank,
-                   run_cases)
+from ranks import (ABORTED, MISMATCH, PEER_FAILED, SLOW, TIMEOUT, WRONG, Failed, Job, expect,
+                   names_rank, run_cases)
 
 WORKER, DIE_AT = sys.argv[1:3]
 SEED = 20250801
@@ -176,6 +176,19 @@ def aborts(victim, nodes=None):
     with Job([WORKER, "phase", "abort", "--victims", victim], 4, nodes) as job:
         job.survivors_report([victim], (ABORTED,), ranks.HANG_SECONDS,
                              ["the loss is not a number"])
+        expect(job.ranks[victim].ended_at is None, job.transcript())
+
+
+def throws(victim, nodes=None):
+    """In C++ an exception ends the communicator for all, at once, and is told by who catches it."""
+    with Job([WORKER, "phase", "throw", "--victims", victim], 3, nodes) as job:
+        codes = job.finish(seconds=ranks.PROMISE_SECONDS)
+        expect(codes.pop(victim) == WRONG and set(codes.values()) == {ABORTED},
+               f"codes {codes}\n{job.transcript()}")
+        expect(job.ranks[victim].said("there is no more data"), job.transcript())
+        for number in codes:
+            expect(names_rank(job.ranks[number].lines[-1].partition(": ")[2], victim),
+                   job.transcript())
 
 
 MISMATCHES = {
@@ -262,6 +275,8 @@ def cases():
     yield "three ranks ask for too much memory", asks_for_too_much
     yield "rank 1 aborts", lambda: aborts(1)
     yield "rank 0 aborts, two nodes", lambda: aborts(0, [0, 1, 0, 1])
+    yield "rank 1 throws", lambda: throws(1)
+    yield "rank 0 throws, two nodes", lambda: throws(0, [0, 1, 0])
     for turn, kind in enumerate(MISMATCHES):
         nodes = [0, 0, 0] if turn % 3 else [0, 1, 0]
         yield f"ranks disagree about {kind}", lambda k=kind, n=nodes: disagree(k, n)

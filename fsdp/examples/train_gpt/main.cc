@@ -196,7 +196,10 @@ int main(int argc, char **argv) {
         const auto options = train_gpt::parse_options(argc, argv);
         return options ? train_gpt::run_and_report(*options) : 0;
     } catch (const train_gpt::UsageError &error) {
-        fmt::print(stderr, "train_gpt: {}; see train_gpt --help\n", error.what());
+        std::fprintf(stderr, "train_gpt: %s; see train_gpt --help\n", error.what());
         return 2;
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "train_gpt: %s\n", error.what());
+        return 1;
     }
 }

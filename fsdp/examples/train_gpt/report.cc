@@ -123,7 +123,7 @@ std::string memory_text(const Results &results) {
     bytes("optimizer: two f32 moments, shards", rank.optimizer, node.optimizer);
     bytes("together", rank.together(), node.together());
     bytes("replicated (DDP) they would take", rank.replicated, node.replicated);
-    row("saved", fmt::format("{:.1f} times", rank.saved()),
+    row("that is", fmt::format("{:.1f} times", rank.saved()),
         fmt::format("{:.1f} times", node.saved()));
     bytes("activations, sharded by nobody, at most", rank.activations, node.activations);
     row("measured: peak resident set", mebibytes(rank.process.peak), "");
@@ -136,7 +136,7 @@ std::string summary_text(const Options &options, const Results &results, double 
     return fmt::format(
         "{} in {:.0f} s: loss {:.3f} -> {:.3f}, held out {:.3f} -> {:.3f} nats a byte\n"
         "step {:.0f} ms (median, least {:.0f}), {:.0f} tokens/s, communication {:.1f} ms a step, "
-        "exposed {:.1f} ms\n",
+        "exposed {:.1f} ms (mean over ranks)\n",
         counted(options.steps, "step"), seconds, results.steps.front().loss,
         results.steps.back().loss, results.held_out.front().second, results.held_out.back().second,
         results.median_seconds() * 1e3, results.least_seconds() * 1e3,
@@ -230,7 +230,11 @@ Progress::Progress(const Options &options, bool quiet)
 
 // Leaves the cursor on a line of its own, whatever happened.
 Progress::~Progress() {
-    print("", true);
+    try {
+        print("", true);
+    } catch (...) {
+        // The terminal is gone, and with it the line.
+    }
 }
 
 void Progress::step(int step, const StepResult &result) {

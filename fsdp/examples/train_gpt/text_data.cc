@@ -68,7 +68,14 @@ void append_file(const fs::path &path, std::size_t most, std::vector<std::uint8_
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     const std::size_t begin = bytes.size();
-    const std::size_t size = file ? static_cast<std::size_t>(fs::file_size(path)) : 0;
+    std::error_code error;
+    const auto found = file ? fs::file_size(path, error) : 0;
+    if (error)
+        throw std::runtime_error(
+            fmt::format("the text {} cannot be read: it has no size ({}); name a file or a folder "
+                        "with --data",
+                        path.string(), error.message()));
+    const auto size = static_cast<std::size_t>(found);
     bytes.resize(std::min(most, begin + size));
     file.read(reinterpret_cast<char *>(bytes.data() + begin),
               static_cast<std::streamsize>(bytes.size() - begin));

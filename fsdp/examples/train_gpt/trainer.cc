@@ -130,8 +130,10 @@ StepResult Trainer::step(int step) {
                                       stepped - (engine_.optimizer_seconds() - optimizer),
                                       stepped));
     result.seconds = vescomm_trace_seconds() - begin;
-    result.communication_seconds = communication_seconds(comm_) - communication;
     result.exposed_seconds = engine_.exposed_seconds() - exposed;
+    // The counters leave out what is too short to be timed, which the engine's clock does not.
+    result.communication_seconds =
+        std::max(communication_seconds(comm_) - communication, result.exposed_seconds);
     return result;
 }
 

@@ -99,7 +99,8 @@ public:
     // Plans, allocates and agrees with the other ranks. Parameters start as zeros.
     // Collective. `comm` must outlive the engine. Throws VescommError, or std::invalid_argument
     // for units that cannot be planned.
-    Engine(Communicator &comm, std::vector<UnitSpec> units, const EngineOptions &options = {});
+    Engine(Communicator &comm, const std::vector<UnitSpec> &units,
+           const EngineOptions &options = {});
     ~Engine();
     Engine(Engine &&) noexcept;
     Engine &operator=(Engine &&) noexcept;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <span>
 #include <stdexcept>
@@ -39,6 +40,26 @@ inline void check(vescomm_status_t status) {
 }
 
 namespace detail {
+
+constexpr std::size_t bytes_of(vescomm_type_t type) {
+    switch (type) {
+        case VESCOMM_F64:
+        case VESCOMM_I64:
+        case VESCOMM_U64:
+            return 8;
+        case VESCOMM_F32:
+        case VESCOMM_I32:
+        case VESCOMM_U32:
+            return 4;
+        case VESCOMM_BF16:
+        case VESCOMM_F16:
+        case VESCOMM_I16:
+        case VESCOMM_U16:
+            return 2;
+        default:
+            return 1;
+    }
+}
 
 // Owns one C object.
 template <typename Object, vescomm_status_t (*release)(Object *)>
@@ -193,9 +214,19 @@ public:
 
     vescomm_comm_t *get() const noexcept { return owner_.get(); }
 
+    Communicator(Communicator &&) noexcept = default;
+    Communicator &operator=(Communicator &&) noexcept = default;
+    // An exception that passes by ends the communicator for all ranks, as vescomm_comm_abort():
+    // this one will not come to where the others wait for it.
+    ~Communicator() {
+        if (owner_ && std::uncaught_exceptions() > exceptions_)
+            vescomm_comm_abort(get(), "an exception ended its part of the program; see its output");
+    }
+
 private:
     using Owner = detail::Owner<vescomm_comm_t, vescomm_comm_free>;
     Owner owner_;
+    int exceptions_ = std::uncaught_exceptions();
 };
 
 // Bytes that several buffers may lie in.
@@ -224,7 +255,8 @@ private:
     Owner owner_;
 };
 
-// Memory seen through a layout. T must be the C++ type of the buffer's elements.
+// Memory seen through a layout. T is the C++ type of the buffer's elements, or a byte (then the
+// span still counts elements); one of another size throws std::invalid_argument.
 class Buffer {
 public:
     Buffer() = default;
@@ -233,6 +265,7 @@ public:
         vescomm_buffer_t *made = nullptr;
         check(vescomm_buffer_create(comm.get(), layout.get(), &options, &made));
         owner_ = Owner(made);
+        type_ = options.type;
     }
 
     template <typename T>
@@ -261,12 +294,18 @@ public:
 
 private:
     template <typename T>
-    static std::span<T> span(const vescomm_view_t &view) {
+    std::span<T> span(const vescomm_view_t &view) const {
+        if (sizeof(T) != 1 && sizeof(T) != detail::bytes_of(type_))
+            throw std::invalid_argument("a buffer of elements of " +
+                                        std::to_string(detail::bytes_of(type_)) +
+                                        " bytes is seen as one of " + std::to_string(sizeof(T)) +
+                                        " bytes; ask for the type that it was made with");
         return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};
     }
 
     using Owner = detail::Owner<vescomm_buffer_t, vescomm_buffer_free>;
     Owner owner_;
+    vescomm_type_t type_ = VESCOMM_F32;
 };
 
 // A collective operation, made once and started many times. It ends with its owner, who must have
