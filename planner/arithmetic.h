@@ -37,6 +37,13 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t step) noexcept {
     return over == 0 ? a : plus(a, step - over);
 }
 
+// a * b / c, rounded down, for a, b >= 0 and c > 0.
+constexpr std::int64_t multiply_divide(std::int64_t a, std::int64_t b, std::int64_t c) noexcept {
+    __extension__ typedef unsigned __int128 Wide;
+    const Wide result = static_cast<Wide>(a) * static_cast<Wide>(b) / static_cast<Wide>(c);
+    return result > static_cast<Wide>(unbounded) ? unbounded : static_cast<std::int64_t>(result);
+}
+
 constexpr std::int64_t least_common_multiple(std::int64_t a, std::int64_t b) noexcept {
     if (a == unbounded || b == unbounded) return unbounded;
     return times(a / std::gcd(a, b), b);

@@ -5,7 +5,10 @@
 #include "planner/bounds.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "planner/granule.h"
 
 namespace vescomm::planner {
 namespace {
@@ -99,6 +102,22 @@ std::int64_t block_bound(const Items &items) {
         blocks_begin = here.blocks_end;
     }
     return bound;
+}
+
+std::int64_t granule_bound(const Items &items) {
+    std::vector<Granule> tensors;
+    for (const Item &item : items.items) {
+        tensors.push_back({granule_of(item.grid), item.elements()});
+    }
+    std::int64_t bound = 0;
+    for (const auto &[size, elements] : common_granules(std::move(tensors))) {
+        bound = std::max(bound, divide_up(elements / size, items.ranks) * size);
+    }
+    return bound;
+}
+
+std::int64_t lower_bound(const Items &items) {
+    return std::max({mean_bound(items), block_bound(items), granule_bound(items)});
 }
 
 std::int64_t uniform_bound(const Items &items, std::int64_t alignment, std::int64_t at_least) {

@@ -17,6 +17,15 @@ std::int64_t mean_bound(const Items &items);
 // this is the largest block. Cost: O(tensors log tensors).
 std::int64_t block_bound(const Items &items);
 
+// Blocks of many tensors are multiples of one number, of rows in a block times a divisor of the row
+// lengths, for instance. What a shard holds of such tensors is a multiple of it too, so some shard
+// holds their mean, rounded up to that multiple. Returns the largest such bound over the common
+// divisors of blocks. Cost: O(tensors log tensors).
+std::int64_t granule_bound(const Items &items);
+
+// The largest of these.
+std::int64_t lower_bound(const Items &items);
+
 // Uniform shards only. A tensor that is cut by two boundaries k * S and (k + 1) * S has both on its
 // grid, so the distance S between them is a multiple of its block; and every tensor longer than
 // S + (the largest piece that ends at a boundary) is cut twice. Returns the smallest multiple of

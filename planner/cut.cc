@@ -94,6 +94,17 @@ bool possible(const Line &line, int ranks, std::int64_t largest) {
     return true;
 }
 
+bool possible(const Line &line, std::span<const std::int64_t> limits) {
+    Walker walker(line);
+    std::int64_t cut = 0;
+    for (const std::int64_t limit : limits) {
+        if (cut == line.elements()) break;
+        walker.go(std::min(plus(cut, limit), line.elements()));
+        cut = walker.floor();
+    }
+    return cut == line.elements();
+}
+
 std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, std::int64_t unit,
                                                    std::int64_t bound, std::int64_t best) {
     std::int64_t block = 0;
@@ -118,45 +129,62 @@ std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, 
     return low * unit;
 }
 
-// Cut k may lie between the earliest place from which the later shards still reach the end, and the
-// latest that shard k - 1 reaches; every legal cut in between leaves the rest possible.
-std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t largest,
-                                    std::int64_t alignment) {
-    std::vector<std::int64_t> cuts(static_cast<std::size_t>(ranks) + 1, 0);
+std::vector<std::int64_t> earliest_cuts(const Line &line, std::span<const std::int64_t> limits) {
+    std::vector<std::int64_t> cuts(limits.size() + 1, 0);
     cuts.back() = line.elements();
-    Walker earliest(line);
-    for (std::size_t k = cuts.size() - 1; k-- > 1;) {  // the earliest places, for now
-        earliest.go(std::max<std::int64_t>(cuts[k + 1] - largest, 0));
-        cuts[k] = earliest.ceil();
-    }
-    Walker latest(line);
-    Walker middle(line);
-    const std::int64_t share = line.elements() / ranks;
-    const std::int64_t rest = line.elements() % ranks;
-    const std::int64_t reach = std::max(share, alignment);
-    for (std::size_t k = 1; k + 1 < cuts.size(); ++k) {
-        const std::int64_t low = std::max(cuts[k], cuts[k - 1]);
-        latest.go(std::min(plus(cuts[k - 1], largest), line.elements()));
-        const std::int64_t high = latest.floor();
-        const auto rank = static_cast<std::int64_t>(k);
-        const std::int64_t ideal = std::clamp(rank * share + rank * rest / ranks, low, high);
-        middle.go(ideal);
-        // No further than a shard away, which would look through many items for little.
-        const std::int64_t near_low = std::max(low, ideal - reach);
-        const std::int64_t near_high = std::min(high, plus(ideal, reach));
-        std::optional<std::int64_t> cut;
-        for (std::int64_t unit = alignment; !cut && unit > 1; unit /= 2) {
-            cut = nearest(middle, ideal, near_low, near_high, unit);
-            if (unit % 2 != 0) break;
-        }
-        if (!cut) {
-            const std::int64_t below = middle.floor();
-            const std::int64_t above = middle.ceil();
-            cut = ideal - below <= above - ideal ? below : above;
-        }
-        cuts[k] = *cut;
+    Walker walker(line);
+    for (std::size_t k = limits.size(); k-- > 1;) {
+        walker.go(std::max<std::int64_t>(cuts[k + 1] - limits[k], 0));
+        cuts[k] = walker.ceil();
     }
     return cuts;
+}
+
+// Cut k may lie between the earliest place from which the later shards still reach the end, and the
+// latest that shard k - 1 reaches; every legal cut in between leaves the rest possible.
+std::vector<std::int64_t> cuts_near(const Line &line, const Wishes &wishes) {
+    const std::size_t ranks = wishes.limits.size();
+    std::vector<std::int64_t> cuts(ranks + 1, 0);
+    cuts.back() = line.elements();
+    // No further than a shard away, which would look through many items for little.
+    const std::int64_t reach =
+        std::max(line.elements() / static_cast<std::int64_t>(ranks), wishes.alignment);
+    Walker walker(line);
+    for (std::size_t k = 1; k < ranks; ++k) {
+        const std::int64_t low = std::max(wishes.earliest[k], cuts[k - 1]);
+        const std::int64_t limit = std::min(plus(cuts[k - 1], wishes.limits[k - 1]), cuts.back());
+        std::int64_t ideal = std::clamp(wishes.ideals[k], low, limit);
+        walker.go(ideal);
+        const std::int64_t below = walker.floor();
+        std::int64_t above = below == ideal ? below : walker.ceil();
+        if (above > limit) ideal = above = below;
+        std::int64_t cut = ideal - below <= above - ideal ? below : above;
+        if (below % wishes.alignment != 0 || above % wishes.alignment != 0) {
+            walker.go(limit);
+            const std::int64_t high = std::min(walker.floor(), plus(ideal, reach));
+            walker.go(ideal);
+            std::optional<std::int64_t> aligned;
+            for (std::int64_t unit = wishes.alignment; !aligned && unit > 1; unit /= 2) {
+                aligned = nearest(walker, ideal, std::max(low, ideal - reach), high, unit);
+                if (unit % 2 != 0) break;
+            }
+            cut = aligned.value_or(cut);
+        }
+        cuts[k] = cut;
+    }
+    return cuts;
+}
+
+std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t largest,
+                                    std::int64_t alignment) {
+    const std::vector<std::int64_t> limits(static_cast<std::size_t>(ranks), largest);
+    const std::vector<std::int64_t> earliest = earliest_cuts(line, limits);
+    const std::int64_t share = line.elements() / ranks;
+    const std::int64_t rest = line.elements() % ranks;
+    std::vector<std::int64_t> ideals;
+    ideals.reserve(earliest.size());
+    for (std::int64_t k = 0; k <= ranks; ++k) ideals.push_back(k * share + k * rest / ranks);
+    return cuts_near(line, {limits, earliest, ideals, alignment});
 }
 
 }  // namespace vescomm::planner

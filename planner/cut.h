@@ -63,14 +63,32 @@ private:
 // possible needs the fewest. Cost: O(items + ranks).
 bool possible(const Line &line, int ranks, std::int64_t largest);
 
+// The same for shards of at most limits[rank] elements each.
+bool possible(const Line &line, std::span<const std::int64_t> limits);
+
 // The smallest multiple of `unit`, at least `bound` and less than `best`, for which this is
 // possible; nothing when there is none. Exact. Cost: O((items + ranks) log elements).
 std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, std::int64_t unit,
                                                    std::int64_t bound, std::int64_t best);
 
-// ranks + 1 cuts with shards of at most `largest` elements, which must be possible: each cut at a
-// multiple of `alignment` where it can be, otherwise of half of it and so on; and among those next
-// to where equal shards would have it. Cost: O(items + ranks).
+// What cuts must be like, and what they should be like. Everything is borrowed.
+struct Wishes {
+    std::span<const std::int64_t> limits;  // of each shard; possible(line, limits) must hold
+    std::span<const std::int64_t> earliest;  // of each cut, as earliest_cuts() returns them
+    std::span<const std::int64_t> ideals;  // where the cuts, ranks + 1, would be best
+    std::int64_t alignment = 1;
+};
+
+// For each of ranks + 1 cuts the first place from which the later shards still reach the end.
+// Cost: O(items + ranks).
+std::vector<std::int64_t> earliest_cuts(const Line &line, std::span<const std::int64_t> limits);
+
+// ranks + 1 cuts within the limits: each at a multiple of the alignment where it can be, otherwise
+// of half of it and so on; and among those next to its ideal. Cost: O(items + ranks).
+std::vector<std::int64_t> cuts_near(const Line &line, const Wishes &wishes);
+
+// The same for shards of at most `largest` elements, which must be possible, and cuts next to where
+// equal shards would have them.
 std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t largest,
                                     std::int64_t alignment);
 

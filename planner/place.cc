@@ -12,13 +12,14 @@ namespace {
 // The largest boundary of `grid`, at most `limit` <= shard, at which a shard may end when the
 // tensor also goes through later ends of shards: all of boundary, boundary + shard, ... inside the
 // tensor must be on the grid. 0 when there is none. Every number here is a multiple of the
-// alignment, since starts and shards are.
+// tensor's alignment, since its start and all shards are.
 //
 //     tensor       |   |   |   |   |   |   |   |  |      its blocks
 //     shards ... ----------|-----------|----------- ...
 //                  boundary             + shard
-std::int64_t last_boundary(const Grid &grid, std::int64_t limit, const Shards &shards) {
-    const Residue aligned{0, shards.alignment};
+std::int64_t last_boundary(const Item &item, std::int64_t limit, const Shards &shards) {
+    const Grid &grid = item.grid;
+    const Residue aligned{0, item.alignment};
     const std::int64_t high = std::min(limit, grid.elements() - 1);
     const std::int64_t step = shards.step == 0 ? shards.shard : shards.step;
     if (step % grid.period() == 0) return grid.largest({1, high}, aligned).value_or(0);
@@ -53,52 +54,56 @@ std::int64_t last_boundary(const Grid &grid, std::int64_t limit, const Shards &s
 
 }  // namespace
 
-std::vector<std::int64_t> concatenate(const Items &items, std::span<const std::size_t> order,
-                                      std::int64_t alignment) {
+std::vector<std::int64_t> concatenate(const Items &items, std::span<const std::size_t> order) {
     std::vector<std::int64_t> offsets;
     offsets.reserve(order.size() + 1);
     std::int64_t cursor = 0;
     for (const std::size_t index : order) {
-        offsets.push_back(round_up(cursor, alignment));
-        cursor = offsets.back() + items.items[index].elements();
+        const Item &item = items.items[index];
+        offsets.push_back(round_up(cursor, item.alignment));
+        cursor = offsets.back() + item.elements();
     }
     offsets.push_back(cursor);
     return offsets;
 }
 
+// At the cursor if the item ends before the shard does; otherwise as early as puts the end of the
+// shard on a boundary of its grid; otherwise the same from the next shard on, and if it does not
+// fit there either it fits nowhere, because all shards are alike.
+bool go_to_start(Cursor &cursor, const Item &item, const Shards &shards) {
+    if (cursor.position >= cursor.shard_end) {
+        cursor.shard_end = cursor.position - cursor.position % shards.shard + shards.shard;
+    }
+    const std::int64_t room = cursor.shard_end - cursor.position;
+    if (item.elements() <= room) return true;
+    std::int64_t boundary = last_boundary(item, room, shards);
+    if (boundary == 0) {
+        cursor.position = cursor.shard_end;
+        cursor.shard_end += shards.shard;
+        if (item.elements() <= shards.shard) return true;
+        boundary = last_boundary(item, shards.shard, shards);
+        if (boundary == 0) return false;
+    }
+    cursor.position = cursor.shard_end - boundary;
+    return true;
+}
+
 // Each item goes to its earliest legal start. Which starts are legal does not depend on what lies
 // before, so an earlier end is never worse, and taking the earliest is exact for a fixed order.
-//
-// The earliest start is at the cursor if the item ends before the shard does; otherwise as early as
-// puts the end of the shard on a boundary of its grid; otherwise the same from the next shard on,
-// and if it does not fit there either it fits nowhere, because all shards are alike.
 bool place(const Items &items, std::span<const std::size_t> order, const Shards &shards,
            std::span<std::int64_t> offsets) {
     const std::int64_t end = times(shards.shard, items.ranks);
-    std::int64_t cursor = 0;
-    std::int64_t shard_end = shards.shard;  // of the shard that the cursor is in
+    Cursor cursor{0, shards.shard};
     std::int64_t left = items.elements;
     for (std::size_t i = 0; i < order.size(); ++i) {
-        const Grid &grid = items.items[order[i]].grid;
-        std::int64_t start = round_up(cursor, shards.alignment);
-        if (left > end - start) return false;
-        if (start >= shard_end) shard_end = start - start % shards.shard + shards.shard;
-        if (grid.elements() > shard_end - start) {
-            std::int64_t boundary = last_boundary(grid, shard_end - start, shards);
-            if (boundary == 0) {
-                start = shard_end;
-                shard_end += shards.shard;
-                if (grid.elements() > shards.shard) {
-                    boundary = last_boundary(grid, shards.shard, shards);
-                    if (boundary == 0) return false;
-                }
-            }
-            if (boundary != 0) start = shard_end - boundary;
-        }
-        cursor = start + grid.elements();
-        if (cursor > end) return false;
-        left -= grid.elements();
-        if (!offsets.empty()) offsets[i] = start;
+        const Item &item = items.items[order[i]];
+        cursor.position = round_up(cursor.position, item.alignment);
+        if (left > end - cursor.position) return false;
+        if (!go_to_start(cursor, item, shards)) return false;
+        if (!offsets.empty()) offsets[i] = cursor.position;
+        cursor.position += item.elements();
+        if (cursor.position > end) return false;
+        left -= item.elements();
     }
     return true;
 }

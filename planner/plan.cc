@@ -12,38 +12,16 @@
 
 #include "planner/bounds.h"
 #include "planner/cut.h"
+#include "planner/model_plan.h"
 #include "planner/order.h"
 #include "planner/place.h"
-#include "planner/uniform.h"
+#include "planner/plan.h"
+#include "planner/search.h"
+#include "planner/weights.h"
 #include "vescomm/planner.hpp"
 
 namespace vescomm::planner {
 namespace {
-
-// The best order so far.
-struct Best {
-    std::int64_t shard = unbounded;  // what was minimised: a multiple of an alignment
-    std::vector<std::size_t> order;
-    std::string_view name;
-};
-
-// Calls smallest(order, best shard so far), which returns a smaller shard or nothing, for one order
-// after another, and stops where the bound is met.
-template <typename Smallest>
-Best search(const Problem &problem, const Items &items, std::int64_t bound, Smallest &&smallest,
-            std::vector<std::string> &names) {
-    Best best;
-    for (const Order &candidate : orders()) {
-        std::vector<std::size_t> order = candidate.make(problem, items);
-        names.emplace_back(candidate.name);
-        if (order == best.order) continue;
-        if (const std::optional<std::int64_t> shard = smallest(order, best.shard)) {
-            best = {*shard, std::move(order), candidate.name};
-        }
-        if (best.shard == bound) break;
-    }
-    return best;
-}
 
 double percent_above(std::int64_t value, double base) {
     return base == 0 ? 0 : 100 * (static_cast<double>(value) / base - 1);
@@ -65,20 +43,34 @@ std::string advice(const Problem &problem, const Items &items) {
 
 std::string explain(const Problem &problem, const Items &items, const Options &options,
                     const Answer &answer) {
-    const std::string proof =
-        answer.optimal
-            ? std::string("proved to be the smallest possible")
-            : fmt::format(
-                  "the smallest found in {} orders, {:.2f} % above the lower bound of {}",
-                  answer.orders.size(),
-                  percent_above(answer.largest_shard, static_cast<double>(answer.lower_bound)),
-                  answer.lower_bound);
+    const bool by_weight = !Shares(problem.ranks, problem.weights).even();
+    const std::string steps =
+        answer.steps == 0 ? "" : fmt::format(" and {} steps of search", answer.steps);
+    std::string proof = "proved to be the smallest possible, by a lower bound" + steps;
+    if (!answer.optimal) {
+        proof = fmt::format("the smallest found in {} orders{}", answer.orders.size(), steps);
+        if (!by_weight) {
+            proof += fmt::format(
+                ", {:.3f} % above the proved lower bound of {}",
+                percent_above(answer.largest_shard, static_cast<double>(answer.lower_bound)),
+                answer.lower_bound);
+        }
+    }
     return fmt::format(
-        "{} shards for {} ranks: the largest has {} elements, {:.2f} % above the mean, "
-        "{}; {} of the buffer's {} elements are padding{}",
-        options.mode == Mode::uniform ? "uniform" : "ragged", problem.ranks, answer.largest_shard,
-        percent_above(answer.largest_shard, answer.mean_shard), proof, answer.padding,
-        answer.elements, advice(problem, items));
+        "{} shards for {} ranks{}: the largest has {} elements, {}{:.2f} % above {}, {}; {} of the "
+        "buffer's {} elements are padding{}",
+        options.mode == Mode::uniform ? "uniform" : "ragged", problem.ranks,
+        by_weight ? " by weight" : "", answer.largest_shard,
+        by_weight ? "and a shard is up to " : "",
+        by_weight ? 100 * (answer.largest_over_share - 1)
+                  : percent_above(answer.largest_shard, answer.mean_shard),
+        by_weight ? "its rank's share" : "the mean", proof, answer.padding, answer.elements,
+        advice(problem, items));
+}
+
+void set_search(Answer &answer, const Best &best) {
+    answer.orders = best.names;
+    answer.steps = best.steps;
 }
 
 void lay_out(Answer &answer, const Items &items, const Best &best,
@@ -89,12 +81,7 @@ void lay_out(Answer &answer, const Items &items, const Best &best,
         answer.places.push_back({item.tensor, offsets[i], item.grid.block()});
     }
     answer.order = best.name;
-    answer.elements = answer.cuts.back();
-    answer.padding = answer.elements - items.elements;
-    for (std::size_t i = 1; i < answer.cuts.size(); ++i) {
-        answer.largest_shard = std::max(answer.largest_shard, answer.cuts[i] - answer.cuts[i - 1]);
-    }
-    answer.feasible = true;
+    set_figures(answer, items);
 }
 
 std::string too_large(const Problem &problem, const Items &items, const Options &options,
@@ -107,19 +94,25 @@ std::string too_large(const Problem &problem, const Items &items, const Options 
 
 void plan_uniform(Answer &answer, const Problem &problem, const Options &options,
                   const Items &items) {
-    const std::int64_t alignment = options.start_alignment;
-    answer.lower_bound = uniform_bound(
-        items, alignment, round_up(std::max(mean_bound(items), block_bound(items)), alignment));
+    const std::int64_t alignment = items.alignment;
+    if (alignment == unbounded) {
+        answer.explanation =
+            "there is no uniform layout: equal shards must be a multiple of the alignments of all "
+            "tensors, and their least common multiple is out of range; use ragged shards or fewer "
+            "different alignments";
+        return;
+    }
+    const std::int64_t aligned = options.start_alignment;  // as all starts are
+    answer.lower_bound =
+        round_up(uniform_bound(items, aligned, round_up(lower_bound(items), aligned)), alignment);
     if (options.shard_limit > 0 && answer.lower_bound > options.shard_limit) {
         answer.explanation =
             too_large(problem, items, options, answer.lower_bound, "every uniform layout");
         return;
     }
-    UniformSearch uniform(items, alignment, answer.lower_bound);
-    const Best best = search(
-        problem, items, answer.lower_bound,
-        [&](const auto &order, std::int64_t shard) { return uniform.smallest(order, shard); },
-        answer.orders);
+    const Best best = search_uniform(problem, items, options, answer.lower_bound);
+    set_search(answer, best);
+    answer.lower_bound = best.bound;
     if (best.shard == unbounded) {
         answer.explanation = fmt::format(
             "there is no uniform layout: {} equal shards would hold more elements than a 64-bit "
@@ -133,7 +126,7 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
         return;
     }
     std::vector<std::int64_t> offsets(best.order.size());
-    place(items, best.order, {.shard = best.shard, .alignment = alignment, .step = 0}, offsets);
+    place(items, best.order, {.shard = best.shard, .step = 0}, offsets);
     for (std::int64_t rank = 0; rank <= problem.ranks; ++rank) {
         answer.cuts.push_back(rank * best.shard);
     }
@@ -144,22 +137,18 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
 void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
                  const Items &items) {
     const std::int64_t unit = options.cut_alignment;
-    answer.lower_bound = std::max(mean_bound(items), block_bound(items));
+    answer.lower_bound = lower_bound(items);
     if (options.shard_limit > 0 && answer.lower_bound > options.shard_limit) {
         answer.explanation =
             too_large(problem, items, options, answer.lower_bound, "every ragged layout");
         return;
     }
     const std::int64_t bound = round_up(answer.lower_bound, unit);
-    const Best best = search(
-        problem, items, bound,
-        [&](const auto &order, std::int64_t shard) {
-            const auto offsets = concatenate(items, order, options.start_alignment);
-            return smallest_largest_shard(Line(items, order, offsets), problem.ranks, unit, bound,
-                                          shard);
-        },
-        answer.orders);
-    const auto offsets = concatenate(items, best.order, options.start_alignment);
+    const Best best = search_ragged(problem, items, options, bound);
+    set_search(answer, best);
+    // The bound excludes all shards up to the multiple of the unit before it.
+    answer.lower_bound = std::max(answer.lower_bound, best.bound - unit + 1);
+    const auto offsets = concatenate(items, best.order);
     const Line line(items, best.order, offsets);
     std::int64_t largest = best.shard;
     if (options.shard_limit > 0 && options.shard_limit < largest) {
@@ -172,39 +161,107 @@ void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
     }
     answer.cuts = even_cuts(line, problem.ranks, largest, unit);
     lay_out(answer, items, best, offsets);
-    answer.optimal = round_up(answer.largest_shard, unit) == bound;
+    answer.optimal = round_up(answer.largest_shard, unit) == best.bound;
+}
+
+// Ranks of different weights: as plan_ragged(), with a quota in the place of the largest shard.
+void plan_weighted(Answer &answer, const Problem &problem, const Options &options,
+                   const Items &items, const Shares &shares) {
+    answer.lower_bound = lower_bound(items);
+    const std::int64_t most = options.shard_limit > 0 ? options.shard_limit : unbounded;
+    const Quota bound =
+        std::max(static_cast<Quota>(items.occupied), shares.quota_for_heaviest(block_bound(items)));
+    Best best;
+    std::optional<Quota> quota;
+    for (const Order &candidate : orders()) {
+        std::vector<std::size_t> order = candidate.make(problem, items);
+        answer.orders.emplace_back(candidate.name);
+        if (order == best.order) continue;
+        const auto offsets = concatenate(items, order);
+        const std::optional<Quota> smaller = smallest_quota(Line(items, order, offsets), shares,
+                                                            bound, quota.value_or(~Quota{0}), most);
+        if (!smaller) continue;
+        quota = smaller;
+        best.order = std::move(order);
+        best.name = candidate.name;
+        if (*quota == bound) break;
+    }
+    if (!quota) {
+        answer.explanation = fmt::format(
+            "there is no layout: whatever the quota of the {} ranks with their weights, some shard "
+            "exceeds shard_limit, {}; use a higher limit, finer blocks or fewer weights of zero{}",
+            problem.ranks, most, advice(problem, items));
+        return;
+    }
+    const auto offsets = concatenate(items, best.order);
+    const Line line(items, best.order, offsets);
+    std::vector<std::int64_t> limits = shares.limits(*quota, most);
+    for (std::int64_t &limit : limits)
+        limit = std::min(round_up(limit, options.cut_alignment), most);
+    answer.cuts = cuts_near(line, {limits, earliest_cuts(line, limits),
+                                   shares.cumulative(line.elements()), options.cut_alignment});
+    lay_out(answer, items, best, offsets);
+    answer.optimal = *quota == bound;
 }
 
 }  // namespace
 
+void set_figures(Answer &answer, const Items &items) {
+    answer.elements = answer.cuts.back();
+    answer.padding = answer.elements - items.elements;
+    answer.largest_shard = 0;
+    for (std::size_t i = 1; i < answer.cuts.size(); ++i) {
+        answer.largest_shard = std::max(answer.largest_shard, answer.cuts[i] - answer.cuts[i - 1]);
+    }
+    answer.mean_shard = static_cast<double>(items.elements) / items.ranks;
+    answer.feasible = true;
+}
+
 Answer plan(const Problem &problem, const Options &options) {
-    const Items items = to_items(problem, options);
+    if (options.mode == Mode::ragged || options.mode == Mode::uniform) {
+        return plan_alone(problem, to_items(problem, options), options);
+    }
+    return plan_as_model(problem, options);
+}
+
+Answer plan_alone(const Problem &problem, const Items &items, const Options &options) {
     Answer answer;
+    const Shares shares(problem.ranks, problem.weights);
     if (items.items.empty()) {
         answer.cuts.assign(static_cast<std::size_t>(problem.ranks) + 1, 0);
         answer.orders = {"default"};
-        lay_out(answer, items, {0, {}, "default"}, {});
+        lay_out(answer, items, Best{0, {}, "default", {}, 0, 0}, {});
         answer.optimal = true;
     } else if (options.mode == Mode::uniform) {
         plan_uniform(answer, problem, options, items);
+    } else if (!shares.even()) {
+        plan_weighted(answer, problem, options, items, shares);
     } else {
         plan_ragged(answer, problem, options, items);
     }
     if (answer.feasible) {
-        answer.mean_shard = static_cast<double>(items.elements) / problem.ranks;
+        std::vector<std::int64_t> shards;
+        for (std::size_t k = 1; k < answer.cuts.size(); ++k) {
+            shards.push_back(answer.cuts[k] - answer.cuts[k - 1]);
+        }
+        answer.largest_over_share = shares.largest_over_share(shards, items.elements);
         answer.explanation = explain(problem, items, options, answer);
     }
     return answer;
 }
 
 LayoutPointer make_layout(const Problem &problem, const Answer &answer) {
+    return make_layout(problem.tensors, answer);
+}
+
+LayoutPointer make_layout(std::span<const Tensor> all, const Answer &answer) {
     if (!answer.feasible) {
         throw LayoutError(VESCOMM_ERROR_INVALID_ARGUMENT, answer.explanation.c_str());
     }
     std::vector<vescomm_tensor_t> tensors;
     tensors.reserve(answer.places.size());
     for (const Place &place : answer.places) {
-        const Tensor &from = problem.tensors[place.tensor];
+        const Tensor &from = all[place.tensor];
         vescomm_tensor_t tensor = vescomm_tensor();
         tensor.dimensions = static_cast<std::int32_t>(from.shape.size());
         tensor.name = from.name.c_str();
@@ -217,7 +274,7 @@ LayoutPointer make_layout(const Problem &problem, const Answer &answer) {
     vescomm_layout_t *layout = nullptr;
     const vescomm_status_t status =
         vescomm_layout_create(tensors.data(), tensors.size(), answer.elements, answer.cuts.data(),
-                              problem.ranks, &layout);
+                              static_cast<std::int32_t>(answer.cuts.size() - 1), &layout);
     if (status != VESCOMM_OK) throw LayoutError(status, vescomm_last_error());
     return LayoutPointer(layout);
 }

@@ -43,25 +43,107 @@ void check(const Tensor &tensor) {
                quoted(tensor.name), tensor.batch_dimensions, tensor.shape.size(),
                tensor.shape.size());
     }
+    if (tensor.alignment < 0 || tensor.alignment > most_alignment) {
+        refuse("tensor {} has an alignment of {} elements; it must be in [0, {}], 0 for none",
+               quoted(tensor.name), tensor.alignment, most_alignment);
+    }
     if (tensor.block_rows < -1) {
         refuse("tensor {} has {} rows in a block; give -1 (whole), 0 or 1 (any row), or more",
                quoted(tensor.name), tensor.block_rows);
     }
 }
 
-// `tensor` is checked and has elements.
-Grid grid_of(const Tensor &tensor, std::int64_t elements) {
+// `tensor` is checked and has elements. `whole`: whatever blocks it asks for.
+Grid grid_of(const Tensor &tensor, std::int64_t elements, bool whole) {
     const auto matrix = std::span(tensor.shape).subspan(tensor.batch_dimensions);
     const std::int64_t sub_matrix = product(matrix);
-    if (tensor.block_rows == -1) return Grid(elements, sub_matrix, sub_matrix);
+    if (whole || tensor.block_rows == -1) return Grid(elements, sub_matrix, sub_matrix);
     const std::int64_t row = matrix.empty() ? 1 : product(matrix.subspan(1));
     // More rows than there are mean the whole sub-matrix: Grid cuts a block down to it.
     return Grid(elements, sub_matrix, times(std::max<std::int64_t>(tensor.block_rows, 1), row));
 }
 
+// `tensor` is checked.
+std::int64_t start_alignment(const Tensor &tensor, const Options &options) {
+    const std::int64_t alignment =
+        least_common_multiple(options.start_alignment, std::max<std::int64_t>(tensor.alignment, 1));
+    if (alignment > most_alignment) {
+        refuse(
+            "tensor {} starts at multiples of {} elements and of start_alignment, {}, so of their "
+            "least common multiple, which must be at most {}",
+            quoted(tensor.name), tensor.alignment, options.start_alignment, most_alignment);
+    }
+    return alignment;
+}
+
 void check_alignment(const char *name, std::int64_t alignment) {
     if (alignment >= 1 && alignment <= most_alignment) return;
     refuse("{} is {} elements; it must be in [1, {}]", name, alignment, most_alignment);
+}
+
+void check_number(const char *name, double number, double low, double high) {
+    if (number >= low && number <= high) return;  // false for what is not a number
+    refuse("{} is {}; it must be in [{}, {}]", name, number, low, high);
+}
+
+void check(const Options &options) {
+    if (options.mode < Mode::ragged || options.mode > Mode::automatic) {
+        refuse(
+            "mode {} is unknown; give ragged (0), uniform (1), balanced (2), owner (3) or "
+            "automatic (4)",
+            static_cast<std::int32_t>(options.mode));
+    }
+    check_alignment("start_alignment", options.start_alignment);
+    check_alignment("cut_alignment", options.cut_alignment);
+    if (options.shard_limit < 0) {
+        refuse("shard_limit is {} elements; give at least 1, or 0 for no limit",
+               options.shard_limit);
+    }
+    if (options.search_steps < 0) {
+        refuse("search_steps is {}; give at least 0", options.search_steps);
+    }
+    constexpr double most_imbalance = 1e6;  // a shard is never so much larger than it must be
+    check_number("unit_imbalance", options.unit_imbalance, 0, most_imbalance);
+    if (options.work != Work::muon && options.work != Work::elements) {
+        refuse("work {} is unknown; give muon (0) or elements (1)",
+               static_cast<std::int32_t>(options.work));
+    }
+    constexpr double much = 1e30;  // keeps sums finite
+    check_number("costs.bytes_per_second", options.costs.bytes_per_second, 1e-30, much);
+    check_number("costs.seconds_per_collective", options.costs.seconds_per_collective, 0, much);
+    check_number("costs.seconds_per_unequal", options.costs.seconds_per_unequal, 0, much);
+}
+
+void check_weights(std::span<const std::int64_t> weights, int ranks, Mode mode) {
+    if (weights.empty()) return;
+    if (mode == Mode::uniform) {
+        refuse(
+            "uniform shards are equal and cannot follow the weights of {} ranks; leave the weights "
+            "out, or give mode ragged (0) or balanced (2)",
+            ranks);
+    }
+    if (mode == Mode::owner) {
+        refuse(
+            "mode owner gives every rank the same work and cannot follow the weights of {} ranks; "
+            "leave the weights out, or give mode ragged (0) or balanced (2)",
+            ranks);
+    }
+    if (weights.size() != static_cast<std::size_t>(ranks)) {
+        refuse("there are {} weights for {} ranks; give one for each rank, or none", weights.size(),
+               ranks);
+    }
+    std::int64_t sum = 0;
+    for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+        if (weights[rank] < 0) {
+            refuse("the weight of rank {} is {}; give at least 0", rank, weights[rank]);
+        }
+        sum = plus(sum, weights[rank]);
+    }
+    if (sum == 0)
+        refuse("all weights of {} ranks are 0; at least one rank must own something", ranks);
+    if (sum > most_elements) {
+        refuse("the weights of {} ranks add up to more than 2^62; give smaller ones", ranks);
+    }
 }
 
 }  // namespace
@@ -84,19 +166,12 @@ Items to_items(const Problem &problem, const Options &options) {
     if (problem.ranks < 1) {
         refuse("a plan for {} ranks is impossible; give at least 1", problem.ranks);
     }
-    if (options.mode != Mode::ragged && options.mode != Mode::uniform) {
-        refuse("mode {} is unknown; give ragged (0) or uniform (1)",
-               static_cast<std::int32_t>(options.mode));
-    }
-    check_alignment("start_alignment", options.start_alignment);
-    check_alignment("cut_alignment", options.cut_alignment);
-    if (options.shard_limit < 0) {
-        refuse("shard_limit is {} elements; give at least 1, or 0 for no limit",
-               options.shard_limit);
-    }
+    check(options);
+    check_weights(problem.weights, problem.ranks, options.mode);
     Items result;
     result.ranks = problem.ranks;
-    std::int64_t slack = 0;  // the last tensor's end need not be aligned: the one that gains most
+    result.alignment = options.start_alignment;
+    std::int64_t common = 0;  // divides every start
     for (std::size_t i = 0; i < problem.tensors.size(); ++i) {
         const Tensor &tensor = problem.tensors[i];
         check(tensor);
@@ -105,17 +180,27 @@ Items to_items(const Problem &problem, const Options &options) {
             result.empty.push_back(i);
             continue;
         }
-        const std::int64_t room = round_up(elements, options.start_alignment);
-        result.occupied = plus(result.occupied, room);
-        if (result.occupied > most_elements) {
+        const std::int64_t alignment = start_alignment(tensor, options);
+        const std::int64_t gap = alignment - options.start_alignment;  // before it, at most
+        result.room = plus(result.room, plus(round_up(elements, alignment), gap));
+        if (result.room > most_elements) {
             refuse(
                 "tensor {} of shape [{}] brings the number of elements above 2^62, the most a "
                 "buffer may have",
                 quoted(tensor.name), fmt::join(tensor.shape, ", "));
         }
-        slack = std::max(slack, room - elements);
+        common = std::gcd(common, alignment);
+        result.alignment = least_common_multiple(result.alignment, alignment);
+        if (result.alignment > most_alignment) result.alignment = unbounded;
         result.elements += elements;
-        result.items.push_back({i, grid_of(tensor, elements)});
+        result.items.push_back(
+            {i, grid_of(tensor, elements, options.mode == Mode::owner), alignment});
+    }
+    std::int64_t slack = 0;  // the last tensor's end need not be aligned: the one that gains most
+    for (const Item &item : result.items) {
+        const std::int64_t room = round_up(item.elements(), common);
+        slack = std::max(slack, room - item.elements());
+        result.occupied += room;
     }
     result.occupied -= slack;
     return result;

@@ -16,6 +16,7 @@ namespace vescomm::planner {
 struct Item {
     std::size_t tensor = 0;  // index in the problem
     Grid grid;
+    std::int64_t alignment = 1;  // of its start: Options::start_alignment and the tensor's own
 
     std::int64_t elements() const noexcept { return grid.elements(); }
 };
@@ -26,6 +27,10 @@ struct Items {
     std::vector<std::size_t> empty;  // the others, which may lie anywhere
     std::int64_t elements = 0;  // of all tensors
     std::int64_t occupied = 0;  // with every start aligned, in the best order
+    std::int64_t room = 0;  // in which any order fits
+    // The least common multiple of all alignments, of which uniform shards are multiples;
+    // `unbounded` when it is larger than an alignment may be.
+    std::int64_t alignment = 1;
     int ranks = 1;
 };
 

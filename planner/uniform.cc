@@ -69,7 +69,7 @@ std::optional<std::int64_t> UniformSearch::smallest(std::span<const std::size_t>
                                                     std::int64_t best) {
     if (bound_ >= best || bound_ > largest_) return std::nullopt;
     const auto fits = [&](std::int64_t shard, std::int64_t step) {
-        return place(items_, order, {.shard = shard, .alignment = alignment_, .step = step});
+        return place(items_, order, {.shard = shard, .step = step});
     };
     if (fits(bound_, 0)) return bound_;
 

@@ -33,13 +33,15 @@ public:
     // The largest shard there can be: everything in one, or the most that the buffer's size allows.
     std::int64_t largest() const noexcept { return largest_; }
 
+    // The least common multiples; the shards in between that are below `best`, ascending.
+    const std::vector<std::int64_t> &steps() const noexcept { return steps_; }
+    std::vector<std::int64_t> candidates_below(std::int64_t best);
+
     // False when there were too many candidates to try them all: an answer above the bound may then
     // not be the smallest for its order.
     bool exhaustive() const noexcept { return exhaustive_; }
 
 private:
-    std::vector<std::int64_t> candidates_below(std::int64_t best);
-
     const Items &items_;
     std::int64_t alignment_;
     std::int64_t bound_;

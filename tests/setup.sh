@@ -9,7 +9,7 @@ packages=(
     meson ninja-build pkg-config g++ libc6-dev
     libucx-dev libhwloc-dev libssl-dev libasio-dev libfmt-dev libxxhash-dev
     nlohmann-json3-dev libcli11-dev libdnnl-dev
-    libgtest-dev librapidcheck-dev
+    libgtest-dev librapidcheck-dev libz3-dev
     python3 python3-matplotlib iproute2
 )
 

@@ -4,8 +4,11 @@
 // The exported functions of layouts: check, call, translate.
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "api/guard.h"
 #include "api/handles.h"
+#include "layout/boxes.h"
 
 using vescomm::Error;
 using vescomm::guarded;
@@ -71,6 +74,12 @@ void require_ranks(int32_t ranks, const char *function) {
     if (ranks < 1) refuse("{}: ranks is {}; it must be at least 1", function, ranks);
 }
 
+void require_tensor(const Layout &layout, size_t index, const char *function) {
+    if (index < layout.tensors().size()) return;
+    refuse("{}: index {} is not in [0, {}), the layout's tensors", function, index,
+           layout.tensors().size());
+}
+
 void require_rank(const Layout &layout, int32_t rank, const char *function) {
     if (rank >= 0 && rank < layout.ranks()) return;
     refuse("{}: rank {} is not one of the layout's, which are in [0, {})", function, rank,
@@ -127,12 +136,8 @@ vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layout, size_t in
     return guarded([&] {
         constexpr const char *function = "vescomm_layout_tensor";
         require(layout, function, "layout");
-        const auto tensors = layout->value.tensors();
-        if (index >= tensors.size()) {
-            refuse("{}: index {} is not in [0, {}), the layout's tensors", function, index,
-                   tensors.size());
-        }
-        const Layout::Tensor &found = tensors[index];
+        require_tensor(layout->value, index, function);
+        const Layout::Tensor &found = layout->value.tensors()[index];
         vescomm_tensor_t ours = vescomm_tensor();
         ours.dimensions = static_cast<int32_t>(found.shape.size());
         ours.name = found.name.c_str();
@@ -187,5 +192,64 @@ vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layout, int32_t r
             pieces[i] = {found[i].tensor, found[i].first, found[i].elements, found[i].offset};
         }
         *count = found.size();
+    });
+}
+
+vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout, size_t tensor, int32_t rank,
+                                      vescomm_piece_t *piece) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_layout_piece";
+        require(layout, function, "layout");
+        require(piece, function, "piece");
+        require_tensor(layout->value, tensor, function);
+        require_rank(layout->value, rank, function);
+        const Layout::Piece found = layout->value.piece(tensor, rank);
+        *piece = {found.tensor, found.first, found.elements, found.offset};
+    });
+}
+
+vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout, size_t tensor, int64_t first,
+                                      int64_t elements, int64_t *boxes, size_t capacity,
+                                      size_t *count) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_layout_boxes";
+        require(layout, function, "layout");
+        require(count, function, "count");
+        require_tensor(layout->value, tensor, function);
+        const Layout::Tensor &whole = layout->value.tensors()[tensor];
+        if (capacity > 0 && !whole.shape.empty()) require(boxes, function, "boxes");
+        if (first < 0 || elements < 0 || first > whole.elements ||
+            elements > whole.elements - first) {
+            refuse("{}: {} elements from {} on are not all in tensor {}, which has {}", function,
+                   elements, first, tensor, whole.elements);
+        }
+        const std::vector<vescomm::Box> found = vescomm::boxes(whole.shape, first, elements);
+        for (size_t i = 0; i < std::min(found.size(), capacity); ++i) {
+            boxes = std::ranges::copy(found[i].start, boxes).out;
+            boxes = std::ranges::copy(found[i].extent, boxes).out;
+        }
+        *count = found.size();
+    });
+}
+
+vescomm_status_t vescomm_layout_serialise(const vescomm_layout_t *layout, void *bytes,
+                                          size_t capacity, size_t *size) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_layout_serialise";
+        require(layout, function, "layout");
+        require(size, function, "size");
+        if (capacity > 0) require(bytes, function, "bytes");
+        const std::vector<std::byte> all = layout->value.serialise();
+        if (capacity >= all.size()) std::memcpy(bytes, all.data(), all.size());
+        *size = all.size();
+    });
+}
+
+vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size, vescomm_layout_t **layout) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_layout_parse";
+        if (size > 0) require(bytes, function, "bytes");
+        require(layout, function, "layout");
+        *layout = new vescomm_layout{Layout::parse({static_cast<const std::byte *>(bytes), size})};
     });
 }

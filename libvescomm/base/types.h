@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 
-#include "base/type_size.h"
+#include "vescomm/vescomm.h"
 
 namespace vescomm {
+
+inline std::size_t size_of(vescomm_type_t type) {
+    return vescomm_type_bytes(type);
+}
 
 inline std::string name_of_type(vescomm_type_t type) {
     static constexpr const char *names[] = {"f32", "bf16", "f16", "f64", "f8e4m3", "f8e5m2", "i8",

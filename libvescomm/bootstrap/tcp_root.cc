@@ -81,7 +81,7 @@ void TcpRoot::admit(TcpDoor::Visitor visitor) {
     seat.link->start(
         {[this, rank](FrameType type, std::string_view payload) { hear(rank, type, payload); },
          [this, rank](const std::string &how) { take_end(rank, how); }},
-        std::move(visitor.rest));
+        visitor.rest);
 }
 
 void TcpRoot::check_claim(const Claim &claim, const std::string &address) {

@@ -12,7 +12,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/type_size.h"
 #include "execute/kernels_isa.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -106,7 +105,7 @@ INLINE uint16_t to_f16(float x) {
 void KERNEL(convert)(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
                      size_t count) {
     if (to_type == from_type) {
-        if (to != from && count > 0) memcpy(to, from, count * size_of(to_type));
+        if (to != from && count > 0) memcpy(to, from, count * vescomm_type_bytes(to_type));
     } else if (to_type == VESCOMM_BF16 && from_type == VESCOMM_F32) {
         CONVERT(uint16_t, to_bf16(x[i]), float);
     } else if (to_type == VESCOMM_F32 && from_type == VESCOMM_BF16) {
@@ -239,7 +238,7 @@ INLINE void sum_typed(bool started, vescomm_type_t type, vescomm_type_t to_type,
  * element `first` already. */
 static void sum(int n, vescomm_type_t type, vescomm_type_t to_type, const float *start,
                 const void *const *sources, size_t first, void *to, size_t count, float scale) {
-    const size_t skip = first * size_of(type);
+    const size_t skip = first * vescomm_type_bytes(type);
     const char *s[most_at_once];
     for (int k = 0; k < n; ++k) s[k] = (const char *)sources[k] + skip;
 
@@ -273,7 +272,7 @@ void KERNEL(reduce)(const void *const *sources, int n, vescomm_type_t source_typ
     float partial[tile_elements];
     for (size_t first = 0; first < count; first += tile_elements) {
         const size_t elements = smaller(tile_elements, count - first);
-        void *out = (char *)to + first * size_of(to_type);
+        void *out = (char *)to + first * vescomm_type_bytes(to_type);
         const float *start = NULL;
         if (narrow_start) {
             KERNEL(convert)(partial, VESCOMM_F32, out, to_type, elements);

@@ -227,6 +227,15 @@ Layout::Shard Layout::shard(int rank) const noexcept {
     return {cuts_[index], cuts_[index + 1]};
 }
 
+Layout::Piece Layout::piece(std::size_t tensor, int rank) const noexcept {
+    const Shard mine = shard(rank);
+    const Tensor &all = tensors_[tensor];
+    const std::int64_t begin = std::max(mine.begin, all.offset);
+    const std::int64_t end = std::min(mine.end, all.offset + all.elements);
+    if (begin >= end) return {tensor, 0, 0, 0};
+    return {tensor, begin - all.offset, end - begin, begin - mine.begin};
+}
+
 std::vector<Layout::Piece> Layout::pieces(int rank) const {
     const Shard mine = shard(rank);
     // Ends of tensors do not decrease, because offsets do not and tensors do not overlap.
@@ -234,11 +243,8 @@ std::vector<Layout::Piece> Layout::pieces(int rank) const {
                                            [](const Tensor &t) { return t.offset + t.elements; });
     std::vector<Piece> result;
     for (; tensor != tensors_.end() && tensor->offset < mine.end; ++tensor) {
-        const std::int64_t begin = std::max(mine.begin, tensor->offset);
-        const std::int64_t end = std::min(mine.end, tensor->offset + tensor->elements);
-        if (begin >= end) continue;
-        result.push_back({static_cast<std::size_t>(tensor - tensors_.begin()),
-                          begin - tensor->offset, end - begin, begin - mine.begin});
+        const Piece found = piece(static_cast<std::size_t>(tensor - tensors_.begin()), rank);
+        if (found.elements > 0) result.push_back(found);
     }
     return result;
 }

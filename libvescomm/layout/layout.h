@@ -55,7 +55,7 @@ public:
     struct Piece {
         std::size_t tensor = 0;  // index in tensors()
         std::int64_t first = 0;  // first element, counted within the tensor
-        std::int64_t elements = 0;  // at least 1
+        std::int64_t elements = 0;  // at least 1 in pieces()
         std::int64_t offset = 0;  // of that element within the shard
 
         bool operator==(const Piece &) const = default;
@@ -83,6 +83,8 @@ public:
     Shard shard(int rank) const noexcept;
     // By offset. Cost: O(log tensors + pieces), plus the empty tensors that lie among them.
     std::vector<Piece> pieces(int rank) const;
+    // The part of one tensor that a rank owns; no elements, or a piece.
+    Piece piece(std::size_t tensor, int rank) const noexcept;
     // The index of the tensor of that name. Cost: O(log tensors).
     std::optional<std::size_t> find(std::string_view name) const noexcept;
 

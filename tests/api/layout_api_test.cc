@@ -52,6 +52,52 @@ protected:
     vescomm_layout_t *layout = nullptr;
 };
 
+TEST_F(LayoutApi, SaysWhichPartOfATensorARankOwns) {
+    vescomm_piece_t piece;
+    ASSERT_EQ(vescomm_layout_piece(layout, 0, 1, &piece), VESCOMM_OK);
+    EXPECT_EQ(piece.first, 16);
+    EXPECT_EQ(piece.elements, 16);
+    EXPECT_EQ(piece.offset, 0);
+    ASSERT_EQ(vescomm_layout_piece(layout, 1, 1, &piece), VESCOMM_OK);
+    EXPECT_EQ(piece.elements, 2);
+    EXPECT_EQ(piece.offset, 16);
+    ASSERT_EQ(vescomm_layout_piece(layout, 1, 0, &piece), VESCOMM_OK);
+    EXPECT_EQ(piece.elements, 0);
+    expect_refused(vescomm_layout_piece(layout, 2, 0, &piece), "index 2 is not in [0, 2)");
+    expect_refused(vescomm_layout_piece(layout, 0, 3, &piece), "rank 3");
+    expect_refused(vescomm_layout_piece(layout, 0, 0, nullptr), "piece is NULL");
+}
+
+TEST_F(LayoutApi, DescribesElementsAsBoxes) {
+    size_t count = 0;
+    ASSERT_EQ(vescomm_layout_boxes(layout, 0, 3, 20, nullptr, 0, &count), VESCOMM_OK);
+    ASSERT_EQ(count, 3u);
+    int64_t boxes[12];
+    ASSERT_EQ(vescomm_layout_boxes(layout, 0, 3, 20, boxes, 3, &count), VESCOMM_OK);
+    const int64_t expected[] = {0, 3, 1, 5, 1, 0, 1, 8, 2, 0, 1, 7};
+    EXPECT_TRUE(std::equal(std::begin(boxes), std::end(boxes), expected));
+    expect_refused(vescomm_layout_boxes(layout, 0, 30, 3, boxes, 3, &count), "which has 32");
+    expect_refused(vescomm_layout_boxes(layout, 0, -1, 3, boxes, 3, &count), "from -1 on");
+    expect_refused(vescomm_layout_boxes(layout, 7, 0, 3, boxes, 3, &count), "index 7");
+    expect_refused(vescomm_layout_boxes(layout, 0, 0, 3, nullptr, 3, &count), "boxes is NULL");
+}
+
+TEST_F(LayoutApi, ComesBackFromItsBytes) {
+    size_t size = 0;
+    ASSERT_EQ(vescomm_layout_serialise(layout, nullptr, 0, &size), VESCOMM_OK);
+    std::vector<char> bytes(size);
+    ASSERT_EQ(vescomm_layout_serialise(layout, bytes.data(), size, &size), VESCOMM_OK);
+    vescomm_layout_t *back = nullptr;
+    ASSERT_EQ(vescomm_layout_parse(bytes.data(), size, &back), VESCOMM_OK) << last_error();
+    vescomm_layout_info_t here = vescomm_layout_info(), there = vescomm_layout_info();
+    ASSERT_EQ(vescomm_layout_query(layout, &here), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_query(back, &there), VESCOMM_OK);
+    EXPECT_EQ(here.hash, there.hash);
+    EXPECT_EQ(vescomm_layout_free(back), VESCOMM_OK);
+    EXPECT_EQ(vescomm_layout_parse(bytes.data(), size - 1, &back), VESCOMM_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(vescomm_layout_parse(nullptr, 0, &back), VESCOMM_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_F(LayoutApi, DescribesWhatWasMade) {
     vescomm_layout_info_t info = vescomm_layout_info();
     ASSERT_EQ(vescomm_layout_query(layout, &info), VESCOMM_OK);

@@ -107,15 +107,22 @@ TEST_F(PlannerApi, ServesCallersWithAShorterFiguresStruct) {
 }
 
 // The ABI: programs built against 0.1 read these offsets.
-static_assert(sizeof(vescomm_planner_tensor_t) == 40 &&
+static_assert(sizeof(vescomm_planner_tensor_t) == 48 &&
               offsetof(vescomm_planner_tensor_t, block_rows) == 24 &&
-              offsetof(vescomm_planner_tensor_t, batch_dimensions) == 32);
-static_assert(sizeof(vescomm_planner_options_t) == 32 &&
+              offsetof(vescomm_planner_tensor_t, batch_dimensions) == 32 &&
+              offsetof(vescomm_planner_tensor_t, alignment) == 40);
+static_assert(sizeof(vescomm_planner_options_t) == 88 &&
               offsetof(vescomm_planner_options_t, start_alignment) == 8 &&
-              offsetof(vescomm_planner_options_t, shard_limit) == 24);
-static_assert(sizeof(vescomm_planner_figures_t) == 56 &&
+              offsetof(vescomm_planner_options_t, shard_limit) == 24 &&
+              offsetof(vescomm_planner_options_t, weights) == 32 &&
+              offsetof(vescomm_planner_options_t, unit_imbalance) == 48 &&
+              offsetof(vescomm_planner_options_t, work) == 56 &&
+              offsetof(vescomm_planner_options_t, seconds_per_unequal) == 80);
+static_assert(sizeof(vescomm_planner_figures_t) == 72 &&
               offsetof(vescomm_planner_figures_t, elements) == 8 &&
               offsetof(vescomm_planner_figures_t, mean_shard) == 40 &&
-              offsetof(vescomm_planner_figures_t, order) == 48);
+              offsetof(vescomm_planner_figures_t, order) == 48 &&
+              offsetof(vescomm_planner_figures_t, largest_over_share) == 56 &&
+              offsetof(vescomm_planner_figures_t, steps) == 64);
 
 }  // namespace

@@ -47,16 +47,17 @@ inline std::vector<bool> legal_cuts(const Tensor &tensor) {
 
 // Whether the tensors fit in this order into equal shards: tries every start of every tensor.
 inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int64_t shard,
-                         std::int64_t ranks, std::int64_t alignment) {
+                         std::int64_t ranks, const std::vector<std::int64_t> &alignments) {
     std::vector<bool> reached(static_cast<std::size_t>(ranks * shard) + 1, false);  // as an end
     reached[0] = true;
-    for (const std::vector<bool> &legal : tensors) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const std::vector<bool> &legal = tensors[i];
         const auto size = static_cast<std::int64_t>(legal.size());
         std::vector<bool> next(reached.size(), false);
         bool free = false;
         for (std::int64_t start = 0; start + size <= ranks * shard; ++start) {
             free = free || reached[start];  // something before ends here or earlier
-            if (!free || start % alignment != 0) continue;
+            if (!free || start % alignments[i] != 0) continue;
             bool good = true;
             for (std::int64_t cut = (start / shard + 1) * shard; cut < start + size; cut += shard) {
                 good = good && legal[cut - start];
@@ -66,6 +67,11 @@ inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int
         reached = next;
     }
     return std::find(reached.begin(), reached.end(), true) != reached.end();
+}
+
+inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int64_t shard,
+                         std::int64_t ranks, std::int64_t alignment) {
+    return fits_uniform(tensors, shard, ranks, std::vector(tensors.size(), alignment));
 }
 
 // The smallest largest shard, rounded up to `unit`, of tensors one after another.
@@ -129,6 +135,7 @@ inline void expect_valid(const Problem &problem, const Options &options, const A
         const std::int64_t size = elements(tensor);
         ASSERT_GE(place.offset, end) << "tensors overlap";
         EXPECT_EQ(place.offset % options.start_alignment, 0);
+        EXPECT_EQ(place.offset % std::max<std::int64_t>(tensor.alignment, 1), 0);
         end = place.offset + size;
         ASSERT_LE(end, answer.elements);
         all_elements += size;

@@ -120,7 +120,7 @@ TEST(PlannerUniform, PlacesExactlyWhatCanBePlaced) {
         const auto tensors = in_order(problem, order);
         for (std::int64_t shard = options.start_alignment; shard <= items.elements + 8;
              shard += options.start_alignment) {
-            const Shards shards{shard, options.start_alignment, 0};
+            const Shards shards{shard, 0};
             ASSERT_EQ(
                 place(items, order, shards),
                 reference::fits_uniform(tensors, shard, problem.ranks, options.start_alignment))
@@ -140,8 +140,7 @@ TEST(PlannerUniform, FindsTheSmallestShardOfEveryOrderAndNoneBelowTheBound) {
         options.start_alignment = draw(random, 1, 4);
         SCOPED_TRACE(print(problem) + " alignment " + std::to_string(options.start_alignment));
         const Items items = to_items(problem, options);
-        const std::int64_t simple_bound =
-            round_up(std::max(mean_bound(items), block_bound(items)), options.start_alignment);
+        const std::int64_t simple_bound = round_up(lower_bound(items), options.start_alignment);
         const std::int64_t bound = uniform_bound(items, options.start_alignment, simple_bound);
         EXPECT_GE(bound, simple_bound);
         UniformSearch search(items, options.start_alignment, bound);
@@ -182,7 +181,7 @@ TEST(PlannerUniform, IsMonotoneInMultiplesOfAStep) {
         const std::int64_t step = draw(random, 1, 12);
         bool fitted = false;
         for (std::int64_t shard = step; shard <= items.elements + step; shard += step) {
-            const bool fits = place(items, order, {shard, 1, step});
+            const bool fits = place(items, order, {shard, step});
             ASSERT_TRUE(fits || !fitted)
                 << print(problem) << " step " << step << " shard " << shard;
             fitted = fits;
@@ -201,14 +200,14 @@ TEST(PlannerRagged, FindsTheSmallestLargestShardOfEveryOrderAndNoneBelowTheBound
         SCOPED_TRACE(print(problem) + " alignments " + std::to_string(options.start_alignment) +
                      " " + std::to_string(options.cut_alignment));
         const Items items = to_items(problem, options);
-        const std::int64_t bound = std::max(mean_bound(items), block_bound(items));
+        const std::int64_t bound = lower_bound(items);
         auto order = first_order(problem);
         std::int64_t best = unbounded;
         do {
             const std::int64_t expected =
                 reference::smallest_ragged(in_order(problem, order), problem.ranks,
                                            options.start_alignment, options.cut_alignment);
-            const auto offsets = concatenate(items, order, options.start_alignment);
+            const auto offsets = concatenate(items, order);
             const Line line(items, order, offsets);
             ASSERT_EQ(smallest_largest_shard(line, problem.ranks, options.cut_alignment, bound,
                                              unbounded),
@@ -237,7 +236,7 @@ TEST(PlannerRagged, WalksToLegalCutsLikeTheDefinition) {
                      " " + std::to_string(alignment));
         const Items items = to_items(problem, options);
         const auto order = first_order(problem);
-        const auto offsets = concatenate(items, order, options.start_alignment);
+        const auto offsets = concatenate(items, order);
         const Line line(items, order, offsets);
         std::vector<bool> legal;
         for (const std::vector<bool> &tensor : in_order(problem, order)) {

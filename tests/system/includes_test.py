@@ -54,6 +54,8 @@ MAY_HAVE_THIRD_PARTY = {
     r"libvescomm/transport/ucx_\w+\.h": r"ucp/|ucs/",
     r"libvescomm/bootstrap/(event_loop|tcp_\w+)\.h": r"asio",
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",
+    r"planner/api\.h": r"fmt/",
+    r"planner/input/strict_json\.h": r"nlohmann/",
     r"tests/.*": r"gtest|rapidcheck",
     r"perf/.*": r"benchmark",
 }

@@ -454,6 +454,67 @@ VESCOMM_API vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layou
                                                    vescomm_piece_t *pieces, size_t capacity,
                                                    size_t *count);
 
+/**
+ * Says which part of one tensor a rank owns.
+ *
+ * @param tensor  index in the layout, below vescomm_layout_info_t.tensors.
+ * @param piece   [out] elements is 0 when the rank owns none of the tensor; first and offset are 0
+ *                then.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(1).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout, size_t tensor,
+                                                  int32_t rank, vescomm_piece_t *piece);
+
+/**
+ * Describes consecutive elements of a tensor, such as a piece, as boxes: what slicing calls and
+ * checkpoint formats understand. There are at most 2 * dimensions - 1.
+ *
+ * @param tensor    index in the layout.
+ * @param first     first element, counted within the tensor; row-major.
+ * @param elements  how many; 0: there are no boxes.
+ * @param boxes     [out] up to @p capacity boxes in the order of their elements; each is
+ *                  2 * dimensions numbers: where it starts in every dimension, then how far it
+ *                  extends. May be NULL when @p capacity is 0.
+ * @param capacity  in boxes.
+ * @param count     [out] number of boxes there are, which may exceed @p capacity.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(dimensions^2).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout, size_t tensor,
+                                                  int64_t first, int64_t elements, int64_t *boxes,
+                                                  size_t capacity, size_t *count);
+
+/**
+ * Writes a layout as bytes, to keep it beside a checkpoint or to send it. Equal layouts have equal
+ * bytes on every platform; vescomm_layout_info_t.hash is their XXH3-64.
+ *
+ * @param bytes     [out] all of them when @p capacity suffices, otherwise untouched. May be NULL
+ *                  when that is 0.
+ * @param capacity  in bytes.
+ * @param size      [out] number of bytes there are.
+ * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(tensors + ranks).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_layout_serialise(const vescomm_layout_t *layout, void *bytes,
+                                                      size_t capacity, size_t *size);
+
+/**
+ * Makes a layout from the bytes that vescomm_layout_serialise() wrote. They may come from anywhere:
+ * whatever they are, they cost memory in proportion to their number.
+ *
+ * @param bytes   @p size bytes. Borrowed for the call.
+ * @param layout  [out] owned by the caller; release with vescomm_layout_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: these bytes are not a layout.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(size log size).  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size,
+                                                  vescomm_layout_t **layout);
+
 /* ------------------------------------------------------------------------ memory, buffer ---- */
 
 /** Type of the elements of a buffer. */
@@ -473,6 +534,32 @@ typedef int32_t vescomm_type_t;
 #define VESCOMM_U32 ((vescomm_type_t)11)
 #define VESCOMM_I64 ((vescomm_type_t)12)
 #define VESCOMM_U64 ((vescomm_type_t)13)
+
+/** Bytes of one element; 0 for a number that names no type. */
+static inline size_t vescomm_type_bytes(vescomm_type_t type) {
+    switch (type) {
+        case VESCOMM_F8E4M3:
+        case VESCOMM_F8E5M2:
+        case VESCOMM_I8:
+        case VESCOMM_U8:
+            return 1;
+        case VESCOMM_BF16:
+        case VESCOMM_F16:
+        case VESCOMM_I16:
+        case VESCOMM_U16:
+            return 2;
+        case VESCOMM_F32:
+        case VESCOMM_I32:
+        case VESCOMM_U32:
+            return 4;
+        case VESCOMM_F64:
+        case VESCOMM_I64:
+        case VESCOMM_U64:
+            return 8;
+        default:
+            return 0;
+    }
+}
 
 /** Where bytes are. */
 typedef int32_t vescomm_memory_kind_t;

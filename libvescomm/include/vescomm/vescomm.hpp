@@ -41,26 +41,6 @@ inline void check(vescomm_status_t status) {
 
 namespace detail {
 
-constexpr std::size_t bytes_of(vescomm_type_t type) {
-    switch (type) {
-        case VESCOMM_F64:
-        case VESCOMM_I64:
-        case VESCOMM_U64:
-            return 8;
-        case VESCOMM_F32:
-        case VESCOMM_I32:
-        case VESCOMM_U32:
-            return 4;
-        case VESCOMM_BF16:
-        case VESCOMM_F16:
-        case VESCOMM_I16:
-        case VESCOMM_U16:
-            return 2;
-        default:
-            return 1;
-    }
-}
-
 // Owns one C object.
 template <typename Object, vescomm_status_t (*release)(Object *)>
 class Owner {
@@ -164,6 +144,44 @@ public:
         std::vector<vescomm_piece_t> pieces(count);
         check(vescomm_layout_pieces(get(), rank, pieces.data(), count, &count));
         return pieces;
+    }
+
+    // The part of one tensor that a rank owns; it may have no elements.
+    vescomm_piece_t piece(std::size_t tensor, std::int32_t rank) const {
+        vescomm_piece_t piece{};
+        check(vescomm_layout_piece(get(), tensor, rank, &piece));
+        return piece;
+    }
+
+    // Consecutive elements of a tensor as boxes; each is the starts of its dimensions, then the
+    // extents.
+    std::vector<std::vector<std::int64_t>> boxes(std::size_t tensor, std::int64_t first,
+                                                 std::int64_t elements) const {
+        std::size_t count = 0;
+        check(vescomm_layout_boxes(get(), tensor, first, elements, nullptr, 0, &count));
+        vescomm_tensor_t plain = vescomm_tensor();
+        check(vescomm_layout_tensor(get(), tensor, &plain));
+        const std::size_t numbers = 2 * static_cast<std::size_t>(plain.dimensions);
+        std::vector<std::int64_t> flat(count * numbers);
+        check(vescomm_layout_boxes(get(), tensor, first, elements, flat.data(), count, &count));
+        std::vector<std::vector<std::int64_t>> boxes;
+        for (auto at = flat.begin(); boxes.size() < count; at += static_cast<long>(numbers))
+            boxes.emplace_back(at, at + static_cast<long>(numbers));
+        return boxes;
+    }
+
+    std::vector<std::byte> serialise() const {
+        std::size_t size = 0;
+        check(vescomm_layout_serialise(get(), nullptr, 0, &size));
+        std::vector<std::byte> bytes(size);
+        check(vescomm_layout_serialise(get(), bytes.data(), size, &size));
+        return bytes;
+    }
+
+    static Layout parse(std::span<const std::byte> bytes) {
+        vescomm_layout_t *made = nullptr;
+        check(vescomm_layout_parse(bytes.data(), bytes.size(), &made));
+        return Layout(made);
     }
 
     vescomm_layout_t *get() const noexcept { return owner_.get(); }
@@ -295,9 +313,9 @@ public:
 private:
     template <typename T>
     std::span<T> span(const vescomm_view_t &view) const {
-        if (sizeof(T) != 1 && sizeof(T) != detail::bytes_of(type_))
+        if (sizeof(T) != 1 && sizeof(T) != vescomm_type_bytes(type_))
             throw std::invalid_argument("a buffer of elements of " +
-                                        std::to_string(detail::bytes_of(type_)) +
+                                        std::to_string(vescomm_type_bytes(type_)) +
                                         " bytes is seen as one of " + std::to_string(sizeof(T)) +
                                         " bytes; ask for the type that it was made with");
         return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};

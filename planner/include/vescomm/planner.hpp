@@ -33,12 +33,34 @@ struct Tensor {
     // Leading dimensions whose sub-matrices restart the grid of blocks, such as the experts of a
     // fused [experts, rows, columns] tensor.
     std::int32_t batch_dimensions = 0;
+    // Starts at a multiple of this many elements, and of Options::start_alignment. 0: only of that.
+    std::int64_t alignment = 0;
 };
 
 enum class Mode : std::int32_t {
-    ragged = 0,  // the largest shard as small as possible; padding only where starts are aligned
-    uniform =
-        1,  // all shards equal, padding included, so that any equal-count library can move them
+    // The largest shard as small as possible; padding only where starts are aligned.
+    ragged = 0,
+    // All shards equal, padding included, so that any equal-count library can move them.
+    uniform = 1,
+    // Ragged, and all units together leave every rank with the same; see planner_model.hpp.
+    balanced = 2,
+    // Whole matrices on one rank, for optimizers that need them; the ranks' work is even.
+    owner = 3,
+    // Uniform or ragged, whichever costs less.
+    automatic = 4,
+};
+
+// What an optimizer does with a matrix of rows x columns, to balance Mode::owner by.
+enum class Work : std::int32_t {
+    muon = 0,  // s * s * (2 * l + s), s the shorter side and l the longer; a vector: its elements
+    elements = 1,
+};
+
+// What moving bytes costs, to compare uniform with ragged by.
+struct Costs {
+    double bytes_per_second = 50e9;  // that a rank receives
+    double seconds_per_collective = 30e-6;
+    double seconds_per_unequal = 15e-6;  // what unequal shards add to that
 };
 
 struct Options {
@@ -51,11 +73,24 @@ struct Options {
     std::int64_t cut_alignment = 64;
     // A layout with a larger shard than this is no answer. 0: no limit.
     std::int64_t shard_limit = 0;
+    // Where the bound is not met: how many steps to search for a better order, or for the proof
+    // that there is none. A step looks at one tensor, about 10 ns. Not a time, so that the same
+    // input gives the same answer on every machine.
+    std::int64_t search_steps = 0;
+    // Mode::balanced: how much larger than it must be the largest shard of one unit may get, as a
+    // fraction. Its owner is the straggler of that unit's collectives, so less is taken where that
+    // balances as well.
+    double unit_imbalance = 0.25;
+    Work work = Work::muon;
+    Costs costs = {};
 };
 
 struct Problem {
     std::vector<Tensor> tensors;
     int ranks = 1;
+    // A rank with twice the weight of another takes twice the elements. Empty: all the same.
+    // Modes uniform and owner cannot have them.
+    std::vector<std::int64_t> weights = {};
 };
 
 // Where one tensor lies.
@@ -75,7 +110,7 @@ struct Answer {
 
     std::vector<Place> places;  // in order of offset
     std::vector<std::int64_t> cuts;  // ranks + 1
-    std::string order;  // in which tensors were laid out, such as "default"
+    std::string order;  // in which tensors were laid out, such as "default" or "searched"
     std::vector<std::string> orders;  // that were tried
 
     std::int64_t elements = 0;  // of the whole buffer
@@ -83,7 +118,10 @@ struct Answer {
     std::int64_t largest_shard = 0;  // elements, padding included
     double mean_shard = 0;  // elements of tensors for each rank
     std::int64_t lower_bound = 0;  // no order of the tensors has a smaller largest shard
-    bool optimal = false;  // proved: the bound is met
+    bool optimal = false;  // proved: no order has a smaller largest shard
+    // A shard over what its rank should have: of the mean, or by Problem::weights. The largest.
+    double largest_over_share = 1;
+    std::int64_t steps = 0;  // taken of Options::search_steps
 };
 
 // Cost: O(tensors + ranks) memory; milliseconds for 45,395 tensors or 100,000 ranks.

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""What layouts cost, per model, rows in a block and ranks: the table of docs/planner.md.
+
+    perf/planner_table.py --plan build/planner/tools/vescomm-plan
+"""
+
+import argparse
+import subprocess
+
+CASES = [
+    ("llama-3-70b", 1, 256),
+    ("llama-3-70b", 32, 128),
+    ("llama-3-70b", 32, 384),
+    ("llama-3-70b", 128, 256),
+    ("gpt-oss-120b", 1, 64),
+    ("gpt-oss-120b", 1, 256),
+    ("gpt-oss-120b", 128, 512),
+    ("deepseek-v3", 16, 1024),
+    ("deepseek-v3", 128, 1024),
+    ("qwen3-235b-a22b", 128, 512),
+    ("kimi-k2", 128, 1024),
+]
+PADDING = [
+    "FSDP2, rows of each tensor",
+    "Megatron-FSDP, LCM grid of rows",
+    "veScale-FSDP, default order",
+    "vescomm uniform",
+]
+FULLEST = ["vescomm ragged", "vescomm balanced"]
+
+
+def compare(program, model, rows, ranks):
+    """Layout -> (padding, fullest over the mean), from the text of --compare."""
+    text = subprocess.run(
+        [program, "--model", model, "--block-rows", str(rows), "--ranks", str(ranks), "--compare"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    result = {}
+    for line in text.splitlines():
+        words = line[34:].split()
+        if words and words[0] in ("kept", "rows"):
+            result[line[:34].strip()] = words[1], float(words[3])
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plan", default="build/planner/tools/vescomm-plan")
+    program = parser.parse_args().plan
+    print("| model, rows a block, ranks | FSDP2 | LCM grid | veScale | uniform | ragged | balanced |")
+    print("|---|---|---|---|---|---|---|")
+    for model, rows, ranks in CASES:
+        layouts = compare(program, model, rows, ranks)
+        cells = [f"{layouts[name][0]} %" for name in PADDING]
+        cells += [f"{100 * (layouts[name][1] - 1):.2f} %" for name in FULLEST]
+        print(f"| {model}, {rows}, {ranks} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

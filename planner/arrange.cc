@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: per operation; this is where the search spends its steps.
+#include "planner/arrange.h"
+
+#include <algorithm>
+
+#include "planner/granule.h"
+
+namespace vescomm::planner {
+namespace {
+
+// Rows are numbered like numbers of mixed radix: a digit for each kind but the first, which counts
+// its items. So the row with one item less has a smaller number.
+struct Digit {
+    std::size_t kind = 0;
+    std::int64_t count = 0;
+    std::int64_t most = 0;
+    std::int64_t weight = 0;  // one item more adds so much to the number
+    std::int64_t shortest = 0;  // from the start of an item to its end
+    std::int64_t coarse = 0;  // elements of an item that are of the granule
+};
+
+// The multisets of a row that are left, and those between them: first, first + 1, ...
+struct Row {
+    std::int64_t first = 0;
+    std::int64_t size = 0;
+    std::size_t begin = 0;  // in Table::ends_
+};
+
+// The earliest ends of multisets, padding included; unbounded for those dropped.
+class Table {
+public:
+    explicit Table(std::int64_t rows) : rows_(static_cast<std::size_t>(rows)) {}
+
+    const Row &row(std::int64_t number) const { return rows_[static_cast<std::size_t>(number)]; }
+    std::int64_t at(const Row &row, std::int64_t i) const {
+        const std::int64_t at = i - row.first;
+        if (at < 0 || at >= row.size) return unbounded;
+        return ends_[row.begin + static_cast<std::size_t>(at)];
+    }
+    // Rows are filled one after another, each in order.
+    void start(std::int64_t number, std::int64_t first) {
+        rows_[static_cast<std::size_t>(number)] = {first, 0, ends_.size()};
+    }
+    void add(std::int64_t number, std::int64_t end) {
+        ends_.push_back(end);
+        ++rows_[static_cast<std::size_t>(number)].size;
+    }
+
+private:
+    std::vector<Row> rows_;
+    std::vector<std::int64_t> ends_;
+};
+
+// The items that are not in this row.
+struct Left {
+    std::int64_t shortest = 0;  // room that they need at least
+    Granule coarse;
+};
+
+class Arranger {
+public:
+    Arranger(std::span<const Kind> kinds, const Arrangement &arrangement, Filler &filler,
+             Budget &budget)
+        : arrangement_(arrangement), filler_(filler), budget_(budget), shard_(filler.shard()) {
+        std::vector<Granule> granules;
+        for (const std::size_t kind : arrangement.kinds) {
+            const Grid &grid = kinds[kind].grid();
+            granules.push_back({granule_of(grid), kinds[kind].count() * grid.elements()});
+        }
+        left_.coarse = coarsest(common_granules(std::move(granules)), filler.shard());
+        const auto digit = [&](std::size_t kind, std::int64_t weight) {
+            const Grid &grid = kinds[kind].grid();
+            const bool coarse = granule_of(grid) % left_.coarse.size == 0;
+            left_.shortest += kinds[kind].count() * filler.shortest(kind);
+            return Digit{.kind = kind,
+                         .most = kinds[kind].count(),
+                         .weight = weight,
+                         .shortest = filler.shortest(kind),
+                         .coarse = coarse ? grid.elements() : 0};
+        };
+        inner_ = digit(arrangement.kinds.front(), 0);
+        for (const std::size_t kind : std::span(arrangement.kinds).subspan(1)) {
+            digits_.push_back(digit(kind, rows_));
+            rows_ *= kinds[kind].count() + 1;
+        }
+    }
+
+    std::optional<std::vector<std::size_t>> run() {
+        Table table(rows_);
+        for (std::int64_t row = 0; row < rows_; ++row) {
+            if (row > 0) increment();
+            fill(table, row);
+            if (budget_.steps <= 0) return std::nullopt;
+        }
+        if (table.at(table.row(rows_ - 1), inner_.most) == unbounded) return {{}};
+        return backwards(table);
+    }
+
+private:
+    // The next row.
+    void increment() {
+        for (Digit &digit : digits_) {
+            if (digit.count < digit.most) {
+                ++digit.count;
+                left_.shortest -= digit.shortest;
+                left_.coarse.elements -= digit.coarse;
+                return;
+            }
+            left_.shortest += digit.count * digit.shortest;
+            left_.coarse.elements += digit.count * digit.coarse;
+            digit.count = 0;
+        }
+    }
+
+    // The end of an item after a multiset that ends at the cursor. Nothing follows the last item of
+    // all, not even its padding.
+    std::int64_t after(const Digit &digit, std::int64_t cursor, bool last) {
+        --budget_.steps;
+        const std::int64_t end = filler_.end(digit.kind, cursor);
+        return last ? end : plus(end, filler_.padding(digit.kind));
+    }
+
+    void fill(Table &table, std::int64_t number) {
+        struct Before {
+            const Digit *digit;
+            Row row;
+        };
+        std::vector<Before> before;
+        std::int64_t first = number == 0 ? 0 : unbounded;
+        std::int64_t end = number == 0 ? 1 : 0;  // from here on only this row's own can lead on
+        for (const Digit &digit : digits_) {
+            if (digit.count == 0) continue;
+            const Row &row = table.row(number - digit.weight);
+            if (row.size == 0) continue;
+            before.push_back({&digit, row});
+            first = std::min(first, row.first);
+            end = std::max(end, row.first + row.size);
+        }
+        --budget_.steps;
+        if (first == unbounded) return;
+        std::int64_t previous = unbounded;
+        bool started = false;
+        for (std::int64_t i = first; i <= inner_.most; ++i) {
+            if (i >= end && previous == unbounded) break;
+            const bool last = number + 1 == rows_ && i == inner_.most;
+            std::int64_t best = number == 0 && i == 0 ? arrangement_.begin : unbounded;
+            if (previous != unbounded) best = after(inner_, previous, last);
+            for (const auto &[digit, row] : before) {
+                const std::int64_t cursor = table.at(row, i);
+                if (cursor != unbounded) best = std::min(best, after(*digit, cursor, last));
+            }
+            --budget_.steps;
+            if (best != unbounded && out_of_reach(best, i)) best = unbounded;
+            previous = best;
+            if (!started && best == unbounded) continue;
+            if (!started) table.start(number, i);
+            started = true;
+            table.add(number, best);
+        }
+    }
+
+    // Whether the items that are not in a multiset cannot end before the limit: one after another
+    // they need some room, and so do the coarse ones among them.
+    bool out_of_reach(std::int64_t cursor, std::int64_t i) const {
+        const std::int64_t room = arrangement_.limit - cursor;
+        if (room < left_.shortest - i * inner_.shortest) return true;
+        const Granule coarse{left_.coarse.size, left_.coarse.elements - i * inner_.coarse};
+        return room < room_of(coarse, shard_);
+    }
+
+    // From the last item to the first: which item could have been the last?
+    std::vector<std::size_t> backwards(const Table &table) {
+        std::vector<std::size_t> sequence;
+        std::int64_t number = rows_ - 1;
+        std::int64_t i = inner_.most;
+        bool last = true;
+        const auto is = [&](const Digit &digit, std::int64_t before, std::int64_t end) {
+            return before != unbounded && after(digit, before, last) == end;
+        };
+        while (number > 0 || i > 0) {
+            const std::int64_t end = table.at(table.row(number), i);
+            if (i > 0 && is(inner_, table.at(table.row(number), i - 1), end)) {
+                sequence.push_back(inner_.kind);
+                --i;
+            } else {
+                for (Digit &digit : digits_) {
+                    if (digit.count == 0) continue;
+                    if (!is(digit, table.at(table.row(number - digit.weight), i), end)) continue;
+                    sequence.push_back(digit.kind);
+                    --digit.count;
+                    number -= digit.weight;
+                    break;
+                }
+            }
+            last = false;
+        }
+        std::ranges::reverse(sequence);
+        return sequence;
+    }
+
+    const Arrangement &arrangement_;
+    Filler &filler_;
+    Budget &budget_;
+    Digit inner_;
+    std::vector<Digit> digits_;
+    std::int64_t rows_ = 1;
+    std::int64_t shard_;
+    Left left_;
+};
+
+}  // namespace
+
+std::optional<std::vector<std::size_t>> arrange(std::span<const Kind> kinds,
+                                                const Arrangement &arrangement, Filler &filler,
+                                                Budget &budget) {
+    return Arranger(kinds, arrangement, filler, budget).run();
+}
+
+}  // namespace vescomm::planner

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "planner/input/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <unordered_map>
+
+#include "planner/input/strict_json.h"
+
+namespace vescomm::planner {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t length_bytes = 8;
+// That of the safetensors library.
+constexpr std::uint64_t longest_header = 100'000'000;
+
+std::string quoted_path(const fs::path &path) {
+    return quoted_text(path.string());
+}
+
+std::vector<InputTensor> read_file(const fs::path &path) {
+    const std::string where = "safetensors file " + quoted_path(path);
+    std::ifstream file(path, std::ios::binary);
+    std::error_code failure;
+    const std::uintmax_t size = fs::file_size(path, failure);
+    if (!file || failure) throw InputError(where + " cannot be read");
+    if (size < length_bytes)
+        throw InputError(fmt::format(
+            "{} has {} bytes; it must begin with the length of its header, 8 bytes", where, size));
+    unsigned char raw[length_bytes] = {};
+    file.read(reinterpret_cast<char *>(raw), length_bytes);
+    std::uint64_t length = 0;
+    for (int i = length_bytes - 1; i >= 0; --i) length = length << 8 | raw[i];
+    if (length > longest_header)
+        throw InputError(fmt::format(
+            "{} claims a header of {} bytes, and the most allowed is {}; it is no safetensors file",
+            where, length, longest_header));
+    if (length > size - length_bytes)
+        throw InputError(
+            fmt::format("{} is cut short: its header has {} bytes, and only {} are "
+                        "there; download it again",
+                        where, length, size - length_bytes));
+    std::string header(length, '\0');
+    if (!file.read(header.data(), static_cast<std::streamsize>(length)))
+        throw InputError(where + " cannot be read");
+    const auto data_bytes = static_cast<std::int64_t>(size - length_bytes - length);
+    return parse_safetensors_header(header, data_bytes, where);
+}
+
+std::vector<fs::path> files_in(const fs::path &folder) {
+    std::vector<fs::path> files;
+    std::error_code failure;
+    for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+         entry.increment(failure))
+        if (entry->path().extension() == ".safetensors") files.push_back(entry->path());
+    if (failure)
+        throw InputError(
+            fmt::format("folder {} cannot be read: {}", quoted_path(folder), failure.message()));
+    if (files.empty())
+        throw InputError(fmt::format("folder {} has no *.safetensors files", quoted_path(folder)));
+    std::ranges::sort(files);
+    return files;
+}
+
+// The index, where there is one, tells which files make the model: a folder may hold others, such
+// as a second format of the same weights.
+std::vector<fs::path> files_of_index(const fs::path &index) {
+    const std::string where = "index " + quoted_path(index);
+    const nlohmann::json values = parse_strictly(read_text_file(index.string(), where), where);
+    const auto map = values.is_object() ? values.find("weight_map") : values.end();
+    if (map == values.end() || !map->is_object())
+        throw InputError(where + " has no object weight_map, which tells the file of each tensor");
+    std::vector<fs::path> files;
+    for (const auto &[name, value] : map->items()) {
+        const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+        // Only files beside the index: nothing a download says may lead elsewhere.
+        if (text.empty() || text.find('\0') != std::string::npos ||
+            fs::path(text).filename() != text)
+            throw InputError(
+                fmt::format("{}: the file of tensor {} is {}; it must be the name of "
+                            "a file in the same folder",
+                            where, quoted_text(name), quoted_value(value)));
+        files.push_back(index.parent_path() / text);
+    }
+    std::ranges::sort(files);
+    files.erase(std::ranges::unique(files).begin(), files.end());
+    return files;
+}
+
+}  // namespace
+
+bool natural_less(std::string_view a, std::string_view b) {
+    const auto digit = [](std::string_view text, std::size_t i) {
+        return i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+    };
+    std::size_t i = 0;
+    std::size_t j = 0;
+    while (i < a.size() && j < b.size()) {
+        if (!digit(a, i) || !digit(b, j)) {
+            if (a[i] != b[j]) return a[i] < b[j];
+            ++i, ++j;
+            continue;
+        }
+        // Without leading zeros the longer number is the larger one.
+        while (digit(a, i + 1) && a[i] == '0') ++i;
+        while (digit(b, j + 1) && b[j] == '0') ++j;
+        std::size_t end_a = i;
+        std::size_t end_b = j;
+        while (digit(a, end_a)) ++end_a;
+        while (digit(b, end_b)) ++end_b;
+        if (end_a - i != end_b - j) return end_a - i < end_b - j;
+        const int order = a.substr(i, end_a - i).compare(b.substr(j, end_b - j));
+        if (order != 0) return order < 0;
+        i = end_a, j = end_b;
+    }
+    // "a1" and "a01" must not be equal.
+    return a.size() - i != b.size() - j ? a.size() - i < b.size() - j : a < b;
+}
+
+std::vector<InputTensor> read_safetensors(const std::string &path) {
+    std::error_code failure;
+    std::vector<fs::path> files = {path};
+    if (fs::is_directory(path, failure)) {
+        const fs::path index = fs::path(path) / "model.safetensors.index.json";
+        files = fs::exists(index, failure) ? files_of_index(index) : files_in(path);
+    } else if (!fs::exists(path, failure)) {
+        throw InputError(fmt::format("there is no file or folder {}", quoted_path(path)));
+    }
+    std::vector<InputTensor> tensors;
+    std::unordered_map<std::string, fs::path> homes;
+    for (const fs::path &file : files) {
+        for (InputTensor &tensor : read_file(file)) {
+            const auto [home, added] = homes.emplace(tensor.name, file);
+            if (!added)
+                throw InputError(fmt::format(
+                    "tensor {} is in both {} and {}; the folder holds "
+                    "more than one model, give one file or move the rest",
+                    quoted_text(tensor.name), quoted_path(home->second), quoted_path(file)));
+            tensors.push_back(std::move(tensor));
+        }
+    }
+    std::ranges::stable_sort(tensors, natural_less, &InputTensor::name);
+    return tensors;
+}
+
+}  // namespace vescomm::planner

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/input/input.h"
+
+namespace vescomm::planner {
+
+// Tensors from a JSON file, for models that are nowhere else:
+//
+//     {"tensors": [{"name": "layers.0.w1", "shape": [28672, 8192], "dtype": "bf16",
+//                   "block_rows": 32, "block": "tensor", "batch_dims": 0, "align": 64,
+//                   "unit": "layers.0"}, ...]}
+//
+// name and shape are needed; dtype is bf16 unless given; block and block_rows exclude each other;
+// align counts elements. Throws InputError for anything else, unknown keys included.
+std::vector<InputTensor> read_tensor_file(const std::string &path);
+std::vector<InputTensor> parse_tensor_list(std::string_view text, const std::string &where);
+
+}  // namespace vescomm::planner

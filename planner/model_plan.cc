@@ -1,0 +1,363 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The planner for whole models from top to bottom: find the units that are alike, plan what is
+// left, by itself or together, add up what each rank owns, and explain.
+//
+// Zone: set-up.
+#include "planner/model_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "planner/balance.h"
+#include "planner/costs.h"
+#include "planner/groups.h"
+#include "planner/owner.h"
+#include "planner/plan.h"
+
+namespace vescomm::planner {
+namespace {
+
+using Shared = std::shared_ptr<const Answer>;
+
+constexpr std::int64_t million = 1'000'000;
+
+std::string_view name_of(Mode mode) {
+    constexpr std::string_view names[] = {"ragged", "uniform", "balanced", "owner", "automatic"};
+    return names[static_cast<std::size_t>(mode)];
+}
+
+// Answers that differ, and how many buffers have each: what a rank owns is a sum over these.
+struct Share {
+    const Answer *answer = nullptr;
+    std::int64_t element_bytes = 1;
+    std::int64_t count = 0;
+};
+
+std::vector<Share> shares_of(const Groups &groups, const ModelAnswer &answer) {
+    std::vector<Share> shares;
+    std::unordered_map<const Answer *, std::size_t> known;  // only looked up: its order is nobody's
+    for (std::size_t unit = 0; unit < answer.units.size(); ++unit) {
+        const Answer *const of_unit = answer.units[unit].get();
+        const auto [place, is_new] = known.try_emplace(of_unit, shares.size());
+        if (is_new) shares.push_back({of_unit, groups.groups[groups.of_unit[unit]].element_bytes});
+        ++shares[place->second].count;
+    }
+    return shares;
+}
+
+// Everything about a feasible answer that follows from those of its units.
+void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const Costs &costs) {
+    answer.feasible = true;
+    std::vector<std::int64_t> loads(static_cast<std::size_t>(groups.ranks), 0);
+    std::int64_t bound = 0;  // of uniform shards, which no balancing makes smaller
+    Traffic traffic;
+    for (const Share &share : shares_of(groups, answer)) {
+        const Answer &unit = *share.answer;
+        const std::int64_t bytes = share.element_bytes * share.count;
+        answer.bytes += unit.elements * bytes;
+        answer.padding_bytes += unit.padding * bytes;
+        bound = plus(bound, times(unit.lower_bound, bytes));
+        for (std::size_t k = 0; k < loads.size(); ++k) {
+            loads[k] += (unit.cuts[k + 1] - unit.cuts[k]) * bytes;
+        }
+        traffic.add(unit, share.element_bytes, share.count);
+    }
+    answer.largest_rank_bytes = *std::ranges::max_element(loads);
+    answer.mean_rank_bytes = static_cast<double>(groups.bytes) / groups.ranks;
+    answer.lower_bound_bytes = answer.mode == Mode::uniform
+                                   ? std::max(bound, groups.lower_bound_bytes)
+                                   : groups.lower_bound_bytes;
+    answer.largest_over_share =
+        Shares(groups.ranks, model.weights).largest_over_share(loads, groups.bytes);
+    answer.wire_bytes_per_step = traffic.wire_bytes;
+    answer.seconds_per_step = traffic.seconds(costs);
+}
+
+void explain(ModelAnswer &answer, const Groups &groups, const std::string &more = "") {
+    answer.explanation = fmt::format(
+        "{} shards for {} ranks and {} units, {} of them different: the largest rank owns {} "
+        "bytes, {:.2f} % above {}, and no choice of cuts leaves it fewer than {}; {} of {} bytes "
+        "are padding{}",
+        name_of(answer.mode), groups.ranks, groups.of_unit.size(), groups.groups.size(),
+        answer.largest_rank_bytes, 100 * (answer.largest_over_share - 1), "its share",
+        answer.lower_bound_bytes, answer.padding_bytes, answer.bytes, more);
+}
+
+void refuse(ModelAnswer &answer, const Model &model, std::size_t unit, const Answer &of_unit) {
+    answer.units.clear();
+    const std::string &name = model.units[unit].name;
+    answer.explanation = of_unit.explanation;
+    if (!name.empty())
+        answer.explanation = fmt::format("unit {}: {}", quoted(name), answer.explanation);
+}
+
+// Every unit by itself, ragged or uniform. Returns the answers of the groups; fewer when there is
+// no layout for one of them, which `answer` then explains.
+std::vector<Shared> plan_each(ModelAnswer &answer, const Model &model, const Groups &groups,
+                              Options options, Mode mode) {
+    answer = {};
+    answer.mode = options.mode = mode;
+    std::vector<Shared> of_group;
+    for (const Group &group : groups.groups) {
+        auto planned =
+            std::make_shared<const Answer>(plan_alone(group.problem, group.items, options));
+        if (!planned->feasible) {
+            refuse(answer, model, group.units.front(), *planned);
+            return of_group;
+        }
+        of_group.push_back(std::move(planned));
+    }
+    for (const std::size_t group : groups.of_unit) answer.units.push_back(of_group[group]);
+    add_up(answer, model, groups, options.costs);
+    return of_group;
+}
+
+// The items of a group where a planned layout has them.
+struct Laid {
+    Laid(const Group &group, const Answer &answer) {
+        std::vector<std::size_t> item_of(group.problem.tensors.size());
+        std::vector<bool> empty(item_of.size(), true);
+        for (std::size_t i = 0; i < group.items.items.size(); ++i) {
+            item_of[group.items.items[i].tensor] = i;
+            empty[group.items.items[i].tensor] = false;
+        }
+        for (const Place &place : answer.places) {
+            if (empty[place.tensor]) continue;
+            order.push_back(item_of[place.tensor]);
+            offsets.push_back(place.offset);
+        }
+        offsets.push_back(answer.elements);
+    }
+
+    std::vector<std::size_t> order;
+    std::vector<std::int64_t> offsets;
+};
+
+// What each rank may own of a buffer: what the ranks of its weight must own when the buffer is cut
+// by itself, and so many millionths more.
+std::vector<std::int64_t> limits_of(const Answer &alone, const Shares &shares,
+                                    std::int64_t millionths, std::int64_t shard_limit) {
+    std::vector<std::int64_t> limits;
+    for (std::size_t k = 1; k < alone.cuts.size(); ++k) {
+        limits.push_back(alone.cuts[k] - alone.cuts[k - 1]);
+    }
+    shares.raise_to_equals(limits);
+    for (std::int64_t &limit : limits) {
+        limit = plus(limit, multiply_divide(limit, millionths, million));
+        if (shard_limit > 0) limit = std::min(limit, shard_limit);
+    }
+    return limits;
+}
+
+// Larger shards of single units cost time on the wire, so they must be worth it: balances with
+// little unevenness first, and takes the first result that is nearly as good as any.
+Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared> &alone,
+                        const Shares &shares, const Options &options) {
+    constexpr double nearly = 1.001;
+    constexpr std::int64_t parts[] = {0, 1, 4, 16};  // of 16
+    const std::int64_t most = std::llround(options.unit_imbalance * million);
+    std::int64_t cuts = 0;
+    for (const Cuttable &buffer : buffers) cuts += buffer.count * shares.ranks();
+    const bool affordable = cuts <= most_balanced_cuts / 2;
+
+    std::vector<Balanced> tries;
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::int64_t part : parts) {
+        if (!affordable && part != 16) continue;
+        std::vector<std::vector<std::int64_t>> limits;
+        for (std::size_t i = 0; i < buffers.size(); ++i) {
+            limits.push_back(limits_of(*alone[i], shares, most * part / 16, options.shard_limit));
+            buffers[i].limits = limits[i];
+        }
+        tries.push_back(balance(buffers, shares, options.cut_alignment));
+        best = std::min(best, tries.back().largest_over_share);
+    }
+    for (Balanced &result : tries) {
+        if (result.largest_over_share <= best * nearly) return std::move(result);
+    }
+    return std::move(tries.back());
+}
+
+Shared with_cuts(const Answer &alone, const Items &items, std::vector<std::int64_t> cuts,
+                 std::int64_t unit) {
+    Answer answer = alone;
+    answer.cuts = std::move(cuts);
+    set_figures(answer, items);
+    answer.optimal = alone.optimal &&
+                     round_up(answer.largest_shard, unit) <= round_up(alone.largest_shard, unit);
+    answer.largest_over_share = alone.largest_over_share *
+                                static_cast<double>(answer.largest_shard) /
+                                static_cast<double>(std::max<std::int64_t>(alone.largest_shard, 1));
+    answer.explanation = fmt::format(
+        "balanced shards for {} ranks: the largest has {} elements, {} more than if the buffer "
+        "were "
+        "cut by itself, so that all units together are even; {} of the buffer's {} elements are "
+        "padding",
+        items.ranks, answer.largest_shard, answer.largest_shard - alone.largest_shard,
+        answer.padding, answer.elements);
+    return std::make_shared<const Answer>(std::move(answer));
+}
+
+void plan_balanced(ModelAnswer &answer, const Model &model, const Groups &groups,
+                   const Options &options) {
+    const std::vector<Shared> alone = plan_each(answer, model, groups, options, Mode::ragged);
+    answer.mode = Mode::balanced;
+    if (!answer.feasible) return;
+    const ModelAnswer ragged = answer;
+
+    const Shares shares(groups.ranks, model.weights);
+    std::vector<Laid> laid;
+    std::vector<Line> lines;
+    std::vector<Cuttable> buffers;
+    laid.reserve(alone.size());  // which the others point to
+    lines.reserve(alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+        const Group &group = groups.groups[i];
+        laid.emplace_back(group, *alone[i]);
+        lines.emplace_back(group.items, laid[i].order, laid[i].offsets);
+        buffers.push_back({&lines[i], group.element_bytes, group.count(), {}});
+    }
+    std::vector<std::vector<Cuts>> cuts = balance_gently(buffers, alone, shares, options).cuts;
+
+    answer = {};
+    answer.mode = Mode::balanced;
+    answer.units.resize(groups.of_unit.size());
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+        auto unit = groups.groups[i].units.begin();
+        for (Cuts &some : cuts[i]) {
+            const Shared shared = with_cuts(*alone[i], groups.groups[i].items, std::move(some.cuts),
+                                            options.cut_alignment);
+            for (; some.count > 0; --some.count) answer.units[*unit++] = shared;
+        }
+    }
+    add_up(answer, model, groups, options.costs);
+    // A few coarse blocks for each rank may happen to lie better as they were.
+    if (answer.largest_over_share > ragged.largest_over_share) answer = ragged;
+    explain(answer, groups,
+            fmt::format("; units cut one by one would leave the largest rank {:.2f} % above",
+                        100 * (ragged.largest_over_share - 1)));
+}
+
+void plan_owner(ModelAnswer &answer, const Model &model, const Groups &groups,
+                const Options &options) {
+    answer.mode = Mode::owner;
+    Ownership owned = own(groups, options);
+    for (std::size_t unit = 0; unit < owned.units.size(); ++unit) {
+        Answer &of_unit = owned.units[unit];
+        if (options.shard_limit > 0 && of_unit.largest_shard > options.shard_limit) {
+            of_unit.explanation = fmt::format(
+                "there is no layout: whole matrices need shards of {} elements, and shard_limit "
+                "allows {}; use a higher limit, or a mode that divides matrices",
+                of_unit.largest_shard, options.shard_limit);
+            refuse(answer, model, unit, of_unit);
+            return;
+        }
+        of_unit.explanation = fmt::format(
+            "whole matrices on {} ranks: the largest shard has {} elements of {}, {} of which are "
+            "padding",
+            groups.ranks, of_unit.largest_shard, of_unit.elements, of_unit.padding);
+        answer.units.push_back(std::make_shared<const Answer>(std::move(of_unit)));
+    }
+    add_up(answer, model, groups, options.costs);
+    answer.largest_rank_cost_over_mean = owned.largest_cost_over_mean;
+    answer.lower_bound_cost_over_mean = owned.bound_cost_over_mean;
+    explain(answer, groups,
+            fmt::format("; the rank that has most to do has {:.2f} % more than the mean, and no "
+                        "assignment of whole matrices less than {:.2f} % more",
+                        100 * (owned.largest_cost_over_mean - 1),
+                        100 * (owned.bound_cost_over_mean - 1)));
+}
+
+// Estimates of costs that differ by less than a hundredth say nothing.
+bool faster(const ModelAnswer &a, const ModelAnswer &b) {
+    constexpr double noise = 1.01;
+    return a.seconds_per_step * noise < b.seconds_per_step;
+}
+
+void plan_cheaper(ModelAnswer &answer, const Model &model, const Groups &groups,
+                  const Options &options) {
+    plan_each(answer, model, groups, options, Mode::ragged);
+    if (!answer.feasible) return;
+    if (!Shares(groups.ranks, model.weights).even()) {
+        explain(answer, groups, "; chosen because uniform shards cannot follow weights");
+        return;
+    }
+    ModelAnswer uniform;
+    plan_each(uniform, model, groups, options, Mode::uniform);
+    if (!uniform.feasible) {
+        explain(answer, groups,
+                fmt::format("; chosen because of uniform shards {}", uniform.explanation));
+        return;
+    }
+    const bool as_fast = !faster(answer, uniform) && !faster(uniform, answer);
+    const bool smaller = uniform.largest_rank_bytes <= answer.largest_rank_bytes;
+    if (as_fast ? smaller : faster(uniform, answer)) std::swap(answer, uniform);
+    const ModelAnswer &other = uniform;  // the one that was not chosen
+    constexpr double milliseconds = 1e3;
+    const std::string why = fmt::format(
+        "; chosen because a step moves its bytes in {:.3f} ms, where {} shards need {:.3f} ms and "
+        "leave the largest rank {} bytes{}",
+        milliseconds * answer.seconds_per_step, name_of(other.mode),
+        milliseconds * other.seconds_per_step, other.largest_rank_bytes,
+        as_fast ? ": as long, so memory decides" : "");
+    explain(answer, groups, why);
+}
+
+ModelAnswer plan_groups(const Model &model, const Groups &groups, const Options &options) {
+    ModelAnswer answer;
+    switch (options.mode) {
+        case Mode::balanced:
+            plan_balanced(answer, model, groups, options);
+            break;
+        case Mode::owner:
+            plan_owner(answer, model, groups, options);
+            break;
+        case Mode::automatic:
+            plan_cheaper(answer, model, groups, options);
+            break;
+        default:
+            plan_each(answer, model, groups, options, options.mode);
+            if (answer.feasible) explain(answer, groups);
+    }
+    return answer;
+}
+
+}  // namespace
+
+ModelAnswer plan(const Model &model, const Options &options) {
+    return plan_groups(model, to_groups(model, options), options);
+}
+
+Answer plan_as_model(const Problem &problem, const Options &options) {
+    to_items(problem, options);  // checks it, and names no unit
+    // A byte for an element, so that as many of them are possible.
+    const Model model{{{"", VESCOMM_U8, problem.tensors}}, problem.ranks, problem.weights};
+    const Groups groups = to_groups(model, options);
+    const ModelAnswer planned = plan_groups(model, groups, options);
+    Answer answer;
+    if (planned.feasible) answer = *planned.units.front();
+    answer.explanation = planned.explanation;
+    return answer;
+}
+
+LayoutPointer make_layout(const Model &model, const ModelAnswer &answer, std::size_t unit) {
+    if (!answer.feasible) {
+        throw LayoutError(VESCOMM_ERROR_INVALID_ARGUMENT, answer.explanation.c_str());
+    }
+    if (unit >= model.units.size() || unit >= answer.units.size()) {
+        throw LayoutError(VESCOMM_ERROR_INVALID_ARGUMENT,
+                          fmt::format("there is no unit {} in a model of {}", unit,
+                                      std::min(model.units.size(), answer.units.size()))
+                              .c_str());
+    }
+    return make_layout(model.units[unit].tensors, *answer.units[unit]);
+}
+
+}  // namespace vescomm::planner

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "planner/problem.h"
+
+namespace vescomm::planner {
+
+// One buffer, by itself, ragged or uniform. `items` is to_items() of the two others.
+Answer plan_alone(const Problem &problem, const Items &items, const Options &options);
+
+LayoutPointer make_layout(std::span<const Tensor> tensors, const Answer &answer);
+
+// Sets what follows from the places and the cuts of a layout.
+void set_figures(Answer &answer, const Items &items);
+
+}  // namespace vescomm::planner

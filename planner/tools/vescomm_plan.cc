@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// vescomm-plan: tensors in, layouts out, for people and as JSON. All the thinking is in the
+// planner; this reads, asks and prints.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "planner/input/safetensors.h"
+#include "planner/input/strict_json.h"
+#include "planner/input/tensor_file.h"
+#include "planner/models/models.h"
+#include "planner/tools/report.h"
+
+namespace vescomm::planner {
+namespace {
+
+// The user's input is fine, and yet what was asked for could not be done.
+struct Failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+std::vector<InputTensor> read_tensors(const PlanOptions &options) {
+    if (!options.model.empty()) return make_built_in_model(options.model);
+    if (!options.safetensors.empty()) return read_safetensors(options.safetensors);
+    return read_tensor_file(options.tensors);
+}
+
+// The planner counts elements, and has one alignment for all buffers: that of the smallest type, so
+// that larger ones are aligned to more than was asked for.
+std::int64_t to_elements(const Model &model, std::int64_t bytes, const char *option) {
+    std::int64_t smallest = 8;
+    for (const Unit &unit : model.units) smallest = std::min(smallest, bytes_of(unit.type));
+    if (bytes < 1 || bytes % smallest != 0)
+        throw InputError(
+            fmt::format("{} {}: the smallest elements of the model have {} bytes; "
+                        "give a multiple of that",
+                        option, bytes, smallest));
+    return bytes / smallest;
+}
+
+Report make_report(const PlanOptions &options) {
+    const std::vector<InputTensor> tensors = read_tensors(options);
+    Report report;
+    report.title = options.title();
+    report.model = make_model(tensors, options.rules);
+    report.model.ranks = options.ranks;
+    report.model.weights = options.weights;
+    report.options.mode = options.mode;
+    report.options.start_alignment =
+        to_elements(report.model, options.align_start, "--align-start");
+    report.options.cut_alignment = to_elements(report.model, options.align_cut, "--align-cut");
+    report.options.search_steps = options.search_steps;
+    const auto start = std::chrono::steady_clock::now();
+    report.answer = plan(report.model, report.options);
+    report.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return report;
+}
+
+void write_file(const std::string &path, const std::string &text) {
+    std::ofstream file(path, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) throw Failure(fmt::format("file {} cannot be written", quoted_text(path)));
+}
+
+void print(const std::string &text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void run(const PlanOptions &options) {
+    const Report report = make_report(options);
+    const bool quiet = options.json == "-";
+    if (quiet) print(to_json(report, options.cuts));
+    else if (!options.json.empty()) write_file(options.json, to_json(report, options.cuts));
+    if (!report.answer.feasible) throw Failure(report.answer.explanation);
+    if (!quiet) print(describe(report));
+    if (!quiet && options.compare) print("\n" + compare(report));
+    if (!quiet && options.advise)
+        print("\n" +
+              describe(advise(report.model, options.advice, report.options), options.advice));
+    if (!options.picture.empty()) {
+        std::fflush(stdout);
+        draw(to_json(report, true), options.picture);
+    }
+    if (std::fflush(stdout) != 0) throw Failure("standard output cannot be written");
+}
+
+}  // namespace
+}  // namespace vescomm::planner
+
+int main(int argc, char **argv) {
+    using namespace vescomm::planner;
+    const std::variant<PlanOptions, PlanAnswer> read = read_plan_options(argc, argv);
+    if (const auto *answer = std::get_if<PlanAnswer>(&read)) {
+        std::fputs(answer->text.c_str(), answer->exit_code == 0 ? stdout : stderr);
+        return answer->exit_code;
+    }
+    const auto complain = [](const std::exception &error, int exit_code) {
+        std::fprintf(stderr, "vescomm-plan: %s\n", error.what());
+        return exit_code;
+    };
+    try {
+        run(std::get<PlanOptions>(read));
+        return 0;
+    } catch (const InputError &error) {
+        return complain(error, 2);
+    } catch (const std::invalid_argument &error) {
+        return complain(error, 2);
+    } catch (const std::exception &error) {
+        return complain(error, 1);
+    }
+}

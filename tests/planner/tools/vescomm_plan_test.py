@@ -1,0 +1,333 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""vescomm-plan from the outside. VESCOMM_PLAN holds its path, VESCOMM_PLAN_SCHEMA the schema's."""
+
+import json
+import os
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PLAN = os.environ["VESCOMM_PLAN"]
+SCHEMA = os.environ["VESCOMM_PLAN_SCHEMA"]
+# For machines that hang.
+PATIENCE = 120
+
+
+def run(*arguments):
+    """Exit code, output and errors."""
+    done = subprocess.run(
+        [PLAN, *map(str, arguments)], capture_output=True, timeout=PATIENCE, text=True
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def plan(*arguments):
+    code, out, err = run(*arguments, "--json", "-")
+    if (code, err) != (0, ""):
+        raise AssertionError(f"exit code {code}: {err}")
+    return json.loads(out)
+
+
+def has_matplotlib():
+    return (
+        subprocess.run(
+            ["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True
+        ).returncode
+        == 0
+    )
+
+
+def violations(value, schema, root, path="plan"):
+    """What of the JSON schema language our schema uses."""
+    if "$ref" in schema:
+        schema = root["definitions"][schema["$ref"].rsplit("/", 1)[1]]
+    if "anyOf" in schema:
+        found = [list(violations(value, each, root, path)) for each in schema["anyOf"]]
+        return min(found, key=len)
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
+    problems = []
+    kind = schema.get("type")
+    if kind and (
+        not isinstance(value, kinds[kind]) or kind != "boolean" and isinstance(value, bool)
+    ):
+        return [f"{path} is {value!r:.40}, not a {kind}"]
+    if "const" in schema and value != schema["const"]:
+        problems.append(f"{path} is {value!r}")
+    if "enum" in schema and value not in schema["enum"]:
+        problems.append(f"{path} is {value!r}")
+    if "minimum" in schema and value < schema["minimum"]:
+        problems.append(f"{path} is {value!r}")
+    for key in schema.get("required", []):
+        if key not in value:
+            problems.append(f"{path}.{key} is missing")
+    for key, each in schema.get("properties", {}).items():
+        if key in value:
+            problems += violations(value[key], each, root, f"{path}.{key}")
+    if "items" in schema:
+        for i, item in enumerate(value):
+            problems += violations(item, schema["items"], root, f"{path}[{i}]")
+    return problems
+
+
+def write_safetensors(path, tensors, data=None, length=None):
+    """tensors: name -> (dtype, shape, bytes). The data is a hole: it is never read."""
+    header, offset = {}, 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text) if length is None else length) + text)
+        file.truncate(8 + len(text) + (offset if data is None else data))
+
+
+class Usage(unittest.TestCase):
+    def expect_mistake(self, *arguments, says):
+        code, out, err = run(*arguments)
+        self.assertEqual((code, out), (2, ""), err)
+        self.assertIn(says, err)
+        self.assertTrue(err.startswith("vescomm-plan: "), err)
+        self.assertEqual(err.count("\n"), 1, err)
+
+    def test_mistakes_are_one_sentence_and_code_2(self):
+        model = ("--model", "llama-3-8b")
+        eight = (*model, "--ranks", 8)
+        self.expect_mistake("--ranks", 8, says="none of --model, --safetensors and --tensors")
+        self.expect_mistake(*eight, "--tensors", "x", says="give exactly one")
+        self.expect_mistake(*model, says="--ranks COUNT is missing")
+        self.expect_mistake(*model, "--ranks", -1, says="--ranks -1: give a number from 1")
+        self.expect_mistake(*model, "--ranks", "x", says="--ranks")
+        self.expect_mistake("--model", "nobody", "--ranks", 8, says="there is: llama-3-8b")
+        self.expect_mistake(*eight, "--mode", "even", says="--mode even: there is ragged")
+        self.expect_mistake(*eight, "--block-rows", 0, says="--block-rows 0")
+        self.expect_mistake(*eight, "--block", "mlp", says="there is no =")
+        self.expect_mistake(*eight, "--block", "(=3", says="no regular expression")
+        self.expect_mistake(*eight, "--block", "nowhere=3", says="no tensor's name matches")
+        self.expect_mistake(*eight, "--unit", "nowhere", says="no tensor's name matches")
+        self.expect_mistake(*eight, "--align-start", "3", says="--align-start 3: the smallest")
+        self.expect_mistake(*eight, "--align-cut", "big", says="--align-cut \"big\"")
+        self.expect_mistake(*eight, "--align-start", "0", says="--align-start 0")
+        self.expect_mistake(*eight, "--weights", "1,1", says="--weights has 2 weights for 8 ranks")
+        self.expect_mistake(*eight, "--weights", "1,x", says="\"x\" is no weight")
+        self.expect_mistake(*eight, "--weights", "2x4,1x4", "--mode", "uniform", says="weight")
+        self.expect_mistake(*eight, "--search-steps", -1, says="--search-steps -1")
+        self.expect_mistake(*eight, "--memory", "80GiB", says="--memory is only for --advise")
+        self.expect_mistake(*eight, "--advise", "--memory", "0", says="--memory 0")
+        self.expect_mistake(*eight, "--ranks-per-node", 0, says="--ranks-per-node 0")
+        self.expect_mistake(*eight, "--advise", "--owned-bytes", "4,-8,4", says="--owned-bytes -8")
+        self.expect_mistake(*eight, "--advise", "--slots", "0,2", says="--slots 0")
+        self.expect_mistake(*eight, "--json", "-", "--compare", says="--json - prints nothing else")
+        self.expect_mistake(*eight, "--no-cuts", says="--no-cuts is only for --json")
+        self.expect_mistake(*eight, "--picture", "a.pdf", says="ends in .svg or .png")
+        self.expect_mistake(*eight, "--typo", says="--typo")
+        self.expect_mistake("--safetensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
+        self.expect_mistake("--tensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
+
+    def test_help_names_units_modes_models_and_examples(self):
+        code, out, err = run("--help")
+        self.assertEqual((code, err), (0, ""))
+        for part in ("Examples:", "80GiB", "BYTES", "balanced", "kimi-k2", "Exit code", "ROWS"):
+            self.assertIn(part, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 100)
+
+    def test_what_cannot_be_written_is_code_1(self):
+        for option in ("--json", "--picture"):
+            code, _, err = run("--model", "llama-3-8b", "--ranks", 2, option, "/nowhere/a.png")
+            self.assertEqual(code, 1)
+            self.assertIn("/nowhere/a.png", err)
+
+
+class Text(unittest.TestCase):
+    def test_fits_a_terminal_and_tells_the_widest_gap(self):
+        for mode in ("ragged", "balanced", "uniform", "owner", "auto"):
+            code, out, err = run(
+                "--model", "deepseek-v3", "--ranks", 1000, "--block-rows", 128, "--mode", mode
+            )
+            self.assertEqual((code, err), (0, ""))
+            self.assertLessEqual(max(map(len, out.splitlines())), 100, out)
+            for part in ("45395 tensors", "who owns what", "widest gap", "model.layers.3..60"):
+                self.assertIn(part, out)
+
+    def test_compares_with_the_published_figures_of_others(self):
+        code, out, _ = run("--model", "gpt-oss-120b", "--ranks", 256, "--compare")
+        self.assertEqual(code, 0)
+        lines = {line[:34].strip(): line.split() for line in out.splitlines()}
+        self.assertIn("98.22", lines["FSDP2, rows of each tensor"])
+        self.assertIn("31.85", lines["Megatron-FSDP, LCM grid of rows"])
+        self.assertIn("0.05", lines["vescomm uniform"])
+        self.assertIn("0.00", lines["vescomm ragged"])
+
+    def test_advises_how_many_ranks_share_a_copy(self):
+        code, out, _ = run(
+            "--model", "llama-3-70b", "--ranks", 64, "--advise", "--memory", "80GiB"
+        )
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"(?m)^\* +16 +4 ")
+        self.assertIn("advice: 16 ranks a group, 4 copies", out)
+        self.assertIn("assumed:", out)
+        # Eight-bit states need fewer ranks.
+        _, out, _ = run(
+            "--model", "llama-3-70b", "--ranks", 64, "--advise", "--memory", "80GiB",
+            "--owned-bytes", "2,2,2",
+        )  # fmt: skip
+        self.assertIn("advice: 8 ranks a group, 8 copies", out)
+
+
+class Json(unittest.TestCase):
+    def check(self, result):
+        with open(SCHEMA, encoding="utf-8") as file:
+            schema = json.load(file)
+        self.assertEqual(violations(result, schema, schema), [])
+        for unit in result["units"]:
+            cuts = unit["cuts"]
+            self.assertEqual(len(cuts), result["ranks"] + 1)
+            self.assertEqual((cuts[0], cuts[-1]), (0, unit["elements"]))
+            shards = [b - a for a, b in zip(cuts, cuts[1:])]
+            self.assertEqual(max(shards), unit["largest_shard"])
+            self.assertGreaterEqual(unit["largest_shard"], unit["lower_bound"])
+            tensors = {tensor["name"]: tensor for tensor in unit["tensors"]}
+            self.assertEqual(sorted(tensors), sorted(unit["order"]))
+            whole = sum(tensor["elements"] for tensor in unit["tensors"])
+            self.assertEqual(whole + unit["padding_elements"], unit["elements"])
+            end = 0
+            for name in unit["order"]:
+                self.assertGreaterEqual(tensors[name]["offset"], end)
+                if tensors[name]["elements"]:
+                    end = tensors[name]["offset"] + tensors[name]["elements"]
+
+    def test_follows_its_schema_in_every_mode(self):
+        for mode in ("ragged", "balanced", "uniform", "owner", "auto"):
+            result = plan("--model", "gpt-oss-20b", "--ranks", 24, "--mode", mode)
+            self.check(result)
+            self.assertEqual(result["schema"], "vescomm-plan/1")
+            self.assertEqual(result["totals"]["elements"], 20914757184)
+            self.assertNotEqual(result["mode"], "auto")
+
+    def test_cuts_can_be_left_out_and_a_file_can_be_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            code, out, _ = run(
+                "--model", "llama-3-8b", "--ranks", 4, "--json", path, "--no-cuts"
+            )
+            self.assertEqual(code, 0)
+            self.assertIn("who owns what", out)
+            with open(path, encoding="utf-8") as file:
+                self.assertNotIn("cuts", json.load(file)["units"][0])
+
+    def test_weights_shift_elements(self):
+        result = plan("--model", "llama-3-8b", "--ranks", 4, "--weights", "3,1x3")
+        cuts = result["units"][1]["cuts"]
+        self.assertAlmostEqual((cuts[1] - cuts[0]) / cuts[-1], 0.5, places=2)
+
+
+class Inputs(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def expect_refusal(self, path, says):
+        code, _, err = run("--safetensors", path, "--ranks", 4)
+        self.assertEqual(code, 2, err)
+        self.assertIn(says, err)
+        self.assertEqual(err.count("\n"), 1, err)
+
+    def test_plans_a_model_of_140_gigabytes_from_its_headers(self):
+        side = 1 << 14
+        for file in range(7):
+            tensors = {
+                f"model.layers.{file * 6 + i}.mlp.weight": ("BF16", [6 * side, side], 12 * side**2)
+                for i in range(6)
+            }
+            write_safetensors(self.path(f"model-{file}.safetensors"), tensors)
+        result = plan("--safetensors", self.folder.name, "--ranks", 64)
+        self.assertEqual(result["totals"]["bytes"], 42 * 12 * side**2)
+        self.assertEqual(
+            [unit["name"] for unit in result["units"]], [f"model.layers.{i}" for i in range(42)]
+        )
+
+    def test_the_index_decides_which_files_count(self):
+        write_safetensors(self.path("a.safetensors"), {"w": ("F32", [4], 16)})
+        write_safetensors(self.path("copy.safetensors"), {"w": ("F32", [4], 16)})
+        self.expect_refusal(self.folder.name, "is in both")
+        index = self.path("model.safetensors.index.json")
+        with open(index, "w", encoding="utf-8") as file:
+            json.dump({"weight_map": {"w": "a.safetensors"}}, file)
+        self.assertEqual(plan("--safetensors", self.folder.name, "--ranks", 2)["ranks"], 2)
+        with open(index, "w", encoding="utf-8") as file:
+            json.dump({"weight_map": {"w": "../a.safetensors"}}, file)
+        self.expect_refusal(self.folder.name, "a file in the same folder")
+
+    def test_damaged_files_are_refused(self):
+        path = self.path("a.safetensors")
+        good = {"w": ("BF16", [4, 4], 32)}
+        self.expect_refusal(self.folder.name, "has no *.safetensors files")
+        with open(path, "wb") as file:
+            file.write(b"\1\2")
+        self.expect_refusal(path, "has 2 bytes")
+        write_safetensors(path, good, length=1 << 60)
+        self.expect_refusal(path, "it is no safetensors file")
+        write_safetensors(path, good, length=5000)
+        self.expect_refusal(path, "is cut short")
+        write_safetensors(path, good, data=31)
+        self.expect_refusal(path, "the file is cut short")
+        write_safetensors(path, good, data=40)
+        self.expect_refusal(path, "belong to no tensor")
+        write_safetensors(path, {"w": ("BF16", [4, 4], 30)})
+        self.expect_refusal(path, "do not hold the 32 bytes")
+
+    def test_a_list_of_tensors_says_everything_itself(self):
+        path = self.path("t.json")
+        tensors = [
+            {"name": "a", "shape": [1000, 64], "block_rows": 10, "unit": "one"},
+            {"name": "b", "shape": [64, 64], "block": "tensor", "unit": "one"},
+            {"name": "c", "shape": [3], "dtype": "f32", "unit": "one"},
+        ]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"tensors": tensors}, file)
+        units = plan("--tensors", path, "--ranks", 4)["units"]
+        self.assertEqual([(unit["name"], unit["dtype"]) for unit in units], [("one", "bf16"), ("one", "f32")])  # fmt: skip
+        blocks = [tensor["block_elements"] for tensor in units[0]["tensors"]]
+        self.assertEqual(blocks, [640, 4096])
+
+    def test_a_model_without_tensors_or_elements_is_a_plan_too(self):
+        path = self.path("t.json")
+        for tensors in ([], [{"name": "a", "shape": [0, 4]}]):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"tensors": tensors}, file)
+            code, _, err = run("--tensors", path, "--ranks", 4, "--compare", "--advise")
+            self.assertEqual((code, err), (0, ""))
+
+
+@unittest.skipUnless(has_matplotlib(), "/usr/bin/python3 has no matplotlib")
+class Pictures(unittest.TestCase):
+    def test_are_drawn_for_few_and_many_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks, mode, name, magic in (
+                (8, "uniform", "a.png", b"\x89PNG"),
+                (1000, "ragged", "b.png", b"\x89PNG"),
+                (1, "owner", "c.svg", b"<?xml"),
+            ):
+                path = os.path.join(folder, name)
+                code, _, err = run(
+                    "--model", "gpt-oss-20b", "--ranks", ranks, "--mode", mode, "--picture", path
+                )
+                self.assertEqual(code, 0, err)
+                with open(path, "rb") as file:
+                    self.assertEqual(file.read(len(magic)), magic)
+
+
+if __name__ == "__main__":
+    unittest.main()
