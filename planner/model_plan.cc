@@ -83,11 +83,12 @@ void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const
 void explain(ModelAnswer &answer, const Groups &groups, const std::string &more = "") {
     answer.explanation = fmt::format(
         "{} shards for {} ranks and {} units, {} of them different: the largest rank owns {} "
-        "bytes, {:.2f} % above {}, and no choice of cuts leaves it fewer than {}; {} of {} bytes "
+        "bytes, {:.2f} % above its share, and no choice of cuts leaves it fewer than {}; {} of {} "
+        "bytes "
         "are padding{}",
         name_of(answer.mode), groups.ranks, groups.of_unit.size(), groups.groups.size(),
-        answer.largest_rank_bytes, 100 * (answer.largest_over_share - 1), "its share",
-        answer.lower_bound_bytes, answer.padding_bytes, answer.bytes, more);
+        answer.largest_rank_bytes, 100 * (answer.largest_over_share - 1), answer.lower_bound_bytes,
+        answer.padding_bytes, answer.bytes, more);
 }
 
 void refuse(ModelAnswer &answer, const Model &model, std::size_t unit, const Answer &of_unit) {
@@ -197,8 +198,8 @@ Shared with_cuts(const Answer &alone, const Items &items, std::vector<std::int64
                                 static_cast<double>(std::max<std::int64_t>(alone.largest_shard, 1));
     answer.explanation = fmt::format(
         "balanced shards for {} ranks: the largest has {} elements, {} more than if the buffer "
-        "were "
-        "cut by itself, so that all units together are even; {} of the buffer's {} elements are "
+        "were cut by itself, so that all units together are even; {} of the buffer's {} elements "
+        "are "
         "padding",
         items.ranks, answer.largest_shard, answer.largest_shard - alone.largest_shard,
         answer.padding, answer.elements);

@@ -98,6 +98,13 @@ struct Figure {
     bool optimal;
 };
 
+void expect_figure(const Figure &figure, const Options &options, const Answer &answer) {
+    reference::expect_valid(figure.problem, options, answer);
+    const double waste = 100 * (static_cast<double>(answer.largest_shard) / answer.mean_shard - 1);
+    EXPECT_NEAR(waste, figure.waste, 0.05);
+    EXPECT_EQ(answer.optimal, figure.optimal);
+}
+
 // The published figures (facts of the project; uniform ones were proved optimal there too).
 TEST(PlannerFigures, MatchWhatIsKnownOfRealLayers) {
     const Figure figures[] = {
@@ -129,11 +136,7 @@ TEST(PlannerFigures, MatchWhatIsKnownOfRealLayers) {
         options.mode = figure.mode;
         const Answer answer = plan(figure.problem, options);
         SCOPED_TRACE(answer.explanation);
-        reference::expect_valid(figure.problem, options, answer);
-        const double waste =
-            100 * (static_cast<double>(answer.largest_shard) / answer.mean_shard - 1);
-        EXPECT_NEAR(waste, figure.waste, 0.05);
-        EXPECT_EQ(answer.optimal, figure.optimal);
+        expect_figure(figure, options, answer);
         if (figure.mode == Mode::ragged) {
             EXPECT_EQ(answer.padding, 0);
         }
@@ -161,11 +164,7 @@ TEST(PlannerFigures, AreProvedByTheSearch) {
         const Options options{.mode = figure.mode, .search_steps = 20000000};
         const Answer answer = plan(figure.problem, options);
         SCOPED_TRACE(answer.explanation);
-        reference::expect_valid(figure.problem, options, answer);
-        const double waste =
-            100 * (static_cast<double>(answer.largest_shard) / answer.mean_shard - 1);
-        EXPECT_NEAR(waste, figure.waste, 0.05);
-        EXPECT_EQ(answer.optimal, figure.optimal);
+        expect_figure(figure, options, answer);
         EXPECT_LE(answer.steps, options.search_steps + 2000);  // it stops within a question's end
     }
 }

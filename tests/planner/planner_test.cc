@@ -14,6 +14,7 @@
 #include "planner/place.h"
 #include "planner/uniform.h"
 #include "planner_reference.h"
+#include "random_problem.h"
 
 namespace vescomm::planner {
 namespace {
@@ -21,35 +22,10 @@ namespace {
 // RapidCheck takes its seed from the environment, once, before the first property.
 const int seeded = setenv("RC_PARAMS", "seed=20260101", 0);
 
-std::int64_t draw(std::mt19937 &random, std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
-}
-
-Tensor random_tensor(std::mt19937 &random, int index) {
-    Tensor tensor;
-    tensor.name = std::string("t").append(std::to_string(index));
-    tensor.block_rows = draw(random, -1, 4);
-    switch (draw(random, 0, 3)) {
-        case 0:
-            tensor.shape = {draw(random, 1, 12)};
-            break;
-        case 1:
-            tensor.shape = {draw(random, 1, 9), draw(random, 1, 3)};
-            break;
-        default:
-            tensor.shape = {draw(random, 1, 7), draw(random, 1, 7), draw(random, 1, 2)};
-            tensor.batch_dimensions = 1;
-    }
-    return tensor;
-}
-
-Problem random_problem(std::mt19937 &random, int most_tensors, int most_ranks) {
-    Problem problem;
-    problem.ranks = static_cast<int>(draw(random, 1, most_ranks));
-    const auto count = static_cast<int>(draw(random, 1, most_tensors));
-    for (int i = 0; i < count; ++i) problem.tensors.push_back(random_tensor(random, i));
-    return problem;
-}
+using reference::draw;
+using reference::print;
+using reference::random_problem;
+using reference::random_tensor;
 
 std::vector<std::vector<bool>> in_order(const Problem &problem,
                                         const std::vector<std::size_t> &order) {
@@ -62,17 +38,6 @@ std::vector<std::size_t> first_order(const Problem &problem) {
     std::vector<std::size_t> order(problem.tensors.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     return order;
-}
-
-std::string print(const Problem &problem) {
-    std::string text = std::to_string(problem.ranks) + " ranks:";
-    for (const Tensor &tensor : problem.tensors) {
-        text += " [";
-        for (const std::int64_t extent : tensor.shape) text += std::to_string(extent) + " ";
-        text += "] block " + std::to_string(tensor.block_rows) + " batch " +
-                std::to_string(tensor.batch_dimensions);
-    }
-    return text;
 }
 
 TEST(PlannerGrid, FindsBoundariesLikeTheDefinition) {
