@@ -92,19 +92,31 @@ std::string too_large(const Problem &problem, const Items &items, const Options 
         what, shard, options.shard_limit, advice(problem, items));
 }
 
+// No equal shards are smaller. `items.alignment` is not unbounded.
+std::int64_t equal_bound(const Items &items, const Options &options) {
+    const std::int64_t aligned = options.start_alignment;  // as all starts are
+    return round_up(uniform_bound(items, aligned, round_up(lower_bound(items), aligned)),
+                    items.alignment);
+}
+
+// As place() has the items in equal shards, and last the end of the last one.
+std::vector<std::int64_t> place_equal(const Items &items, const Best &best) {
+    std::vector<std::int64_t> offsets(best.order.size());
+    place(items, best.order, {.shard = best.shard, .step = 0}, offsets);
+    offsets.push_back(offsets.back() + items.items[best.order.back()].elements());
+    return offsets;
+}
+
 void plan_uniform(Answer &answer, const Problem &problem, const Options &options,
                   const Items &items) {
-    const std::int64_t alignment = items.alignment;
-    if (alignment == unbounded) {
+    if (items.alignment == unbounded) {
         answer.explanation =
             "there is no uniform layout: equal shards must be a multiple of the alignments of all "
             "tensors, and their least common multiple is out of range; use ragged shards or fewer "
             "different alignments";
         return;
     }
-    const std::int64_t aligned = options.start_alignment;  // as all starts are
-    answer.lower_bound =
-        round_up(uniform_bound(items, aligned, round_up(lower_bound(items), aligned)), alignment);
+    answer.lower_bound = equal_bound(items, options);
     if (options.shard_limit > 0 && answer.lower_bound > options.shard_limit) {
         answer.explanation =
             too_large(problem, items, options, answer.lower_bound, "every uniform layout");
@@ -125,8 +137,7 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
             too_large(problem, items, options, best.shard, "the best uniform layout found");
         return;
     }
-    std::vector<std::int64_t> offsets(best.order.size());
-    place(items, best.order, {.shard = best.shard, .step = 0}, offsets);
+    const auto offsets = place_equal(items, best);
     for (std::int64_t rank = 0; rank <= problem.ranks; ++rank) {
         answer.cuts.push_back(rank * best.shard);
     }
@@ -134,32 +145,61 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
     answer.optimal = best.shard == answer.lower_bound;
 }
 
-void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
-                 const Items &items) {
-    const std::int64_t unit = options.cut_alignment;
+// One tensor right after another is best while all starts are aligned alike. Otherwise room at the
+// end of a shard, so that the next begins at a multiple of all alignments, may be better: takes the
+// places of equal shards if they are. Returns the offsets.
+std::vector<std::int64_t> place_ragged(Best &best, const Problem &problem, const Items &items,
+                                       const Options &options) {
+    const bool alike = items.alignment == options.start_alignment;
+    if (!alike && items.alignment != unbounded && best.shard > best.bound) {
+        Options at_once = options;
+        at_once.search_steps = 0;
+        const Best equal = search_uniform(problem, items, at_once, equal_bound(items, options));
+        if (equal.shard < best.shard) {
+            auto offsets = place_equal(items, equal);
+            const auto smaller =
+                smallest_largest_shard(Line(items, equal.order, offsets), items.ranks,
+                                       options.cut_alignment, best.bound, best.shard);
+            if (smaller) {
+                best.shard = *smaller;
+                best.order = equal.order;
+                best.name = equal.name;
+                return offsets;
+            }
+        }
+    }
+    return concatenate(items, best.order);
+}
+
+// Shards are compared after rounding up to `unit`.
+void plan_ragged(Answer &answer, const Problem &problem, const Options &options, const Items &items,
+                 std::int64_t unit) {
     answer.lower_bound = lower_bound(items);
     if (options.shard_limit > 0 && answer.lower_bound > options.shard_limit) {
         answer.explanation =
             too_large(problem, items, options, answer.lower_bound, "every ragged layout");
         return;
     }
-    const std::int64_t bound = round_up(answer.lower_bound, unit);
-    const Best best = search_ragged(problem, items, options, bound);
+    Options rounded = options;
+    rounded.cut_alignment = unit;
+    Best best = search_ragged(problem, items, rounded, round_up(answer.lower_bound, unit));
+    const auto offsets = place_ragged(best, problem, items, rounded);
     set_search(answer, best);
     // The bound excludes all shards up to the multiple of the unit before it.
     answer.lower_bound = std::max(answer.lower_bound, best.bound - unit + 1);
-    const auto offsets = concatenate(items, best.order);
     const Line line(items, best.order, offsets);
     std::int64_t largest = best.shard;
     if (options.shard_limit > 0 && options.shard_limit < largest) {
         largest = options.shard_limit;  // rounding up to the unit must not exceed the limit
         if (!possible(line, problem.ranks, largest)) {
+            // Rounded up, an order that keeps the limit looks like one that does not.
+            if (unit > 1) return plan_ragged(answer, problem, options, items, 1);
             answer.explanation =
                 too_large(problem, items, options, best.shard, "the best ragged layout found");
             return;
         }
     }
-    answer.cuts = even_cuts(line, problem.ranks, largest, unit);
+    answer.cuts = even_cuts(line, problem.ranks, largest, options.cut_alignment);
     lay_out(answer, items, best, offsets);
     answer.optimal = round_up(answer.largest_shard, unit) == best.bound;
 }
@@ -237,7 +277,7 @@ Answer plan_alone(const Problem &problem, const Items &items, const Options &opt
     } else if (!shares.even()) {
         plan_weighted(answer, problem, options, items, shares);
     } else {
-        plan_ragged(answer, problem, options, items);
+        plan_ragged(answer, problem, options, items, options.cut_alignment);
     }
     if (answer.feasible) {
         std::vector<std::int64_t> shards;

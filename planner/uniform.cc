@@ -35,6 +35,22 @@ void sort_unique(std::vector<std::int64_t> &numbers) {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
+// The least common multiples of the 1, 2, ... largest items, which are the likeliest to lie across
+// several boundaries.
+void add_steps_of_largest(std::vector<std::int64_t> &steps, const Items &items,
+                          std::int64_t alignment, std::int64_t most) {
+    std::vector<const Item *> largest;
+    for (const Item &item : items.items) largest.push_back(&item);
+    std::ranges::stable_sort(largest, std::ranges::greater(), &Item::elements);
+    std::int64_t step = alignment;
+    for (const Item *item : largest) {
+        step = least_common_multiple(step, item->grid.period());
+        if (step > most) break;
+        steps.push_back(step);
+    }
+    sort_unique(steps);
+}
+
 }  // namespace
 
 UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::int64_t bound)
@@ -63,6 +79,7 @@ UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::in
             exhaustive_ = false;
         }
     }
+    if (!exhaustive_) add_steps_of_largest(steps_, items, alignment, largest_);
 }
 
 std::optional<std::int64_t> UniformSearch::smallest(std::span<const std::size_t> order,

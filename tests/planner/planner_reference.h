@@ -39,6 +39,16 @@ inline bool may_cut(const Tensor &tensor, std::int64_t i) {
     return within % row == 0 && within / row % std::max<std::int64_t>(tensor.block_rows, 1) == 0;
 }
 
+// Elements that stay on one rank, of the largest block.
+inline std::int64_t block(const Tensor &tensor) {
+    const auto batch = static_cast<std::size_t>(tensor.batch_dimensions);
+    const std::size_t dimensions = tensor.shape.size();
+    const std::int64_t matrix = product(tensor.shape, batch, dimensions);
+    if (tensor.block_rows == -1) return matrix;
+    const std::int64_t row = batch < dimensions ? product(tensor.shape, batch + 1, dimensions) : 1;
+    return std::min(matrix, std::max<std::int64_t>(tensor.block_rows, 1) * row);
+}
+
 inline std::vector<bool> legal_cuts(const Tensor &tensor) {
     std::vector<bool> legal;
     for (std::int64_t i = 0; i < elements(tensor); ++i) legal.push_back(may_cut(tensor, i));
@@ -136,6 +146,7 @@ inline void expect_valid(const Problem &problem, const Options &options, const A
         ASSERT_GE(place.offset, end) << "tensors overlap";
         EXPECT_EQ(place.offset % options.start_alignment, 0);
         EXPECT_EQ(place.offset % std::max<std::int64_t>(tensor.alignment, 1), 0);
+        EXPECT_EQ(place.block, size > 0 ? block(tensor) : 1);
         end = place.offset + size;
         ASSERT_LE(end, answer.elements);
         all_elements += size;
