@@ -7,6 +7,7 @@
 """
 
 import argparse
+import json
 import subprocess
 
 CASES = [
@@ -32,19 +33,15 @@ FULLEST = ["vescomm ragged", "vescomm balanced"]
 
 
 def compare(program, model, rows, ranks):
-    """Layout -> (padding, fullest over the mean), from the text of --compare."""
+    """Layout -> what --compare says of it."""
     text = subprocess.run(
-        [program, "--model", model, "--block-rows", str(rows), "--ranks", str(ranks), "--compare"],
+        [program, "--model", model, "--block-rows", str(rows), "--ranks", str(ranks), "--compare",
+         "--json", "-", "--no-cuts"],
         check=True,
         capture_output=True,
         text=True,
-    ).stdout
-    result = {}
-    for line in text.splitlines():
-        words = line[34:].split()
-        if words and words[0] in ("kept", "rows"):
-            result[line[:34].strip()] = words[1], float(words[3])
-    return result
+    ).stdout  # fmt: skip
+    return {line["name"]: line for line in json.loads(text)["comparison"]}
 
 
 def main():
@@ -55,8 +52,9 @@ def main():
     print("|---|---|---|---|---|---|---|")
     for model, rows, ranks in CASES:
         layouts = compare(program, model, rows, ranks)
-        cells = [f"{layouts[name][0]} %" for name in PADDING]
-        cells += [f"{100 * (layouts[name][1] - 1):.2f} %" for name in FULLEST]
+        cells = [f"{100 * layouts[name]['padding_ratio']:.2f} %" for name in PADDING]
+        fullest = [layouts[name]["peak_memory_over_mean"] for name in FULLEST]
+        cells += [f"{100 * (over - 1):.2f} %" for over in fullest]
         print(f"| {model}, {rows}, {ranks} | {' | '.join(cells)} |")
 
 

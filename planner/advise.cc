@@ -12,6 +12,7 @@
 
 #include "planner/arithmetic.h"
 #include "planner/problem.h"
+#include "planner/words.h"
 #include "vescomm/planner_advice.hpp"
 
 namespace vescomm::planner {
@@ -109,24 +110,28 @@ std::string find_coarse_block(const Model &model, const ModelAnswer &answer, dou
                 static_cast<std::int64_t>(plan.mean_shard / static_cast<double>(row_of(tensor)));
             const auto most = static_cast<std::int64_t>(plan.mean_shard * ranks / block);
             text = fmt::format(
-                "a block of tensor {} has {} elements, {:.2f} times a fair shard of its buffer; "
-                "use {}groups of at most {} ranks",
-                quoted(tensor.name), place.block, block / plan.mean_shard,
-                rows == 0
-                    ? ""
-                    : fmt::format("blocks of at most {} row{}, or ", rows, rows == 1 ? "" : "s"),
-                std::max<std::int64_t>(most, 1));
+                "a block of tensor {} has {}, {} times a fair shard of its buffer; use {}groups of "
+                "at most {}",
+                quoted(tensor.name), count_of(place.block, "element"),
+                with_commas(block / plan.mean_shard, 2),
+                rows == 0 ? "" : fmt::format("blocks of at most {}, or ", count_of(rows, "row")),
+                count_of(std::max<std::int64_t>(most, 1), "rank"));
         }
     }
     return text;
 }
 
-Choice examine(const Model &whole, int group, const AdviceOptions &advice, const Options &options) {
+Choice examine(const Model &whole, int group, const AdviceOptions &advice, Options options) {
     Choice choice;
     choice.group = group;
     choice.replicas = whole.ranks / group;
     Model model = whole;
     model.ranks = group;
+    const bool one_node = group <= advice.ranks_per_node;
+    const bool all_in_one = whole.ranks <= advice.ranks_per_node;
+    const double bytes_per_second =
+        one_node ? advice.node_bytes_per_second : advice.network_bytes_per_second;
+    options.costs.bytes_per_second = bytes_per_second;
     const ModelAnswer answer = plan(model, options);
     if (!answer.feasible) {
         choice.note = answer.explanation;
@@ -147,18 +152,11 @@ Choice examine(const Model &whole, int group, const AdviceOptions &advice, const
     const auto mean = totals.tensors / group;
     choice.padding_ratio = totals.tensors > 0 ? totals.buffers / totals.tensors - 1 : 0;
     choice.largest_over_mean = mean > 0 ? totals.fullest / mean : 1;
-    const bool one_node = group <= advice.ranks_per_node;
-    const bool all_in_one = whole.ranks <= advice.ranks_per_node;
-    choice.seconds = choice.wire_bytes_inside / (one_node ? advice.node_bytes_per_second
-                                                          : advice.network_bytes_per_second) +
+    choice.seconds = choice.wire_bytes_inside / bytes_per_second +
                      choice.wire_bytes_between / (all_in_one ? advice.node_bytes_per_second
                                                              : advice.network_bytes_per_second);
     choice.note = find_coarse_block(model, answer, totals.tensors);
     return choice;
-}
-
-std::string gibibytes(double bytes) {
-    return fmt::format("{:.1f} GiB", bytes / (1 << 30));
 }
 
 void recommend(Advice &result, const AdviceOptions &advice) {
@@ -175,18 +173,19 @@ void recommend(Advice &result, const AdviceOptions &advice) {
         result.reason = "no size of group has a layout; see the notes of the choices";
     } else if (!result.recommended) {
         result.reason = fmt::format(
-            "nothing fits: groups of {} ranks need the least, {} a rank of the {} there are; use "
-            "more ranks, smaller units or fewer bytes for each element",
-            least->group, gibibytes(least->memory_bytes), gibibytes(advice.memory_bytes));
+            "nothing fits: groups of {} need the least, {} a rank, and there are {}; use more "
+            "ranks, smaller units or fewer bytes for each element",
+            count_of(least->group, "rank"), show_bytes(least->memory_bytes),
+            show_bytes(advice.memory_bytes));
     } else {
         const Choice &best = result.choices[*result.recommended];
         result.reason = fmt::format(
-            "{} rank{} a group, {} {}: {} it spends the least time on the wire, {:.3f} s a step if "
+            "{} a group, {} {}: {} it spends the least time on the wire, {:.3f} s a step if "
             "nothing overlaps, and needs {} a rank",
-            best.group, best.group == 1 ? "" : "s", best.replicas,
+            count_of(best.group, "rank"), with_commas(best.replicas),
             best.replicas == 1 ? "copy" : "copies",
             advice.memory_bytes > 0 ? "of the choices that fit" : "with no limit of memory given",
-            best.seconds, gibibytes(best.memory_bytes));
+            best.seconds, show_bytes(best.memory_bytes));
     }
 }
 

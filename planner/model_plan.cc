@@ -20,6 +20,7 @@
 #include "planner/groups.h"
 #include "planner/owner.h"
 #include "planner/plan.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -82,13 +83,14 @@ void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const
 
 void explain(ModelAnswer &answer, const Groups &groups, const std::string &more = "") {
     answer.explanation = fmt::format(
-        "{} shards for {} ranks and {} units, {} of them different: the largest rank owns {} "
-        "bytes, {:.2f} % above its share, and no choice of cuts leaves it fewer than {}; {} of {} "
-        "bytes "
-        "are padding{}",
-        name_of(answer.mode), groups.ranks, groups.of_unit.size(), groups.groups.size(),
-        answer.largest_rank_bytes, 100 * (answer.largest_over_share - 1), answer.lower_bound_bytes,
-        answer.padding_bytes, answer.bytes, more);
+        "{} shards for {} and {}, {} of them different: the largest rank owns {}, {} above its "
+        "share, and no choice of cuts leaves it fewer than {}; {} of {} are padding{}",
+        name_of(answer.mode), count_of(groups.ranks, "rank"),
+        count_of(static_cast<std::int64_t>(groups.of_unit.size()), "unit"),
+        with_commas(static_cast<std::int64_t>(groups.groups.size())),
+        count_of(answer.largest_rank_bytes, "byte"), percent(answer.largest_over_share - 1),
+        with_commas(answer.lower_bound_bytes), with_commas(answer.padding_bytes),
+        count_of(answer.bytes, "byte"), more);
 }
 
 void refuse(ModelAnswer &answer, const Model &model, std::size_t unit, const Answer &of_unit) {
@@ -196,13 +198,13 @@ Shared with_cuts(const Answer &alone, const Items &items, std::vector<std::int64
     answer.largest_over_share = alone.largest_over_share *
                                 static_cast<double>(answer.largest_shard) /
                                 static_cast<double>(std::max<std::int64_t>(alone.largest_shard, 1));
+    const std::int64_t more = answer.largest_shard - alone.largest_shard;
     answer.explanation = fmt::format(
-        "balanced shards for {} ranks: the largest has {} elements, {} more than if the buffer "
-        "were cut by itself, so that all units together are even; {} of the buffer's {} elements "
-        "are "
-        "padding",
-        items.ranks, answer.largest_shard, answer.largest_shard - alone.largest_shard,
-        answer.padding, answer.elements);
+        "balanced shards for {}: the largest has {}, {} more than if the buffer were cut by "
+        "itself{}; {}",
+        count_of(items.ranks, "rank"), count_of(answer.largest_shard, "element"),
+        more > 0 ? with_commas(more) : "no",
+        more > 0 ? ", so that all units together are even" : "", describe_padding(answer));
     return std::make_shared<const Answer>(std::move(answer));
 }
 
@@ -242,8 +244,8 @@ void plan_balanced(ModelAnswer &answer, const Model &model, const Groups &groups
     // A few coarse blocks for each rank may happen to lie better as they were.
     if (answer.largest_over_share > ragged.largest_over_share) answer = ragged;
     explain(answer, groups,
-            fmt::format("; units cut one by one would leave the largest rank {:.2f} % above",
-                        100 * (ragged.largest_over_share - 1)));
+            fmt::format("; units cut one by one would leave the largest rank {} above",
+                        percent(ragged.largest_over_share - 1)));
 }
 
 void plan_owner(ModelAnswer &answer, const Model &model, const Groups &groups,
@@ -254,26 +256,25 @@ void plan_owner(ModelAnswer &answer, const Model &model, const Groups &groups,
         Answer &of_unit = owned.units[unit];
         if (options.shard_limit > 0 && of_unit.largest_shard > options.shard_limit) {
             of_unit.explanation = fmt::format(
-                "there is no layout: whole matrices need shards of {} elements, and shard_limit "
-                "allows {}; use a higher limit, or a mode that divides matrices",
-                of_unit.largest_shard, options.shard_limit);
+                "there is no layout: whole matrices need shards of {}, and shard_limit allows {}; "
+                "use a higher limit, or a mode that divides matrices",
+                count_of(of_unit.largest_shard, "element"), with_commas(options.shard_limit));
             refuse(answer, model, unit, of_unit);
             return;
         }
         of_unit.explanation = fmt::format(
-            "whole matrices on {} ranks: the largest shard has {} elements of {}, {} of which are "
-            "padding",
-            groups.ranks, of_unit.largest_shard, of_unit.elements, of_unit.padding);
+            "whole matrices on {}: the largest shard has {}; {}", count_of(groups.ranks, "rank"),
+            count_of(of_unit.largest_shard, "element"), describe_padding(of_unit));
         answer.units.push_back(std::make_shared<const Answer>(std::move(of_unit)));
     }
     add_up(answer, model, groups, options.costs);
     answer.largest_rank_cost_over_mean = owned.largest_cost_over_mean;
     answer.lower_bound_cost_over_mean = owned.bound_cost_over_mean;
     explain(answer, groups,
-            fmt::format("; the rank that has most to do has {:.2f} % more than the mean, and no "
-                        "assignment of whole matrices less than {:.2f} % more",
-                        100 * (owned.largest_cost_over_mean - 1),
-                        100 * (owned.bound_cost_over_mean - 1)));
+            fmt::format("; the rank that has most to do has {} more than the mean, and no "
+                        "assignment of whole matrices less than {} more",
+                        percent(owned.largest_cost_over_mean - 1),
+                        percent(owned.bound_cost_over_mean - 1)));
 }
 
 // Estimates of costs that differ by less than a hundredth say nothing.
@@ -303,11 +304,11 @@ void plan_cheaper(ModelAnswer &answer, const Model &model, const Groups &groups,
     const ModelAnswer &other = uniform;  // the one that was not chosen
     constexpr double milliseconds = 1e3;
     const std::string why = fmt::format(
-        "; chosen because a step moves its bytes in {:.3f} ms, where {} shards need {:.3f} ms and "
-        "leave the largest rank {} bytes{}",
-        milliseconds * answer.seconds_per_step, name_of(other.mode),
-        milliseconds * other.seconds_per_step, other.largest_rank_bytes,
-        as_fast ? ": as long, so memory decides" : "");
+        "; chosen because a step moves its bytes in {} ms, where {} shards need {} ms and leave "
+        "the largest rank {}{}",
+        with_commas(milliseconds * answer.seconds_per_step, 3), name_of(other.mode),
+        with_commas(milliseconds * other.seconds_per_step, 3),
+        count_of(other.largest_rank_bytes, "byte"), as_fast ? ": as long, so memory decides" : "");
     explain(answer, groups, why);
 }
 

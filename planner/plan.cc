@@ -18,13 +18,14 @@
 #include "planner/plan.h"
 #include "planner/search.h"
 #include "planner/weights.h"
+#include "planner/words.h"
 #include "vescomm/planner.hpp"
 
 namespace vescomm::planner {
 namespace {
 
-double percent_above(std::int64_t value, double base) {
-    return base == 0 ? 0 : 100 * (static_cast<double>(value) / base - 1);
+double above(std::int64_t value, double base) {
+    return base == 0 ? 0 : static_cast<double>(value) / base - 1;
 }
 
 // What makes a shard so large, and what to do about it; empty when nothing can be.
@@ -36,36 +37,37 @@ std::string advice(const Problem &problem, const Items &items) {
     const std::int64_t ranks = items.elements / block;
     if (ranks >= items.ranks) return "";
     return fmt::format(
-        "; a block of tensor {} holds {} elements, more than the mean shard: use finer "
-        "blocks, or no more than {} ranks for one buffer",
-        quoted(problem.tensors[coarsest->tensor].name), block, ranks);
+        "; a block of tensor {} holds {}, more than the mean shard: use finer blocks, or no more "
+        "than {} for one buffer",
+        quoted(problem.tensors[coarsest->tensor].name), count_of(block, "element"),
+        count_of(ranks, "rank"));
 }
 
 std::string explain(const Problem &problem, const Items &items, const Options &options,
                     const Answer &answer) {
     const bool by_weight = !Shares(problem.ranks, problem.weights).even();
     const std::string steps =
-        answer.steps == 0 ? "" : fmt::format(" and {} steps of search", answer.steps);
+        answer.steps == 0 ? "" : fmt::format(" and {} of search", count_of(answer.steps, "step"));
     std::string proof = "proved to be the smallest possible, by a lower bound" + steps;
     if (!answer.optimal) {
-        proof = fmt::format("the smallest found in {} orders{}", answer.orders.size(), steps);
+        const auto orders = static_cast<std::int64_t>(answer.orders.size());
+        proof = fmt::format("the smallest found in {}{}", count_of(orders, "order"), steps);
         if (!by_weight) {
             proof += fmt::format(
-                ", {:.3f} % above the proved lower bound of {}",
-                percent_above(answer.largest_shard, static_cast<double>(answer.lower_bound)),
-                answer.lower_bound);
+                ", {} above the proved lower bound of {}",
+                percent(above(answer.largest_shard, static_cast<double>(answer.lower_bound)), 3),
+                with_commas(answer.lower_bound));
         }
     }
-    return fmt::format(
-        "{} shards for {} ranks{}: the largest has {} elements, {}{:.2f} % above {}, {}; {} of the "
-        "buffer's {} elements are padding{}",
-        options.mode == Mode::uniform ? "uniform" : "ragged", problem.ranks,
-        by_weight ? " by weight" : "", answer.largest_shard,
-        by_weight ? "and a shard is up to " : "",
-        by_weight ? 100 * (answer.largest_over_share - 1)
-                  : percent_above(answer.largest_shard, answer.mean_shard),
-        by_weight ? "its rank's share" : "the mean", proof, answer.padding, answer.elements,
-        advice(problem, items));
+    return fmt::format("{} shards for {}{}: the largest has {}, {}{} above {}, {}; {}{}",
+                       options.mode == Mode::uniform ? "uniform" : "ragged",
+                       count_of(problem.ranks, "rank"), by_weight ? " by weight" : "",
+                       count_of(answer.largest_shard, "element"),
+                       by_weight ? "and a shard is up to " : "",
+                       percent(by_weight ? answer.largest_over_share - 1
+                                         : above(answer.largest_shard, answer.mean_shard)),
+                       by_weight ? "its rank's share" : "the mean", proof, describe_padding(answer),
+                       advice(problem, items));
 }
 
 void set_search(Answer &answer, const Best &best) {
@@ -87,9 +89,9 @@ void lay_out(Answer &answer, const Items &items, const Best &best,
 std::string too_large(const Problem &problem, const Items &items, const Options &options,
                       std::int64_t shard, const char *what) {
     return fmt::format(
-        "there is no layout: {} needs shards of {} elements, and shard_limit allows "
-        "{}; use more ranks, finer blocks or a higher limit{}",
-        what, shard, options.shard_limit, advice(problem, items));
+        "there is no layout: {} needs shards of {}, and shard_limit allows {}; use more ranks, "
+        "finer blocks or a higher limit{}",
+        what, count_of(shard, "element"), with_commas(options.shard_limit), advice(problem, items));
 }
 
 // No equal shards are smaller. `items.alignment` is not unbounded.
@@ -129,7 +131,7 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
         answer.explanation = fmt::format(
             "there is no uniform layout: {} equal shards would hold more elements than a 64-bit "
             "integer can count; use ragged shards, finer blocks or fewer ranks{}",
-            problem.ranks, advice(problem, items));
+            with_commas(problem.ranks), advice(problem, items));
         return;
     }
     if (options.shard_limit > 0 && best.shard > options.shard_limit) {
@@ -228,9 +230,9 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
     }
     if (!quota) {
         answer.explanation = fmt::format(
-            "there is no layout: whatever the quota of the {} ranks with their weights, some shard "
+            "there is no layout: whatever the quota of the {} with their weights, some shard "
             "exceeds shard_limit, {}; use a higher limit, finer blocks or fewer weights of zero{}",
-            problem.ranks, most, advice(problem, items));
+            count_of(problem.ranks, "rank"), with_commas(most), advice(problem, items));
         return;
     }
     const auto offsets = concatenate(items, best.order);
@@ -245,6 +247,12 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
 }
 
 }  // namespace
+
+std::string describe_padding(const Answer &answer) {
+    if (answer.padding == 0) return "no padding";
+    return fmt::format("{} of the buffer's {} are padding", with_commas(answer.padding),
+                       count_of(answer.elements, "element"));
+}
 
 void set_figures(Answer &answer, const Items &items) {
     answer.elements = answer.cuts.back();

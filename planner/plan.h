@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "planner/problem.h"
 
@@ -12,6 +13,9 @@ namespace vescomm::planner {
 Answer plan_alone(const Problem &problem, const Items &items, const Options &options);
 
 LayoutPointer make_layout(std::span<const Tensor> tensors, const Answer &answer);
+
+// A part of a sentence.
+std::string describe_padding(const Answer &answer);
 
 // Sets what follows from the places and the cuts of a layout.
 void set_figures(Answer &answer, const Items &items);

@@ -7,11 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cctype>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 
 namespace vescomm::planner {
 namespace {
@@ -40,7 +39,15 @@ constexpr Type types[] = {
     // Only moved, never added up: any type of a byte will do. Names above are found first.
     {VESCOMM_U8, "bool", "bool"},
     {VESCOMM_U8, "f8e8m0", "float8_e8m0fnu"},
+    {VESCOMM_U8, "f4x2", "float4_e2m1fn_x2"},
 };
+
+struct PackedType {
+    std::string_view name;
+    int bits;
+};
+
+constexpr PackedType packed_types[] = {{"f4", 4}, {"f6e2m3", 6}, {"f6e3m2", 6}};
 
 const Type &entry_of(vescomm_type_t type) {
     const auto found = std::ranges::find(types, type, &Type::type);
@@ -69,15 +76,19 @@ std::optional<std::int64_t> count_elements(const std::vector<std::int64_t> &shap
 }
 
 std::string read_text_file(const std::string &path, const std::string &where) {
-    constexpr std::uintmax_t most = std::uintmax_t{256} << 20;
-    std::error_code failure;
-    const std::uintmax_t size = std::filesystem::file_size(path, failure);
+    constexpr std::size_t most = std::size_t{256} << 20;
     std::ifstream file(path, std::ios::binary);
-    if (failure || !file) throw InputError(where + " cannot be read");
-    if (size > most)
-        throw InputError(
-            fmt::format("{} has {} bytes; a list of tensors may have {}", where, size, most));
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::string text;
+    std::array<char, 1 << 16> piece;
+    // A pipe has no size to ask for, and a folder cannot be read.
+    while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+        text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+        if (text.size() > most)
+            throw InputError(fmt::format(
+                "{} has more than {} bytes, the most for a list of tensors", where, most));
+    }
+    if (!file.eof()) throw InputError(where + " cannot be read");
+    return text;
 }
 
 std::string_view name_of(vescomm_type_t type) {
@@ -100,7 +111,22 @@ std::optional<vescomm_type_t> type_named(std::string_view name) {
 std::string type_names() {
     std::string names;
     for (const Type &type : types) names += (names.empty() ? "" : ", ") + std::string(type.name);
+    for (const PackedType &type : packed_types) names += ", " + std::string(type.name);
     return names;
+}
+
+std::optional<int> packed_bits(std::string_view name) {
+    const auto found = std::ranges::find(packed_types, plain(name), &PackedType::name);
+    if (found == std::end(packed_types)) return std::nullopt;
+    return found->bits;
+}
+
+bool count_bytes(std::vector<std::int64_t> &shape, int bits) {
+    constexpr int byte = 8;
+    if (shape.empty() || shape.back() % byte * bits % byte != 0) return false;
+    // In this order nothing overflows.
+    shape.back() = shape.back() / byte * bits + shape.back() % byte * bits / byte;
+    return true;
 }
 
 }  // namespace vescomm::planner

@@ -52,6 +52,12 @@ std::string_view name_of(vescomm_type_t type);  // "bf16"
 std::int64_t bytes_of(vescomm_type_t type);
 // As vescomm, safetensors or PyTorch spell it: "bf16", "BF16", "torch.bfloat16".
 std::optional<vescomm_type_t> type_named(std::string_view name);
-std::string type_names();  // for sentences: "f32, bf16, ..."
+std::string type_names();  // all of these, for sentences: "f32, bf16, ..."
+
+// Types smaller than a byte, as safetensors has them ("F4", "F6_E2M3"), are planned as the bytes
+// that hold them. The bits of such a type, or nothing.
+std::optional<int> packed_bits(std::string_view name);
+// Counts the last dimension in bytes. False: rows do not end with one, and nothing has changed.
+bool count_bytes(std::vector<std::int64_t> &shape, int bits);
 
 }  // namespace vescomm::planner

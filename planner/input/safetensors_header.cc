@@ -39,11 +39,11 @@ public:
                        quoted_text(key));
         Entry entry;
         entry.tensor.name = name;
-        entry.tensor.type = read_type(value);
         entry.tensor.shape = read_numbers(value, "shape");
         if (entry.tensor.shape.size() > most_dimensions)
             refuse("it has {} dimensions; the most allowed is {}", entry.tensor.shape.size(),
                    most_dimensions);
+        read_type(value, entry.tensor);
         const std::vector<std::int64_t> offsets = read_numbers(value, "data_offsets");
         if (offsets.size() != 2)
             refuse("data_offsets has {} numbers; it must have 2, begin and end", offsets.size());
@@ -66,17 +66,22 @@ private:
         return *found;
     }
 
-    vescomm_type_t read_type(const json &value) const {
+    void read_type(const json &value, InputTensor &tensor) const {
         const json &type = member(value, "dtype");
         if (!type.is_string()) refuse("dtype is {}, not a text", quoted_value(type));
         const auto &text = type.get_ref<const std::string &>();
-        const auto found = type_named(text);
-        if (!found)
+        if (const auto type = type_named(text)) {
+            tensor.type = *type;
+        } else if (const auto bits = packed_bits(text)) {
+            if (!count_bytes(tensor.shape, *bits))
+                refuse("its rows, of {} bits for each element, do not end with a byte", *bits);
+            tensor.type = VESCOMM_U8;
+        } else {
             refuse(
-                "dtype {} is none that vescomm has ({}); convert the tensor, or describe it "
-                "with --tensors as one of bytes, u8",
+                "dtype {} is none that vescomm has ({}); convert the tensor, or describe its bytes "
+                "with --tensors, as u8",
                 quoted_text(text), type_names());
-        return *found;
+        }
     }
 
     std::vector<std::int64_t> read_numbers(const json &value, const char *key) const {

@@ -8,9 +8,12 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "planner/input/input.h"
 #include "planner/input/strict_json.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -19,10 +22,11 @@ constexpr std::size_t most_weights = 10'000'000;
 
 struct Suffix {
     std::string_view name;
-    double factor;
+    double bytes;
 };
 
-constexpr Suffix suffixes[] = {
+constexpr Suffix of_bits[] = {{"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8}, {"Tbit", 1e12 / 8}};
+constexpr Suffix of_bytes[] = {
     {"", 1},
     {"B", 1},
     {"KiB", 1024.0},
@@ -41,30 +45,71 @@ bool read_whole(std::string_view text, std::int64_t &value) {
     return failure == std::errc() && end == text.data() + text.size();
 }
 
-std::string scaled(double value, double base, const char *const *names, int count) {
-    int i = 0;
-    for (; i + 1 < count && std::abs(value) >= base; ++i) value /= base;
-    // Four digits, and none after the point of what is counted one by one.
-    const int digits = i == 0 ? 0 : value < 10 ? 3 : value < 100 ? 2 : 1;
-    return fmt::format("{:.{}f}{}", value, digits, names[i]);
+// "1.5 GiB" with the suffixes that are given; nothing where the text is none of that.
+std::optional<double> read_size(std::string_view text, std::span<const Suffix> suffixes) {
+    const std::size_t letters = std::min(text.find_first_not_of("0123456789."), text.size());
+    double value = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + letters, value);
+    if (letters == 0 || failure != std::errc() || end != text.data() + letters) return std::nullopt;
+    std::string_view unit = text.substr(letters);
+    while (unit.starts_with(' ')) unit.remove_prefix(1);
+    for (const Suffix &suffix : suffixes)
+        if (unit == suffix.name && value * suffix.bytes <= 0x1p62) return value * suffix.bytes;
+    return std::nullopt;
 }
 
 }  // namespace
 
 std::int64_t parse_bytes(std::string_view text, std::string_view option) {
-    const std::size_t letters = std::min(text.find_first_not_of("0123456789."), text.size());
-    double value = 0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + letters, value);
-    const bool number = letters > 0 && failure == std::errc() && end == text.data() + letters;
-    std::string_view unit = text.substr(letters);
-    while (unit.starts_with(' ')) unit.remove_prefix(1);
-    for (const Suffix &suffix : suffixes)
-        if (number && unit == suffix.name && value * suffix.factor <= 0x1p62)
-            return static_cast<std::int64_t>(std::llround(value * suffix.factor));
+    if (const auto bytes = read_size(text, of_bytes)) return std::llround(*bytes);
     throw InputError(
         fmt::format("{} {}: this is no number of bytes; write such as 4096, 64KiB, "
                     "80GiB or 80GB",
                     option, quoted_text(text)));
+}
+
+double parse_bandwidth(std::string_view text, std::string_view option) {
+    std::string_view size = text;
+    if (size.ends_with("/s")) size.remove_suffix(2);
+    auto bytes = read_size(size, of_bytes);
+    if (!bytes) bytes = read_size(size, of_bits);
+    if (bytes && *bytes >= 1) return *bytes;
+    throw InputError(
+        fmt::format("{} {}: this is no number of bytes in a second; write such as 300GB or 400Gbit",
+                    option, quoted_text(text)));
+}
+
+std::int64_t parse_count(std::string_view text, std::string_view option, std::int64_t low,
+                         std::int64_t high) {
+    std::string digits(text);
+    std::erase(digits, ',');
+    std::int64_t count = 0;
+    const bool whole = read_whole(digits, count) && (digits == text || with_commas(count) == text);
+    if (whole && count >= low && count <= high) return count;
+    throw InputError(fmt::format("{} {}: give a whole number from {} to {}", option,
+                                 whole ? std::string(text) : quoted_text(text), with_commas(low),
+                                 with_commas(high)));
+}
+
+std::vector<double> parse_numbers(std::string_view text, std::string_view option, std::size_t count,
+                                  double low, double high) {
+    const auto refuse = [&] {
+        throw InputError(fmt::format("{} {}: give {} numbers from {} to {}, commas between them",
+                                     option, text, count, with_commas(low, 0),
+                                     with_commas(high, 0)));
+    };
+    std::vector<double> numbers;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        double number = 0;
+        const auto [stop, failure] = std::from_chars(text.data() + at, text.data() + end, number);
+        const bool read = failure == std::errc() && stop == text.data() + end;
+        if (!read || !(number >= low && number <= high)) refuse();
+        numbers.push_back(number);
+        at = end + 1;
+    }
+    if (numbers.size() != count) refuse();
+    return numbers;
 }
 
 std::vector<std::int64_t> parse_weights(std::string_view text, std::string_view option) {
@@ -90,16 +135,6 @@ std::vector<std::int64_t> parse_weights(std::string_view text, std::string_view 
         at = end + 1;
     }
     return weights;
-}
-
-std::string show_bytes(double bytes) {
-    constexpr const char *names[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
-    return scaled(bytes, 1024, names, 6);
-}
-
-std::string show_count(double count) {
-    constexpr const char *names[] = {"", " k", " M", " G", " T", " P"};
-    return scaled(count, 1000, names, 6);
 }
 
 }  // namespace vescomm::planner

@@ -31,11 +31,7 @@ public:
                    longest_name);
         for (const auto &[key, ignored] : value.items()) check_key(key);
         tensor.shape = shape(value);
-        if (const auto name = text(value, "dtype")) {
-            const auto type = type_named(*name);
-            if (!type) refuse("\"dtype\" is {}; give one of {}", quoted_text(*name), type_names());
-            tensor.type = *type;
-        }
+        if (const auto name = text(value, "dtype")) read_type(*name, tensor);
         read_block(value, tensor);
         const auto dimensions = static_cast<std::int64_t>(tensor.shape.size());
         if (const auto batch = number(value, "batch_dims", 0, dimensions))
@@ -85,6 +81,18 @@ private:
         const auto found = value.find(key);
         if (found == value.end()) return std::nullopt;
         return whole(*found, key, low, high);
+    }
+
+    void read_type(const std::string &name, InputTensor &tensor) const {
+        if (const auto type = type_named(name)) {
+            tensor.type = *type;
+        } else if (const auto bits = packed_bits(name)) {
+            if (!count_bytes(tensor.shape, *bits))
+                refuse("its rows, of {} bits for each element, do not end with a byte", *bits);
+            tensor.type = VESCOMM_U8;
+        } else {
+            refuse("\"dtype\" is {}; give one of {}", quoted_text(name), type_names());
+        }
     }
 
     std::vector<std::int64_t> shape(const json &value) const {

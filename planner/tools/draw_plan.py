@@ -27,6 +27,7 @@ def class_of(name, unit):
     """The name without what repeats: mlp.experts.*.up_proj.weight."""
     if name.startswith(unit + "."):
         name = name[len(unit) + 1 :]
+    name = re.sub(r"[\x00-\x1f\x7f]", "?", name)
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
 
 
@@ -219,7 +220,7 @@ def draw_ranks(axes, plan):
     axes.set_ylabel("over the mean (%)")
     axes.set_title(
         f"bytes of all buffers together: mean {mean / 2**20:,.1f} MiB a rank, "
-        f"the fullest {over.max():+.2f} %",
+        f"the fullest {over.max():+,.2f} %",
         fontsize=10,
         loc="left",
     )
@@ -277,7 +278,7 @@ def draw(plan, path):
     add_legend(owners, unit, pieces, colours, profile)
     owners.set_title(
         f"who owns what of {unit['name']}: largest shard {unit['largest_shard']:,} elements, "
-        f"{100 * unit['imbalance']:.2f} % over the mean",
+        f"{100 * unit['imbalance']:,.2f} % over the mean",
         fontsize=10,
         loc="left",
     )
@@ -287,9 +288,9 @@ def draw(plan, path):
                     fontsize=10, loc="left")  # fmt: skip
     totals = plan["totals"]
     figure.suptitle(
-        f"{plan['model']} on {plan['ranks']} rank{'s' if plan['ranks'] != 1 else ''}, "
+        f"{plan['model']} on {plan['ranks']:,} rank{'s' if plan['ranks'] != 1 else ''}, "
         f"{plan['mode']}: {totals['elements'] / 1e9:,.2f} G elements, "
-        f"padding {100 * totals['padding_ratio']:.2f} %"
+        f"padding {100 * totals['padding_ratio']:,.2f} %"
     )
     figure.savefig(path, dpi=120)
 

@@ -8,64 +8,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
+#include <limits>
 
+#include "planner/input/closest.h"
 #include "planner/input/sizes.h"
-#include "planner/models/models.h"
+#include "planner/tools/plan_flags.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::planner {
 namespace {
 
-constexpr const char *what =
-    "Plans how a model's tensors lie in fused buffers and where ranks are cut, and says how good\n"
-    "the plan is: padding, the fullest rank, bytes on the wire, and the bound that no plan beats.\n"
-    "Reads names, types and shapes only; a model of a terabyte is planned on a laptop.";
-
-std::string make_footer() {
-    std::string text =
-        "Sizes are bytes: 4096, 64KiB, 80GiB, 80GB. Shapes, offsets, cuts and blocks are "
-        "elements.\n\n"
-        "Modes:\n"
-        "  ragged    the largest shard of every buffer as small as possible; no padding to move\n"
-        "  balanced  ragged, and what a rank holds of all buffers together is even\n"
-        "  uniform   equal shards, padded, for libraries that move only such\n"
-        "  owner     whole matrices on one rank, for Muon and Shampoo; the work is even\n"
-        "  auto      uniform or ragged, whichever takes less time on the wire\n\n"
-        "Models:\n";
-    for (const BuiltInModel &model : built_in_models())
-        text += fmt::format("  {:16}  {}\n", model.name, model.summary);
-    text +=
-        "\nUnits, unless --unit names them: one for each layer (layers.<n>., h.<n>., "
-        "blocks.<n>.),\n"
-        "one for the embedding, one for the rest; each element type has a buffer of its own.\n\n"
-        "Examples:\n"
-        "  vescomm-plan --model llama-3-70b --ranks 128 --block-rows 32\n"
-        "  vescomm-plan --model gpt-oss-120b --ranks 512 --block-rows 128 --compare\n"
-        "  vescomm-plan --safetensors Qwen3/ --ranks 64 --block 'mlp\\.gate=tensor' --json p.json\n"
-        "  vescomm-plan --model deepseek-v3 --ranks 1024 --advise --memory 80GiB\n"
-        "  vescomm-plan --model llama-3-8b --ranks 8 --picture plan.svg\n\n"
-        "Exit code: 0 planned; 1 there is no such layout, or a file could not be written; 2 wrong\n"
-        "usage or input.";
-    return text;
-}
-
-// As CLI11 reads them.
-struct Given {
-    PlanOptions options;
-    std::string mode = "ragged";
-    std::vector<std::string> blocks;
-    std::vector<std::string> units;
-    std::string align_start = "128";
-    std::string align_cut = "128";
-    std::string weights;
-    std::string memory;
-    std::vector<double> owned_bytes = {4, 8, 4};
-    std::vector<int> slots = {2, 2};
-    bool no_cuts = false;
-    bool version = false;
-};
+constexpr std::int64_t most_ranks = 10'000'000;
 
 struct NamedMode {
     std::string_view name;
@@ -77,166 +31,125 @@ constexpr NamedMode modes[] = {
     {"owner", Mode::owner},   {"auto", Mode::automatic},
 };
 
-void add_sources(CLI::App &app, PlanOptions &options) {
-    app.add_option("--model", options.model, "A built-in model; see below.")->option_text("NAME");
-    app.add_option("--safetensors", options.safetensors,
-                   "A *.safetensors file, or a folder of them. Only headers are read.")
-        ->option_text("PATH");
-    app.add_option("--tensors", options.tensors,
-                   "JSON: {\"tensors\": [{\"name\", \"shape\", \"dtype\", \"block_rows\",\n"
-                   "\"block\": \"tensor\", \"batch_dims\", \"align\", \"unit\"}, ...]};\n"
-                   "name and shape are needed.")
-        ->option_text("FILE");
+// What the library accepts and nobody can mean.
+void check_words(const CLI::App &app) {
+    for (const std::string &word : app.remaining()) {
+        if (!word.starts_with('-')) continue;
+        std::vector<std::string> names;
+        for (const CLI::Option *option : app.get_options()) names.push_back(option->get_name());
+        throw InputError(fmt::format("there is no option {}{}", word, did_you_mean(word, names)));
+    }
+    if (!app.remaining().empty())
+        throw InputError(fmt::format("{} belongs to no option", app.remaining().front()));
+    for (const CLI::Option *option : app.get_options())
+        for (const std::string &value : option->results())
+            if (value.empty()) throw InputError(option->get_name() + " is followed by nothing");
 }
 
-void add_rules(CLI::App &app, Given &given) {
-    app.add_option("--block-rows", given.options.rules.block_rows,
-                   "Rows that stay on one rank, of tensors with two dimensions and\n"
-                   "more (default 1). Vectors may be cut anywhere.")
-        ->option_text("ROWS");
-    app.add_option("--block", given.blocks,
-                   "The same for tensors in whose name REGEX is found; \"tensor\" keeps\n"
-                   "the whole tensor together. May repeat; the last that matches counts.")
-        ->option_text("REGEX=ROWS|tensor")
-        ->allow_extra_args(false);
-    app.add_option("--unit", given.units,
-                   "Tensors in whose name REGEX is found are gathered together; what\n"
-                   "its first group captures names the unit. May repeat.")
-        ->option_text("REGEX")
-        ->allow_extra_args(false);
+// "--ranks: At Most 1 required but received 2".
+std::string mismatch(const CLI::ArgumentMismatch &error) {
+    const std::string text = error.what();
+    const std::string option = text.substr(0, text.find(':'));
+    return text.find("missing") != std::string::npos
+               ? fmt::format("{} needs a value", option)
+               : fmt::format("{} is given more than once", option);
 }
 
-void add_plan(CLI::App &app, Given &given) {
-    PlanOptions &options = given.options;
-    app.add_option("--ranks", options.ranks, "Ranks that share the model.")->option_text("COUNT");
-    app.add_option("--mode", given.mode, "See below (default ragged).")
-        ->option_text("ragged|balanced|uniform|owner|auto");
-    app.add_option("--align-start", given.align_start,
-                   "Every tensor starts at a multiple of this (default 128 bytes).")
-        ->option_text("BYTES");
-    app.add_option("--align-cut", given.align_cut,
-                   "Ragged cuts lie there where blocks allow it (default 128 bytes).")
-        ->option_text("BYTES");
-    app.add_option("--weights", given.weights,
-                   "A rank of weight 2 takes twice the elements of one of weight 1:\n"
-                   "2,1,1 or 2x8,1x8 for eight ranks of each.")
-        ->option_text("W,W,...");
-    app.add_option("--search-steps", options.search_steps,
-                   "Where the bound is not met, search so long for a better order or\n"
-                   "a proof; a step takes about 10 ns (default 20,000,000; 0: not at all).")
-        ->option_text("COUNT");
+void check_source(const PlanFlags &flags) {
+    const int sources = static_cast<int>(!flags.model.empty()) +
+                        static_cast<int>(!flags.safetensors.empty()) +
+                        static_cast<int>(!flags.tensors.empty());
+    if (sources == 0)
+        throw InputError("what to plan is missing: give --model, --safetensors or --tensors");
+    if (sources > 1) throw InputError("give only one of --model, --safetensors and --tensors");
+    if (flags.ranks.empty()) throw InputError("--ranks COUNT is missing: how many share the model");
 }
 
-void add_outputs(CLI::App &app, Given &given) {
-    PlanOptions &options = given.options;
-    app.add_flag("--compare", options.compare,
-                 "All modes, and what FSDP2, Megatron-FSDP and veScale-FSDP would cost.");
-    app.add_flag("--advise", options.advise,
-                 "How many of the ranks should share one copy of the model.");
-    app.add_option("--memory", given.memory,
-                   "For --advise: what a rank has for parameters, optimizer and\n"
-                   "gradients, without activations.")
-        ->option_text("BYTES");
-    app.add_option("--ranks-per-node", options.advice.ranks_per_node, "For --advise (default 8).")
-        ->option_text("COUNT");
-    app.add_option("--owned-bytes", given.owned_bytes,
-                   "For --advise: bytes for each element that a rank owns, of its\n"
-                   "master, optimizer states and gradient (default 4,8,4).")
-        ->delimiter(',')
-        ->expected(3)
-        ->option_text("M,S,G");
-    app.add_option("--slots", given.slots,
-                   "For --advise: units that are gathered at once, and whose gradients\n"
-                   "are there at once (default 2,2).")
-        ->delimiter(',')
-        ->expected(2)
-        ->option_text("P,G");
-    app.add_option("--json", options.json, "Write the plan; - prints it, and nothing else.")
-        ->option_text("FILE");
-    app.add_flag("--no-cuts", given.no_cuts, "Leave the cuts out of it: ranks + 1 for each unit.");
-    app.add_option("--picture", options.picture, "Draw the plan (needs python3-matplotlib).")
-        ->option_text("FILE.svg|.png");
-    app.add_flag("--version", given.version, "Print the version and exit.");
+// Options without an effect are mistakes.
+void check_company(const CLI::App &app) {
+    for (const char *option : {"--memory", "--owned-bytes", "--slots"})
+        if (app.count(option) > 0 && app.count("--advise") == 0)
+            throw InputError(fmt::format("{} is only for --advise; give both", option));
+    if (app.count("--advise") > 0 && app.count("--weights") > 0)
+        throw InputError("--advise takes no --weights; plan with them for one size of group");
+    if (app.count("--no-cuts") > 0 && app.count("--json") == 0)
+        throw InputError("--no-cuts is only for --json; give both");
 }
 
-void check_numbers(const PlanOptions &options) {
-    const int sources = static_cast<int>(!options.model.empty()) +
-                        static_cast<int>(!options.safetensors.empty()) +
-                        static_cast<int>(!options.tensors.empty());
-    if (sources != 1)
-        throw InputError(fmt::format(
-            "{} of --model, --safetensors and --tensors {} given; give exactly one",
-            sources == 0 ? "none" : std::to_string(sources), sources == 1 ? "is" : "are"));
-    if (options.ranks == 0) throw InputError("--ranks COUNT is missing: how many share the model");
-    constexpr int most_ranks = 10'000'000;
-    if (options.ranks < 1 || options.ranks > most_ranks)
+Mode mode_named(const std::string &name) {
+    const auto mode = std::ranges::find(modes, name, &NamedMode::name);
+    if (mode == std::end(modes))
         throw InputError(
-            fmt::format("--ranks {}: give a number from 1 to {}", options.ranks, most_ranks));
-    if (options.advice.ranks_per_node < 1)
-        throw InputError(
-            fmt::format("--ranks-per-node {}: give at least 1", options.advice.ranks_per_node));
-    if (options.search_steps < 0)
-        throw InputError(fmt::format("--search-steps {}: give at least 0", options.search_steps));
+            fmt::format("--mode {}: there is ragged, balanced, uniform, owner and auto", name));
+    return mode->mode;
+}
+
+AdviceOptions read_advice(const PlanFlags &flags) {
+    constexpr double most_bytes = 1024;  // for an element; more is a mistake
+    constexpr int most_ranks_in_node = 1'000'000;
+    constexpr int most_slots = 1'000'000;
+    AdviceOptions advice;
+    advice.ranks_per_node = static_cast<int>(
+        parse_count(flags.ranks_per_node, "--ranks-per-node", 1, most_ranks_in_node));
+    advice.node_bytes_per_second = parse_bandwidth(flags.node_bandwidth, "--node-bandwidth");
+    advice.network_bytes_per_second =
+        parse_bandwidth(flags.network_bandwidth, "--network-bandwidth");
+    if (!flags.memory.empty()) {
+        advice.memory_bytes = static_cast<double>(parse_bytes(flags.memory, "--memory"));
+        if (advice.memory_bytes == 0) throw InputError("--memory 0: nothing fits into no bytes");
+    }
+    const auto owned = parse_numbers(flags.owned_bytes, "--owned-bytes", 3, 0, most_bytes);
+    advice.master_bytes = owned[0];
+    advice.state_bytes = owned[1];
+    advice.gradient_shard_bytes = owned[2];
+    const auto slots = parse_numbers(flags.slots, "--slots", 2, 1, most_slots);
+    for (const double count : slots)
+        if (count != static_cast<int>(count))
+            throw InputError(fmt::format("--slots {}: give whole numbers", flags.slots));
+    advice.parameter_slots = static_cast<int>(slots[0]);
+    advice.gradient_slots = static_cast<int>(slots[1]);
+    return advice;
+}
+
+Rules read_rules(const PlanFlags &flags) {
+    Rules rules;
+    rules.block_rows = parse_count(flags.block_rows, "--block-rows", 1, most_elements);
+    for (const std::string &text : flags.blocks) rules.blocks.push_back(parse_block_rule(text));
+    for (const std::string &text : flags.units) rules.units.push_back(parse_unit_rule(text));
+    return rules;
+}
+
+void check_picture(const std::string &path) {
+    const std::string kind = std::filesystem::path(path).extension().string();
+    if (!path.empty() && kind != ".svg" && kind != ".png")
+        throw InputError(fmt::format("--picture {}: give a name that ends in .svg or .png", path));
+}
+
+PlanOptions read(const PlanFlags &flags) {
+    check_source(flags);
+    check_picture(flags.picture);
+    PlanOptions options;
+    options.model = flags.model;
+    options.safetensors = flags.safetensors;
+    options.tensors = flags.tensors;
+    options.rules = read_rules(flags);
+    options.ranks = static_cast<int>(parse_count(flags.ranks, "--ranks", 1, most_ranks));
+    options.mode = mode_named(flags.mode);
+    options.align_start = parse_bytes(flags.align_start, "--align-start");
+    options.align_cut = parse_bytes(flags.align_cut, "--align-cut");
+    if (!flags.weights.empty()) options.weights = parse_weights(flags.weights, "--weights");
     if (!options.weights.empty() &&
         options.weights.size() != static_cast<std::size_t>(options.ranks))
         throw InputError(fmt::format("--weights has {} weights for {} ranks; give one for each",
                                      options.weights.size(), options.ranks));
-}
-
-void check_outputs(const Given &given) {
-    const PlanOptions &options = given.options;
-    if (!given.memory.empty() && !options.advise)
-        throw InputError("--memory is only for --advise; give both");
-    if (options.advise && !options.weights.empty())
-        throw InputError("--advise takes no --weights; plan with them for one size of group");
-    if (options.json == "-" && (options.compare || options.advise))
-        throw InputError(
-            "--json - prints nothing else; give a file, or leave out --compare and "
-            "--advise");
-    if (given.no_cuts && options.json.empty())
-        throw InputError("--no-cuts is only for --json; give both");
-    const std::string kind = std::filesystem::path(options.picture).extension().string();
-    if (!options.picture.empty() && kind != ".svg" && kind != ".png")
-        throw InputError(
-            fmt::format("--picture {}: give a name that ends in .svg or .png", options.picture));
-}
-
-void finish_advice(Given &given) {
-    AdviceOptions &advice = given.options.advice;
-    if (!given.memory.empty()) {
-        advice.memory_bytes = static_cast<double>(parse_bytes(given.memory, "--memory"));
-        if (advice.memory_bytes == 0) throw InputError("--memory 0: nothing fits into no bytes");
-    }
-    for (const double bytes : given.owned_bytes)
-        if (!(bytes >= 0 && bytes <= 1024))
-            throw InputError(fmt::format("--owned-bytes {}: give bytes from 0 to 1024", bytes));
-    for (const int slots : given.slots)
-        if (slots < 1) throw InputError(fmt::format("--slots {}: give at least 1", slots));
-    advice.master_bytes = given.owned_bytes[0];
-    advice.state_bytes = given.owned_bytes[1];
-    advice.gradient_shard_bytes = given.owned_bytes[2];
-    advice.parameter_slots = given.slots[0];
-    advice.gradient_slots = given.slots[1];
-}
-
-PlanOptions finish(Given &given) {
-    PlanOptions &options = given.options;
-    const auto mode = std::ranges::find(modes, given.mode, &NamedMode::name);
-    if (mode == std::end(modes))
-        throw InputError(fmt::format(
-            "--mode {}: there is ragged, balanced, uniform, owner and auto", given.mode));
-    options.mode = mode->mode;
-    options.align_start = parse_bytes(given.align_start, "--align-start");
-    options.align_cut = parse_bytes(given.align_cut, "--align-cut");
-    if (!given.weights.empty()) options.weights = parse_weights(given.weights, "--weights");
-    finish_advice(given);
-    check_numbers(options);
-    check_outputs(given);
-    for (const std::string &text : given.blocks)
-        options.rules.blocks.push_back(parse_block_rule(text));
-    for (const std::string &text : given.units)
-        options.rules.units.push_back(parse_unit_rule(text));
-    options.cuts = !given.no_cuts;
+    options.search_steps = parse_count(flags.search_steps, "--search-steps", 0,
+                                       std::numeric_limits<std::int64_t>::max());
+    options.compare = flags.compare;
+    options.advise = flags.advise;
+    options.advice = read_advice(flags);
+    options.json = flags.json;
+    options.cuts = !flags.no_cuts;
+    options.picture = flags.picture;
     return options;
 }
 
@@ -257,26 +170,28 @@ std::string PlanOptions::title() const {
 }
 
 std::variant<PlanOptions, PlanAnswer> read_plan_options(int argc, const char *const *argv) {
-    CLI::App app(what, "vescomm-plan");
-    app.footer(make_footer());
-    Given given;
-    add_sources(app, given.options);
-    add_plan(app, given);
-    add_rules(app, given);
-    add_outputs(app, given);
+    const auto complain = [](const std::string &text) {
+        return PlanAnswer{2, fmt::format("vescomm-plan: {}; see vescomm-plan --help\n", text)};
+    };
+    CLI::App app("", "vescomm-plan");
+    app.allow_extras();
+    PlanFlags flags;
+    add_options(app, flags);
     try {
         app.parse(argc, argv);
-        if (given.version)
+        check_words(app);
+        if (flags.version)
             return PlanAnswer{0, fmt::format("vescomm-plan {}\n", vescomm_version())};
-        return finish(given);
+        check_company(app);
+        return read(flags);
     } catch (const CLI::CallForHelp &) {
         return PlanAnswer{0, app.help()};
+    } catch (const CLI::ArgumentMismatch &error) {
+        return complain(mismatch(error));
     } catch (const CLI::ParseError &error) {
-        return PlanAnswer{2,
-                          fmt::format("vescomm-plan: {}; see vescomm-plan --help\n", error.what())};
+        return complain(error.what());
     } catch (const InputError &error) {
-        return PlanAnswer{2,
-                          fmt::format("vescomm-plan: {}; see vescomm-plan --help\n", error.what())};
+        return complain(error.what());
     }
 }
 

@@ -4,6 +4,7 @@
 // What vescomm-plan knows when it has planned, and how it writes that down.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,13 +14,30 @@
 
 namespace vescomm::planner {
 
+// The same tensors laid out by one of our modes, or by somebody else.
+struct Compared {
+    std::string name;
+    std::string explanation;  // why there is no layout; empty: there is one
+    bool keeps_blocks = true;
+    double padding_ratio = 0;  // over the bytes of tensors
+    double fullest_over_mean = 0;  // what the fullest rank holds of all buffers
+    double wire_bytes_per_step = 0;
+    double seconds = 0;  // that planning took
+};
+
 struct Report {
     std::string title;  // of the model
     Model model;
     Options options;
+    AdviceOptions assumed;
     ModelAnswer answer;
     double seconds = 0;  // that planning took, without reading the input
+    // Where they were asked for.
+    std::optional<std::vector<Compared>> comparison = {};
+    std::optional<Advice> advice = {};
 };
+
+std::vector<Compared> compare(const Report &report);
 
 // Units with the same tensors, such as the layers of a model, in order of appearance.
 struct Alike {
@@ -36,7 +54,7 @@ double excess_bytes(const Report &report, const Alike &alike);
 std::string describe(const Report &report);
 std::string describe_owners(const Report &report, const Alike &alike);
 std::string describe(const Advice &advice, const AdviceOptions &assumed);
-std::string compare(const Report &report);
+std::string describe(const std::vector<Compared> &comparison);
 
 // vescomm-plan/1, as vescomm-plan-1.schema.json describes it.
 std::string to_json(const Report &report, bool with_cuts);
@@ -50,8 +68,9 @@ std::string tensor_class(std::string_view name, std::string_view unit);
 // Breaks lines at spaces; lines after the first begin with `indent` spaces.
 std::string wrap(std::string_view text, std::size_t indent = 2);
 
-// 0.0574 becomes "5.74 %".
-std::string percent(double fraction);
+// Names come from files: what would move a terminal's cursor is a question mark.
+std::string printable(std::string_view text);
+
 std::string show_seconds(double seconds);
 
 }  // namespace vescomm::planner

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "planner/tools/report.h"
 
@@ -84,6 +85,59 @@ json totals_of(const Report &report) {
             {"seconds_per_step", answer.seconds_per_step}};
 }
 
+json to_json(const Choice &choice) {
+    return {{"group", choice.group},
+            {"replicas", choice.replicas},
+            {"feasible", choice.feasible},
+            {"fits", choice.fits},
+            {"memory_bytes", choice.memory_bytes},
+            {"shard_bytes", choice.shard_bytes},
+            {"slot_bytes", choice.slot_bytes},
+            {"wire_bytes_inside", choice.wire_bytes_inside},
+            {"wire_bytes_between", choice.wire_bytes_between},
+            {"padding_ratio", choice.padding_ratio},
+            {"largest_over_mean", choice.largest_over_mean},
+            {"seconds", choice.seconds},
+            {"note", choice.note}};
+}
+
+json to_json(const AdviceOptions &assumed) {
+    return {{"ranks_per_node", assumed.ranks_per_node},
+            {"memory_bytes", assumed.memory_bytes},
+            {"master_bytes", assumed.master_bytes},
+            {"state_bytes", assumed.state_bytes},
+            {"gradient_shard_bytes", assumed.gradient_shard_bytes},
+            {"parameter_slots", assumed.parameter_slots},
+            {"gradient_slots", assumed.gradient_slots},
+            {"node_bytes_per_second", assumed.node_bytes_per_second},
+            {"network_bytes_per_second", assumed.network_bytes_per_second}};
+}
+
+json to_json(const Advice &advice, const AdviceOptions &assumed) {
+    json choices = json::array();
+    for (const Choice &choice : advice.choices) choices.push_back(to_json(choice));
+    json group;  // null
+    if (advice.recommended) group = advice.choices[*advice.recommended].group;
+    return {{"recommended_group", group},
+            {"reason", advice.reason},
+            {"assumed", to_json(assumed)},
+            {"choices", std::move(choices)}};
+}
+
+// Of a layout that there is not, no figures.
+json to_json(const Compared &line) {
+    json result = {{"name", line.name},
+                   {"feasible", line.explanation.empty()},
+                   {"explanation", line.explanation},
+                   {"keeps_blocks", line.keeps_blocks}};
+    if (!line.explanation.empty()) return result;
+    result["padding_ratio"] = line.padding_ratio;
+    result["peak_memory_over_mean"] = line.fullest_over_mean;
+    result["wire_bytes_per_step"] = line.wire_bytes_per_step;
+    result["seconds"] = line.seconds;
+    return result;
+}
+
 }  // namespace
 
 std::string to_json(const Report &report, bool with_cuts) {
@@ -98,7 +152,14 @@ std::string to_json(const Report &report, bool with_cuts) {
     for (std::size_t i = 0; i < report.model.units.size(); ++i)
         text += (i == 0 ? "\n" : ",\n") +
                 to_line(to_json(report.model.units[i], *answer.units[i], with_cuts));
-    return text + "],\n\"totals\": " + to_line(totals_of(report)) + "}\n";
+    text += "],\n\"totals\": " + to_line(totals_of(report));
+    if (report.comparison) {
+        json lines = json::array();
+        for (const Compared &line : *report.comparison) lines.push_back(to_json(line));
+        text += ",\n\"comparison\": " + to_line(lines);
+    }
+    if (report.advice) text += ",\n\"advice\": " + to_line(to_json(*report.advice, report.assumed));
+    return text + "}\n";
 }
 
 }  // namespace vescomm::planner

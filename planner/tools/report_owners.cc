@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/input/sizes.h"
 #include "planner/tools/report.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -26,7 +26,7 @@ public:
             const Tensor &tensor = unit.tensors[place.tensor];
             const std::int64_t elements = count_elements(tensor.shape).value_or(0);
             if (elements == 0) continue;
-            const std::string name = tensor_class(tensor.name, unit.name);
+            const std::string name = printable(tensor_class(tensor.name, unit.name));
             const auto [found, added] = classes_.emplace(name, names_.size());
             if (added) names_.push_back(name);
             pieces_.push_back({place.offset, place.offset + elements, found->second});
@@ -118,17 +118,26 @@ std::string describe_owners(const Report &report, const Alike &alike) {
     const Answer &answer = *report.answer.units[alike.fullest];
     if (answer.elements == 0) return "";
     Buffer buffer(unit, answer);
-    std::string text = fmt::format("who owns what of {} (a cell is {} elements)\n", unit.name,
-                                   show_count(static_cast<double>(answer.largest_shard) / cells));
+    // Units of several types are buffers of one name.
+    const bool typed = std::ranges::count(report.model.units, unit.name, &Unit::name) > 1;
+    std::string text = wrap(fmt::format(
+        "who owns what of {}{}{}", printable(unit.name),
+        typed ? fmt::format(", {}", name_of(unit.type)) : "",
+        answer.largest_shard < static_cast<std::int64_t>(cells)
+            ? ""
+            : fmt::format(" (a cell is {} elements)",
+                          show_count(static_cast<double>(answer.largest_shard) / cells))));
+    const std::size_t digits = std::max<std::size_t>(
+        6, with_commas(static_cast<std::int64_t>(report.model.ranks) - 1).size());
     int previous = -1;
     for (const int rank : ranks_to_show(answer)) {
-        if (rank != previous + 1) text += "       ...\n";
+        if (rank != previous + 1) text += fmt::format("{:>{}} ...\n", "", digits);
         previous = rank;
         const std::int64_t shard = answer.cuts[rank + 1] - answer.cuts[rank];
-        text += fmt::format("{:>6} |{:{}}| {:>8}\n", rank, buffer.row(rank), cells,
-                            show_count(static_cast<double>(shard)));
+        text += fmt::format("{:>{}} |{:{}}| {:>8}\n", with_commas(std::int64_t{rank}), digits,
+                            buffer.row(rank), cells, show_count(static_cast<double>(shard)));
     }
-    std::string legend = wrap(std::string(7, hard_blank) + buffer.legend(), 7);
+    std::string legend = wrap(std::string(digits + 1, hard_blank) + buffer.legend(), digits + 1);
     std::ranges::replace(legend, hard_blank, ' ');
     return text + legend;
 }

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "planner/input/sizes.h"
 #include "planner/tools/report.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -38,8 +38,11 @@ std::string shorten(const std::string &text, std::size_t width) {
     return text.size() <= width ? text : ".." + text.substr(text.size() - width + 2);
 }
 
+// Five digits at most before others matter less than the columns.
 std::string over(double value, double base) {
-    return base == 0 ? "-" : fmt::format("{:.4f}", value / base);
+    if (base == 0) return "-";
+    const double ratio = value / base;
+    return with_commas(ratio, ratio < 100 ? 4 : ratio < 1000 ? 2 : 0);
 }
 
 std::string table(const Report &report, const std::vector<Alike> &groups) {
@@ -51,8 +54,10 @@ std::string table(const Report &report, const std::vector<Alike> &groups) {
         const Answer &answer = *report.answer.units[alike.fullest];
         const auto tensors = static_cast<double>(answer.elements - answer.padding);
         text += fmt::format(
-            "{:26} {:>6} {:>5} {:>7} {:>9} {:>10} {:>9} {:>9}\n", shorten(alike.name, 26),
-            name_of(unit.type), alike.units.size(), unit.tensors.size(), show_count(tensors),
+            "{:26} {:>6} {:>5} {:>7} {:>9} {:>10} {:>9} {:>9}\n",
+            shorten(printable(alike.name), 26), name_of(unit.type),
+            with_commas(static_cast<std::int64_t>(alike.units.size())),
+            with_commas(static_cast<std::int64_t>(unit.tensors.size())), show_count(tensors),
             tensors == 0 ? "-" : percent(static_cast<double>(answer.padding) / tensors),
             over(static_cast<double>(answer.largest_shard), answer.mean_shard),
             over(static_cast<double>(answer.lower_bound), answer.mean_shard));
@@ -95,11 +100,14 @@ double excess_bytes(const Report &report, const Alike &alike) {
 }
 
 std::string show_seconds(double seconds) {
-    return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
+    return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : with_commas(seconds, 2) + " s";
 }
 
-std::string percent(double fraction) {
-    return fmt::format("{:.2f} %", 100 * fraction);
+std::string printable(std::string_view text) {
+    std::string result(text);
+    std::ranges::replace_if(
+        result, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, '?');
+    return result;
 }
 
 std::string wrap(std::string_view text, std::size_t indent) {
@@ -148,35 +156,37 @@ std::string tensor_class(std::string_view name, std::string_view unit) {
 std::string describe(const Report &report) {
     const ModelAnswer &answer = report.answer;
     const std::vector<Alike> groups = group_alike(report);
-    std::size_t tensors = 0;
+    std::int64_t tensors = 0;
     double elements = 0;
     for (std::size_t i = 0; i < report.model.units.size(); ++i) {
-        tensors += report.model.units[i].tensors.size();
+        tensors += static_cast<std::int64_t>(report.model.units[i].tensors.size());
         elements += static_cast<double>(answer.units[i]->elements - answer.units[i]->padding);
     }
     const auto bytes = static_cast<double>(answer.bytes - answer.padding_bytes);
     const auto fullest = static_cast<double>(answer.largest_rank_bytes);
     const double mean = answer.mean_rank_bytes;
-    std::string text = wrap(
-        fmt::format("{} on {} {}, {}: {} tensors, {} elements, {} in {} buffers; planned in "
-                    "{}",
-                    report.title, report.model.ranks, report.model.ranks == 1 ? "rank" : "ranks",
-                    name_of(answer.mode), tensors, show_count(elements), show_bytes(bytes),
-                    report.model.units.size(), show_seconds(report.seconds)));
+    std::string text = wrap(fmt::format(
+        "{} on {}, {}: {}, {} elements, {} in {}; planned in {}", printable(report.title),
+        count_of(report.model.ranks, "rank"), name_of(answer.mode), count_of(tensors, "tensor"),
+        show_count(elements), show_bytes(bytes),
+        count_of(static_cast<std::int64_t>(report.model.units.size()), "buffer"),
+        show_seconds(report.seconds)));
     text += wrap(
-        fmt::format("padding {}; fullest rank {}, {} above the mean; {} on the wire in a step",
+        fmt::format("padding {}; fullest rank {}, {} above the mean; {} on the wire in a step, {} "
+                    "at {} a rank",
                     percent(bytes == 0 ? 0 : static_cast<double>(answer.padding_bytes) / bytes),
                     show_bytes(fullest), percent(mean == 0 ? 0 : fullest / mean - 1),
-                    show_bytes(answer.wire_bytes_per_step)));
+                    show_bytes(answer.wire_bytes_per_step), show_seconds(answer.seconds_per_step),
+                    show_bandwidth(report.options.costs.bytes_per_second)));
     if (answer.mode == Mode::owner)
-        text += fmt::format("optimizer's work of the busiest rank: {:.4f} of the mean\n",
-                            answer.largest_rank_cost_over_mean);
+        text += fmt::format("optimizer's work of the busiest rank: {} of the mean\n",
+                            with_commas(answer.largest_rank_cost_over_mean, 4));
     text += "\n" + table(report, groups);
     const auto widest = std::ranges::max_element(
         groups, {}, [&](const Alike &alike) { return excess_bytes(report, alike); });
-    if (widest == groups.end()) return text;
+    if (widest == groups.end() || elements == 0) return text;
     text += "\n" + describe_owners(report, *widest);
-    text += "\n" + wrap(fmt::format("widest gap: {}: {}", widest->name,
+    text += "\n" + wrap(fmt::format("widest gap: {}: {}", printable(widest->name),
                                     answer.units[widest->fullest]->explanation));
     return text;
 }

@@ -14,6 +14,7 @@
 #include "planner/input/tensor_file.h"
 #include "planner/models/models.h"
 #include "planner/tools/report.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -34,17 +35,19 @@ std::vector<InputTensor> read_tensors(const PlanOptions &options) {
 std::int64_t to_elements(const Model &model, std::int64_t bytes, const char *option) {
     std::int64_t smallest = 8;
     for (const Unit &unit : model.units) smallest = std::min(smallest, bytes_of(unit.type));
-    if (bytes < 1 || bytes % smallest != 0)
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    if (bytes < 1 || bytes > most || bytes % smallest != 0)
         throw InputError(
-            fmt::format("{} {}: the smallest elements of the model have {} bytes; "
-                        "give a multiple of that",
-                        option, bytes, smallest));
+            fmt::format("{} {}: give at most 1GiB, in multiples of the smallest elements of the "
+                        "model, which have {}",
+                        option, bytes, count_of(smallest, "byte")));
     return bytes / smallest;
 }
 
 Report make_report(const PlanOptions &options) {
     const std::vector<InputTensor> tensors = read_tensors(options);
     Report report;
+    report.assumed = options.advice;
     report.title = options.title();
     report.model = make_model(tensors, options.rules);
     report.model.ranks = options.ranks;
@@ -54,10 +57,16 @@ Report make_report(const PlanOptions &options) {
         to_elements(report.model, options.align_start, "--align-start");
     report.options.cut_alignment = to_elements(report.model, options.align_cut, "--align-cut");
     report.options.search_steps = options.search_steps;
+    report.options.costs.bytes_per_second = options.ranks <= options.advice.ranks_per_node
+                                                ? options.advice.node_bytes_per_second
+                                                : options.advice.network_bytes_per_second;
     const auto start = std::chrono::steady_clock::now();
     report.answer = plan(report.model, report.options);
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!report.answer.feasible) return report;
+    if (options.compare) report.comparison = compare(report);
+    if (options.advise) report.advice = advise(report.model, report.assumed, report.options);
     return report;
 }
 
@@ -79,10 +88,8 @@ void run(const PlanOptions &options) {
     else if (!options.json.empty()) write_file(options.json, to_json(report, options.cuts));
     if (!report.answer.feasible) throw Failure(report.answer.explanation);
     if (!quiet) print(describe(report));
-    if (!quiet && options.compare) print("\n" + compare(report));
-    if (!quiet && options.advise)
-        print("\n" +
-              describe(advise(report.model, options.advice, report.options), options.advice));
+    if (!quiet && report.comparison) print("\n" + describe(*report.comparison));
+    if (!quiet && report.advice) print("\n" + describe(*report.advice, report.assumed));
     if (!options.picture.empty()) {
         std::fflush(stdout);
         draw(to_json(report, true), options.picture);

@@ -178,7 +178,7 @@ TEST(PlannerFigures, ABetterOrderSavesAFifthOfDeepSeek) {
 
 TEST(PlannerFigures, ExplainsWhenOneBlockExceedsAShard) {
     const Answer answer = plan(llama_layer(128, 256), {.mode = Mode::uniform});
-    EXPECT_NE(answer.explanation.find("a block of tensor \"down\" holds 3670016 elements"),
+    EXPECT_NE(answer.explanation.find("a block of tensor \"down\" holds 3,670,016 elements"),
               std::string::npos)
         << answer.explanation;
     EXPECT_NE(answer.explanation.find("no more than 233 ranks"), std::string::npos);

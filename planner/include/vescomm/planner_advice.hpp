@@ -66,8 +66,8 @@ struct Advice {
 };
 
 // model.ranks is the number of all ranks; groups are its divisors that divide a node or consist of
-// whole nodes. Weights are not supported here. Cost: that of plan() for each choice.
-// Throws std::invalid_argument.
+// whole nodes. The two bytes per second above stand in for Options::costs. Weights are not
+// supported here. Cost: that of plan() for each choice. Throws std::invalid_argument.
 VESCOMM_API Advice advise(const Model &model, const AdviceOptions &advice = {},
                           const Options &options = {});
 

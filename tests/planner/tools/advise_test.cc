@@ -68,7 +68,7 @@ TEST(Advise, RecommendsTheFastestThatFits) {
 TEST(Advise, NamesTheTensorWhoseBlocksAreTooLarge) {
     const Advice advice = advise(model_of("llama-3-70b", 128, 512), {}, {.mode = Mode::uniform});
     const std::string &note = advice.choices.back().note;
-    EXPECT_NE(note.find("a block of tensor \"model.layers.0.mlp.down_proj.weight\" has 3670016 "
+    EXPECT_NE(note.find("a block of tensor \"model.layers.0.mlp.down_proj.weight\" has 3,670,016 "
                         "elements, 2.20 times a fair shard"),
               std::string::npos)
         << note;

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 
+#include "planner/input/closest.h"
 #include "planner/input/rules.h"
 #include "planner/input/safetensors.h"
 #include "planner/input/sizes.h"
 #include "planner/input/tensor_file.h"
+#include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
@@ -80,8 +82,8 @@ TEST(Safetensors, RefusesWhatIsDamaged) {
     EXPECT_SAYS(header(one(R"("shape": [], "data_offsets": [0, 2])"), 2), "dtype is missing");
     EXPECT_SAYS(header(one(R"("dtype": 1, "shape": [], "data_offsets": [0, 2])"), 2),
                 "dtype is 1, not a text");
-    EXPECT_SAYS(header(one(R"("dtype": "F4", "shape": [], "data_offsets": [0, 2])"), 2),
-                "dtype \"F4\" is none that vescomm has (f32, bf16");
+    EXPECT_SAYS(header(one(R"("dtype": "C64", "shape": [], "data_offsets": [0, 2])"), 2),
+                "dtype \"C64\" is none that vescomm has (f32, bf16");
     EXPECT_SAYS(header(one(R"("dtype": "BF16", "shape": [], "data_offsets": [0, 1, 2])"), 2),
                 "data_offsets has 3 numbers");
     EXPECT_SAYS(header(one(R"("dtype": "BF16", "shape": 3, "data_offsets": [0, 2])"), 2),
@@ -214,9 +216,54 @@ TEST(Sizes, AreReadAsPeopleWriteThem) {
     EXPECT_EQ(parse_weights("2x3,1", "-"), (std::vector<std::int64_t>{2, 2, 2, 1}));
     for (const char *text : {"", "1,", "0", "1x0", "x3", "1x99999999999", "a"})
         EXPECT_SAYS(parse_weights(text, "--weights"), "is no weight");
+    EXPECT_EQ(parse_bandwidth("300GB", "-"), 300e9);
+    EXPECT_EQ(parse_bandwidth("25 GB/s", "-"), 25e9);
+    EXPECT_EQ(parse_bandwidth("400Gbit/s", "-"), 50e9);
+    for (const char *text : {"", "0", "50Gb", "1/s/s", "fast"})
+        EXPECT_SAYS(parse_bandwidth(text, "-"), "this is no number of bytes in a second");
+    EXPECT_EQ(parse_count("20,000,000", "-", 0, 1 << 30), 20'000'000);
+    for (const char *text : {"", "-1", "11", "2,0", "1e3", "1.0", ",1", "99999999999999999999"})
+        EXPECT_SAYS(parse_count(text, "--ranks", 0, 10), "give a whole number from 0 to 10");
+    EXPECT_EQ(parse_numbers("4,0.5", "-", 2, 0, 8), (std::vector<double>{4, 0.5}));
+    for (const char *text : {"", "4", "4,", "4,5,6", "4,-1", "4,9", "4,nan", "4 5"})
+        EXPECT_SAYS(parse_numbers(text, "-", 2, 0, 8), "give 2 numbers from 0 to 8");
+}
+
+TEST(Closest, IsWhatWasMeant) {
+    const std::vector<std::string> known = {"--model", "--memory", "--ranks", "--ranks-per-node"};
+    EXPECT_EQ(did_you_mean("--rank", known), " (did you mean --ranks?)");
+    EXPECT_EQ(did_you_mean("--mem", known), " (did you mean --memory?)");
+    EXPECT_EQ(did_you_mean("--modle", known), " (did you mean --model?)");
+    EXPECT_EQ(did_you_mean("--verbose", known), "");
+    EXPECT_EQ(did_you_mean(std::string(1 << 20, 'x'), known), "");
+}
+
+TEST(Words, AreReadAsPeopleWriteThem) {
+    EXPECT_EQ(with_commas(std::int64_t{0}), "0");
+    EXPECT_EQ(with_commas(std::int64_t{999}), "999");
+    EXPECT_EQ(with_commas(std::int64_t{-1000}), "-1,000");
+    EXPECT_EQ(with_commas(std::int64_t{1} << 62), "4,611,686,018,427,387,904");
+    EXPECT_EQ(with_commas(10377.784, 2), "10,377.78");
+    EXPECT_EQ(count_of(1, "rank"), "1 rank");
+    EXPECT_EQ(count_of(12500, "rank"), "12,500 ranks");
+    EXPECT_EQ(percent(0.0574), "5.74 %");
     EXPECT_EQ(show_bytes(1536), "1.500 KiB");
     EXPECT_EQ(show_count(116829156672.0), "116.8 G");
     EXPECT_EQ(show_count(512), "512");
+    EXPECT_EQ(show_bandwidth(50e9), "50 GB/s");
+}
+
+TEST(PackedTypes, AreCountedInBytes) {
+    EXPECT_EQ(packed_bits("F4"), 4);
+    EXPECT_EQ(packed_bits("F6_E3M2"), 6);
+    EXPECT_FALSE(packed_bits("f8").has_value());
+    std::vector<std::int64_t> shape = {3, 12};
+    EXPECT_TRUE(count_bytes(shape, 6));
+    EXPECT_EQ(shape, (std::vector<std::int64_t>{3, 9}));
+    EXPECT_FALSE(count_bytes(shape, 4));
+    EXPECT_EQ(shape, (std::vector<std::int64_t>{3, 9}));
+    std::vector<std::int64_t> scalar;
+    EXPECT_FALSE(count_bytes(scalar, 4));
 }
 
 }  // namespace

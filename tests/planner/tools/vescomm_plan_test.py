@@ -102,31 +102,44 @@ class Usage(unittest.TestCase):
     def test_mistakes_are_one_sentence_and_code_2(self):
         model = ("--model", "llama-3-8b")
         eight = (*model, "--ranks", 8)
-        self.expect_mistake("--ranks", 8, says="none of --model, --safetensors and --tensors")
-        self.expect_mistake(*eight, "--tensors", "x", says="give exactly one")
+        self.expect_mistake("--ranks", 8, says="give --model, --safetensors or --tensors")
+        self.expect_mistake(*eight, "--tensors", "x", says="give only one of")
         self.expect_mistake(*model, says="--ranks COUNT is missing")
-        self.expect_mistake(*model, "--ranks", -1, says="--ranks -1: give a number from 1")
-        self.expect_mistake(*model, "--ranks", "x", says="--ranks")
+        for ranks in ("0", "-1", "3000000000", "99999999999999999999", "1e3", "8.5", "1,00", "x"):
+            self.expect_mistake(
+                *model, "--ranks", ranks, says=": give a whole number from 1 to 10,000,000"
+            )
+        self.expect_mistake(*eight, "--ranks", 9, says="--ranks is given more than once")
+        self.expect_mistake(*model, "--ranks", says="--ranks needs a value")
+        self.expect_mistake(*eight, "--json", "", says="--json is followed by nothing")
+        self.expect_mistake(*model, "--rank", 8, says="no option --rank (did you mean --ranks?)")
+        self.expect_mistake(*eight, "balanced", says="balanced belongs to no option")
         self.expect_mistake("--model", "nobody", "--ranks", 8, says="there is: llama-3-8b")
         self.expect_mistake(*eight, "--mode", "even", says="--mode even: there is ragged")
         self.expect_mistake(*eight, "--block-rows", 0, says="--block-rows 0")
+        self.expect_mistake(*eight, "--block-rows", "9" * 20, says="give a whole number from 1")
         self.expect_mistake(*eight, "--block", "mlp", says="there is no =")
         self.expect_mistake(*eight, "--block", "(=3", says="no regular expression")
         self.expect_mistake(*eight, "--block", "nowhere=3", says="no tensor's name matches")
         self.expect_mistake(*eight, "--unit", "nowhere", says="no tensor's name matches")
-        self.expect_mistake(*eight, "--align-start", "3", says="--align-start 3: the smallest")
+        self.expect_mistake(*eight, "--align-start", "3", says="--align-start 3: give at most 1GiB")
         self.expect_mistake(*eight, "--align-cut", "big", says="--align-cut \"big\"")
         self.expect_mistake(*eight, "--align-start", "0", says="--align-start 0")
+        self.expect_mistake(*eight, "--align-start", "3GiB", says="--align-start 3221225472")
         self.expect_mistake(*eight, "--weights", "1,1", says="--weights has 2 weights for 8 ranks")
         self.expect_mistake(*eight, "--weights", "1,x", says="\"x\" is no weight")
         self.expect_mistake(*eight, "--weights", "2x4,1x4", "--mode", "uniform", says="weight")
         self.expect_mistake(*eight, "--search-steps", -1, says="--search-steps -1")
         self.expect_mistake(*eight, "--memory", "80GiB", says="--memory is only for --advise")
+        self.expect_mistake(*eight, "--slots", "2,2", says="--slots is only for --advise")
         self.expect_mistake(*eight, "--advise", "--memory", "0", says="--memory 0")
+        self.expect_mistake(*eight, "--node-bandwidth", "0", says="--node-bandwidth \"0\"")
+        self.expect_mistake(*eight, "--network-bandwidth", "50Gb", says="bytes in a second")
         self.expect_mistake(*eight, "--ranks-per-node", 0, says="--ranks-per-node 0")
-        self.expect_mistake(*eight, "--advise", "--owned-bytes", "4,-8,4", says="--owned-bytes -8")
-        self.expect_mistake(*eight, "--advise", "--slots", "0,2", says="--slots 0")
-        self.expect_mistake(*eight, "--json", "-", "--compare", says="--json - prints nothing else")
+        self.expect_mistake(*eight, "--advise", "--owned-bytes", "4,-8,4", says="--owned-bytes 4,-8,4: give 3")
+        self.expect_mistake(*eight, "--advise", "--slots", "0,2", says="--slots 0,2: give 2")
+        self.expect_mistake(*eight, "--advise", "--slots", "2", says="--slots 2: give 2")
+        self.expect_mistake(*eight, "--advise", "--slots", "2,1.5", says="give whole numbers")
         self.expect_mistake(*eight, "--no-cuts", says="--no-cuts is only for --json")
         self.expect_mistake(*eight, "--picture", "a.pdf", says="ends in .svg or .png")
         self.expect_mistake(*eight, "--typo", says="--typo")
@@ -155,7 +168,7 @@ class Text(unittest.TestCase):
             )
             self.assertEqual((code, err), (0, ""))
             self.assertLessEqual(max(map(len, out.splitlines())), 100, out)
-            for part in ("45395 tensors", "who owns what", "widest gap", "model.layers.3..60"):
+            for part in ("45,395 tensors", "who owns what", "widest gap", "model.layers.3..60"):
                 self.assertIn(part, out)
 
     def test_compares_with_the_published_figures_of_others(self):
@@ -224,6 +237,46 @@ class Json(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 self.assertNotIn("cuts", json.load(file)["units"][0])
 
+    def test_has_the_names_that_programs_rely_on(self):
+        result = plan("--model", "llama-3-8b", "--ranks", 2)
+        unit = result["units"][0]
+        for value, names in (
+            (result, "schema ranks mode seconds units totals"),
+            (unit, "name dtype elements order tensors cuts padding_elements padding_ratio"),
+            (unit, "largest_shard mean_shard imbalance lower_bound gap optimal"),
+            (unit["tensors"][0], "name shape offset elements block_elements batch_dims"),
+            (result["totals"], "elements padding_ratio peak_memory_over_mean wire_bytes_per_step"),
+        ):
+            self.assertEqual([name for name in names.split() if name not in value], [])
+        self.assertNotIn("comparison", result)
+        self.assertNotIn("advice", result)
+
+    def test_has_the_comparison_and_the_advice_that_were_asked_for(self):
+        result = plan(
+            "--model", "llama-3-70b", "--ranks", 64, "--compare", "--advise", "--memory", "80GiB",
+            "--network-bandwidth", "400Gbit/s",
+        )  # fmt: skip
+        self.check(result)
+        lines = {line["name"]: line for line in result["comparison"]}
+        ragged = lines["vescomm ragged"]
+        self.assertEqual(ragged["wire_bytes_per_step"], result["totals"]["wire_bytes_per_step"])
+        self.assertFalse(lines["FSDP2, rows of each tensor"]["keeps_blocks"])
+        advice = result["advice"]
+        self.assertEqual(advice["recommended_group"], 16)
+        self.assertEqual([choice["group"] for choice in advice["choices"]], [1, 2, 4, 8, 16, 32, 64])
+        self.assertEqual(advice["assumed"]["network_bytes_per_second"], 50e9)
+
+    def test_bandwidths_decide_what_a_step_takes(self):
+        def seconds(*arguments):
+            result = plan("--model", "llama-3-8b", "--mode", "uniform", *arguments)
+            return result["totals"]["seconds_per_step"]
+
+        slow = seconds("--ranks", 16, "--network-bandwidth", "10GB")
+        fast = seconds("--ranks", 16, "--network-bandwidth", "100GB/s")
+        self.assertAlmostEqual(slow / fast, 10, places=0)
+        inside = seconds("--ranks", 16, "--ranks-per-node", 16, "--node-bandwidth", "10GB")
+        self.assertEqual(inside, slow)
+
     def test_weights_shift_elements(self):
         result = plan("--model", "llama-3-8b", "--ranks", 4, "--weights", "3,1x3")
         cuts = result["units"][1]["cuts"]
@@ -287,6 +340,38 @@ class Inputs(unittest.TestCase):
         self.expect_refusal(path, "belong to no tensor")
         write_safetensors(path, {"w": ("BF16", [4, 4], 30)})
         self.expect_refusal(path, "do not hold the 32 bytes")
+
+    def test_types_smaller_than_a_byte_are_planned_as_bytes(self):
+        path = self.path("mx.safetensors")
+        tensors = {
+            "w": ("F4", [64, 64], 2048),
+            "v": ("F6_E2M3", [64, 64], 3072),
+            "scale": ("F8_E8M0", [64, 2], 128),
+        }
+        write_safetensors(path, tensors)
+        unit = plan("--safetensors", path, "--ranks", 2)["units"][0]
+        self.assertEqual((unit["dtype"], unit["elements"]), ("u8", 2048 + 3072 + 128))
+        write_safetensors(path, {"w": ("F4", [64, 3], 96)})
+        self.expect_refusal(path, "do not end with a byte")
+        write_safetensors(path, {"w": ("C64", [4], 32)})
+        self.expect_refusal(path, "dtype \"C64\" is none that vescomm has")
+
+    def test_names_cannot_move_the_cursor(self):
+        path = self.path("t.json")
+        tensors = [{"name": "a\x1b[2J\n", "shape": [64, 64], "unit": "u\x1b[2J"}]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"tensors": tensors}, file)
+        _, out, _ = run("--tensors", path, "--ranks", 4, "--compare", "--advise")
+        self.assertNotIn("\x1b", out)
+        self.assertIn("A a?[2J?", out)
+
+    def test_a_list_of_tensors_can_come_from_a_pipe(self):
+        done = subprocess.run(
+            [PLAN, "--tensors", "/dev/stdin", "--ranks", "2"],
+            input='{"tensors": [{"name": "a", "shape": [64, 64]}]}',
+            capture_output=True, timeout=PATIENCE, text=True,
+        )  # fmt: skip
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_list_of_tensors_says_everything_itself(self):
         path = self.path("t.json")
