@@ -58,7 +58,8 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
                "buffer \"" + buffer->name() +
                    "\" is one slab for each node, where ranks have nothing of their own to "
                    "combine; make it VESCOMM_PER_RANK");
-    if (reduces && !can_reduce(buffer->type()))
+    // Scratch holds f32; for the other types it must hold their accumulators.
+    if (reduces && buffer->type() != VESCOMM_F32 && buffer->type() != VESCOMM_BF16)
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
                "cannot combine " + name_of_type(buffer->type()) + " (buffer \"" + buffer->name() +
                    "\"); f32 and bf16 can be combined");
@@ -69,7 +70,7 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
                "there is no conversion from a source of " + name_of_type(options.type) +
                    " to buffer \"" + buffer->name() + "\" of " + name_of_type(buffer->type()) +
-                   "; f32 converts to bf16, f16 and f64, and they to f32");
+                   "; f32 and f64 convert to and from every float");
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &co
     bindings.channel = comm->next_channel();
     bindings.home = &comm->home();
     bindings.transports = comm->routes();
-    if (options.op == VESCOMM_AVERAGE) bindings.scale = 1.0f / static_cast<float>(comm->ranks());
+    if (options.op == VESCOMM_AVERAGE) bindings.divisor = comm->ranks();
     if (buffer) {
         bindings.buffer = {.type = buffer->type(),
                            .memory = buffer->memory().id(),

@@ -5,45 +5,104 @@
 #include <cstddef>
 #include <span>
 
+#include "execute/loops/loops.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
+
+// What partial results of a type are held in: f32 for the floats of 16 and 8 bits, and otherwise
+// the type itself.
+constexpr vescomm_type_t accumulator_of(vescomm_type_t type) noexcept {
+    const bool narrow = type == VESCOMM_BF16 || type == VESCOMM_F16 || type == VESCOMM_F8E4M3 ||
+                        type == VESCOMM_F8E5M2;
+    return narrow ? VESCOMM_F32 : type;
+}
+
+constexpr bool is_type(vescomm_type_t type) noexcept {
+    return type >= VESCOMM_F32 && type <= VESCOMM_U64;
+}
+
+constexpr bool is_float(vescomm_type_t type) noexcept {
+    return type >= VESCOMM_F32 && type <= VESCOMM_F8E5M2;
+}
+
+// Any float to and from f32 and f64; any type to itself.
+constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
+    const auto wide = [](vescomm_type_t t) { return t == VESCOMM_F32 || t == VESCOMM_F64; };
+    if (to == from) return is_type(to);
+    return is_float(to) && is_float(from) && (wide(to) || wide(from));
+}
+
+// Every type to itself and to its accumulator, with every operator.
+constexpr bool can_reduce(vescomm_type_t to, vescomm_type_t from) noexcept {
+    return is_type(from) && (to == from || to == accumulator_of(from));
+}
+
+// How a reduction combines. The default is a plain sum.
+struct Reduction {
+    // VESCOMM_SUM and VESCOMM_AVERAGE are the same: what makes an average is the divisor.
+    vescomm_op_t op = VESCOMM_SUM;
+    // Of finished sums, at least 1. Floats are multiplied by 1 / divisor in the accumulator type;
+    // integers are divided, towards zero. Other operators need 1.
+    int divisor = 1;
+    // Of VESCOMM_PREMULTIPLIED_SUM: one for each source (not for partials), rounded to the
+    // accumulator type; for integers towards zero and to an i64.
+    const double *factors = nullptr;
+    // The old contents of `to` come first.
+    bool accumulate = false;
+    // Nobody reads `to` soon: write past the caches. Worth it from about the size of the last
+    // cache on, for bf16 with few sources; f32 gained nothing.
+    bool streaming = false;
+};
 
 // The loops that touch every byte: conversion and reduction of host memory.
 //
 // What comes out for an element depends on what went in for that element alone. To the last bit, it
 // does not depend on the instruction set, the alignment, the count, or the element's place in the
-// array: cutting one call into several changes nothing. Where a sum or a narrowing to 16 bits gives
-// a NaN, it is always the positive quiet one without payload.
+// array: cutting one call into several changes nothing. Every NaN that a reduction or a change of
+// type gives is the same: positive, quiet, without payload; 0x7f for both f8, as in PyTorch.
 //
-// Pointers are aligned to their element (2 to 8 bytes); nothing more is needed.
+// Pointers are aligned to their element (1 to 8 bytes); nothing more is needed.
 //
 // Assumes the default floating-point environment (round to nearest, subnormals kept).
 struct Kernels {
     // One of isa_names.
     const char *isa;
+    Loops loops;
 
-    // Copies `count` elements, changing their type; see can_convert(). Narrowing rounds to nearest,
-    // ties to even; infinities and NaNs stay what they are. The ranges do not overlap, except that
-    // they may be the same when the types are.
-    void (*convert)(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
-                    std::size_t count) noexcept;
-
-    // to[i] = scale * (((sources[0][i] + sources[1][i]) + sources[2][i]) + ...), computed in f32 in
-    // exactly this order and rounded to `to_type` once. With `accumulate` the sum begins with the
-    // old to[i], which is therefore scaled too. Both types must satisfy can_reduce(); n >= 1.
+    // Copies `count` elements, changing their type; see can_convert(). Rounds to nearest, ties to
+    // even, once. What is too large becomes infinity; in f8e4m3, which has none, NaN (as in
+    // PyTorch; OCP's specification of 8-bit floats calls it the non-saturating mode).
+    // The ranges do not overlap, except that they may be the same when the types are.
     //
-    // A source may be `to` itself when the types are equal; otherwise they do not overlap.
-    //
-    // Cost: one pass; every source is read once and `to` written once, for any n.
-    void (*reduce)(const void *const *sources, int n, vescomm_type_t source_type, void *to,
-                   vescomm_type_t to_type, std::size_t count, bool accumulate,
-                   float scale) noexcept;
+    // `streaming`, for copies of what nobody reads soon: past the caches, which takes a third less
+    // time from about the size of the last cache on. Changes of type do not get faster by it.
+    void convert(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
+                 std::size_t count, bool streaming = false) const noexcept;
 
-    // Sum of x * x over f32 or bf16 (can_reduce()), in f64. Element i goes to running sum i mod 64;
-    // the 64 are then halved until one is left (0 += 32, 1 += 33, ...). Unlike the above, this
-    // order counts from the first element of the call: cut in the same places to get the same bits.
-    double (*sum_of_squares)(const void *from, vescomm_type_t type, std::size_t count) noexcept;
+    // Combines `sources` of `type` and then `partials` of accumulator_of(type), which are results
+    // of earlier reductions, one after another in this order:
+    //
+    //     to[i] = (((sources[0][i] + sources[1][i]) + ...) + partials[0][i]) + ...
+    //
+    // computed in the accumulator type and rounded to `to_type` once; see can_reduce(). Integers
+    // wrap modulo 2^bits, also averages before they are divided. Minimum and maximum are those of
+    // IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is less than +0.
+    //
+    // At least one source or partial. Any of them may be `to` itself when the types are equal;
+    // otherwise they do not overlap it.
+    //
+    // Cost: one pass; every source is read once and `to` written once, for any number of them.
+    void reduce(const Reduction &how, std::span<const void *const> sources, vescomm_type_t type,
+                std::span<const void *const> partials, void *to, vescomm_type_t to_type,
+                std::size_t count) const noexcept;
+
+    // Sum of x * x over f32 or bf16, in f64. Element i goes to running sum i mod 64; the 64 are
+    // then halved until one is left (0 += 32, 1 += 33, ...). Unlike the above, this order counts
+    // from the first element of the call: cut in the same places to get the same bits.
+    double sum_of_squares(const void *from, vescomm_type_t type, std::size_t count) const noexcept {
+        return loops.sum_of_squares(from, type, count);
+    }
 };
 
 // The fastest that this machine can run; chosen once.
@@ -51,17 +110,5 @@ const Kernels &kernels() noexcept;
 
 // All that this machine can run, slowest first, for tests.
 std::span<const Kernels> supported_kernels() noexcept;
-
-// f32 to and from bf16, f16 and f64; any type to itself.
-constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
-    if (to == from) return to >= VESCOMM_F32 && to <= VESCOMM_U64;
-    const vescomm_type_t other = from == VESCOMM_F32 ? to : from;
-    return (to == VESCOMM_F32 || from == VESCOMM_F32) &&
-           (other == VESCOMM_BF16 || other == VESCOMM_F16 || other == VESCOMM_F64);
-}
-
-constexpr bool can_reduce(vescomm_type_t type) noexcept {
-    return type == VESCOMM_F32 || type == VESCOMM_BF16;
-}
 
 }  // namespace vescomm

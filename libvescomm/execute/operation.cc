@@ -13,9 +13,6 @@ namespace vescomm {
 
 namespace {
 
-// Elements of f32 that fit the first-level cache beside what is read at the same time.
-constexpr std::size_t tile = 2048;
-
 // Below this a look at the clock would cost more than it tells.
 constexpr std::uint64_t worth_timing = 16 * 1024;
 
@@ -78,22 +75,25 @@ Operation::BoundStep Operation::bind(const Step &step) const {
                 throw Error(VESCOMM_ERROR_UNSUPPORTED,
                             "there is no conversion from " + name_of_type(bound.from_type) +
                                 " to " + name_of_type(bound.to_type) +
-                                "; f32 converts to and from bf16, f16 and f64");
+                                "; f32 and f64 convert to and from every float");
             break;
         case Action::reduce:
             bound.to = pointer(step.to);
             bound.to_type = binding(step.to.region).type;
             bound.from_type = bindings_.buffer.type;
-            bound.scale = step.finish ? bindings_.scale : 1.0f;
+            bound.divisor = step.finish ? bindings_.divisor : 1;
             for (const Place &place : step.from)
                 (place.region == Region::scratch ? bound.partials : bound.from)
                     .push_back(pointer(place));
-            bound.bytes = bound.count * (bound.from.size() * size_of(bound.from_type) +
-                                         bound.partials.size() * sizeof(float));
-            if (!can_reduce(bound.from_type) || !can_reduce(bound.to_type))
+            bound.bytes =
+                bound.count * (bound.from.size() * size_of(bound.from_type) +
+                               bound.partials.size() * size_of(accumulator_of(bound.from_type)));
+            if (!can_reduce(bound.to_type, bound.from_type))
                 throw Error(VESCOMM_ERROR_UNSUPPORTED,
                             "cannot reduce " + name_of_type(bound.from_type) + " into " +
-                                name_of_type(bound.to_type) + "; f32 and bf16 can be reduced");
+                                name_of_type(bound.to_type) + "; use " +
+                                name_of_type(bound.from_type) + " or " +
+                                name_of_type(accumulator_of(bound.from_type)));
             break;
         case Action::put: {
             const RegionBinding &target = binding(step.to.region);
@@ -194,41 +194,10 @@ void Operation::execute(const BoundStep &step) noexcept {
 }
 
 // Everyone's contribution in the order of ranks, then other nodes' partial sums in the order of
-// nodes. With both, tile by tile: no intermediate sum goes to memory.
+// nodes.
 void Operation::reduce(const BoundStep &step) noexcept {
-    const Kernels &kernel = kernels();
-    if (step.partials.empty()) {
-        kernel.reduce(step.from.data(), static_cast<int>(step.from.size()), step.from_type, step.to,
-                      step.to_type, step.count, false, step.scale);
-        return;
-    }
-    float sum[tile];
-    constexpr std::size_t most = 64;  // sources for one call; more are added in turns
-    const void *sources[most];
-    const auto at = [](const void *base, std::size_t element, std::size_t size) {
-        return static_cast<const void *>(static_cast<const std::byte *>(base) + element * size);
-    };
-    const std::size_t from_size = size_of(step.from_type);
-    for (std::size_t begin = 0; begin < step.count; begin += tile) {
-        const std::size_t count = std::min(tile, step.count - begin);
-        bool accumulate = false;
-        const auto add = [&](const std::vector<const void *> &bases, vescomm_type_t type,
-                             std::size_t size) {
-            for (std::size_t first = 0; first < bases.size(); first += most) {
-                const std::size_t n = std::min(most, bases.size() - first);
-                for (std::size_t i = 0; i < n; ++i) sources[i] = at(bases[first + i], begin, size);
-                kernel.reduce(sources, static_cast<int>(n), type, sum, VESCOMM_F32, count,
-                              accumulate, 1.0f);
-                accumulate = true;
-            }
-        };
-        add(step.from, step.from_type, from_size);
-        add(step.partials, VESCOMM_F32, sizeof(float));
-        sources[0] = sum;
-        kernel.reduce(sources, 1, VESCOMM_F32,
-                      static_cast<std::byte *>(step.to) + begin * size_of(step.to_type),
-                      step.to_type, count, false, step.scale);
-    }
+    kernels().reduce({.divisor = step.divisor}, step.from, step.from_type, step.partials, step.to,
+                     step.to_type, step.count);
 }
 
 std::vector<int> Operation::waiting_for() const {

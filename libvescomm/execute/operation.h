@@ -32,7 +32,7 @@ struct Bindings {
     RegionBinding source, buffer, output, scratch;
     std::uint32_t channel = 0;  // of the operation's flags
     std::uint32_t release_channel = 0;  // of the buffer's memory: who has let go how often
-    float scale = 1.0f;  // of a finished reduction
+    int divisor = 1;  // of a finished reduction
     Transport *home = nullptr;  // maps the ranks of this node
     std::vector<Transport *> transports;  // by peer
 };
@@ -79,8 +79,8 @@ private:
         vescomm_type_t from_type = 0;
         std::size_t count = 0;
         std::vector<const void *> from = {};  // of the buffer's type
-        std::vector<const void *> partials = {};  // f32, in scratch
-        float scale = 1.0f;
+        std::vector<const void *> partials = {};  // accumulators, in scratch
+        int divisor = 1;
         MemoryId memory = 0;
         std::uint64_t offset_bytes = 0;
         std::uint64_t bytes = 0;

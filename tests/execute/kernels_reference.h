@@ -9,22 +9,26 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/types.h"
 #include "execute/kernels.h"
 
 // Plain code that says what kernels must compute, and what it takes to run each instruction set of
 // this machine against it, in the manner of dav1d's checkasm. Everything is compared bit by bit.
 namespace vescomm {
 
-inline constexpr std::uint32_t quiet_nan = 0x7fc00000;
 inline constexpr std::size_t most_shift = 33;  // elements; more than one 64-byte vector of bf16
 
-inline std::size_t size_of(vescomm_type_t type) {
-    return type == VESCOMM_F32 ? 4 : 2;
-}
+inline constexpr vescomm_type_t all_types[] = {
+    VESCOMM_F32,    VESCOMM_BF16, VESCOMM_F16, VESCOMM_F64, VESCOMM_F8E4M3,
+    VESCOMM_F8E5M2, VESCOMM_I8,   VESCOMM_U8,  VESCOMM_I16, VESCOMM_U16,
+    VESCOMM_I32,    VESCOMM_U32,  VESCOMM_I64, VESCOMM_U64};
+inline constexpr vescomm_type_t narrow_types[] = {VESCOMM_BF16, VESCOMM_F16, VESCOMM_F8E4M3,
+                                                  VESCOMM_F8E5M2};
 
 // `bytes` bytes at `shift` bytes after a multiple of 64, and a moat that must stay dry.
 class Guarded {
@@ -50,99 +54,134 @@ private:
     std::size_t start_;
 };
 
-inline float as_float(std::uint32_t bits) {
-    return std::bit_cast<float>(bits);
+// A format of 16 or 8 bits, by the specification: a sign, an exponent, a fraction.
+struct Format {
+    int bits;
+    int exponent_bits;
+    std::uint64_t overflow;  // the first code past the finite ones
+    std::uint64_t nan;
+    int fraction_bits() const { return bits - 1 - exponent_bits; }
+    std::uint64_t sign() const { return std::uint64_t{1} << (bits - 1); }
+};
+
+inline const Format &format_of(vescomm_type_t type) {
+    static constexpr Format bf16{16, 8, 0x7f80, 0x7fc0}, f16{16, 5, 0x7c00, 0x7e00};
+    static constexpr Format e4m3{8, 4, 0x7f, 0x7f}, e5m2{8, 5, 0x7c, 0x7f};
+    return type == VESCOMM_BF16     ? bf16
+           : type == VESCOMM_F16    ? f16
+           : type == VESCOMM_F8E4M3 ? e4m3
+                                    : e5m2;
 }
 
-// The values of a 16-bit format by code, positive half; infinity is where the next one would be.
-inline std::vector<double> magnitudes(int exponent_bits) {
-    const int fraction_bits = 15 - exponent_bits;
-    const int bias = (1 << (exponent_bits - 1)) - 1;
-    const int infinity = ((1 << exponent_bits) - 1) << fraction_bits;
-    std::vector<double> values;
-    for (int code = 0; code <= infinity; ++code) {
-        const int exponent = code >> fraction_bits;
-        const int fraction = code & ((1 << fraction_bits) - 1);
-        const int hidden = exponent > 0 ? 1 << fraction_bits : 0;
+// Its numbers by code, positive half. The last is where the next one would be: infinity or, in
+// f8e4m3, NaN.
+inline const std::vector<double> &magnitudes_of(vescomm_type_t type) {
+    static std::vector<double> tables[VESCOMM_U64 + 1];
+    std::vector<double> &values = tables[type];
+    const Format &format = format_of(type);
+    const int bias = (1 << (format.exponent_bits - 1)) - 1;
+    for (std::uint64_t code = values.size(); code <= format.overflow; ++code) {
+        const auto exponent = static_cast<int>(code >> format.fraction_bits());
+        const auto fraction = static_cast<int>(code & ((1u << format.fraction_bits()) - 1));
+        const int hidden = exponent > 0 ? 1 << format.fraction_bits() : 0;
         values.push_back(
-            std::ldexp(hidden + fraction, std::max(exponent, 1) - bias - fraction_bits));
+            std::ldexp(hidden + fraction, std::max(exponent, 1) - bias - format.fraction_bits()));
     }
     return values;
 }
 
-inline const std::vector<double> &magnitudes_of(vescomm_type_t type) {
-    static const std::vector<double> bf16 = magnitudes(8);
-    static const std::vector<double> f16 = magnitudes(5);
-    return type == VESCOMM_BF16 ? bf16 : f16;
-}
-
 // Nearest by search, the even code of two that are equally near.
-inline std::uint16_t narrow(vescomm_type_t type, float x) {
+inline std::uint64_t narrow(vescomm_type_t type, double x) {
+    const Format &format = format_of(type);
     const std::vector<double> &values = magnitudes_of(type);
-    if (std::isnan(x)) return type == VESCOMM_BF16 ? 0x7fc0 : 0x7e00;
+    if (std::isnan(x)) return format.nan;
     const double magnitude = std::fabs(x);
     const auto above = std::lower_bound(values.begin(), values.end(), magnitude);
-    std::size_t code = std::min<std::size_t>(above - values.begin(), values.size() - 1);
+    std::uint64_t code = std::min<std::uint64_t>(above - values.begin(), values.size() - 1);
     if (code > 0) {
         const double up = values[code] - magnitude;
         const double down = magnitude - values[code - 1];
         if (down < up || (down == up && code % 2 == 1)) --code;
     }
-    return static_cast<std::uint16_t>(code | (std::signbit(x) ? 0x8000 : 0));
+    if (code == format.nan) return code;
+    return code | (std::signbit(x) ? format.sign() : 0);
 }
 
-inline float widen_bf16(std::uint16_t code) {
-    return as_float(std::uint32_t{code} << 16);
+inline double widen(vescomm_type_t type, std::uint64_t code) {
+    const Format &format = format_of(type);
+    const std::uint64_t magnitude = code & (format.sign() - 1);
+    if (magnitude > format.overflow || magnitude == format.nan)
+        return std::numeric_limits<double>::quiet_NaN();
+    const double x = magnitude == format.overflow ? HUGE_VAL : magnitudes_of(type)[magnitude];
+    return code & format.sign() ? -x : x;
 }
 
-inline float canonical(float x) {
-    return std::isnan(x) ? as_float(quiet_nan) : x;
+// Bits of an element of any type, zero-extended.
+inline std::uint64_t bits_at(const char *from, vescomm_type_t type, std::size_t i) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, from + i * size_of(type), size_of(type));
+    return bits;
 }
 
-inline float load(const char *from, vescomm_type_t type, std::size_t i) {
-    if (type == VESCOMM_F32) {
-        float x;
-        std::memcpy(&x, from + 4 * i, 4);
-        return x;
+inline void set_bits(char *to, vescomm_type_t type, std::size_t i, std::uint64_t bits) {
+    std::memcpy(to + i * size_of(type), &bits, size_of(type));
+}
+
+// A float of any type as a double, which is exact.
+inline double float_at(const char *from, vescomm_type_t type, std::size_t i) {
+    const std::uint64_t bits = bits_at(from, type, i);
+    if (type == VESCOMM_F64) return std::bit_cast<double>(bits);
+    if (type == VESCOMM_F32) return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    return widen(type, bits);
+}
+
+// A double as the bits of a float of any type, rounded once.
+inline std::uint64_t float_bits(vescomm_type_t type, double x) {
+    if (type == VESCOMM_F64)
+        return std::isnan(x) ? 0x7ff8000000000000 : std::bit_cast<std::uint64_t>(x);
+    if (type == VESCOMM_F32)
+        return std::isnan(x) ? 0x7fc00000 : std::bit_cast<std::uint32_t>(static_cast<float>(x));
+    return narrow(type, x);
+}
+
+// What may go wrong: NaNs with and without payload, infinities, signed zeros, subnormals, the
+// largest numbers and a few around one; of integers the ends.
+inline std::vector<std::uint64_t> special_bits(vescomm_type_t type) {
+    if (!is_float(type)) {
+        const int bits = static_cast<int>(8 * size_of(type));
+        const std::uint64_t all = ~std::uint64_t{0} >> (64 - bits), sign = all / 2 + 1;
+        return {0, 1, 2, 3, all, all - 1, sign, sign - 1, sign + 1, all / 3};
     }
-    std::uint16_t code;
-    std::memcpy(&code, from + 2 * i, 2);
-    return widen_bf16(code);
+    const double least = type == VESCOMM_F64   ? 0x1p-1074
+                         : type == VESCOMM_F32 ? 0x1p-149
+                                               : magnitudes_of(type)[1];
+    std::vector<std::uint64_t> result;
+    for (const double x : {0.0, least, 3 * least, 1.0, 1.5, 0x1p8, 0x1p127, 0x1p1023, HUGE_VAL})
+        for (const double signed_x : {x, -x}) result.push_back(float_bits(type, signed_x));
+    const int bits = static_cast<int>(8 * size_of(type));
+    const std::uint64_t all = ~std::uint64_t{0} >> (64 - bits);
+    const std::uint64_t infinity = float_bits(type, HUGE_VAL);
+    for (const std::uint64_t code :
+         {infinity - 1, infinity + 1, all / 2, all, all - 1, all / 2 - 1})
+        result.push_back(code);
+    return result;
 }
 
-inline void store(char *to, vescomm_type_t type, std::size_t i, float x) {
-    if (type == VESCOMM_F32) {
-        x = canonical(x);
-        std::memcpy(to + 4 * i, &x, 4);
-    } else {
-        const std::uint16_t code = narrow(VESCOMM_BF16, x);
-        std::memcpy(to + 2 * i, &code, 2);
-    }
-}
-
-// What may go wrong when added: NaNs with different payloads, infinities, signed zeros, subnormals,
-// overflow, ties.
-inline constexpr std::uint32_t special_bits[] = {
-    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007f0000, 0x00800000, 0x3f800000,
-    0xbf800000, 0x3f808000, 0x3f818000, 0x7f7fffff, 0xff7fffff, 0x7f7f0000, 0x7f800000,
-    0xff800000, 0x7fc00000, 0xffc12345, 0x7f812345, 0xff810000,
-};
-inline constexpr std::size_t specials = std::size(special_bits);
-
-// Mostly moderate numbers, where the order of additions shows; sometimes a special one.
-inline std::vector<char> random_elements(std::mt19937 &random, vescomm_type_t type,
+// Mostly moderate numbers, where the order of operations shows; sometimes a special one.
+inline std::vector<char> random_elements(std::mt19937_64 &random, vescomm_type_t type,
                                          std::size_t count) {
+    const std::vector<std::uint64_t> specials = special_bits(type);
     std::vector<char> bytes(count * size_of(type));
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t bits = random() % 50 == 0
-                                       ? special_bits[random() % specials]
-                                       : (random() & 0x807fffff) | (110 + random() % 30) << 23;
-        if (type == VESCOMM_F32) {
-            std::memcpy(&bytes[4 * i], &bits, 4);
-        } else {
-            const auto code = static_cast<std::uint16_t>(bits >> 16);
-            std::memcpy(&bytes[2 * i], &code, 2);
+        std::uint64_t bits = random();
+        if (random() % 50 == 0) {
+            bits = specials[random() % specials.size()];
+        } else if (is_float(type)) {
+            const double x = std::ldexp(static_cast<double>(bits % 4096) - 2048,
+                                        -11 - static_cast<int>(random() % 12));
+            bits = float_bits(type, x * (1 + static_cast<double>(random() % 999) * 1e-4));
         }
+        set_bits(bytes.data(), type, i, bits);
     }
     return bytes;
 }

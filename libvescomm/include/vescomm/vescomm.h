@@ -517,7 +517,9 @@ VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size
 
 /* ------------------------------------------------------------------------ memory, buffer ---- */
 
-/** Type of the elements of a buffer. */
+/** Type of the elements of a buffer. Floats are those of IEEE 754, but bf16 (the upper half of an
+ *  f32) and the two f8 of the OCP 8-bit floating point specification: e5m2 is like them, and e4m3
+ *  (called e4m3fn elsewhere) has no infinities; what is too large for it becomes NaN. */
 typedef int32_t vescomm_type_t;
 
 #define VESCOMM_F32 ((vescomm_type_t)0)
@@ -751,11 +753,20 @@ VESCOMM_API vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer);
 /** A collective operation on a buffer, made once and started many times. */
 typedef struct vescomm_request vescomm_request_t;
 
-/** How contributions are combined. */
+/** How contributions are combined: element by element, in the order of ranks, in f32 for floats of
+ *  16 and 8 bits and otherwise in the type of the buffer. Integers wrap modulo 2^bits. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
+/** The sum, multiplied by 1 / ranks; integers are divided, towards zero. */
 #define VESCOMM_AVERAGE ((vescomm_op_t)1)
+#define VESCOMM_PROD ((vescomm_op_t)2)
+/** The least; NaN if any is NaN. -0 is less than +0. */
+#define VESCOMM_MIN ((vescomm_op_t)3)
+/** The greatest; likewise. */
+#define VESCOMM_MAX ((vescomm_op_t)4)
+/** The sum of contributions that are each multiplied by a factor first. */
+#define VESCOMM_PREMULTIPLIED_SUM ((vescomm_op_t)5)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
 typedef struct vescomm_request_options {

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The loops that fold accumulators: f32, f64 and all integers, each with every operator.
+// Zone: per byte.
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "execute/loops/elements.h"
+#include "execute/loops/loops.h"
+#include "execute/loops/operators.h"
+
+namespace vescomm::VESCOMM_ISA {
+namespace {
+
+// Sources at once. Sums of floats are worth the room that more loops take.
+template <typename T, typename Op, bool weighted>
+constexpr int most = std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16 : 8;
+
+// A factor of integers: towards zero, and within an i64.
+VESCOMM_INLINE std::int64_t whole(double x) {
+    if (!(x > -0x1p63)) return x == x ? INT64_MIN : 0;
+    return x < 0x1p63 ? static_cast<std::int64_t>(x) : INT64_MAX;
+}
+
+// A source and its factor.
+template <typename T>
+struct Operand {
+    const T *at;
+    T factor;
+};
+
+// ((s0 + s1) + ...) + s[k]
+template <typename Op, bool weighted, int k, typename T>
+VESCOMM_INLINE T folded(const Operand<T> *s, std::size_t i) {
+    T x = s[k].at[i];
+    if constexpr (weighted) x = Product::apply(s[k].factor, x);
+    if constexpr (k == 0) return x;
+    else return Op::apply(folded<Op, weighted, k - 1>(s, i), x);
+}
+
+template <typename T>
+VESCOMM_INLINE T factor_of(double factor) {
+    if constexpr (std::is_floating_point_v<T>) return static_cast<T>(factor);
+    else return static_cast<T>(whole(factor));
+}
+
+// Folds n operands, of which `start` is the first if there is one.
+template <typename T, typename Op, bool weighted, int n>
+VESCOMM_INLINE void fold_exactly(const FoldArguments &a) {
+    const int started = a.start != nullptr;
+    Operand<T> s[n];
+    for (int k = 0; k < n; ++k) {
+        const bool is_start = k == 0 && started;
+        s[k].at = is_start ? static_cast<const T *>(a.start)
+                           : static_cast<const T *>(a.sources[k - started]) + a.first;
+        if constexpr (weighted)
+            s[k].factor = is_start ? T{1} : factor_of<T>(a.factors[k - started]);
+    }
+    const auto to = static_cast<T *>(a.to);
+    const auto scale = static_cast<T>(a.scale);
+    const std::size_t count = a.count;
+    VESCOMM_INDEPENDENT
+    for (std::size_t i = 0; i < count; ++i) {
+        T x = folded<Op, weighted, n - 1>(s, i);
+        if constexpr (std::is_floating_point_v<T> && std::is_same_v<Op, Sum>) x = scale * x;
+        if constexpr (std::is_floating_point_v<T>) x = canonical(x);
+        to[i] = x;
+    }
+}
+
+// Makes a loop for each number of operands.
+template <typename T, typename Op, bool weighted, int n = most<T, Op, weighted> + 1>
+VESCOMM_INLINE void fold_any(int operands, const FoldArguments &a) {
+    if (operands == n) fold_exactly<T, Op, weighted, n>(a);
+    else if constexpr (n > 1) fold_any<T, Op, weighted, n - 1>(operands, a);
+}
+
+template <typename T, typename Op, bool weighted>
+void fold(const FoldArguments &a) noexcept {
+    fold_any<T, Op, weighted>(a.n + (a.start != nullptr), a);
+}
+
+// Signed integers share the loops of unsigned ones where that makes no difference.
+template <typename T, typename Op>
+struct Shared {
+    using Type = T;
+};
+template <typename T, typename Op>
+requires(std::is_integral_v<T> && !Op::ordered) struct Shared<T, Op> {
+    using Type = std::make_unsigned_t<T>;
+};
+
+template <typename T, typename Op, bool weighted>
+FoldLoop loop() {
+    using Type = typename Shared<T, Op>::Type;
+    return {&fold<Type, Op, weighted>, most<Type, Op, weighted>};
+}
+
+template <typename Op, bool weighted = false>
+FoldLoop loop_of(vescomm_type_t type) {
+    switch (type) {
+        case VESCOMM_F32:
+            return loop<float, Op, weighted>();
+        case VESCOMM_F64:
+            return loop<double, Op, weighted>();
+        case VESCOMM_I8:
+            return loop<std::int8_t, Op, weighted>();
+        case VESCOMM_U8:
+            return loop<std::uint8_t, Op, weighted>();
+        case VESCOMM_I16:
+            return loop<std::int16_t, Op, weighted>();
+        case VESCOMM_U16:
+            return loop<std::uint16_t, Op, weighted>();
+        case VESCOMM_I32:
+            return loop<std::int32_t, Op, weighted>();
+        case VESCOMM_U32:
+            return loop<std::uint32_t, Op, weighted>();
+        case VESCOMM_I64:
+            return loop<std::int64_t, Op, weighted>();
+        case VESCOMM_U64:
+            return loop<std::uint64_t, Op, weighted>();
+        default:
+            return {};
+    }
+}
+
+}  // namespace
+
+FoldLoop find_fold(vescomm_op_t op, vescomm_type_t to, vescomm_type_t from) noexcept {
+    switch (op) {
+        case VESCOMM_SUM:
+        case VESCOMM_AVERAGE:
+            if (to == from && from != VESCOMM_BF16) return loop_of<Sum>(from);
+            return find_bf16_sum(to, from);
+        case VESCOMM_PROD:
+            return to == from ? loop_of<Product>(from) : FoldLoop{};
+        case VESCOMM_MIN:
+            return to == from ? loop_of<Minimum>(from) : FoldLoop{};
+        case VESCOMM_MAX:
+            return to == from ? loop_of<Maximum>(from) : FoldLoop{};
+        case VESCOMM_PREMULTIPLIED_SUM:
+            return to == from ? loop_of<Sum, true>(from) : FoldLoop{};
+        default:
+            return {};
+    }
+}
+
+}  // namespace vescomm::VESCOMM_ISA

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Reductions of any number of sources of any type, made of the loops that there are.
+//
+//     sources ──(widen)──► fold, some at a time ──► partials likewise ──(divide, narrow)──► to
+//                            │        ▲             │        ▲
+//                            └─ sum ──┘             └─ sum ──┘
+//
+// Where one loop does it all it runs over the whole array. Otherwise the array is cut into tiles,
+// and what is between the loops stays in the first-level cache.
+// Zone: per tile.
+#include <algorithm>
+#include <cassert>
+
+#include "execute/kernels.h"
+#include "execute/tiles.h"
+
+namespace vescomm {
+
+namespace {
+
+// Sources that are widened before they are folded, each into a tile of half the size: all of them
+// must fit into the cache.
+constexpr std::size_t widened_at_once = 4;
+constexpr std::size_t widened_bytes = tile_bytes / 2;
+
+bool divides(const Reduction &how, vescomm_type_t type) {
+    return how.divisor != 1 && !is_float(type);
+}
+
+// Sources of one type, and the loops that fold them.
+struct Group {
+    Group(const Loops &loops, vescomm_op_t op, std::span<const void *const> from,
+          vescomm_type_t from_type, vescomm_type_t sum_type, vescomm_type_t to_type)
+        : sources(from), type(from_type) {
+        if (sources.empty()) return;
+        FoldLoop loop = loops.fold(op, sum_type, type);
+        most = loop.most;
+        if (loop.run == nullptr) {
+            widen = loops.convert(sum_type, type);
+            loop = loops.fold(op, sum_type, sum_type);
+            most = widened_at_once;
+        }
+        fold = loop.run;
+        loop = loops.fold(op, to_type, widen == nullptr ? type : sum_type);
+        fold_last = loop.run;
+        if (fold_last != nullptr) most = std::min(most, loop.most);
+    }
+
+    std::span<const void *const> sources;
+    vescomm_type_t type;
+    Convert *widen = nullptr;  // first, when there is no loop for the type itself
+    Fold *fold = nullptr;
+    Fold *fold_last = nullptr;  // straight to the type of the result, or null
+    std::size_t most = 0;  // sources at once
+    const double *factors = nullptr;
+};
+
+// One call of reduce(), and how far it has come.
+class Folding {
+public:
+    Folding(const Loops &loops, const Reduction &how, vescomm_type_t sum_type, void *to,
+            vescomm_type_t to_type)
+        : loops_(loops),
+          how_(how),
+          sum_type_(sum_type),
+          to_(to),
+          to_type_(to_type),
+          narrow_(to_type == sum_type ? nullptr : loops.convert(to_type, sum_type)) {}
+
+    // Elements [first, first + count) from here on.
+    void begin(std::size_t first, std::size_t count) noexcept {
+        first_ = first;
+        count_ = count;
+        void *const old = element(to_, to_type_, first);
+        start_ = how_.accumulate ? old : nullptr;
+        if (start_ == nullptr || to_type_ == sum_type_) return;
+        loops_.convert(sum_type_, to_type_)(sum_.bytes, old, count);
+        start_ = sum_.bytes;
+    }
+
+    // Folds a group into the sum, or into `to` when it is the last.
+    void add(const Group &group, bool last) noexcept {
+        for (std::size_t done = 0; done < group.sources.size(); done += group.most) {
+            const std::size_t n = std::min(group.most, group.sources.size() - done);
+            FoldArguments arguments{.sources = &group.sources[done],
+                                    .n = static_cast<int>(n),
+                                    .first = first_,
+                                    .start = start_,
+                                    .factors = group.factors ? group.factors + done : nullptr,
+                                    .scale = 1,
+                                    .to = sum_.bytes,
+                                    .count = count_};
+            const void *widened[widened_at_once];
+            if (group.widen != nullptr) {
+                for (std::size_t k = 0; k < n; ++k) {
+                    const void *source = element(arguments.sources[k], group.type, first_);
+                    group.widen(widened_[k], source, count_);
+                    widened[k] = widened_[k];
+                }
+                arguments.sources = widened;
+                arguments.first = 0;
+            }
+            if (last && done + n == group.sources.size()) return finish(group, arguments);
+            group.fold(arguments);
+            start_ = sum_.bytes;
+        }
+    }
+
+private:
+    // The last fold, and what comes after it.
+    void finish(const Group &group, FoldArguments &arguments) noexcept {
+        void *const to = element(to_, to_type_, first_);
+        void *const out = how_.streaming ? out_.bytes : to;
+        arguments.scale = 1.0 / how_.divisor;
+        if (group.fold_last != nullptr) {
+            arguments.to = out;
+            group.fold_last(arguments);
+        } else {
+            group.fold(arguments);
+            narrow_(out, sum_.bytes, count_);
+        }
+        if (divides(how_, to_type_)) loops_.divide(out, to_type_, count_, how_.divisor);
+        if (how_.streaming) loops_.stream(to, out, count_ * vescomm_type_bytes(to_type_));
+    }
+
+    const Loops &loops_;
+    const Reduction &how_;
+    const vescomm_type_t sum_type_;
+    void *const to_;
+    const vescomm_type_t to_type_;
+    Convert *const narrow_;
+    std::size_t first_ = 0;
+    std::size_t count_ = 0;
+    const void *start_ = nullptr;  // what the next fold begins with, if anything
+    Tile sum_, out_;
+    alignas(64) std::byte widened_[widened_at_once][widened_bytes];
+};
+
+}  // namespace
+
+void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
+                     vescomm_type_t type, std::span<const void *const> partials, void *to,
+                     vescomm_type_t to_type, std::size_t count) const noexcept {
+    assert(can_reduce(to_type, type));
+    assert(!sources.empty() || !partials.empty());
+    assert(how.op != VESCOMM_PREMULTIPLIED_SUM || sources.empty() || how.factors != nullptr);
+    const vescomm_type_t sum_type = accumulator_of(type);
+    const vescomm_op_t op_of_partials = how.op == VESCOMM_PREMULTIPLIED_SUM ? VESCOMM_SUM : how.op;
+    Group contributions(loops, how.op, sources, type, sum_type, to_type);
+    contributions.factors = how.factors;
+    const Group sums(loops, op_of_partials, partials, sum_type, sum_type, to_type);
+
+    const bool widens = contributions.widen != nullptr;
+    const Group &last = partials.empty() ? contributions : sums;
+    const bool one_loop = last.sources.size() <= last.most && !widens &&
+                          (sources.empty() || partials.empty()) && last.fold_last != nullptr &&
+                          (!how.accumulate || to_type == sum_type) && !how.streaming &&
+                          !divides(how, type);
+    const std::size_t bytes = widens ? widened_bytes : tile_bytes;
+    const std::size_t tile = one_loop ? count : bytes / vescomm_type_bytes(sum_type);
+
+    Folding folding(loops, how, sum_type, to, to_type);
+    for (std::size_t first = 0; first < count; first += tile) {
+        folding.begin(first, std::min(tile, count - first));
+        folding.add(contributions, partials.empty());
+        folding.add(sums, true);
+    }
+    if (how.streaming) fence_streams();
+}
+
+}  // namespace vescomm

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Code compiled for one instruction set must not be what the linker keeps for everyone: the
+libraries of loops define no symbol that others may share, and none outside their own namespace.
+kernel_symbols_test.py LIBRARY..."""
+
+import re
+import subprocess
+import sys
+
+SHARED = "WVui"  # weak, unique and indirect symbols, in the letters of nm
+problems = []
+for library in sys.argv[1:]:
+    isa = re.search(r"vescomm_kernels_(\w+)\.a$", library).group(1)
+    listing = subprocess.run(["nm", "-C", "--defined-only", library], check=True,
+                             capture_output=True, text=True).stdout
+    for line in listing.splitlines():
+        symbol = re.match(r"[0-9a-f]+ (\w) (.*)", line)
+        if not symbol or symbol[2].startswith(("__asan", "__ubsan", "__odr_asan", "__tsan")):
+            continue
+        if symbol[1] in SHARED:
+            problems.append(f"{library}: the linker may keep this {symbol[2]} for all")
+        elif symbol[1].isupper() and not symbol[2].startswith(f"vescomm::{isa}::"):
+            problems.append(f"{library}: {symbol[2]} is visible outside")
+    if f"vescomm::{isa}::find_fold" not in listing:
+        problems.append(f"{library}: there is no find_fold; did nm work?")
+print("\n".join(problems) or f"{len(sys.argv) - 1} libraries keep to themselves")
+sys.exit(bool(problems))

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/execute/reduction_reference.h"
+
+namespace vescomm {
+namespace {
+
+using Addresses = std::vector<const void *>;
+
+class ReductionsOf : public KernelsOf {
+protected:
+    void reduce(const Case &c, const Addresses &sources, const Addresses &partials, void *to,
+                std::size_t count, bool streaming = false) {
+        const Reduction how{.op = c.op,
+                            .divisor = c.divisor(),
+                            .factors = c.op == VESCOMM_PREMULTIPLIED_SUM ? factors : nullptr,
+                            .accumulate = c.accumulate,
+                            .streaming = streaming};
+        kernel.reduce(how, sources, c.type, partials, to, c.to_type, count);
+    }
+
+    // Runs with every array at another distance from a vector boundary.
+    void expect_reduced(const Case &c, const Arrays &sources, const Arrays &partials,
+                        std::size_t count, const std::vector<char> &old,
+                        const std::vector<char> &want, std::size_t shift) {
+        SCOPED_TRACE(testing::Message() << c.text() << ", " << count << " elements");
+        std::vector<Guarded> copies;
+        const auto addresses = [&](const Arrays &arrays, std::size_t n, vescomm_type_t type) {
+            Addresses result;
+            for (std::size_t k = 0; k < n; ++k) {
+                copies.emplace_back(count * size_of(type),
+                                    (shift + 5 * k) % most_shift * size_of(type));
+                std::copy_n(arrays[k].data(), count * size_of(type), copies.back().data());
+                result.push_back(copies.back().data());
+            }
+            return result;
+        };
+        const Addresses from = addresses(sources, c.sources, c.type);
+        const Addresses sums = addresses(partials, c.partials, accumulator_of(c.type));
+        const std::size_t bytes = count * size_of(c.to_type);
+        for (const bool streaming : {false, true}) {
+            Guarded to(bytes, shift % most_shift * size_of(c.to_type));
+            std::copy_n(old.data(), bytes, to.data());
+            reduce(c, from, sums, to.data(), count, streaming);
+            if (std::equal(to.data(), to.data() + bytes, want.data()) && to.dry()) continue;
+            for (std::size_t i = 0; i < count; ++i)
+                ASSERT_EQ(bits_at(to.data(), c.to_type, i), bits_at(want.data(), c.to_type, i))
+                    << "element " << i;
+            ASSERT_TRUE(to.dry());
+        }
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, ReductionsOf, testing::ValuesIn(all_kernels()), test_name);
+
+// Calls for every operator, type, and type of result.
+template <typename Body>
+void for_each_kind(Body body) {
+    for (const vescomm_type_t type : all_types)
+        for (const vescomm_op_t op : all_ops) {
+            body(Case{op, type, type, 1});
+            if (accumulator_of(type) != type) body(Case{op, type, accumulator_of(type), 1});
+        }
+}
+
+TEST_P(ReductionsOf, CombineAnyNumberOfSourcesAndPartials) {
+    constexpr std::size_t count = 203;
+    std::mt19937_64 random(4);
+    for_each_kind([&](Case c) {
+        const Arrays sources = random_arrays(random, c.type, 20, count);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 20, count);
+        const std::vector<char> old = random_elements(random, c.to_type, count);
+        for (const std::size_t n : {0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 18, 20})
+            for (const std::size_t m : {0, 1, 2, 9, 20})
+                for (const bool accumulate : {false, true}) {
+                    if (n + m == 0 || HasFatalFailure()) continue;
+                    c.sources = n;
+                    c.partials = m;
+                    c.accumulate = accumulate;
+                    const auto want = expected(c, sources, partials, count, old);
+                    expect_reduced(c, sources, partials, count, old, want, n + 3 * m);
+                }
+    });
+}
+
+TEST_P(ReductionsOf, ReduceAnyCountAtAnyAlignment) {
+    constexpr std::size_t most = 150;
+    std::mt19937_64 random(5);
+    for_each_kind([&](Case c) {
+        const Arrays sources = random_arrays(random, c.type, 9, most);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 1, most);
+        const std::vector<char> old = random_elements(random, c.to_type, most);
+        for (const std::size_t n : {2, 9}) {
+            c.sources = n;
+            c.partials = n == 9;
+            const auto want = expected(c, sources, partials, most, old);
+            for (std::size_t count = 0; count <= most && !HasFatalFailure(); ++count)
+                expect_reduced(c, sources, partials, count, old, want, 7 * count + n);
+            for (std::size_t shift = 0; shift < most_shift && !HasFatalFailure(); ++shift)
+                expect_reduced(c, sources, partials, 131, old, want, shift);
+        }
+    });
+}
+
+TEST_P(ReductionsOf, ReduceMoreThanFitsATile) {
+    constexpr std::size_t most = 8197;
+    std::mt19937_64 random(6);
+    for_each_kind([&](Case c) {
+        const Arrays sources = random_arrays(random, c.type, 17, most);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 2, most);
+        const std::vector<char> old = random_elements(random, c.to_type, most);
+        for (const std::size_t n : {1, 17}) {
+            c.sources = n;
+            c.partials = n == 17 ? 2 : 0;
+            c.accumulate = n == 17;
+            const auto want = expected(c, sources, partials, most, old);
+            for (const std::size_t count : {511, 1025, 2047, 2049, 8197}) {
+                if (HasFatalFailure()) return;
+                expect_reduced(c, sources, partials, count, old, want, 3);
+            }
+        }
+    });
+}
+
+TEST_P(ReductionsOf, ReduceSpecialValuesInEveryCombination) {
+    for_each_kind([&](Case c) {
+        const std::vector<std::uint64_t> specials = special_bits(c.type);
+        const std::size_t count = specials.size() * specials.size() * specials.size() + 1;
+        // Digit k of the index, in base `specials`, says what source k has.
+        Arrays sources(3, std::vector<char>(count * size_of(c.type)));
+        std::size_t place = 1;
+        for (auto &source : sources) {
+            for (std::size_t i = 0; i < count; ++i)
+                set_bits(source.data(), c.type, i, specials[i / place % specials.size()]);
+            place *= specials.size();
+        }
+        const std::vector<char> old(count * size_of(c.to_type));
+        for (c.sources = 1; c.sources <= 3 && !HasFatalFailure(); ++c.sources)
+            expect_reduced(c, sources, {}, count, old, expected(c, sources, {}, count, old), 1);
+    });
+}
+
+TEST_P(ReductionsOf, CombineEveryPairOf8Bits) {
+    for_each_kind([&](Case c) {
+        if (size_of(c.type) != 1) return;
+        constexpr std::size_t count = 1 << 16;
+        Arrays sources(2, std::vector<char>(count));
+        for (std::size_t i = 0; i < count; ++i) {
+            set_bits(sources[0].data(), c.type, i, i % 256);
+            set_bits(sources[1].data(), c.type, i, i / 256);
+        }
+        c.sources = 2;
+        const std::vector<char> old(count * size_of(c.to_type));
+        expect_reduced(c, sources, {}, count, old, expected(c, sources, {}, count, old), 0);
+    });
+}
+
+TEST_P(ReductionsOf, ReduceIntoAnyOneOfTheSourcesOrPartials) {
+    constexpr std::size_t count = 2503;
+    std::mt19937_64 random(7);
+    for_each_kind([&](Case c) {
+        const Arrays sources = random_arrays(random, c.type, 17, count);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 2, count);
+        for (const std::size_t n : {1, 3, 9, 17})
+            for (const std::size_t m : {0, 2})
+                for (std::size_t k = 0; k < n + m; ++k) {
+                    c.sources = n;
+                    c.partials = m;
+                    if ((k < n ? c.type : accumulator_of(c.type)) != c.to_type) continue;
+                    Arrays from = sources, sums = partials;
+                    std::vector<char> &to = k < n ? from[k] : sums[k - n];
+                    const auto want = expected(c, from, sums, count, to);
+                    Addresses from_addresses, sum_addresses;
+                    for (std::size_t j = 0; j < n; ++j) from_addresses.push_back(from[j].data());
+                    for (std::size_t j = 0; j < m; ++j) sum_addresses.push_back(sums[j].data());
+                    reduce(c, from_addresses, sum_addresses, to.data(), count, k % 2 == 1);
+                    ASSERT_TRUE(to == want) << c.text() << ", in place of " << k;
+                }
+    });
+}
+
+TEST_P(ReductionsOf, ReduceTheSameInOneCallAsInSeveral) {
+    constexpr std::size_t count = 7001;
+    std::mt19937_64 random(8);
+    for_each_kind([&](Case c) {
+        const Arrays sources = random_arrays(random, c.type, 9, count);
+        for (const std::size_t n : {1, 3, 9}) {
+            c.sources = n;
+            std::vector<char> whole(count * size_of(c.to_type)), pieces(whole);
+            const auto run = [&](std::size_t first, std::size_t elements, std::vector<char> &to) {
+                Addresses from;
+                for (std::size_t k = 0; k < n; ++k)
+                    from.push_back(sources[k].data() + first * size_of(c.type));
+                reduce(c, from, {}, to.data() + first * size_of(c.to_type), elements);
+            };
+            run(0, count, whole);
+            for (std::size_t first = 0; first < count;) {
+                const std::size_t piece = std::min<std::size_t>(random() % 400, count - first);
+                run(first, piece, pieces);
+                first += piece;
+            }
+            ASSERT_TRUE(whole == pieces) << c.text();
+        }
+    });
+}
+
+// What the reference must not get wrong together with the kernels.
+TEST_P(ReductionsOf, KnowAFewResultsByHeart) {
+    const auto combine_u32 = [this](vescomm_op_t op, vescomm_type_t type, std::uint32_t a,
+                                    std::uint32_t b, int divisor = 1) {
+        std::uint32_t to = 0;
+        const Addresses from = {&a, &b};
+        kernel.reduce({.op = op, .divisor = divisor}, from, type, {}, &to, type, 1);
+        return to;
+    };
+    EXPECT_EQ(combine_u32(VESCOMM_SUM, VESCOMM_I8, 100, 100), 0xc8u);  // -56
+    EXPECT_EQ(combine_u32(VESCOMM_AVERAGE, VESCOMM_I8, 100, 100, 2), 0xe4u);  // -56 / 2
+    EXPECT_EQ(combine_u32(VESCOMM_AVERAGE, VESCOMM_I32, -4u, -3u, 2), -3u);  // towards zero
+    EXPECT_EQ(combine_u32(VESCOMM_AVERAGE, VESCOMM_U32, ~0u, 0, 2), 0x7fffffffu);
+    EXPECT_EQ(combine_u32(VESCOMM_PROD, VESCOMM_U16, 0xffff, 0xffff), 1u);
+    EXPECT_EQ(combine_u32(VESCOMM_MIN, VESCOMM_I8, 0x80, 0x7f), 0x80u);
+    EXPECT_EQ(combine_u32(VESCOMM_MIN, VESCOMM_U8, 0x80, 0x7f), 0x7fu);
+    EXPECT_EQ(combine_u32(VESCOMM_MIN, VESCOMM_F32, 0, 0x80000000), 0x80000000u);
+    EXPECT_EQ(combine_u32(VESCOMM_MAX, VESCOMM_F32, 0x80000000, 0), 0u);
+    EXPECT_EQ(combine_u32(VESCOMM_MAX, VESCOMM_F32, 0x7f800000, 0xffc00001), 0x7fc00000u);
+    EXPECT_EQ(combine_u32(VESCOMM_MIN, VESCOMM_BF16, 0x7f81, 0xff80), 0x7fc0u);
+    EXPECT_EQ(combine_u32(VESCOMM_SUM, VESCOMM_F8E4M3, 0x7e, 0x7e), 0x7fu);  // 448 + 448
+    EXPECT_EQ(combine_u32(VESCOMM_SUM, VESCOMM_F8E5M2, 0xfb, 0xfb), 0xfcu);  // -57344 twice
+    EXPECT_EQ(combine_u32(VESCOMM_AVERAGE, VESCOMM_F8E4M3, 0x7e, 0x7e, 2), 0x7eu);  // in f32
+}
+
+}  // namespace
+}  // namespace vescomm

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/execute/kernels_reference.h"
+
+// What a reduction must give, one element after another.
+namespace vescomm {
+
+inline constexpr vescomm_op_t all_ops[] = {VESCOMM_SUM, VESCOMM_AVERAGE, VESCOMM_PROD,
+                                           VESCOMM_MIN, VESCOMM_MAX,     VESCOMM_PREMULTIPLIED_SUM};
+
+using Arrays = std::vector<std::vector<char>>;
+
+// A reduction without its arrays.
+struct Case {
+    vescomm_op_t op;
+    vescomm_type_t type;
+    vescomm_type_t to_type;
+    std::size_t sources;
+    std::size_t partials = 0;
+    bool accumulate = false;
+
+    std::string text() const {
+        static const char *const names[] = {"sum",     "average", "product",
+                                            "minimum", "maximum", "premultiplied sum"};
+        return std::string(names[op]) + " of " + std::to_string(sources) + " " +
+               name_of_type(type) + " and " + std::to_string(partials) + " partials into " +
+               name_of_type(to_type) + (accumulate ? ", accumulated" : "");
+    }
+    int divisor() const { return op == VESCOMM_AVERAGE ? 7 : 1; }
+};
+
+// Factors of a premultiplied sum: fractions, and what integers must not trip over.
+inline const double factors[] = {1,     0.5, -3.25, 2.75,  1e300, -1e300, 0,   7.0, 1.0 / 3,
+                                 -1e-3, 100, 1e9,   -1e18, 5,     NAN,    -11, 0.1, 2,
+                                 3,     4,   5,     6,     7,     8,      9};
+
+// One element in the accumulator type: A is float, double, or an integer as 64 bits.
+template <typename A>
+A combine(vescomm_op_t op, A a, A b) {
+    switch (op) {
+        case VESCOMM_PROD:
+            return a * b;
+        case VESCOMM_MIN:
+        case VESCOMM_MAX:
+            if constexpr (std::is_floating_point_v<A>) {
+                if (std::isnan(a)) return a;
+                if (std::isnan(b)) return b;
+                if (a == 0 && b == 0) return (op == VESCOMM_MIN) == std::signbit(a) ? a : b;
+            }
+            return op == VESCOMM_MIN ? std::min(a, b) : std::max(a, b);
+        default:
+            return a + b;
+    }
+}
+
+template <typename A>
+std::uint64_t expected_float(const Case &c, const Arrays &sources, const Arrays &partials,
+                             const std::vector<char> &old, std::size_t i) {
+    bool started = c.accumulate;
+    A sum = started ? static_cast<A>(float_at(old.data(), c.to_type, i)) : A{};
+    const auto take = [&](A x) {
+        sum = started ? combine(c.op, sum, x) : x;
+        started = true;
+    };
+    for (std::size_t k = 0; k < c.sources; ++k) {
+        const A x = static_cast<A>(float_at(sources[k].data(), c.type, i));
+        take(c.op == VESCOMM_PREMULTIPLIED_SUM ? static_cast<A>(factors[k]) * x : x);
+    }
+    for (std::size_t k = 0; k < c.partials; ++k)
+        take(static_cast<A>(float_at(partials[k].data(), accumulator_of(c.type), i)));
+    if (c.op == VESCOMM_AVERAGE) sum *= A{1} / static_cast<A>(c.divisor());
+    return float_bits(c.to_type, sum);
+}
+
+inline std::uint64_t whole_factor(double factor) {
+    if (std::isnan(factor)) return 0;
+    if (factor >= 0x1p63) return INT64_MAX;
+    if (factor < -0x1p63) return static_cast<std::uint64_t>(INT64_MIN);
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
+}
+
+// All integers as 64 bits, sign-extended where they have a sign: sums and products are right in
+// their low bits, and comparisons as those of I, which is std::int64_t or std::uint64_t.
+template <typename I>
+std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Arrays &partials,
+                               const std::vector<char> &old, std::size_t i) {
+    const int unused = 64 - static_cast<int>(8 * size_of(c.type));
+    const auto extended = [unused](std::uint64_t bits) {
+        return static_cast<std::uint64_t>(static_cast<I>(bits << unused) >> unused);
+    };
+    const auto at = [&](const std::vector<char> &array) {
+        return extended(bits_at(array.data(), c.type, i));
+    };
+    bool started = c.accumulate;
+    std::uint64_t sum = started ? at(old) : 0;
+    const auto take = [&](std::uint64_t x) {
+        if (!started) sum = x;
+        else if (c.op == VESCOMM_MIN || c.op == VESCOMM_MAX)
+            sum = static_cast<std::uint64_t>(combine(c.op, static_cast<I>(sum), static_cast<I>(x)));
+        else sum = combine(c.op, sum, x);
+        started = true;
+    };
+    for (std::size_t k = 0; k < c.sources; ++k) {
+        const std::uint64_t x = at(sources[k]);
+        take(c.op == VESCOMM_PREMULTIPLIED_SUM ? whole_factor(factors[k]) * x : x);
+    }
+    for (std::size_t k = 0; k < c.partials; ++k) take(at(partials[k]));
+    if (c.op == VESCOMM_AVERAGE)
+        sum =
+            static_cast<std::uint64_t>(static_cast<I>(extended(sum)) / static_cast<I>(c.divisor()));
+    return sum;
+}
+
+// The first `count` elements of the result over the old contents `old`.
+inline std::vector<char> expected(const Case &c, const Arrays &sources, const Arrays &partials,
+                                  std::size_t count, const std::vector<char> &old) {
+    const bool is_signed = c.type == VESCOMM_I8 || c.type == VESCOMM_I16 || c.type == VESCOMM_I32 ||
+                           c.type == VESCOMM_I64;
+    const auto element = c.type == VESCOMM_F64 ? expected_float<double>
+                         : is_float(c.type)    ? expected_float<float>
+                         : is_signed           ? expected_integer<std::int64_t>
+                                               : expected_integer<std::uint64_t>;
+    std::vector<char> to(count * size_of(c.to_type));
+    for (std::size_t i = 0; i < count; ++i)
+        set_bits(to.data(), c.to_type, i, element(c, sources, partials, old, i));
+    return to;
+}
+
+inline Arrays random_arrays(std::mt19937_64 &random, vescomm_type_t type, std::size_t n,
+                            std::size_t count) {
+    Arrays arrays;
+    for (std::size_t k = 0; k < n; ++k) arrays.push_back(random_elements(random, type, count));
+    return arrays;
+}
+
+}  // namespace vescomm
