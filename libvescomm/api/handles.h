@@ -5,15 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "comm/call.h"
 #include "layout/layout.h"
-
-namespace vescomm {
-class Communicator;
-class Memory;
-class Buffer;
-class Request;
-}  // namespace vescomm
 
 struct vescomm_layout {
     vescomm::Layout value;
@@ -21,6 +18,8 @@ struct vescomm_layout {
 
 struct vescomm_comm {
     std::shared_ptr<vescomm::Communicator> value;
+    std::shared_ptr<vescomm::Calls> calls;
+    std::optional<std::vector<vescomm::Call>> group;  // between group_begin and group_end
 };
 
 struct vescomm_memory {
@@ -32,5 +31,9 @@ struct vescomm_buffer {
 };
 
 struct vescomm_request {
-    std::unique_ptr<vescomm::Request> value;
+    // One, or those of a group, in the order in which they start.
+    std::vector<std::unique_ptr<vescomm::Request>> parts;
+    // Where those of arrays go when they are no longer needed.
+    std::weak_ptr<vescomm::Calls> calls;
+    std::string explanation;
 };

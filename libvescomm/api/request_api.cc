@@ -23,14 +23,15 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
         vescomm::Request::Options wanted;
         wanted.collective = collective;
         wanted.op = given.op;
+        wanted.factor = given.op == VESCOMM_PREMULTIPLIED_SUM ? given.factor : 1;
         wanted.root = given.root;
         wanted.type = given.type;
         wanted.source = given.source;
         wanted.output = given.output;
         if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
         auto made = std::make_unique<vescomm_request>();
-        made->value = vescomm::Request::create(comm->value,
-                                               buffer != nullptr ? buffer->value : nullptr, wanted);
+        made->parts.push_back(vescomm::Request::create(
+            comm->value, buffer != nullptr ? buffer->value : nullptr, wanted));
         *request = made.release();
     });
 }
@@ -58,6 +59,12 @@ vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm, vescomm_buffer_
                   request);
 }
 
+vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                       const vescomm_request_options_t *options,
+                                       vescomm_request_t **request) {
+    return create("vescomm_reduce_create", Collective::reduce, comm, buffer, options, request);
+}
+
 vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
                                           const vescomm_request_options_t *options,
                                           vescomm_request_t **request) {
@@ -78,7 +85,7 @@ vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_request_start: a stream was given, and the buffer is host memory, "
                         "which has none; pass NULL");
-        request->value->start();
+        for (const auto &part : request->parts) part->start();
     });
 }
 
@@ -86,7 +93,8 @@ vescomm_status_t vescomm_request_test(vescomm_request_t *request) {
     bool complete = false;
     const vescomm_status_t status = guarded([&] {
         require(request, "vescomm_request_test", "request");
-        complete = request->value->test();
+        complete = true;
+        for (const auto &part : request->parts) complete &= part->test();
     });
     return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
 }
@@ -94,7 +102,7 @@ vescomm_status_t vescomm_request_test(vescomm_request_t *request) {
 vescomm_status_t vescomm_request_wait(vescomm_request_t *request) {
     return guarded([&] {
         require(request, "vescomm_request_wait", "request");
-        request->value->wait();
+        for (const auto &part : request->parts) part->wait();
     });
 }
 
@@ -102,16 +110,22 @@ vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char 
     return guarded([&] {
         require(request, "vescomm_request_explain", "request");
         require(text, "vescomm_request_explain", "text");
-        *text = request->value->explanation().c_str();
+        request->explanation.clear();
+        for (const auto &part : request->parts) request->explanation += part->explanation();
+        *text = request->explanation.c_str();
     });
 }
 
 vescomm_status_t vescomm_request_free(vescomm_request_t *request) {
     return guarded([&] {
         if (request == nullptr) return;
-        if (request->value->under_way())
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "vescomm_request_free: the request is still running; wait for it first");
+        for (const auto &part : request->parts)
+            if (part->under_way())
+                throw Error(
+                    VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "vescomm_request_free: the request is still running; wait for it first");
+        if (const auto calls = request->calls.lock())
+            for (auto &part : request->parts) calls->keep(std::move(part));
         delete request;
     });
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/signature.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 // How long to try before sleeping, by whether every rank of the node has a core of its own. With
 // spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
-constexpr int spins_with_cores = 2000;
+constexpr int spins_with_cores = 200;
 constexpr int yields = 50;
 // Sleeps end at least this often, to look at deadlines.
 constexpr auto longest_sleep = std::chrono::milliseconds(100);
@@ -206,11 +207,20 @@ bool Communicator::progress_locked() noexcept {
     bool moved = transports_.home->progress();
     for (auto &wire : transports_.wires) moved |= wire->progress();
     for (Operation *operation : running_) moved |= operation->advance();
-    const auto before = running_.size();
-    std::erase_if(running_, [](const Operation *operation) { return operation->complete(); });
-    // Somebody may sleep until one of them is complete, and not be the one who saw to it.
-    if (running_.size() != before) wake();
+    settle_locked();
     return moved;
+}
+
+void Communicator::settle_locked() noexcept {
+    const auto settled = [](Operation *operation) {
+        if (!operation->complete()) return false;
+        operation->release();
+        return true;
+    };
+    for (const Operation *operation : running_)
+        if (operation->complete()) require_agreement_locked(*operation);
+    // Somebody may sleep until one of them is complete, and not be the one who saw to it.
+    if (std::erase_if(running_, settled) > 0) wake();
 }
 
 void Communicator::wake() noexcept {
@@ -244,16 +254,34 @@ bool Communicator::attempt(const Done &done, double *busy) {
     return false;
 }
 
-void Communicator::start(Operation &operation, std::uint64_t releases) {
+void Communicator::start(Operation &operation, const Run &run) {
     check();
     const CallerLock lock(*this);
     if (!operation.complete())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
-    operation.start(releases);
+    // What completed since the last look must be let go before it runs again.
+    settle_locked();
+    operation.start(run);
     running_.push_back(&operation);
     progress_locked();
     // The progress thread sleeps on what it knew of before.
     if (!operation.complete() && progress_thread_.joinable()) wake();
+}
+
+void Communicator::require_agreement_locked(const Operation &operation) noexcept {
+    const int peer = operation.disagreeing();
+    if (peer < 0 || failure_.broken()) return;
+    try {
+        const std::string why = "rank " + std::to_string(rank()) + " called " +
+                                Signature(operation.signature()).text() + ", and rank " +
+                                std::to_string(peer) + " in its place " +
+                                Signature(operation.signature_of(peer)).text() +
+                                "; every rank must make the same calls in the same order";
+        control_->fail(VESCOMM_ERROR_MISMATCH, why);
+        failure_.set(VESCOMM_ERROR_MISMATCH, why);
+    } catch (const std::bad_alloc &) {
+        failure_.set(VESCOMM_ERROR_MISMATCH, {});
+    }
 }
 
 bool Communicator::test(Operation &operation) {
@@ -267,12 +295,16 @@ void Communicator::progress() {
 
 void Communicator::wait(Operation &operation, const std::string &what) {
     wait([&operation] { return operation.complete(); },
-         [&operation] { return operation.waiting_for(); }, what);
+         [&operation] { return operation.waiting_for(); }, what,
+         [&] {
+             operation.tell_signature();
+             require_agreement_locked(operation);
+         });
 }
 
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
-                        const std::string &what) {
+                        const std::string &what, const std::function<void()> &before_sleep) {
     if (attempt(done)) return;
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
@@ -298,6 +330,10 @@ void Communicator::wait(const std::function<bool()> &done,
             const std::vector<int> peers = waiting_for();
             lock.unlock();
             give_up(what, peers);
+        }
+        if (before_sleep) {
+            const CallerLock lock(*this);
+            if (!stopped_) before_sleep();
         }
         const std::uint32_t seen = board.begin_sleep();
         bool ready = false;
@@ -337,7 +373,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation) {
 }
 
 void Communicator::barrier() {
-    start(*barrier_, 0);
+    start(*barrier_, {.number = barrier_->runs() + 1});
     wait(*barrier_, "barrier");
 }
 

@@ -63,12 +63,14 @@ public:
 
     // ---- operations ----
 
-    void start(Operation &operation, std::uint64_t releases);
+    void start(Operation &operation, const Run &run);
     bool test(Operation &operation);
     // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
-    // names the culprits when the deadline passes, `what` the thing waited for.
+    // names the culprits when the deadline passes, `what` the thing waited for. `before_sleep` runs
+    // under the lock, too, when it takes long.
     void wait(const std::function<bool()> &done,
-              const std::function<std::vector<int>()> &waiting_for, const std::string &what);
+              const std::function<std::vector<int>()> &waiting_for, const std::string &what,
+              const std::function<void()> &before_sleep = {});
     void wait(Operation &operation, const std::string &what);
     void progress();
     // Takes over an operation that its request no longer wants, and keeps it for as long as a
@@ -89,6 +91,9 @@ private:
 
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
+    void settle_locked() noexcept;
+    // Breaks the communicator when ranks have called different things.
+    void require_agreement_locked(const Operation &operation) noexcept;
     // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
     // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`.
     template <typename Done>

@@ -71,11 +71,11 @@ std::uint64_t Memory::begin_gather() {
     return gathers_++;
 }
 
-std::shared_ptr<Memory> Memory::shared_scratch(std::uint64_t bytes) {
+std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
     // One that is too small stays with the requests that have it.
-    if (!scratch_ || scratch_->bytes() < bytes)
-        scratch_ = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
-    return scratch_;
+    if (!partial_ || partial_->bytes() < bytes)
+        partial_ = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
+    return partial_;
 }
 
 void Memory::acquire(const std::string &what) {

@@ -36,9 +36,9 @@ public:
     // Waits until everyone has released all gathers so far.
     void acquire(const std::string &what);
 
-    // Memory of each rank's own for the requests on this one to stage bytes in, one at a time.
+    // Memory of each rank's own for the partial sums of the requests on this one, one at a time.
     // Collective; the same call on every rank.
-    std::shared_ptr<Memory> shared_scratch(std::uint64_t bytes);
+    std::shared_ptr<Memory> shared_partial(std::uint64_t bytes);
 
 private:
     Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing);
@@ -51,7 +51,7 @@ private:
     std::shared_ptr<Mapping> mapping_;
     std::uint64_t gathers_ = 0;
     std::uint64_t released_ = 0;
-    std::shared_ptr<Memory> scratch_;
+    std::shared_ptr<Memory> partial_;
 };
 
 }  // namespace vescomm

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/signature.h"
 #include "execute/kernels.h"
 #include "schedule/select.h"
 
@@ -33,44 +34,58 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
     throw Error(status, std::string(name_of(options.collective)) + ": " + why);
 }
 
-void check(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
-    const bool reduces = options.collective == Collective::reduce_scatter_v ||
-                         options.collective == Collective::all_reduce;
+// What holds for buffers and arrays alike.
+void check(const Communicator &comm, const Request::Options &options) {
     if (options.root < 0 || options.root >= comm.ranks())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "root is " + std::to_string(options.root) + ", and there are ranks 0 to " +
                    std::to_string(comm.ranks() - 1));
-    if (options.op != VESCOMM_SUM && options.op != VESCOMM_AVERAGE)
+    if (options.op < VESCOMM_SUM || options.op > VESCOMM_PREMULTIPLIED_SUM)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no op " + std::to_string(options.op) +
-                   "; use VESCOMM_SUM or VESCOMM_AVERAGE");
-    if (options.op != 0 && !reduces)
+                   "; use one of VESCOMM_SUM (0) to VESCOMM_PREMULTIPLIED_SUM (" +
+                   std::to_string(VESCOMM_PREMULTIPLIED_SUM) + ")");
+    if (options.op != 0 && !reduces(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
-    if (options.root != 0 && options.collective != Collective::broadcast)
+    if (options.root != 0 && !has_root(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
+}
+
+void check(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
+    check(comm, options);
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
     if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no output; leave it NULL");
     if (buffer == nullptr) return;
-    if (reduces && buffer->per_node())
+    if (reduces(options.collective) && buffer->per_node())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() +
                    "\" is one slab for each node, where ranks have nothing of their own to "
                    "combine; make it VESCOMM_PER_RANK");
-    // Scratch holds f32; for the other types it must hold their accumulators.
-    if (reduces && buffer->type() != VESCOMM_F32 && buffer->type() != VESCOMM_BF16)
+    if (options.output != nullptr && !can_reduce(options.type, buffer->type()))
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
-               "cannot combine " + name_of_type(buffer->type()) + " (buffer \"" + buffer->name() +
-                   "\"); f32 and bf16 can be combined");
-    if (options.output != nullptr && options.type != VESCOMM_F32)
-        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
-               "the output is " + name_of_type(options.type) + "; it must be f32");
+               "the output is " + name_of_type(options.type) + "; it must be " +
+                   name_of_type(buffer->type()) + ", as the buffer is, or " +
+                   name_of_type(accumulator_of(buffer->type())));
     if (options.source != nullptr && !can_convert(buffer->type(), options.type))
         refuse(VESCOMM_ERROR_UNSUPPORTED, options,
                "there is no conversion from a source of " + name_of_type(options.type) +
                    " to buffer \"" + buffer->name() + "\" of " + name_of_type(buffer->type()) +
                    "; f32 and f64 convert to and from every float");
+}
+
+// Of an operation of this communicator, what no schedule and no memory changes.
+Bindings bindings_of(Communicator &comm, const Request::Options &options) {
+    Bindings bindings;
+    bindings.rank = comm.rank();
+    bindings.nodes = comm.nodes();
+    bindings.home = &comm.home();
+    bindings.transports = comm.routes();
+    bindings.op = options.op;
+    bindings.factor = options.factor;
+    if (options.op == VESCOMM_AVERAGE) bindings.divisor = comm.ranks();
+    return bindings;
 }
 
 }  // namespace
@@ -99,34 +114,31 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &co
     const std::string label = "creation of " + self.describe();
     require_same(comm->control(), label, deadline,
                  {{"the op", std::to_string(options.op)},
+                  {"the factor", std::to_string(options.factor)},
                   {"the root", std::to_string(options.root)},
                   {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
                   {"the algorithm", std::string(choice.algorithm->name)}});
 
-    Bindings bindings;
-    bindings.rank = comm->rank();
-    bindings.nodes = comm->nodes();
+    Bindings bindings = bindings_of(*comm, options);
     bindings.channel = comm->next_channel();
-    bindings.home = &comm->home();
-    bindings.transports = comm->routes();
-    if (options.op == VESCOMM_AVERAGE) bindings.divisor = comm->ranks();
     if (buffer) {
         bindings.buffer = {.type = buffer->type(),
                            .memory = buffer->memory().id(),
                            .mapping = buffer->memory().mapping(),
                            .offset_bytes = buffer->offset_bytes()};
-        bindings.release_channel = buffer->memory().release_channel();
+        bindings.release = {buffer->memory().release_channel(), 0};
     }
     // Sources are only read; the executor has one kind of pointer.
-    bindings.source = {.type = options.type,
-                       .mapping = nullptr,
-                       .own = static_cast<std::byte *>(const_cast<void *>(options.source))};
-    bindings.output = {
-        .type = VESCOMM_F32, .mapping = nullptr, .own = static_cast<std::byte *>(options.output)};
+    const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm->rank());
+    bindings.source.type = options.type;
+    bindings.source.pieces = {
+        {static_cast<std::byte *>(const_cast<void *>(options.source)), shard}};
+    bindings.output.type = options.type;
+    bindings.output.pieces = {{static_cast<std::byte *>(options.output), shard}};
 
-    // Scratch is memory like any other: everyone makes as much as whoever needs most. Requests on
-    // one memory never run at once, so they share it.
-    const std::int64_t mine = self.schedule_.scratch;
+    // Partial sums lie in memory like any other: everyone makes as much as whoever needs most.
+    // Requests on one memory never run at once, so they share it.
+    const std::int64_t mine = self.schedule_.partial;
     const auto needs = comm->control().all_gather(
         label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
     std::int64_t most = 0;
@@ -136,14 +148,64 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &co
         most = std::max(most, elements);
     }
     if (most > 0) {
-        self.scratch_ =
-            buffer->memory().shared_scratch(static_cast<std::uint64_t>(most) * sizeof(float));
-        bindings.scratch = {.type = VESCOMM_F32,
-                            .memory = self.scratch_->id(),
-                            .mapping = self.scratch_->mapping()};
+        self.partial_ = buffer->memory().shared_partial(static_cast<std::uint64_t>(most) *
+                                                        size_of(accumulator_of(buffer->type())));
+        bindings.partial = {.type = accumulator_of(buffer->type()),
+                            .memory = self.partial_->id(),
+                            .mapping = self.partial_->mapping()};
     }
     self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm->counters());
     return request;
+}
+
+std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Arrays arrays,
+                                         const Options &options) {
+    Communicator &comm = *stage->comm();
+    comm.check();
+    check(comm, options);
+    Problem problem;
+    problem.collective = options.collective;
+    problem.nodes = comm.nodes();
+    problem.arrays = true;
+    problem.root = options.root;
+    problem.cuts = arrays.cuts;
+    problem.exchange = arrays.exchange;
+    stage->give_room(problem, options.type);
+    const Choice choice = select(problem, options.algorithm);
+
+    std::unique_ptr<Request> request(new Request());
+    Request &self = *request;
+    self.comm_ = stage->comm();
+    self.stage_ = stage;
+    self.options_ = options;
+    self.algorithm_ = choice.algorithm;
+    self.why_ = choice.why;
+    self.elements_ = std::max(problem.elements(), problem.source_size(comm.rank()));
+    self.schedule_ = choice.algorithm->make(problem, comm.rank());
+
+    Bindings bindings = bindings_of(comm, options);
+    stage->bind(bindings, options.type);
+    bindings.signature = Signature(problem, options.type, options.op, options.factor).bits();
+    bindings.source.type = options.type;
+    bindings.source.pieces = arrays.source;
+    bindings.output.type = options.type;
+    bindings.output.pieces = arrays.output;
+    self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm.counters());
+    self.arrays_ = std::move(arrays);
+    return request;
+}
+
+bool Request::suits(const Options &options, const Arrays &arrays) const {
+    const auto same_form = [](const std::vector<Piece> &a, const std::vector<Piece> &b) {
+        return std::ranges::equal(a, b, {}, &Piece::elements, &Piece::elements);
+    };
+    return options_ == options && arrays_.cuts == arrays.cuts &&
+           arrays_.exchange == arrays.exchange && same_form(arrays_.source, arrays.source) &&
+           same_form(arrays_.output, arrays.output);
+}
+
+void Request::move_arrays(const Arrays &arrays) {
+    operation_->move_arrays(arrays.source, arrays.output);
 }
 
 Request::~Request() {
@@ -153,20 +215,23 @@ Request::~Request() {
 std::string Request::describe() const {
     std::string text(name_of(options_.collective));
     if (buffer_) text += " of \"" + buffer_->name() + "\"";
+    if (stage_) text += " of " + std::to_string(elements_) + " " + name_of_type(options_.type);
     return text;
 }
 
 void Request::start() {
     if (running())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
-               "the request on buffer \"" + (buffer_ ? buffer_->name() : std::string()) +
-                   "\" is running already; wait for it first");
+               "the request" +
+                   (buffer_ ? " on buffer \"" + buffer_->name() + "\"" : std::string()) +
+                   " is running already; wait for it first");
     comm_->check();
-    const std::uint64_t releases =
-        buffer_ && buffer_->per_node() ? buffer_->memory().begin_gather() : 0;
+    Run run{.number = operation_->runs() + 1};
+    if (stage_) run = stage_->next();
+    if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     started_ = true;
-    comm_->start(*operation_, releases);
+    comm_->start(*operation_, run);
 }
 
 bool Request::test() {

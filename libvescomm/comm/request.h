@@ -6,30 +6,49 @@
 #include <string>
 
 #include "comm/buffer.h"
+#include "comm/stage.h"
 #include "execute/operation.h"
 #include "schedule/algorithms.h"
 
 namespace vescomm {
 
-// A collective operation on a buffer: the choice of an algorithm, its schedule, and the operation
-// that runs it.
+// A collective operation: the choice of an algorithm, its schedule, and the operation that runs it.
 class Request {
 public:
     struct Options {
         Collective collective = Collective::barrier;
         vescomm_op_t op = VESCOMM_SUM;
+        double factor = 1;  // of VESCOMM_PREMULTIPLIED_SUM
         int root = 0;
         vescomm_type_t type = VESCOMM_F32;
         const void *source = nullptr;
         void *output = nullptr;
         std::string algorithm = {};  // empty: chosen
+        bool operator==(const Options &) const = default;
     };
 
-    // Collective, blocking. `buffer` is none for a barrier.
+    // On a fused buffer; `buffer` is none for a barrier. Collective, blocking.
     static std::unique_ptr<Request> create(const std::shared_ptr<Communicator> &comm,
                                            const std::shared_ptr<Buffer> &buffer,
                                            const Options &options);
+
+    // On arrays of the callers, whole or in pieces.
+    struct Arrays {
+        std::vector<std::int64_t> cuts;  // as of Problem
+        Exchange exchange;
+        std::vector<Piece> source, output;
+        bool operator==(const Arrays &) const = default;
+    };
+    // Of `options`, source and output are not used; `type` is that of both arrays. Does not
+    // communicate.
+    static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage, Arrays arrays,
+                                           const Options &options);
     ~Request();
+
+    // Of arrays: whether other arrays of the same form would give the same operation, and to go on
+    // with those. It must not be running.
+    bool suits(const Options &options, const Arrays &arrays) const;
+    void move_arrays(const Arrays &arrays);
 
     void start();
     bool test();
@@ -47,10 +66,13 @@ private:
 
     std::shared_ptr<Communicator> comm_;
     std::shared_ptr<Buffer> buffer_;
-    std::shared_ptr<Memory> scratch_;
+    std::shared_ptr<Stage> stage_;
+    std::shared_ptr<Memory> partial_;
     Options options_;
+    Arrays arrays_;
     const AlgorithmEntry *algorithm_ = nullptr;
     Schedule schedule_;
+    std::int64_t elements_ = 0;
     std::string why_;
     std::string explanation_;
     std::unique_ptr<Operation> operation_;

@@ -50,8 +50,8 @@ struct Reduction {
     const double *factors = nullptr;
     // The old contents of `to` come first.
     bool accumulate = false;
-    // Nobody reads `to` soon: write past the caches. Worth it from about the size of the last
-    // cache on, for bf16 with few sources; f32 gained nothing.
+    // Nobody reads `to` soon: write past the caches. Sums of two bf16 took a fifth less time
+    // from about the size of the last cache on; sums of f32 up to a fifth more.
     bool streaming = false;
 };
 

@@ -3,6 +3,7 @@
 #include "execute/operation.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -16,15 +17,20 @@ namespace {
 // Below this a look at the clock would cost more than it tells.
 constexpr std::uint64_t worth_timing = 16 * 1024;
 
+constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::stage,
+                                  Region::partial};
+static_assert(std::size(all_regions) == regions);
+
 }  // namespace
 
 Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters)
     : bindings_(bindings), counters_(counters) {
     const auto members = bindings_.nodes.members(bindings_.nodes.node_of(bindings_.rank));
     locals_.assign(members.begin(), members.end());
+    find_bases(0);
     for (const Lane &lane : schedule.lanes) {
         BoundLane &bound = lanes_.emplace_back();
-        for (const Step &step : lane.steps()) bound.steps.push_back(bind(step));
+        for (const Step &step : lane.steps()) bind(bound, lane, step);
         bound.at = bound.steps.size();
     }
 }
@@ -37,57 +43,143 @@ const RegionBinding &Operation::binding(Region region) const {
             return bindings_.buffer;
         case Region::output:
             return bindings_.output;
-        case Region::scratch:
+        case Region::stage:
+            return bindings_.stage;
+        case Region::partial:
             break;
     }
-    return bindings_.scratch;
+    return bindings_.partial;
 }
 
-std::byte *Operation::pointer(const Place &place) const {
-    const RegionBinding &region = binding(place.region);
-    const auto bytes = static_cast<std::size_t>(place.offset) * size_of(region.type);
-    if (!region.mapping) return region.own + bytes;
-    return region.mapping->base(place.rank) + region.offset_bytes + bytes;
+// A base for each piece of the caller's arrays, and for each rank of the node in what it maps.
+std::uint32_t Operation::first_base(Region region) const {
+    std::size_t first = 0;
+    for (const Region before : all_regions) {
+        if (before == region) break;
+        const RegionBinding &its = binding(before);
+        first += its.mapping ? locals_.size() : its.pieces.size();
+    }
+    return static_cast<std::uint32_t>(first);
 }
 
-Operation::BoundStep Operation::bind(const Step &step) const {
+void Operation::find_bases(std::uint32_t slot) {
+    bases_.clear();
+    for (const Region region : all_regions) {
+        const RegionBinding &its = binding(region);
+        for (const Piece &piece : its.pieces) bases_.push_back(piece.data);
+        if (!its.mapping) continue;
+        for (const int peer : locals_)
+            bases_.push_back(its.mapping->base(peer) + its.offset_bytes + slot * its.slot_bytes);
+    }
+    bases_of_slot_ = slot;
+}
+
+void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece> output) {
+    const auto move = [&](Region region, RegionBinding &its, std::span<const Piece> to) {
+        const std::uint32_t first = first_base(region);
+        for (std::size_t i = 0; i < its.pieces.size(); ++i)
+            bases_[first + i] = its.pieces[i].data = to[i].data;
+    };
+    move(Region::source, bindings_.source, source);
+    move(Region::output, bindings_.output, output);
+}
+
+Operation::Address Operation::address(const Place &place) const {
+    const RegionBinding &its = binding(place.region);
+    const auto size = size_of(its.type);
+    if (its.mapping)
+        return {first_base(place.region) +
+                    static_cast<std::uint32_t>(bindings_.nodes.local_rank(place.rank)),
+                static_cast<std::uint64_t>(place.offset) * size};
+    std::int64_t begin = 0;
+    std::uint32_t piece = 0;
+    while (piece + 1 < its.pieces.size() && begin + its.pieces[piece].elements <= place.offset)
+        begin += its.pieces[piece++].elements;
+    return {first_base(place.region) + piece,
+            static_cast<std::uint64_t>(place.offset - begin) * size};
+}
+
+std::int64_t Operation::together(const Place &place, std::int64_t count) const {
+    std::int64_t end = 0;
+    for (const Piece &piece : binding(place.region).pieces) {
+        end += piece.elements;
+        if (end > place.offset) return std::min(count, end - place.offset);
+    }
+    return count;
+}
+
+// A step that passes the end of a piece becomes several.
+void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
+    if (!step.moves() || step.count == 0) return bind_whole(lane, from, step);
+    const auto sources = from.sources(step);
+    for (std::int64_t done = 0; done < step.count;) {
+        const auto later = [done](Place place) {
+            place.offset += done;
+            return place;
+        };
+        std::int64_t count = together(later(step.to), step.count - done);
+        for (const Place &source : sources) count = std::min(count, together(later(source), count));
+        if (count == step.count) return bind_whole(lane, from, step);
+        Lane part;
+        std::vector<Place> places;
+        for (const Place &source : sources) places.push_back(later(source));
+        switch (step.action) {
+            case Action::copy:
+                part.copy(places[0], later(step.to), count);
+                break;
+            case Action::reduce:
+                part.reduce(places, later(step.to), count, step.finish);
+                break;
+            default:
+                // Only the last one raises the flag.
+                part.put(places[0], later(step.to), count, step.flag,
+                         done + count == step.count ? step.value : 0);
+        }
+        bind_whole(lane, part, part.steps()[0]);
+        done += count;
+    }
+}
+
+void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) {
     BoundStep bound{.action = step.action,
+                    .flag = step.flag,
                     .value = step.value,
-                    .signal = {bindings_.channel, step.flag},
+                    .peer = step.peer == whole_node ? bindings_.rank : step.peer,
                     .count = static_cast<std::size_t>(step.count)};
+    bound.transport = bindings_.transports[bound.peer];
+    if (step.moves()) {
+        bound.to_type = binding(step.to.region).type;
+        bound.from_type = binding(step.from.region).type;
+        bound.from = address(step.from);
+        if (step.action != Action::put) bound.to = address(step.to);
+        bound.bytes = bound.count * size_of(bound.to_type);
+    }
     switch (step.action) {
         case Action::acquire:
-            bound.transport = bindings_.home;
-            bound.signal = {bindings_.release_channel, 0};
-            break;
         case Action::signal:
         case Action::wait:
-            bound.peer = step.peers.empty() ? bindings_.rank : step.peers[0];
-            bound.transport = bindings_.transports[bound.peer];
             break;
         case Action::copy:
-            bound.to = pointer(step.to);
-            bound.from = {pointer(step.from[0])};
-            bound.to_type = binding(step.to.region).type;
-            bound.from_type = binding(step.from[0].region).type;
-            bound.bytes = bound.count * size_of(bound.to_type);
             if (!can_convert(bound.to_type, bound.from_type))
                 throw Error(VESCOMM_ERROR_UNSUPPORTED,
                             "there is no conversion from " + name_of_type(bound.from_type) +
                                 " to " + name_of_type(bound.to_type) +
                                 "; f32 and f64 convert to and from every float");
             break;
-        case Action::reduce:
-            bound.to = pointer(step.to);
-            bound.to_type = binding(step.to.region).type;
-            bound.from_type = bindings_.buffer.type;
-            bound.divisor = step.finish ? bindings_.divisor : 1;
-            for (const Place &place : step.from)
-                (place.region == Region::scratch ? bound.partials : bound.from)
-                    .push_back(pointer(place));
-            bound.bytes =
-                bound.count * (bound.from.size() * size_of(bound.from_type) +
-                               bound.partials.size() * size_of(accumulator_of(bound.from_type)));
+        case Action::reduce: {
+            bound.finish = step.finish;
+            bound.sources = static_cast<std::uint32_t>(lane.sources.size());
+            const auto places = from.sources(step);
+            bound.bytes = 0;
+            for (const bool partial : {false, true})
+                for (const Place &place : places) {
+                    if ((place.region == Region::partial) != partial) continue;
+                    lane.sources.push_back(address(place));
+                    ++(partial ? bound.partials : bound.contributions);
+                    bound.bytes += bound.count * size_of(binding(place.region).type);
+                }
+            pointers_.resize(std::max(pointers_.size(), places.size()));
+            factors_.resize(pointers_.size(), bindings_.factor);
             if (!can_reduce(bound.to_type, bound.from_type))
                 throw Error(VESCOMM_ERROR_UNSUPPORTED,
                             "cannot reduce " + name_of_type(bound.from_type) + " into " +
@@ -95,26 +187,28 @@ Operation::BoundStep Operation::bind(const Step &step) const {
                                 name_of_type(bound.from_type) + " or " +
                                 name_of_type(accumulator_of(bound.from_type)));
             break;
+        }
         case Action::put: {
             const RegionBinding &target = binding(step.to.region);
-            bound.peer = step.to.rank;
-            bound.transport = bindings_.transports[bound.peer];
-            bound.from = {pointer(step.from[0])};
             bound.memory = target.memory;
-            const auto size = size_of(target.type);
-            bound.offset_bytes =
-                target.offset_bytes + static_cast<std::uint64_t>(step.to.offset) * size;
-            bound.bytes = bound.count * size;
+            bound.offset_bytes = target.offset_bytes +
+                                 static_cast<std::uint64_t>(step.to.offset) * size_of(target.type);
+            bound.in_slot = target.slot_bytes > 0;
             break;
         }
     }
-    return bound;
+    bound.timed = bound.bytes >= worth_timing && step.action != Action::put;
+    lane.steps.push_back(bound);
 }
 
-void Operation::start(std::uint64_t releases) noexcept {
+void Operation::start(const Run &run) noexcept {
     ++runs_;
-    releases_ = releases;
+    run_ = run;
+    if (run.slot != bases_of_slot_) find_bases(run.slot);
     for (BoundLane &lane : lanes_) lane.at = 0;
+    if (bindings_.signature != 0)
+        bindings_.home->signal(bindings_.rank, signal(called_flag),
+                               at_this_run(bindings_.signature));
     counters_.operations.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -124,7 +218,7 @@ bool Operation::advance() noexcept {
         again = false;
         for (BoundLane &lane : lanes_) {
             while (lane.at < lane.steps.size() && ready(lane.steps[lane.at])) {
-                execute(lane.steps[lane.at]);
+                execute(lane, lane.steps[lane.at]);
                 ++lane.at;
                 again = true;
             }
@@ -136,6 +230,35 @@ bool Operation::advance() noexcept {
     return moved;
 }
 
+std::uint32_t Operation::signature_of(int peer) const noexcept {
+    const std::uint64_t called = bindings_.transports[peer]->signalled(peer, signal(called_flag));
+    return called >> 32 == run_.number ? static_cast<std::uint32_t>(called) : 0;
+}
+
+int Operation::disagreeing() const noexcept {
+    if (bindings_.signature == 0) return -1;
+    for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
+        const std::uint32_t theirs = signature_of(peer);
+        if (theirs != 0 && theirs != bindings_.signature) return peer;
+    }
+    return -1;
+}
+
+void Operation::tell_signature() noexcept {
+    if (bindings_.signature == 0) return;
+    for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
+        if (!bindings_.nodes.together(bindings_.rank, peer))
+            bindings_.transports[peer]->signal(peer, signal(called_flag),
+                                               at_this_run(bindings_.signature));
+}
+
+void Operation::release() noexcept {
+    if (!bindings_.releases) return;
+    bindings_.home->signal(bindings_.rank,
+                           {bindings_.release.channel + run_.slot, bindings_.release.flag},
+                           run_.number);
+}
+
 bool Operation::complete() const noexcept {
     for (const BoundLane &lane : lanes_)
         if (lane.at < lane.steps.size()) return false;
@@ -143,61 +266,72 @@ bool Operation::complete() const noexcept {
 }
 
 bool Operation::released_by(int peer) const noexcept {
-    return bindings_.home->signalled(peer, {bindings_.release_channel, 0}) >= releases_;
+    const SignalName name{bindings_.release.channel + run_.slot, bindings_.release.flag};
+    return bindings_.home->signalled(peer, name) >= run_.releases;
 }
 
 bool Operation::ready(const BoundStep &step) const noexcept {
     if (step.action == Action::wait)
-        return step.transport->signalled(step.peer, step.signal) >= at_this_run(step.value);
+        return step.transport->signalled(step.peer, signal(step.flag)) >= at_this_run(step.value);
     if (step.action == Action::acquire)
         return std::all_of(locals_.begin(), locals_.end(),
                            [this](int peer) { return released_by(peer); });
     return true;
 }
 
-void Operation::execute(const BoundStep &step) noexcept {
+void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     switch (step.action) {
         case Action::acquire:
         case Action::wait:
             return;
         case Action::signal:
-            step.transport->signal(step.peer, step.signal, at_this_run(step.value));
+            step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
-        case Action::put:
+        case Action::put: {
             puts_pending_.fetch_add(1, std::memory_order_relaxed);
             counters_.bytes_sent.fetch_add(step.bytes, std::memory_order_relaxed);
-            step.transport->put({.peer = step.peer,
-                                 .from = static_cast<const std::byte *>(step.from[0]),
-                                 .memory = step.memory,
-                                 .offset = step.offset_bytes,
-                                 .bytes = step.bytes,
-                                 .signal = step.signal,
-                                 .value = at_this_run(step.value),
-                                 .pending = &puts_pending_});
+            const RegionBinding &stage = bindings_.stage;
+            step.transport->put(
+                {.peer = step.peer,
+                 .from = at(step.from),
+                 .memory = step.memory,
+                 .offset = step.offset_bytes + (step.in_slot ? run_.slot * stage.slot_bytes : 0),
+                 .bytes = step.bytes,
+                 .signal = signal(step.flag),
+                 .value = step.value == 0 ? 0 : at_this_run(step.value),
+                 .pending = &puts_pending_,
+                 .called = step.value == 0 ? 0 : bindings_.signature});
             return;
+        }
         case Action::copy:
         case Action::reduce:
             break;
     }
-    const bool timed = step.bytes >= worth_timing;
-    const auto begin = timed ? Clock::now() : Clock::time_point{};
+    const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        kernels().convert(step.to, step.to_type, step.from[0], step.from_type, step.count);
+        kernels().convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count);
         counters_.bytes_written.fetch_add(step.bytes, std::memory_order_relaxed);
     } else {
-        reduce(step);
+        reduce(lane, step);
         counters_.bytes_reduced.fetch_add(step.bytes, std::memory_order_relaxed);
     }
-    if (timed)
+    if (step.timed)
         counters_.busy_seconds.fetch_add(
             std::chrono::duration<double>(Clock::now() - begin).count(), std::memory_order_relaxed);
 }
 
 // Everyone's contribution in the order of ranks, then other nodes' partial sums in the order of
 // nodes.
-void Operation::reduce(const BoundStep &step) noexcept {
-    kernels().reduce({.divisor = step.divisor}, step.from, step.from_type, step.partials, step.to,
-                     step.to_type, step.count);
+void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
+    const std::size_t count = step.contributions + step.partials;
+    for (std::size_t i = 0; i < count; ++i) pointers_[i] = at(lane.sources[step.sources + i]);
+    const auto pointers = std::span<const void *const>(pointers_).first(count);
+    kernels().reduce(
+        {.op = bindings_.op,
+         .divisor = step.finish ? bindings_.divisor : 1,
+         .factors = bindings_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr},
+        pointers.first(step.contributions), step.from_type, pointers.subspan(step.contributions),
+        at(step.to), step.to_type, step.count);
 }
 
 std::vector<int> Operation::waiting_for() const {

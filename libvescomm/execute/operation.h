@@ -4,44 +4,29 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "execute/bindings.h"
 #include "schedule/schedule.h"
-#include "topology/nodes.h"
-#include "transport/transport.h"
 
 namespace vescomm {
-
-// Where one region of a schedule is in this process.
-struct RegionBinding {
-    vescomm_type_t type = VESCOMM_F32;
-    // Buffer and scratch: a memory, and the first byte of the region in every slab.
-    MemoryId memory = 0;
-    std::shared_ptr<Mapping> mapping;
-    std::uint64_t offset_bytes = 0;
-    // Source and output: the caller's own array.
-    std::byte *own = nullptr;
-};
-
-// All that turns a schedule, which is a value, into an operation on real memory.
-struct Bindings {
-    int rank = 0;
-    Nodes nodes;
-    RegionBinding source, buffer, output, scratch;
-    std::uint32_t channel = 0;  // of the operation's flags
-    std::uint32_t release_channel = 0;  // of the buffer's memory: who has let go how often
-    int divisor = 1;  // of a finished reduction
-    Transport *home = nullptr;  // maps the ranks of this node
-    std::vector<Transport *> transports;  // by peer
-};
 
 // What the operations of a communicator did, for vescomm_comm_count().
 struct Counters {
     std::atomic<std::uint64_t> operations{0}, bytes_written{0}, bytes_reduced{0}, bytes_sent{0},
         sleeps{0};
     std::atomic<double> busy_seconds{0}, waiting_seconds{0};
+};
+
+// A run of an operation: which one it is, and when it may begin.
+struct Run {
+    std::uint64_t number = 1;  // on its channel, from 1; the same on every rank
+    // How often everyone on this node must have released the memory before it may be overwritten.
+    std::uint64_t releases = 0;
+    // Of the stage; also added to the channels of Bindings.
+    std::uint32_t slot = 0;
 };
 
 // A schedule bound to memory and transports, made once and run many times: THE executor. It knows
@@ -54,58 +39,97 @@ public:
     // Throws Error when a step cannot be done: no conversion between two types, say.
     Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters);
 
-    // Begins the next run. `releases`: how often everyone on this node must have released the
-    // buffer before it may be overwritten.
-    void start(std::uint64_t releases) noexcept;
+    // Before the next run: the caller's arrays are elsewhere now; their pieces are as long as ever.
+    void move_arrays(std::span<const Piece> source, std::span<const Piece> output);
+
+    void start(const Run &run) noexcept;
 
     // Does whatever can be done without waiting; true when anything was.
     bool advance() noexcept;
 
     bool complete() const noexcept;
+
+    // A rank that has called something else in the place of this run, as far as this one knows; -1:
+    // none. What it called is its signature.
+    int disagreeing() const noexcept;
+    std::uint32_t signature() const noexcept { return bindings_.signature; }
+    std::uint32_t signature_of(int peer) const noexcept;
+    // Tells the ranks of other nodes what was called here; puts tell it, too.
+    void tell_signature() noexcept;
+
+    // Once for each run that is complete: others may have its slot.
+    void release() noexcept;
+
     std::uint64_t runs() const noexcept { return runs_; }
 
     // The ranks that the operation is waiting for now, ascending.
     std::vector<int> waiting_for() const;
 
 private:
+    // Bases move from run to run, what lies at a base does not.
+    struct Address {
+        std::uint32_t base = 0;
+        std::uint64_t offset = 0;
+    };
     struct BoundStep {
         Action action;
+        bool timed = false;  // large enough to look at the clock
+        bool in_slot = false;  // a put into the stage
+        std::uint32_t flag = 0;
         std::uint32_t value = 0;
-        SignalName signal;
         int peer = 0;
         Transport *transport = nullptr;
-        void *to = nullptr;
+        std::size_t count = 0;
+        std::uint64_t bytes = 0;  // that are written, read by a reduction, or put
         vescomm_type_t to_type = 0;
         vescomm_type_t from_type = 0;
-        std::size_t count = 0;
-        std::vector<const void *> from = {};  // of the buffer's type
-        std::vector<const void *> partials = {};  // accumulators, in scratch
-        int divisor = 1;
+        Address to = {};
+        Address from = {};
+        // Of a reduction: in BoundLane::sources, contributions first, then partial sums.
+        std::uint32_t sources = 0, contributions = 0, partials = 0;
+        bool finish = false;
         MemoryId memory = 0;
         std::uint64_t offset_bytes = 0;
-        std::uint64_t bytes = 0;
     };
     struct BoundLane {
         std::vector<BoundStep> steps;
+        std::vector<Address> sources;
         std::size_t at = 0;
     };
 
     const RegionBinding &binding(Region region) const;
-    std::byte *pointer(const Place &place) const;
-    BoundStep bind(const Step &step) const;
+    std::uint32_t first_base(Region region) const;
+    void find_bases(std::uint32_t slot);
+    Address address(const Place &place) const;
+    void bind(BoundLane &lane, const Lane &from, const Step &step);
+    void bind_whole(BoundLane &lane, const Lane &from, const Step &step);
+    // Elements from `place` on that lie in one piece, `count` at most.
+    std::int64_t together(const Place &place, std::int64_t count) const;
 
+    std::byte *at(const Address &address) const noexcept {
+        return bases_[address.base] + address.offset;
+    }
     bool ready(const BoundStep &step) const noexcept;
-    void execute(const BoundStep &step) noexcept;
-    void reduce(const BoundStep &step) noexcept;
+    void execute(const BoundLane &lane, const BoundStep &step) noexcept;
+    void reduce(const BoundLane &lane, const BoundStep &step) noexcept;
+    SignalName signal(std::uint32_t flag) const noexcept {
+        return {bindings_.channel + run_.slot, flag};
+    }
     bool released_by(int peer) const noexcept;
-    std::uint64_t at_this_run(std::uint32_t value) const noexcept { return (runs_ << 32) | value; }
+    std::uint64_t at_this_run(std::uint32_t value) const noexcept {
+        return (run_.number << 32) | value;
+    }
 
     Bindings bindings_;
     std::vector<int> locals_;
     Counters &counters_;
+    std::vector<std::byte *> bases_;
+    std::uint32_t bases_of_slot_ = 0;
     std::vector<BoundLane> lanes_;
+    std::vector<const void *> pointers_;  // of a reduction's sources
+    std::vector<double> factors_;  // as many
     std::uint64_t runs_ = 0;
-    std::uint64_t releases_ = 0;
+    Run run_;
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

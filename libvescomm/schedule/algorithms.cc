@@ -2,37 +2,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+#include "schedule/staged_blocks.h"
 
-std::string_view name_of(Collective collective) {
-    switch (collective) {
-        case Collective::all_gather_v:
-            return "all_gather_v";
-        case Collective::reduce_scatter_v:
-            return "reduce_scatter_v";
-        case Collective::all_reduce:
-            return "all_reduce";
-        case Collective::broadcast:
-            return "broadcast";
-        case Collective::barrier:
-            return "barrier";
-    }
-    return "unknown collective";
-}
+namespace vescomm {
 
 namespace {
 
 bool per_node(const Problem &problem) {
-    return problem.per_node;
+    return !problem.arrays && problem.per_node;
 }
 
 bool per_rank(const Problem &problem) {
-    return !problem.per_node;
+    return !problem.arrays && !problem.per_node;
+}
+
+bool buffers(const Problem &problem) {
+    return !problem.arrays;
+}
+
+// Elements up to which everyone sums for himself.
+constexpr std::int64_t most_for_flat = 16 * 1024;
+
+bool few_on_one_node(const Problem &problem) {
+    return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= most_for_flat &&
+           problem.stage.elements >= 2;
+}
+
+bool combinable(const Problem &problem) {
+    if (!problem.arrays) return !problem.per_node;
+    // Each phase has half of the stage.
+    Problem half = problem;
+    half.stage.elements /= 2;
+    half.collective = Collective::all_gather_v;
+    return reduce_scatter_v::can_stage(half) && can_pass_blocks(half);
+}
+
+bool reducible(const Problem &problem) {
+    if (!problem.arrays) return !problem.per_node && problem.in_place;
+    return reduce_scatter_v::can_stage(problem);
 }
 
 bool always(const Problem &) {
     return true;
 }
+
+constexpr std::string_view staged_blocks =
+    "blocks pass through the stage, window by window, straight from each sender to each receiver";
 
 // THE table. To add an algorithm: write its file, declare it in algorithms.h, add a row here;
 // docs/adding-an-algorithm.md goes through one.
@@ -46,9 +61,20 @@ constexpr AlgorithmEntry table[] = {
      "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
-    {Collective::all_reduce, "two_phase", all_reduce::two_phase, per_rank,
+    {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged, reduce_scatter_v::can_stage,
+     "contributions pass through the stage, and every rank sums its shard straight out of it"},
+    {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
+     "every rank sums everything for itself"},
+    {Collective::all_reduce, "two_phase", all_reduce::two_phase, combinable,
      "a reduce_scatter_v, then an all_gather_v, both in place"},
-    {Collective::broadcast, "tree", broadcast::tree, always,
+    {Collective::reduce, "at_root", reduce::at_root, reducible,
+     "the root sums everything, as one shard of a reduce_scatter_v"},
+    {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::all_to_all_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::broadcast, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::broadcast, "tree", broadcast::tree, buffers,
      "a binomial tree over nodes; within a node everyone copies from the first holder"},
     {Collective::barrier, "dissemination", barrier::dissemination, always,
      "one signal within a node, ceil(log2(nodes)) rounds between nodes"},

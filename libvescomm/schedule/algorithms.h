@@ -36,10 +36,17 @@ Schedule ring(const Problem &problem, int rank);
 
 namespace reduce_scatter_v {
 Schedule direct(const Problem &problem, int rank);
-}
+Schedule staged(const Problem &problem, int rank);
+bool can_stage(const Problem &problem);
+}  // namespace reduce_scatter_v
 
 namespace all_reduce {
+Schedule flat(const Problem &problem, int rank);
 Schedule two_phase(const Problem &problem, int rank);
+}  // namespace all_reduce
+
+namespace reduce {
+Schedule at_root(const Problem &problem, int rank);
 }
 
 namespace broadcast {

@@ -18,7 +18,6 @@ using symbolic::Memory;
 using symbolic::Thread;
 
 constexpr int operations = 2;
-constexpr std::uint32_t flag_limit = 8;
 
 std::string who(int rank) {
     return "rank " + std::to_string(rank);
@@ -100,15 +99,16 @@ private:
         return true;
     }
 
+    const Lane &lane_of(int rank, std::size_t lane) const { return schedules_[rank].lanes[lane]; }
     const std::vector<Step> &steps(int rank, std::size_t lane) const {
-        return schedules_[rank].lanes[lane].steps();
+        return lane_of(rank, lane).steps();
     }
 
     // The caller fills its inputs and starts the operation.
     bool begin(int rank) {
         Rank &state = ranks_[rank];
         const bool writes_slab =
-            problem_.per_node &&
+            !problem_.arrays && problem_.per_node &&
             (problem_.collective == Collective::all_gather_v ? problem_.in_place
                                                              : rank == problem_.root);
         if (writes_slab && !join_releases(rank, state.operation, state.user)) return false;
@@ -167,15 +167,18 @@ private:
         const auto &list = steps(rank, lane_index);
         if (lane.at == list.size()) return false;
         const Step &step = list[lane.at];
-        const auto context = [&] { return who(rank) + ", " + describe(step); };
-        if (step.flag >= flag_limit) throw Fault(context() + ": no such flag");
+        const auto context = [&] {
+            return who(rank) + ", " + describe(lane_of(rank, lane_index), step);
+        };
+        if (step.flag >= algorithm_flags && step.flag != gate_flag)
+            throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
         switch (step.action) {
             case Action::acquire:
                 if (!join_releases(rank, state.operation, thread)) return false;
                 break;
             case Action::wait: {
-                const Counter *counter = counter_for(step.peers[0], rank, step.flag);
+                const Counter *counter = counter_for(step.peer, rank, step.flag);
                 const auto clock =
                     counter ? counter->reached(value_of(state.operation, step.value)) : nullptr;
                 if (!clock) return false;
@@ -184,19 +187,16 @@ private:
             }
             case Action::signal:
                 thread.tick();
-                if (step.peers.empty())
-                    raise(node_flags_[{rank, step.flag}], step, state.operation, thread, rank);
-                for (const int peer : step.peers) {
-                    if (problem_.nodes.together(rank, peer))
-                        throw Fault(context() + ": within a node everyone is told at once");
-                    raise(remote_flags_[{rank, peer, step.flag}], step, state.operation, thread,
-                          rank);
-                }
+                if (step.peer != whole_node && problem_.nodes.together(rank, step.peer))
+                    throw Fault(context() + ": within a node everyone is told at once");
+                raise(step.peer == whole_node ? node_flags_[{rank, step.flag}]
+                                              : remote_flags_[{rank, step.peer, step.flag}],
+                      step, state.operation, thread, context());
                 break;
             case Action::copy:
             case Action::reduce:
                 thread.tick();
-                memory_.move(rank, step, thread);
+                memory_.move(rank, lane_of(rank, lane_index), step, thread);
                 break;
             case Action::put: {
                 if (problem_.nodes.together(rank, step.to.rank))
@@ -206,9 +206,9 @@ private:
                            .clock = Clock(threads_, 0)};
                 put.join(thread.clock);
                 put.tick();
-                memory_.move(rank, step, put);
+                memory_.move(rank, lane_of(rank, lane_index), step, put);
                 raise(remote_flags_[{rank, step.to.rank, step.flag}], step, state.operation, put,
-                      rank);
+                      context());
                 state.puts.push_back(std::move(put));
                 break;
             }
@@ -217,10 +217,11 @@ private:
         return true;
     }
 
-    void raise(Counter &counter, const Step &step, int operation, const Thread &thread, int rank) {
+    void raise(Counter &counter, const Step &step, int operation, const Thread &thread,
+               const std::string &context) {
         const std::uint64_t value = value_of(operation, step.value);
         if (!counter.raised.empty() && counter.raised.back().first >= value)
-            throw Fault(who(rank) + ", " + describe(step) + ": the flag does not rise");
+            throw Fault(context + ": the flag does not rise");
         counter.raised.emplace_back(value, std::make_shared<const Clock>(thread.clock));
     }
 
@@ -238,7 +239,7 @@ private:
         for (std::size_t lane = 0; lane < state.lanes.size(); ++lane)
             if (state.running && state.lanes[lane].at < steps(rank, lane).size())
                 return who(rank) + " waits for ever in lane " + std::to_string(lane) + ": " +
-                       describe(steps(rank, lane)[state.lanes[lane].at]);
+                       describe(lane_of(rank, lane), steps(rank, lane)[state.lanes[lane].at]);
         return who(rank) + " cannot start operation " + std::to_string(state.operation);
     }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/exchange.h"
 #include "schedule/schedule.h"
 #include "topology/nodes.h"
 
@@ -17,18 +18,47 @@ enum class Collective : std::uint8_t {
     all_reduce,
     broadcast,
     barrier,
+    reduce,
+    gather_v,
+    scatter_v,
+    all_to_all_v,
 };
 
 std::string_view name_of(Collective collective);
+// Whether contributions are combined.
+bool reduces(Collective collective);
+// Whether one rank is the source or the target of all.
+bool has_root(Collective collective);
+
+// Part of a region.
+struct Room {
+    std::int64_t begin = 0;
+    std::int64_t elements = 0;
+};
 
 // The question that an algorithm answers: all that it may depend on, the same on every rank.
+//
+// A vector of elements is cut into one shard for each rank. It lies in a fused buffer, or in arrays
+// of the callers; then what passes between ranks goes through the stage, of which there is a
+// little.
 struct Problem {
     Collective collective = Collective::barrier;
     Nodes nodes;
-    std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; empty for a barrier
-    bool per_node = false;  // the buffer is one slab for each node
-    bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
+    std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; none: barrier, all_to_all_v
+    bool arrays = false;
     int root = 0;
+
+    // Of a buffer.
+    bool per_node = false;  // it is one slab for each node
+    bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
+
+    // Of arrays.
+    Exchange exchange;  // all_to_all_v
+    // Results of reduce_scatter_v, and sources of all_gather_v, lie in the output array at their
+    // place in the vector: halves of an all_reduce.
+    bool half = false;
+    Room stage;  // what each rank may use
+    Room partial;
 
     int ranks() const { return nodes.ranks(); }
     std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }
@@ -38,11 +68,22 @@ struct Problem {
     Place shard(int holder, int owner) const { return {holder, Region::buffer, begin(owner)}; }
     // Where the shard of a rank starts out (all_gather_v) and where it ends up (reduce_scatter_v).
     Place source(int rank) const {
-        return in_place ? shard(rank, rank) : Place{rank, Region::source, 0};
+        if (half) return {rank, Region::output, begin(rank)};
+        return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::source, 0};
     }
     Place output(int rank) const {
-        return in_place ? shard(rank, rank) : Place{rank, Region::output, 0};
+        if (half) return {rank, Region::output, begin(rank)};
+        return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::output, 0};
     }
+
+    // Of arrays, where nothing is combined: what `from` has for `to`, where it has it, and where it
+    // goes. A block that is the same for all lies in one place.
+    std::int64_t block(int from, int to) const;
+    Place given(int from, int to) const;
+    Place taken(int from, int to) const;
+    // Elements of the arrays of a rank.
+    std::int64_t source_size(int rank) const;
+    std::int64_t output_size(int rank) const;
 };
 
 }  // namespace vescomm

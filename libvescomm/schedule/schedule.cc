@@ -9,43 +9,62 @@ namespace vescomm {
 
 namespace {
 
-// The flag and the distance in values that keep two phases apart. No algorithm comes near either.
-constexpr std::uint32_t gate = 7;
+// The distance in values that keeps two phases apart. No algorithm comes near it.
 constexpr std::uint32_t phase = 1u << 24;
 
-std::string text(const Place &place) {
-    static constexpr const char *names[] = {"source", "buffer", "output", "scratch"};
+}  // namespace
+
+void Lane::reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish) {
+    if (count == 0) return;
+    steps_.push_back({.action = Action::reduce,
+                      .finish = finish,
+                      .count = count,
+                      .to = to,
+                      .from = from[0],
+                      .more_begin = static_cast<std::uint32_t>(more_.size()),
+                      .more = static_cast<std::uint32_t>(from.size() - 1)});
+    more_.insert(more_.end(), from.begin() + 1, from.end());
+}
+
+std::vector<Place> Lane::sources(const Step &step) const {
+    if (!step.moves()) return {};
+    std::vector<Place> all{step.from};
+    const auto others = more(step);
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+}
+
+std::string describe(const Place &place) {
+    static constexpr const char *names[] = {"source", "buffer", "output", "stage", "partial sums"};
+    static_assert(std::size(names) == regions);
     return std::string(names[static_cast<int>(place.region)]) + " of " +
            std::to_string(place.rank) + " at " + std::to_string(place.offset);
 }
 
-}  // namespace
-
-std::string describe(const Step &step) {
+std::string describe(const Lane &lane, const Step &step) {
     const std::string count = std::to_string(step.count) + " elements ";
     const std::string flag =
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
     switch (step.action) {
         case Action::acquire:
-            return "acquire the buffer from all of this node";
+            return "acquire the memory from all of this node";
         case Action::copy:
-            return "copy " + count + text(step.from[0]) + " -> " + text(step.to);
+            return "copy " + count + describe(step.from) + " -> " + describe(step.to);
         case Action::reduce: {
-            std::string sources;
-            for (const Place &place : step.from)
-                sources += (sources.empty() ? "" : " + ") + text(place);
-            return "reduce " + count + sources + " -> " + text(step.to) +
+            std::string sources = describe(step.from);
+            for (const Place &place : lane.more(step)) sources += " + " + describe(place);
+            return "reduce " + count + sources + " -> " + describe(step.to) +
                    (step.finish ? ", scaled" : "");
         }
         case Action::put:
-            return "put " + count + text(step.from[0]) + " -> " + text(step.to) + ", then raise " +
-                   flag;
+            return "put " + count + describe(step.from) + " -> " + describe(step.to) +
+                   ", then raise " + flag;
         case Action::signal:
             return "raise " + flag +
-                   (step.peers.empty() ? " for this node"
-                                       : " for rank " + std::to_string(step.peers[0]));
+                   (step.peer == whole_node ? " for this node"
+                                            : " for rank " + std::to_string(step.peer));
         case Action::wait:
-            return "wait for rank " + std::to_string(step.peers[0]) + " to raise " + flag;
+            return "wait for rank " + std::to_string(step.peer) + " to raise " + flag;
     }
     return "unknown step";
 }
@@ -53,25 +72,25 @@ std::string describe(const Step &step) {
 std::string describe(const Schedule &schedule) {
     std::string text;
     for (std::size_t i = 0; i < schedule.lanes.size(); ++i) {
+        const Lane &lane = schedule.lanes[i];
         text += "lane " + std::to_string(i) + "\n";
-        for (const Step &step : schedule.lanes[i].steps()) text += "  " + describe(step) + "\n";
+        for (const Step &step : lane.steps()) text += "  " + describe(lane, step) + "\n";
     }
     return text;
 }
 
 Schedule then(int rank, Schedule first, const Schedule &second) {
-    if (second.scratch > 0 || first.lanes.empty())
-        throw std::logic_error("only a schedule without scratch can follow another one");
-    first.lanes[0].signal_node(gate, 1);
-    for (const Lane &lane : second.lanes) {
-        Lane gated;
-        gated.wait(rank, gate, 1);
-        for (Step step : lane.steps()) {
+    if (first.lanes.empty()) throw std::logic_error("a schedule follows one that has lanes");
+    first.lanes[0].signal_node(gate_flag, 1);
+    for (Lane lane : second.lanes) {
+        for (Step &step : lane.steps())
             if (step.value > 0) step.value += phase;
-            gated.steps().push_back(std::move(step));
-        }
-        first.lanes.push_back(std::move(gated));
+        Step gated{.action = Action::wait, .peer = rank, .flag = gate_flag, .value = 1};
+        lane.steps().insert(lane.steps().begin(), gated);
+        first.lanes.push_back(std::move(lane));
     }
+    first.stage = std::max(first.stage, second.stage);
+    first.partial = std::max(first.partial, second.partial);
     return first;
 }
 

@@ -3,19 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace vescomm {
 
-// Where bytes can be. `buffer` and `scratch` are memory that the ranks of a node map from one
-// another and that other nodes put into; `source` and `output` are the caller's own arrays, which
-// only their own rank can touch.
-enum class Region : std::uint8_t { source, buffer, output, scratch };
+// Where bytes can be. The ranks of a node map one another's `buffer`, `stage` and `partial`, and
+// other nodes put into them; `source` and `output` are the caller's own arrays, which only their
+// own rank can touch.
+enum class Region : std::uint8_t {
+    source,  // what the caller contributes
+    buffer,  // a fused buffer: elements of a layout
+    output,  // what the caller gets
+    stage,  // elements on their way
+    partial,  // partial sums, of the type in which sums are accumulated
+};
+inline constexpr int regions = 5;
 
-// An element of a region of a rank. Offsets count elements: in `buffer` from the start of the
-// layout, in `source` and `output` from the start of the rank's shard.
+// An element of a region of a rank. Offsets count elements.
 struct Place {
     int rank = 0;
     Region region = Region::buffer;
@@ -24,25 +30,41 @@ struct Place {
 };
 
 enum class Action : std::uint8_t {
-    acquire,  // wait until every rank of this node has released the buffer
-    copy,  // from[0] -> to, converting where the regions' types differ
-    reduce,  // sum of all from -> to, accumulated in f32; with `finish` the result is scaled
-    put,  // from[0] -> to in a peer's memory, and then raise `flag` there
-    signal,  // raise `flag`: at the listed peers, or at all of this node when none is listed
-    wait,  // until peers[0] has raised `flag` to `value`
+    acquire,  // wait until every rank of this node has released the buffer, or the stage
+    copy,  // from -> to, converting where the regions' types differ
+    reduce,  // combine all sources -> to; with `finish` the result is scaled
+    put,  // from -> to in a peer's memory, and then raise `flag` there
+    signal,  // raise `flag`: at `peer`, or at all of this node
+    wait,  // until `peer` has raised `flag` to `value`
 };
+
+// Flags below this are for algorithms; the others say what was called, how often the stage was let
+// go, and open the gate between two schedules (then()).
+inline constexpr std::uint32_t algorithm_flags = 5;
+inline constexpr std::uint32_t release_flag = 6;
+inline constexpr std::uint32_t gate_flag = 7;
+
+// A signal for all ranks of the node.
+inline constexpr int whole_node = -1;
 
 // One thing that one rank does. Flags are counters: each (raising rank, flag) only ever rises, and
 // within a node everyone sees it at once.
 struct Step {
     Action action = Action::wait;
     bool finish = false;
+    int peer = whole_node;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
     std::int64_t count = 0;  // elements
     Place to = {};
-    std::vector<Place> from = {};
-    std::vector<int> peers = {};
+    Place from = {};  // the first source
+    // Of a reduction: further sources, in Lane::sources().
+    std::uint32_t more_begin = 0;
+    std::uint32_t more = 0;
+
+    bool moves() const {
+        return action == Action::copy || action == Action::reduce || action == Action::put;
+    }
     bool operator==(const Step &) const = default;
 };
 
@@ -53,41 +75,42 @@ public:
     void acquire() { steps_.push_back({.action = Action::acquire}); }
     void copy(Place from, Place to, std::int64_t count) {
         if (count > 0)
-            steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = {from}});
+            steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});
     }
-    void reduce(std::vector<Place> from, Place to, std::int64_t count, bool finish) {
-        if (count > 0)
-            steps_.push_back({.action = Action::reduce,
-                              .finish = finish,
-                              .count = count,
-                              .to = to,
-                              .from = std::move(from)});
-    }
+    // In the order of `from`, of which there is at least one.
+    void reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish);
     void put(Place from, Place to, std::int64_t count, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::put,
+                          .peer = to.rank,
                           .flag = flag,
                           .value = value,
                           .count = count,
                           .to = to,
-                          .from = {from},
-                          .peers = {to.rank}});
+                          .from = from});
     }
     void signal_node(std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::signal, .flag = flag, .value = value});
     }
     void signal(int peer, std::uint32_t flag, std::uint32_t value) {
-        steps_.push_back({.action = Action::signal, .flag = flag, .value = value, .peers = {peer}});
+        steps_.push_back({.action = Action::signal, .peer = peer, .flag = flag, .value = value});
     }
     void wait(int peer, std::uint32_t flag, std::uint32_t value) {
-        steps_.push_back({.action = Action::wait, .flag = flag, .value = value, .peers = {peer}});
+        steps_.push_back({.action = Action::wait, .peer = peer, .flag = flag, .value = value});
     }
 
     const std::vector<Step> &steps() const { return steps_; }
     std::vector<Step> &steps() { return steps_; }
+    // Of a reduction, after the first.
+    std::span<const Place> more(const Step &step) const {
+        return std::span(more_).subspan(step.more_begin, step.more);
+    }
+    // All that a step reads.
+    std::vector<Place> sources(const Step &step) const;
     bool operator==(const Lane &) const = default;
 
 private:
     std::vector<Step> steps_;
+    std::vector<Place> more_;
 };
 
 // What one rank does in one collective. A plain value: printable, comparable, provable (check.h).
@@ -95,17 +118,21 @@ private:
 // of them are at their end and every put has left.
 struct Schedule {
     std::vector<Lane> lanes;
-    std::int64_t scratch = 0;  // elements of this rank's scratch region, always f32
+    // Elements of this rank's stage and partial sums.
+    std::int64_t stage = 0;
+    std::int64_t partial = 0;
 
     bool operator==(const Schedule &) const = default;
 };
 
 // One line for each step.
 std::string describe(const Schedule &schedule);
-std::string describe(const Step &step);
+std::string describe(const Lane &lane, const Step &step);
+std::string describe(const Place &place);
 
 // `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0
-// of `first` is at its end. Every rank must do the same. `second` must not use scratch.
+// of `first` is at its end. Every rank must do the same. The two must not share places in the stage
+// or among the partial sums.
 Schedule then(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm

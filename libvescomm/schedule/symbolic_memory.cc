@@ -17,13 +17,20 @@ bool ordered(int thread, std::uint32_t time, const Thread &now) {
 
 Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : problem_(problem) {
     const auto ranks = static_cast<std::size_t>(problem.ranks());
-    stores_.resize(4 * ranks);
+    stores_.resize(regions * ranks);
     for (int rank = 0; rank < problem.ranks(); ++rank) {
-        const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(rank);
-        stores_[index({rank, Region::source, 0})].size = shard;
-        stores_[index({rank, Region::output, 0})].size = shard;
-        stores_[index({rank, Region::buffer, 0})].size = problem.elements();
-        stores_[index({rank, Region::scratch, 0})].size = schedules[rank].scratch;
+        const auto store = [&](Region region) -> Store & {
+            return stores_[index({rank, region, 0})];
+        };
+        store(Region::source).size = problem.source_size(rank);
+        store(Region::output).size = problem.output_size(rank);
+        if (!problem.arrays) store(Region::buffer).size = problem.elements();
+        store(Region::stage).size = schedules[rank].stage;
+        store(Region::partial).size = schedules[rank].partial;
+        const auto limit = [&](const Room &room) { return room.begin + room.elements; };
+        if (problem.arrays && (schedules[rank].stage > limit(problem.stage) ||
+                               schedules[rank].partial > limit(problem.partial)))
+            throw Fault("rank " + std::to_string(rank) + " uses more of the stage than there is");
     }
     cut_into_cells(schedules);
 }
@@ -36,25 +43,31 @@ std::size_t Memory::index(const Place &place) const {
 }
 
 std::string Memory::name(const Place &place) const {
-    static constexpr const char *names[] = {"source", "buffer", "output", "scratch"};
+    static constexpr const char *names[] = {"source", "buffer", "output", "stage", "partial sums"};
     return "the " + std::string(names[static_cast<int>(place.region)]) + " of rank " +
            std::to_string(place.rank);
 }
 
-void Memory::require_reachable(int rank, const Step &step, const Place &place) const {
+void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
+                               const Place &place) const {
     const bool own = place.region == Region::source || place.region == Region::output;
     const bool target = step.action == Action::put && place == step.to;
     const bool reachable =
         place.rank == rank || (!own && (target || problem_.nodes.together(rank, place.rank)));
     const std::int64_t size = stores_[index(place)].size;
     if (!reachable || (own && target))
-        throw Fault("rank " + std::to_string(rank) + ", " + describe(step) + ": cannot reach " +
-                    name(place));
+        throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +
+                    ": cannot reach " + name(place));
     if (place.offset < 0 || step.count < 0 || place.offset > size - step.count)
-        throw Fault("rank " + std::to_string(rank) + ", " + describe(step) + ": outside " +
+        throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) + ": outside " +
                     name(place) + ", which has " + std::to_string(size) + " elements");
-    if (step.action == Action::put && place.region != step.to.region)
-        throw Fault("rank " + std::to_string(rank) + ", " + describe(step) +
+    // The caller's arrays and the stage have one type.
+    const auto type = [&](Region region) {
+        const bool array = region == Region::source || region == Region::output;
+        return problem_.arrays && array ? Region::stage : region;
+    };
+    if (step.action == Action::put && type(place.region) != type(step.to.region))
+        throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +
                     ": a put cannot convert");
 }
 
@@ -64,16 +77,18 @@ void Memory::cut_into_cells(std::span<const Schedule> schedules) {
     std::vector<std::set<std::int64_t>> cuts(stores_.size());
     for (std::size_t i = 0; i < stores_.size(); ++i) cuts[i] = {0, stores_[i].size};
     for (int rank = 0; rank < problem_.ranks(); ++rank)
-        cuts[index({rank, Region::buffer, 0})].insert(problem_.cuts.begin(), problem_.cuts.end());
+        cut_where_blocks_meet(rank, [&](Region region, std::int64_t offset) {
+            cuts[index({rank, region, 0})].insert(offset);
+        });
 
-    std::vector<std::pair<const Step *, const Place *>> moves;
+    std::vector<std::pair<const Step *, Place>> moves;
     for (int rank = 0; rank < problem_.ranks(); ++rank)
         for (const Lane &lane : schedules[rank].lanes)
             for (const Step &step : lane.steps())
-                for (const Place &from : step.from) {
-                    require_reachable(rank, step, from);
-                    require_reachable(rank, step, step.to);
-                    moves.emplace_back(&step, &from);
+                for (const Place &from : lane.sources(step)) {
+                    require_reachable(rank, lane, step, from);
+                    require_reachable(rank, lane, step, step.to);
+                    moves.emplace_back(&step, from);
                 }
     const auto carry = [&](const Place &from, const Place &to, std::int64_t count) {
         const auto &source = cuts[index(from)];
@@ -89,8 +104,8 @@ void Memory::cut_into_cells(std::span<const Schedule> schedules) {
     for (bool changed = true; changed;) {
         changed = false;
         for (const auto &[step, from] : moves) {
-            changed |= carry(*from, step->to, step->count);
-            changed |= carry(step->to, *from, step->count);
+            changed |= carry(from, step->to, step->count);
+            changed |= carry(step->to, from, step->count);
         }
     }
     for (std::size_t i = 0; i < stores_.size(); ++i) {
@@ -126,19 +141,19 @@ void Memory::write(Cell &cell, const Place &place, const Thread &thread) {
     cell.reads.clear();
 }
 
-void Memory::move(int rank, const Step &step, const Thread &thread) {
+void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &thread) {
     const auto [first, last] = cells(step.to, step.count);
     Store &target = stores_[index(step.to)];
     for (std::size_t i = first; i < last; ++i) {
         Cell sum;
         sum.contributions.assign(problem_.ranks(), 0);
-        for (const Place &from : step.from) {
+        for (const Place &from : lane.sources(step)) {
             const std::int64_t offset = target.starts[i] - step.to.offset + from.offset;
             Cell &cell =
                 stores_[index(from)].cells[cells({from.rank, from.region, offset}, 0).first];
             read(cell, from, thread);
             const auto context = [&] {
-                return "rank " + std::to_string(rank) + ", " + describe(step) + ": ";
+                return "rank " + std::to_string(rank) + ", " + describe(lane, step) + ": ";
             };
             if (cell.element < 0) throw Fault(context() + name(from) + " is undefined there");
             if (sum.element >= 0 &&
@@ -194,51 +209,91 @@ void Memory::expect(const Place &place, std::int64_t first_element, std::int64_t
     }
 }
 
-void Memory::fill_inputs(int rank, int operation, const Thread &thread) {
+// Where the caller writes or reads with an end in between.
+void Memory::cut_where_blocks_meet(int rank,
+                                   const std::function<void(Region, std::int64_t)> &cut) const {
+    if (!problem_.arrays)
+        for (const std::int64_t at : problem_.cuts) cut(Region::buffer, at);
+    if (!problem_.arrays || reduces(problem_.collective)) return;
+    for (int peer = 0; peer < problem_.ranks(); ++peer) {
+        if (const std::int64_t count = problem_.block(rank, peer); count > 0) {
+            cut(Region::source, problem_.given(rank, peer).offset);
+            cut(Region::source, problem_.given(rank, peer).offset + count);
+        }
+        if (const std::int64_t count = problem_.block(peer, rank); count > 0) {
+            cut(Region::output, problem_.taken(peer, rank).offset);
+            cut(Region::output, problem_.taken(peer, rank).offset + count);
+        }
+    }
+}
+
+std::int64_t Memory::element(int from, int to) const {
     switch (problem_.collective) {
         case Collective::all_gather_v:
-            fill(problem_.source(rank), problem_.begin(rank), problem_.size(rank), rank, operation,
-                 thread);
-            break;
-        case Collective::reduce_scatter_v:
-        case Collective::all_reduce:
+        case Collective::gather_v:
+            return problem_.begin(from);
+        case Collective::scatter_v:
+            return problem_.begin(to);
+        case Collective::all_to_all_v:
+            // Far enough apart to tell the ranks that they come from.
+            return (std::int64_t{from} << 40) + problem_.exchange.sent_at(from, to);
+        default:
+            return 0;
+    }
+}
+
+void Memory::fill_inputs(int rank, int operation, const Thread &thread) {
+    const Collective collective = problem_.collective;
+    if (collective == Collective::barrier) return;
+    const Region contributions = problem_.arrays ? Region::source : Region::buffer;
+    if (reduces(collective)) {
+        fill({rank, contributions, 0}, 0, problem_.elements(), rank, operation, thread);
+    } else if (!problem_.arrays && collective == Collective::all_gather_v) {
+        fill(problem_.source(rank), problem_.begin(rank), problem_.size(rank), rank, operation,
+             thread);
+    } else if (!problem_.arrays) {
+        if (rank == problem_.root)
             fill({rank, Region::buffer, 0}, 0, problem_.elements(), rank, operation, thread);
-            break;
-        case Collective::broadcast:
-            if (rank == problem_.root)
-                fill({rank, Region::buffer, 0}, 0, problem_.elements(), rank, operation, thread);
-            break;
-        case Collective::barrier:
-            break;
+    } else {
+        // What is the same for all is written once.
+        const bool shared =
+            collective == Collective::all_gather_v || collective == Collective::broadcast;
+        for (int to = 0; to < problem_.ranks(); ++to) {
+            if (problem_.block(rank, to) == 0) continue;
+            fill(problem_.given(rank, to), element(rank, to), problem_.block(rank, to), rank,
+                 operation, thread);
+            if (shared) break;
+        }
     }
 }
 
 void Memory::verify_outputs(int rank, int operation, const Thread &thread) {
+    const Collective collective = problem_.collective;
     const auto only = [&](int contributor) {
         std::vector<std::uint8_t> contributions(problem_.ranks(), 0);
         contributions[contributor] = 1;
         return contributions;
     };
     const std::vector<std::uint8_t> all(problem_.ranks(), 1);
-    switch (problem_.collective) {
-        case Collective::all_gather_v:
-            for (int owner = 0; owner < problem_.ranks(); ++owner)
-                expect(problem_.shard(rank, owner), problem_.begin(owner), problem_.size(owner),
-                       only(owner), false, operation, thread);
-            break;
-        case Collective::reduce_scatter_v:
-            expect(problem_.output(rank), problem_.begin(rank), problem_.size(rank), all, true,
-                   operation, thread);
-            break;
-        case Collective::all_reduce:
-            expect({rank, Region::buffer, 0}, 0, problem_.elements(), all, true, operation, thread);
-            break;
-        case Collective::broadcast:
-            expect({rank, Region::buffer, 0}, 0, problem_.elements(), only(problem_.root), false,
-                   operation, thread);
-            break;
-        case Collective::barrier:
-            break;
+    const Place whole{rank, problem_.arrays ? Region::output : Region::buffer, 0};
+    if (collective == Collective::barrier) return;
+    if (collective == Collective::reduce_scatter_v) {
+        expect(problem_.output(rank), problem_.begin(rank), problem_.size(rank), all, true,
+               operation, thread);
+    } else if (reduces(collective)) {
+        if (collective == Collective::all_reduce || rank == problem_.root)
+            expect(whole, 0, problem_.elements(), all, true, operation, thread);
+    } else if (problem_.arrays) {
+        for (int from = 0; from < problem_.ranks(); ++from)
+            if (problem_.block(from, rank) > 0)
+                expect(problem_.taken(from, rank), element(from, rank), problem_.block(from, rank),
+                       only(from), false, operation, thread);
+    } else if (collective == Collective::all_gather_v) {
+        for (int owner = 0; owner < problem_.ranks(); ++owner)
+            expect(problem_.shard(rank, owner), problem_.begin(owner), problem_.size(owner),
+                   only(owner), false, operation, thread);
+    } else {
+        expect(whole, 0, problem_.elements(), only(problem_.root), false, operation, thread);
     }
 }
 

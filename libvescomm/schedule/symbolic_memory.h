@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -44,7 +45,7 @@ public:
     // The caller of `rank` reads its results: throws Fault when one is not what it must be.
     void verify_outputs(int rank, int operation, const Thread &thread);
     // A copy, reduce or put by `rank`.
-    void move(int rank, const Step &step, const Thread &thread);
+    void move(int rank, const Lane &lane, const Step &step, const Thread &thread);
 
 private:
     struct Access {
@@ -67,8 +68,12 @@ private:
 
     std::size_t index(const Place &place) const;
     std::string name(const Place &place) const;
-    void require_reachable(int rank, const Step &step, const Place &place) const;
+    void require_reachable(int rank, const Lane &lane, const Step &step, const Place &place) const;
+    // The number of the first element of what `from` has for `to`.
+    std::int64_t element(int from, int to) const;
     void cut_into_cells(std::span<const Schedule> schedules);
+    void cut_where_blocks_meet(int rank,
+                               const std::function<void(Region, std::int64_t)> &cut) const;
     // First cell and one past the last of [place, place + count).
     std::pair<std::size_t, std::size_t> cells(const Place &place, std::int64_t count) const;
 

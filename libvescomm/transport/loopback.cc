@@ -172,7 +172,12 @@ public:
         const Put &put = letter.put;
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
         lock.lock();
-        box.signals[{letter.from, put.signal.channel, put.signal.flag}] = put.value;
+        auto &counter = box.signals[{letter.from, put.signal.channel, put.signal.flag}];
+        counter = std::max(counter, put.value);
+        if (put.called != 0) {
+            auto &called = box.signals[{letter.from, put.signal.channel, called_flag}];
+            called = std::max(called, called_value(put.value, put.called));
+        }
         lock.unlock();
         if (put.pending != nullptr) {
             put.pending->fetch_sub(1, std::memory_order_release);

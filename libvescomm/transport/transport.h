@@ -28,6 +28,12 @@ struct SignalName {
 // Most flags of one request, over all algorithms. Eight counters fill a cache line.
 inline constexpr std::uint32_t flags_per_channel = 8;
 
+// What a rank has called in the run that a value belongs to, as the value of called_flag.
+inline constexpr std::uint32_t called_flag = 5;
+constexpr std::uint64_t called_value(std::uint64_t value, std::uint32_t called) {
+    return (value >> 32 << 32) | called;
+}
+
 // Where the memory of a node's ranks is mapped in this process.
 class Mapping {
 public:
@@ -47,6 +53,8 @@ struct Put {
     std::uint64_t value = 0;  // raised at the peer after all bytes are visible there
     // Counted down by one when `from` may be written again. Incremented by the caller before.
     std::atomic<std::uint32_t> *pending = nullptr;
+    // Not 0: raises called_flag of the channel as well, with this in the lower half of the value.
+    std::uint32_t called = 0;
 };
 
 class SignalBoard;

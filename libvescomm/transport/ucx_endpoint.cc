@@ -126,6 +126,7 @@ void UcxEndpoint::send_piece(UcxPut &put) noexcept {
     piece->message.offset = put.put.offset + offset;
     piece->message.bytes = bytes;
     piece->message.value = put.put.value;
+    piece->message.called = put.complete ? put.put.called : 0;
     send(piece, bytes == 0 ? nullptr : put.put.from + offset, put.source);
 }
 

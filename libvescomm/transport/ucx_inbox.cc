@@ -244,8 +244,11 @@ void UcxInbox::advance(Sender &sender) noexcept {
 
 void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
     if (message.kind == MessageKind::piece) return;
-    if (!sender.signals.raise(message.signal, message.value))
-        refuse(message, "there is no memory left for its channel");
+    bool raised = sender.signals.raise(message.signal, message.value);
+    if (message.called != 0)
+        raised &= sender.signals.raise({message.signal.channel, called_flag},
+                                       called_value(message.value, message.called));
+    if (!raised) refuse(message, "there is no memory left for its channel");
     news_ = true;
 }
 

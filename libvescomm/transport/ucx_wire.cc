@@ -71,7 +71,8 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     if (message.token != token) return "it does not know the secret of this job";
     if (message.from >= static_cast<std::uint32_t>(ranks)) return "its sender is not a rank";
     if (message.bytes != payload_bytes) return "its length is not the one announced";
-    if (message.reserved != 0) return "its reserved field is in use";
+    if (message.called != 0 && message.kind != MessageKind::put)
+        return "it says what was called, and raises nothing";
     switch (message.kind) {
         case MessageKind::put:
             if (message.signal.channel >= most_channels) return "its channel is out of range";

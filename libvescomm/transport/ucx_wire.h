@@ -33,7 +33,7 @@ struct Message {
     std::uint64_t number = 0;  // of the message, from 0, among those of this sender
     MemoryId memory = 0;
     SignalName signal;
-    std::uint32_t reserved = 0;
+    std::uint32_t called = 0;  // see Put
     std::uint64_t offset = 0;  // within the receiver's memory
     std::uint64_t bytes = 0;  // that follow this header
     std::uint64_t value = 0;  // of the signal

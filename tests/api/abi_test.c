@@ -97,7 +97,12 @@ MEMBER(vescomm_request_options_t, type, 12);
 MEMBER(vescomm_request_options_t, source, 16);
 MEMBER(vescomm_request_options_t, output, 24);
 MEMBER(vescomm_request_options_t, algorithm, 32);
-FREEZE(sizeof(vescomm_request_options_t) == 40);
+MEMBER(vescomm_request_options_t, factor, 40);
+FREEZE(sizeof(vescomm_request_options_t) == 48);
+
+MEMBER(vescomm_call_options_t, factor, 8);
+MEMBER(vescomm_call_options_t, algorithm, 16);
+FREEZE(sizeof(vescomm_call_options_t) == 24);
 
 int main(void) {
     const vescomm_request_options_t options = vescomm_request_options();

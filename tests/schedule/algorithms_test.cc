@@ -55,6 +55,17 @@ std::vector<Nodes> shapes(std::mt19937 &random, int ranks) {
 
 class Algorithms : public testing::TestWithParam<AlgorithmEntry> {};
 
+Problem random_problem(const AlgorithmEntry &entry, const Nodes &nodes, std::mt19937 &random) {
+    const int ranks = nodes.ranks();
+    Problem problem;
+    problem.collective = entry.collective;
+    problem.nodes = nodes;
+    problem.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    if (entry.collective != Collective::barrier && entry.collective != Collective::all_to_all_v)
+        problem.cuts = random_cuts(random, ranks);
+    return problem;
+}
+
 TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(1);
@@ -62,20 +73,44 @@ TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             for (const bool per_node : {false, true}) {
                 for (const bool in_place : {false, true}) {
-                    Problem problem;
-                    problem.collective = entry.collective;
-                    problem.nodes = nodes;
+                    Problem problem = random_problem(entry, nodes, random);
                     problem.per_node = per_node;
                     problem.in_place = in_place;
-                    problem.root = static_cast<int>(random() % ranks);
-                    if (entry.collective != Collective::barrier)
-                        problem.cuts = random_cuts(random, ranks);
                     if (!entry.suits(problem)) continue;
                     ASSERT_EQ(check(problem, make_all(entry, problem)), "")
                         << ranks << " ranks on " << nodes.count() << " nodes, "
                         << (per_node ? "a slab for each node, " : "a slab for each rank, ")
                         << (in_place ? "in place" : "out of place");
                 }
+            }
+        }
+    }
+}
+
+// Blocks of a few elements, through stages so small that they need several rounds, and so large
+// that they need one.
+TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
+    const AlgorithmEntry &entry = GetParam();
+    std::mt19937 random(2);
+    for (int ranks = 1; ranks <= 33; ++ranks) {
+        for (const Nodes &nodes : shapes(random, ranks)) {
+            // All shapes of few ranks, some of many.
+            if (ranks > 9 && random() % 4 != 0) continue;
+            for (const std::int64_t windows : {4, 2 * (ranks + 6), 20 * (ranks + 6)}) {
+                Problem problem = random_problem(entry, nodes, random);
+                for (std::size_t i = 1; i < problem.cuts.size(); ++i)
+                    problem.cuts[i] = problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7);
+                problem.arrays = true;
+                problem.stage = {static_cast<std::int64_t>(random() % 10), windows};
+                problem.partial = {static_cast<std::int64_t>(random() % 10), windows};
+                if (entry.collective == Collective::all_to_all_v) {
+                    std::vector<std::int64_t> counts;
+                    for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % 5);
+                    problem.exchange = Exchange::whole(ranks, counts);
+                }
+                if (!entry.suits(problem)) continue;
+                ASSERT_EQ(check(problem, make_all(entry, problem)), "")
+                    << ranks << " ranks on " << nodes.count() << " nodes, a stage of " << windows;
             }
         }
     }

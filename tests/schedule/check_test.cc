@@ -25,7 +25,21 @@ Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
     problem.per_node = per_node;
     problem.in_place = false;
     problem.root = 2;
-    if (entry.collective != Collective::barrier) problem.cuts = {0, 3, 10, 11, 16, 20, 32};
+    if (entry.collective != Collective::barrier && entry.collective != Collective::all_to_all_v)
+        problem.cuts = {0, 3, 10, 11, 16, 20, 32};
+    return problem;
+}
+
+// Through a stage that takes several rounds.
+Problem with_arrays(Problem problem) {
+    problem.arrays = true;
+    problem.stage = {3, 64};
+    problem.partial = {1, 40};
+    if (problem.collective == Collective::all_to_all_v) {
+        std::vector<std::int64_t> counts;
+        for (int i = 0; i < 36; ++i) counts.push_back(3 + i % 7);
+        problem.exchange = Exchange::whole(6, counts);
+    }
     return problem;
 }
 
@@ -43,6 +57,8 @@ protected:
             const Problem problem = problem_for(GetParam(), per_node);
             if (GetParam().suits(problem)) body(problem);
         }
+        const Problem problem = with_arrays(problem_for(GetParam(), false));
+        if (GetParam().suits(problem)) body(problem);
     }
 };
 
@@ -55,9 +71,8 @@ std::vector<Schedule> without(const std::vector<Schedule> &sound, int rank, cons
         if (r != rank && !everywhere) continue;
         for (Lane &lane : broken[r].lanes)
             std::erase_if(lane.steps(), [&](const Step &step) {
-                const bool synchronises = like.from.empty();
-                return synchronises ? step.action == like.action && step.flag == like.flag
-                                    : step == like;
+                return !like.moves() ? step.action == like.action && step.flag == like.flag
+                                     : step == like;
             });
     }
     return broken;
@@ -72,9 +87,12 @@ TEST_P(Check, FindsAnyStepThatIsMissing) {
             for (const Lane &lane : sound[rank].lanes)
                 for (const Step &step : lane.steps()) {
                     // A rank that is alone on its node has nobody to tell there.
-                    if (rank == 4 && step.action == Action::signal && step.peers.empty()) continue;
+                    if (rank == 4 && step.action == Action::signal && step.peer == whole_node)
+                        continue;
+                    // Where bytes flow both ways, one flag of a staged schedule covers for another.
+                    if (problem.arrays && !step.moves()) continue;
                     EXPECT_NE(check(problem, without(sound, rank, step)), "")
-                        << "rank " << rank << " without: " << describe(step);
+                        << "rank " << rank << " without: " << describe(lane, step);
                 }
     });
 }
@@ -87,9 +105,10 @@ TEST_P(Check, FindsAnyMoveToTheWrongPlace) {
                 for (std::size_t at = 0; at < sound[rank].lanes[lane].steps().size(); ++at) {
                     auto broken = sound;
                     Step &step = broken[rank].lanes[lane].steps()[at];
-                    if (step.from.empty()) continue;
+                    if (!step.moves()) continue;
                     step.to.offset += 1;
-                    EXPECT_NE(check(problem, broken), "") << describe(step);
+                    EXPECT_NE(check(problem, broken), "")
+                        << describe(sound[rank].lanes[lane], step);
                 }
     });
 }
@@ -107,7 +126,8 @@ TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
                     // signal raises its flag a second time.
                     if (step.action != Action::put && step.action != Action::signal) continue;
                     steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), step);
-                    EXPECT_NE(check(problem, broken), "") << describe(step);
+                    EXPECT_NE(check(problem, broken), "")
+                        << describe(sound[rank].lanes[lane], step);
                 }
     });
 }
@@ -143,8 +163,8 @@ TEST(CheckNamed, SaysWhenAContributionIsAddedTwice) {
     problem.collective = Collective::reduce_scatter_v;
     auto schedules = make_all(*find_algorithm(Collective::reduce_scatter_v, "direct"), problem);
     for (Step &step : schedules[1].lanes[0].steps())
-        if (step.action == Action::reduce) step.from.push_back(step.from[0]);
-    EXPECT_NE(check(problem, schedules).find("adds the contribution of rank 0 twice"),
+        if (step.action == Action::reduce) step.from = schedules[1].lanes[0].more(step)[0];
+    EXPECT_NE(check(problem, schedules).find("adds the contribution of rank 1 twice"),
               std::string::npos);
 }
 

@@ -225,13 +225,13 @@ static void requests(void) {
             "\"weights\"", "one slab for each node", "VESCOMM_PER_RANK");
     REFUSED(vescomm_all_reduce_create(comm, slab, NULL, &request), "all_reduce",
             "VESCOMM_PER_RANK");
-    UNSUPPORTED(vescomm_all_reduce_create(comm, bytes, NULL, &request), "u8", "\"codes\"", "bf16");
     options.algorithm = "magic";
     REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "\"magic\"", "all_gather_v",
             "there is: ");
     options = vescomm_request_options();
-    options.op = 5;
-    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 5", "VESCOMM_AVERAGE");
+    options.op = 6;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 6",
+            "VESCOMM_PREMULTIPLIED_SUM");
     options = vescomm_request_options();
     options.root = 1;
     REFUSED(vescomm_broadcast_create(comm, own, &options, &request), "root is 1", "0 to 0");
@@ -250,6 +250,44 @@ static void requests(void) {
     options = vescomm_request_options();
     options.struct_size = 0;
     REFUSED(vescomm_barrier_create(comm, &options, &request), "struct_size", "is 0");
+
+    /* Collectives on arrays. */
+    {
+        const int64_t one = 1, negative = -1, many = INT64_MAX;
+        vescomm_call_options_t call_options = vescomm_call_options();
+        float in[1] = {1}, out[1] = {0};
+        REFUSED(vescomm_all_reduce(NULL, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+                "vescomm_all_reduce", "comm is NULL");
+        REFUSED(vescomm_all_reduce(comm, NULL, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+                "source is NULL", "1 elements");
+        REFUSED(vescomm_all_reduce(comm, in, out, -1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+                "count is -1");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, 14, VESCOMM_SUM, NULL, NULL), "no type 14");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 6, NULL, NULL), "no op 6");
+        REFUSED(vescomm_all_gather_v(comm, in, out, NULL, NULL, VESCOMM_F32, NULL, NULL),
+                "counts is NULL");
+        REFUSED(vescomm_all_gather_v(comm, in, out, &negative, NULL, VESCOMM_F32, NULL, NULL),
+                "counts[0] is -1");
+        REFUSED(vescomm_all_gather_v(comm, in, out, &many, NULL, VESCOMM_F32, NULL, NULL),
+                "counts[0] is 9223372036854775807");
+        REFUSED(vescomm_all_gather_v(comm, in, out, &one, &negative, VESCOMM_F32, NULL, NULL),
+                "offsets[0] of output is -1");
+        REFUSED(vescomm_broadcast(comm, in, 1, VESCOMM_F32, 1, NULL, NULL), "root is 1", "0 to 0");
+        REFUSED(
+            vescomm_all_to_all_v(comm, in, &one, NULL, out, &many, NULL, VESCOMM_F32, NULL, NULL),
+            "output_counts[0]");
+        call_options.algorithm = "magic";
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, &call_options, NULL),
+                "\"magic\"", "there is: ");
+        REFUSED(vescomm_group_end(comm, NULL), "no group has begun");
+        FINE(vescomm_group_begin(comm));
+        REFUSED(vescomm_group_begin(comm), "begun already");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, &request),
+                "within a group");
+        FINE(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL));
+        FINE(vescomm_group_end(comm, NULL));
+        FINE(vescomm_all_reduce(comm, NULL, NULL, 0, VESCOMM_F32, VESCOMM_SUM, NULL, NULL));
+    }
 
     FINE(vescomm_all_gather_v_create(comm, own, NULL, &request));
     REFUSED(vescomm_request_start(NULL, NULL), "request is NULL");

@@ -771,9 +771,9 @@ typedef int32_t vescomm_op_t;
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
 typedef struct vescomm_request_options {
     uint32_t struct_size;
-    /** reduce_scatter_v, all_reduce: how to combine. */
+    /** reduce_scatter_v, all_reduce, reduce: how to combine. */
     vescomm_op_t op;
-    /** broadcast: the rank whose bytes everyone gets. */
+    /** broadcast: the rank whose bytes everyone gets. reduce: the rank that gets the result. */
     int32_t root;
     /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only with them.
      */
@@ -782,17 +782,20 @@ typedef struct vescomm_request_options {
      *  the buffer already. reduce_scatter_v: must be NULL. Borrowed until the request is freed;
      *  must not change between start and completion. */
     const void *source;
-    /** reduce_scatter_v: receives this rank's shard of the result; must be f32. NULL: in place, at
-     *  the shard's own elements of the buffer. Borrowed until the request is freed. */
+    /** reduce_scatter_v: receives this rank's shard of the result, of the buffer's type or, for
+     *  floats of 16 and 8 bits, f32. NULL: in place, at the shard's own elements of the buffer.
+     *  Borrowed until the request is freed. */
     void *output;
     /** Forces an algorithm by name. NULL: the library chooses; vescomm_request_explain() says what.
      *  Borrowed for the call. */
     const char *algorithm;
+    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by; the same on every rank. */
+    double factor;
 } vescomm_request_options_t;
 
 static inline vescomm_request_options_t vescomm_request_options(void) {
     vescomm_request_options_t options = {
-        sizeof(vescomm_request_options_t), 0, 0, 0, NULL, NULL, NULL};
+        sizeof(vescomm_request_options_t), 0, 0, 0, NULL, NULL, NULL, 0.0};
     return options;
 }
 
@@ -828,8 +831,8 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
  *
  * @param options  NULL: sum, in place, algorithm chosen. op, type, output and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
- * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the buffer is neither f32
- * nor bf16, or the output is not f32.
+ * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the output has a type that
+ *         the buffer cannot be reduced to.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node one pass that reads each element once
@@ -858,6 +861,21 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
                                                        vescomm_buffer_t *buffer,
                                                        const vescomm_request_options_t *options,
                                                        vescomm_request_t **request);
+
+/**
+ * Makes a reduce: combines every rank's buffer and leaves the root the result, in place.
+ * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
+ * After completion: rank root holds the combination; the buffers of the others are unchanged.
+ * @param options  NULL: sum, to rank 0, algorithm chosen. op, factor, root and algorithm are used.
+ * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @return as vescomm_reduce_scatter_v_create().
+ * Collective: yes, same order.  Blocking: until all ranks agree.
+ * Threads: one at a time per communicator.  Cost: the root reads each element once per rank of its
+ * node, in one pass.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
+                                                   const vescomm_request_options_t *options,
+                                                   vescomm_request_t **request);
 
 /**
  * Makes a broadcast: copies the root's buffer to everyone's, in place.
@@ -946,6 +964,153 @@ VESCOMM_API vescomm_status_t vescomm_request_explain(vescomm_request_t *request,
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
+
+/* ----------------------------------------------------------------- collectives on arrays ---- */
+
+/* Collectives on arrays of the caller, which may lie anywhere. What passes between ranks goes
+ * through a stage that the communicator has; buffers avoid that copy and are faster for large data.
+ *
+ * All of them start at once. With a request they return then, and the arrays must stay as they are
+ * until it completes; the request can be started again, on the same arrays. Without one (NULL) they
+ * return when the operation is complete on this rank. Counts and offsets are in elements, and
+ * borrowed for the call; counts of zero are fine, and the array that goes with them may be NULL.
+ * Within a group (vescomm_group_begin()) nothing starts before vescomm_group_end().
+ *
+ * @return of all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened on this
+ *         rank; the sentence names the argument. VESCOMM_ERROR_UNSUPPORTED: an algorithm was forced
+ *         that cannot do it. VESCOMM_ERROR_MISMATCH: another rank called something else; the
+ *         communicator is broken. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * Collective: yes, same order.  Blocking: without a request, at most the timeout.
+ * Threads: one at a time per communicator.  Since: 0.2 */
+
+/** Details of a collective on arrays. Append-only. */
+typedef struct vescomm_call_options {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by; the same on every rank. */
+    double factor;
+    /** Forces an algorithm by name. NULL: the library chooses. Borrowed for the call. */
+    const char *algorithm;
+} vescomm_call_options_t;
+
+static inline vescomm_call_options_t vescomm_call_options(void) {
+    vescomm_call_options_t options = {sizeof(vescomm_call_options_t), 0, 0.0, NULL};
+    return options;
+}
+
+/**
+ * Gathers what every rank has to all ranks.
+ * After completion: output holds the counts[k] elements of rank k at offsets[k], for every k.
+ * @param source   counts[rank] elements. It may be where they go in @p output.
+ * @param counts   of every rank; the same on every rank.
+ * @param offsets  in @p output. NULL: one after another.
+ */
+VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source,
+                                                  void *output, const int64_t *counts,
+                                                  const int64_t *offsets, vescomm_type_t type,
+                                                  const vescomm_call_options_t *options,
+                                                  vescomm_request_t **request);
+
+/**
+ * Combines what every rank has, and leaves each its own part.
+ * After completion: output of rank k holds the combination of everyone's counts[k] elements for it.
+ * @param source  the elements for rank 0, then those for rank 1, and so on.
+ * @param output  counts[rank] elements. It may be where they are in @p source.
+ * @param counts  for every rank; the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source,
+                                                      void *output, const int64_t *counts,
+                                                      vescomm_type_t type, vescomm_op_t op,
+                                                      const vescomm_call_options_t *options,
+                                                      vescomm_request_t **request);
+
+/**
+ * Combines what every rank has, and leaves everyone the result, bit for bit the same.
+ * @param source  @p count elements.
+ * @param output  @p count elements. It may be @p source.
+ * @param count   the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source,
+                                                void *output, int64_t count, vescomm_type_t type,
+                                                vescomm_op_t op,
+                                                const vescomm_call_options_t *options,
+                                                vescomm_request_t **request);
+
+/**
+ * Combines what every rank has, and leaves the root the result.
+ * @param output  @p count elements; used on rank @p root only. It may be @p source.
+ */
+VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
+                                            int64_t count, vescomm_type_t type, vescomm_op_t op,
+                                            int32_t root, const vescomm_call_options_t *options,
+                                            vescomm_request_t **request);
+
+/**
+ * Copies what the root has to all ranks.
+ * @param data   @p count elements: read on rank @p root, written on all others.
+ * @param count  the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t count,
+                                               vescomm_type_t type, int32_t root,
+                                               const vescomm_call_options_t *options,
+                                               vescomm_request_t **request);
+
+/**
+ * Gathers what every rank has to the root.
+ * @param source   counts[rank] elements.
+ * @param output   used on rank @p root only, where it gets counts[k] elements at offsets[k].
+ * @param counts   of every rank; the same on every rank.
+ * @param offsets  used on rank @p root only. NULL: one after another.
+ */
+VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source,
+                                              void *output, const int64_t *counts,
+                                              const int64_t *offsets, vescomm_type_t type,
+                                              int32_t root, const vescomm_call_options_t *options,
+                                              vescomm_request_t **request);
+
+/**
+ * Deals out what the root has.
+ * @param source   used on rank @p root only, which has counts[k] elements at offsets[k] for rank k.
+ * @param output   counts[rank] elements.
+ * @param counts   of every rank; the same on every rank.
+ * @param offsets  used on rank @p root only. NULL: one after another.
+ */
+VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source,
+                                               void *output, const int64_t *counts,
+                                               const int64_t *offsets, vescomm_type_t type,
+                                               int32_t root, const vescomm_call_options_t *options,
+                                               vescomm_request_t **request);
+
+/**
+ * Sends from every rank to every rank.
+ * @param source          source_counts[k] elements at source_offsets[k] for rank k.
+ * @param output          gets output_counts[k] elements of rank k at output_offsets[k].
+ * @param source_counts   what rank k has here for rank j is what rank j has as output_counts[k].
+ * @param source_offsets  NULL: one after another; likewise @p output_offsets.
+ */
+VESCOMM_API vescomm_status_t
+vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *source_counts,
+                     const int64_t *source_offsets, void *output, const int64_t *output_counts,
+                     const int64_t *output_offsets, vescomm_type_t type,
+                     const vescomm_call_options_t *options, vescomm_request_t **request);
+
+/**
+ * Begins a group: collectives on arrays that follow are collected. Those that differ in nothing but
+ * their arrays and counts become one operation, however many there are.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
+
+/**
+ * Ends a group and starts all of it.
+ * @param request  [out] of the whole group. NULL: returns when all is complete on this rank.
+ * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun. The group is over
+ *         in any case.
+ * Collective: yes, same order.  Blocking: without a request, at most the timeout.
+ * Threads: one at a time per communicator.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **request);
 
 /* --------------------------------------------------------------------------------- trace ---- */
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,10 @@ struct Tensor {
         return product;
     }
 };
+
+namespace detail {
+class Started;
+}
 
 // Where tensors and shards lie in a fused buffer.
 class Layout {
@@ -351,6 +356,10 @@ public:
                              const vescomm_request_options_t &options = vescomm_request_options()) {
         return create(vescomm_broadcast_create, comm, buffer, options);
     }
+    static Request reduce(const Communicator &comm, const Buffer &buffer,
+                          const vescomm_request_options_t &options = vescomm_request_options()) {
+        return create(vescomm_reduce_create, comm, buffer, options);
+    }
     static Request barrier(const Communicator &comm) {
         vescomm_request_t *made = nullptr;
         check(vescomm_barrier_create(comm.get(), nullptr, &made));
@@ -379,6 +388,7 @@ public:
 
 private:
     explicit Request(vescomm_request_t *owned) noexcept : owner_(owned) {}
+    friend class detail::Started;
 
     template <typename Create>
     static Request create(Create make, const Communicator &comm, const Buffer &buffer,
@@ -391,6 +401,182 @@ private:
     using Owner = detail::Owner<vescomm_request_t, vescomm_request_free>;
     Owner owner_;
 };
+
+namespace detail {
+
+// Takes what a call has started into the request that the caller wants, if any.
+class Started {
+public:
+    explicit Started(Request *request) noexcept : request_(request) {}
+    vescomm_request_t **slot() noexcept { return request_ != nullptr ? &made_ : nullptr; }
+    void done(vescomm_status_t status) {
+        check(status);
+        if (request_ != nullptr) *request_ = Request(made_);
+    }
+
+private:
+    Request *request_;
+    vescomm_request_t *made_ = nullptr;
+};
+
+inline void require_elements(const char *function, const char *what, std::size_t there,
+                             std::size_t needed) {
+    if (there >= needed) return;
+    throw std::invalid_argument(std::string(function) + ": " + what + " has " +
+                                std::to_string(there) + " elements, and " + std::to_string(needed) +
+                                " are needed");
+}
+
+inline std::size_t sum(std::span<const std::int64_t> counts) {
+    std::int64_t sum = 0;
+    for (const std::int64_t count : counts) sum += count;
+    return static_cast<std::size_t>(sum);
+}
+
+inline void require_ranks(const char *function, const Communicator &comm,
+                          std::span<const std::int64_t> counts) {
+    require_elements(function, "counts", counts.size(), static_cast<std::size_t>(comm.ranks()));
+}
+
+}  // namespace detail
+
+// The type of elements of C++ type T.
+template <typename T>
+constexpr vescomm_type_t type_of() noexcept {
+    using U = std::remove_const_t<T>;
+    static_assert(std::is_arithmetic_v<U> && sizeof(U) <= 8 && !std::is_same_v<U, bool>,
+                  "no type of vescomm; for the others use the C functions");
+    if constexpr (std::is_floating_point_v<U>) return sizeof(U) == 4 ? VESCOMM_F32 : VESCOMM_F64;
+    constexpr bool is_signed = std::is_signed_v<U>;
+    switch (sizeof(U)) {
+        case 1:
+            return is_signed ? VESCOMM_I8 : VESCOMM_U8;
+        case 2:
+            return is_signed ? VESCOMM_I16 : VESCOMM_U16;
+        case 4:
+            return is_signed ? VESCOMM_I32 : VESCOMM_U32;
+        default:
+            return is_signed ? VESCOMM_I64 : VESCOMM_U64;
+    }
+}
+
+// Collectives on arrays of the caller; see vescomm.h. With a request they return when they have
+// started, without one when they are complete.
+
+template <typename T>
+void all_gather_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+                  std::span<const std::int64_t> counts, Request *request = nullptr) {
+    detail::require_ranks("all_gather_v", comm, counts);
+    const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
+    detail::require_elements("all_gather_v", "source", source.size(), mine);
+    detail::require_elements("all_gather_v", "output", output.size(), detail::sum(counts));
+    detail::Started started(request);
+    started.done(vescomm_all_gather_v(comm.get(), source.data(), output.data(), counts.data(),
+                                      nullptr, type_of<T>(), nullptr, started.slot()));
+}
+
+template <typename T>
+void reduce_scatter_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+                      std::span<const std::int64_t> counts, vescomm_op_t op = VESCOMM_SUM,
+                      Request *request = nullptr) {
+    detail::require_ranks("reduce_scatter_v", comm, counts);
+    const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
+    detail::require_elements("reduce_scatter_v", "source", source.size(), detail::sum(counts));
+    detail::require_elements("reduce_scatter_v", "output", output.size(), mine);
+    detail::Started started(request);
+    started.done(vescomm_reduce_scatter_v(comm.get(), source.data(), output.data(), counts.data(),
+                                          type_of<T>(), op, nullptr, started.slot()));
+}
+
+template <typename T>
+void all_reduce(const Communicator &comm, std::span<const T> source, std::span<T> output,
+                vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr) {
+    detail::require_elements("all_reduce", "output", output.size(), source.size());
+    detail::Started started(request);
+    started.done(vescomm_all_reduce(comm.get(), source.data(), output.data(),
+                                    static_cast<std::int64_t>(source.size()), type_of<T>(), op,
+                                    nullptr, started.slot()));
+}
+
+// `output` is used on the root only.
+template <typename T>
+void reduce(const Communicator &comm, std::span<const T> source, std::span<T> output,
+            std::int32_t root = 0, vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr) {
+    if (comm.rank() == root)
+        detail::require_elements("reduce", "output", output.size(), source.size());
+    detail::Started started(request);
+    started.done(vescomm_reduce(comm.get(), source.data(), output.data(),
+                                static_cast<std::int64_t>(source.size()), type_of<T>(), op, root,
+                                nullptr, started.slot()));
+}
+
+template <typename T>
+void broadcast(const Communicator &comm, std::span<T> data, std::int32_t root = 0,
+               Request *request = nullptr) {
+    detail::Started started(request);
+    started.done(vescomm_broadcast(comm.get(), data.data(), static_cast<std::int64_t>(data.size()),
+                                   type_of<T>(), root, nullptr, started.slot()));
+}
+
+// `output` is used on the root only.
+template <typename T>
+void gather_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+              std::span<const std::int64_t> counts, std::int32_t root = 0,
+              Request *request = nullptr) {
+    detail::require_ranks("gather_v", comm, counts);
+    const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
+    detail::require_elements("gather_v", "source", source.size(), mine);
+    if (comm.rank() == root)
+        detail::require_elements("gather_v", "output", output.size(), detail::sum(counts));
+    detail::Started started(request);
+    started.done(vescomm_gather_v(comm.get(), source.data(), output.data(), counts.data(), nullptr,
+                                  type_of<T>(), root, nullptr, started.slot()));
+}
+
+// `source` is used on the root only.
+template <typename T>
+void scatter_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+               std::span<const std::int64_t> counts, std::int32_t root = 0,
+               Request *request = nullptr) {
+    detail::require_ranks("scatter_v", comm, counts);
+    const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
+    if (comm.rank() == root)
+        detail::require_elements("scatter_v", "source", source.size(), detail::sum(counts));
+    detail::require_elements("scatter_v", "output", output.size(), mine);
+    detail::Started started(request);
+    started.done(vescomm_scatter_v(comm.get(), source.data(), output.data(), counts.data(), nullptr,
+                                   type_of<T>(), root, nullptr, started.slot()));
+}
+
+template <typename T>
+void all_to_all_v(const Communicator &comm, std::span<const T> source,
+                  std::span<const std::int64_t> source_counts, std::span<T> output,
+                  std::span<const std::int64_t> output_counts, Request *request = nullptr) {
+    detail::require_ranks("all_to_all_v", comm, source_counts);
+    detail::require_ranks("all_to_all_v", comm, output_counts);
+    detail::require_elements("all_to_all_v", "source", source.size(), detail::sum(source_counts));
+    detail::require_elements("all_to_all_v", "output", output.size(), detail::sum(output_counts));
+    detail::Started started(request);
+    started.done(vescomm_all_to_all_v(comm.get(), source.data(), source_counts.data(), nullptr,
+                                      output.data(), output_counts.data(), nullptr, type_of<T>(),
+                                      nullptr, started.slot()));
+}
+
+// Collects the collectives on arrays that `calls` makes, and starts them together.
+template <typename Calls>
+void group(const Communicator &comm, const Calls &calls, Request *request = nullptr) {
+    check(vescomm_group_begin(comm.get()));
+    try {
+        calls();
+    } catch (...) {
+        // Nothing has started; the communicator goes the way of any exception.
+        vescomm_comm_abort(comm.get(), "an exception passed by a group");
+        vescomm_group_end(comm.get(), nullptr);
+        throw;
+    }
+    detail::Started started(request);
+    started.done(vescomm_group_end(comm.get(), started.slot()));
+}
 
 }  // namespace v0
 }  // namespace vescomm

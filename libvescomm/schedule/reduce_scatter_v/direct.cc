@@ -10,9 +10,9 @@ namespace {
 enum Flag : std::uint32_t {
     filled,  // my buffer holds my contribution
     read,  // I have read all I need from the buffers of my node
-    ready,  // my scratch may be overwritten (told to the ranks that put into it)
-    partial,  // value i, to myself: my first i partial sums are in my scratch
-    arrived,  // a put: the sender's partial sum is in the receiver's scratch
+    ready,  // my partial sums may be overwritten (told to the ranks that put into it)
+    partial,  // value i, to myself: my first i partial sums are there
+    arrived,  // a put: the sender's partial sum is among the receiver's
 };
 
 }  // namespace
@@ -21,7 +21,7 @@ enum Flag : std::uint32_t {
 //
 //     node A                          node B
 //     buffer 0 ─┐                     buffer 2 ─┐
-//     buffer 1 ─┴─sum─► output 0      buffer 3 ─┴─sum─► scratch ─put─► scratch of r0 ─► output 0
+//     buffer 1 ─┴─sum─► output 0      buffer 3 ─┴─sum─► partial ─put─► partial of r0 ─► output 0
 //
 // On one node nothing is staged: each element is read once from every buffer and written once. For
 // a rank on another node, the node's ranks share the work of summing what it needs (each for the
@@ -45,16 +45,16 @@ Schedule direct(const Problem &problem, int rank) {
     schedule.lanes.emplace_back();
     const auto local = [&schedule]() -> Lane & { return schedule.lanes.front(); };
 
-    // Scratch: first a slot for each other node's partial sum of my shard, in node order, then the
-    // partial sums that I make for others.
+    // Partial sums: first a slot for each other node's partial sum of my shard, in node order, then
+    // the partial sums that I make for others.
     std::vector<Place> arrivals;
     std::vector<int> partners;
     if (problem.size(rank) > 0) {
         for (int other = 0; other < nodes.count(); ++other) {
             if (other == node) continue;
-            arrivals.push_back({rank, Region::scratch, schedule.scratch});
+            arrivals.push_back({rank, Region::partial, schedule.partial});
             partners.push_back(lane_rank(nodes, other, rank));
-            schedule.scratch += problem.size(rank);
+            schedule.partial += problem.size(rank);
         }
     }
     for (const int partner : partners) local().signal(partner, ready, 1);
@@ -66,8 +66,8 @@ Schedule direct(const Problem &problem, int rank) {
     for (const int peer : lane_peers(nodes, rank)) {
         const std::int64_t count = problem.size(peer);
         if (count == 0) continue;
-        const Place sum{rank, Region::scratch, schedule.scratch};
-        schedule.scratch += count;
+        const Place sum{rank, Region::partial, schedule.partial};
+        schedule.partial += count;
         local().reduce(buffers_at(peer), sum, count, false);
         local().signal_node(partial, ++partials);
 
@@ -76,7 +76,7 @@ Schedule direct(const Problem &problem, int rank) {
         Lane lane;
         lane.wait(rank, partial, partials);
         lane.wait(peer, ready, 1);
-        lane.put(sum, {peer, Region::scratch, slot * count}, count, arrived, 1);
+        lane.put(sum, {peer, Region::partial, slot * count}, count, arrived, 1);
         schedule.lanes.push_back(std::move(lane));
     }
 

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives on arrays of the caller: every function describes its arrays as blocks of a Call.
+#include "api/guard.h"
+#include "api/handles.h"
+#include "base/types.h"
+
+using vescomm::Call;
+using vescomm::Collective;
+using vescomm::Error;
+using vescomm::guarded;
+using vescomm::Piece;
+using vescomm::require;
+
+namespace {
+
+// Sums of more would not be countable in bytes.
+constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+
+// What all functions are given, and how they complain.
+struct Caller {
+    const char *function;
+    vescomm_comm_t *comm;
+    vescomm_type_t type;
+
+    int ranks() const { return comm->value->ranks(); }
+    int rank() const { return comm->value->rank(); }
+
+    [[noreturn]] void refuse(const std::string &why) const {
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
+    }
+
+    std::int64_t count(std::int64_t given, const std::string &what) const {
+        if (given < 0 || given > most_elements)
+            refuse(what + " is " + std::to_string(given) + "; it must be from 0 to " +
+                   std::to_string(most_elements));
+        return given;
+    }
+
+    std::vector<std::int64_t> counts(const std::int64_t *given, const char *name) const {
+        require(given, function, name);
+        std::vector<std::int64_t> counts;
+        std::int64_t sum = 0;
+        for (int k = 0; k < ranks(); ++k) {
+            const std::string what = std::string(name) + "[" + std::to_string(k) + "]";
+            counts.push_back(count(given[k], what));
+            sum = count(sum + given[k], "the sum of " + std::string(name) + " up to " + what);
+        }
+        return counts;
+    }
+
+    // Sources are only read; the executor has one kind of pointer.
+    Piece piece(const void *array, std::int64_t offset, std::int64_t elements,
+                const char *name) const {
+        if (elements == 0) return {nullptr, 0};
+        if (array == nullptr)
+            refuse(std::string(name) + " is NULL, and has " + std::to_string(elements) +
+                   " elements to hold");
+        auto *data = static_cast<std::byte *>(const_cast<void *>(array));
+        return {data + static_cast<std::size_t>(offset) * vescomm::size_of(type), elements};
+    }
+
+    std::vector<Piece> pieces(const void *array, const std::vector<std::int64_t> &counts,
+                              const std::int64_t *offsets, const char *name) const {
+        std::vector<Piece> pieces;
+        std::int64_t next = 0;
+        for (std::size_t k = 0; k < counts.size(); ++k) {
+            std::int64_t offset = next;
+            if (offsets != nullptr)
+                offset = count(offsets[k], "offsets[" + std::to_string(k) + "] of " + name);
+            pieces.push_back(piece(array, offset, counts[k], name));
+            next += counts[k];
+        }
+        return pieces;
+    }
+};
+
+void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
+              vescomm_request_t **request) {
+    if (request != nullptr) {
+        auto made = std::make_unique<vescomm_request>();
+        made->calls = comm->calls;
+        for (const auto &part : parts) part->start();
+        made->parts = std::move(parts);
+        *request = made.release();
+        return;
+    }
+    for (const auto &part : parts) part->start();
+    for (const auto &part : parts) part->wait();
+    for (auto &part : parts) comm->calls->keep(std::move(part));
+}
+
+// Checks what is the same for all, lets `describe` add the arrays, and makes the call.
+template <typename Describe>
+vescomm_status_t call(const char *function, Collective collective, vescomm_comm_t *comm,
+                      vescomm_type_t type, const vescomm_call_options_t *options,
+                      vescomm_request_t **request, const Describe &describe) {
+    return guarded([&] {
+        require(comm, function, "comm");
+        const Caller caller{function, comm, type};
+        const auto given = vescomm::read_options(options, function, "options");
+        if (type < VESCOMM_F32 || type > VESCOMM_U64)
+            caller.refuse("there is no " + vescomm::name_of_type(type) +
+                          "; use one of VESCOMM_F32 (0) to VESCOMM_U64 (" +
+                          std::to_string(VESCOMM_U64) + ")");
+        if (comm->group && request != nullptr)
+            caller.refuse(
+                "request must be NULL within a group; vescomm_group_end() gives one for all");
+        Call made;
+        made.options.collective = collective;
+        made.options.type = type;
+        if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
+        describe(caller, made);
+        made.options.factor = made.options.op == VESCOMM_PREMULTIPLIED_SUM ? given.factor : 1;
+        if (has_root(collective) && (made.options.root < 0 || made.options.root >= caller.ranks()))
+            caller.refuse("root is " + std::to_string(made.options.root) +
+                          ", and there are ranks 0 to " + std::to_string(caller.ranks() - 1));
+        if (comm->group) {
+            comm->group->push_back(std::move(made));
+            return;
+        }
+        std::vector<std::unique_ptr<vescomm::Request>> parts;
+        parts.push_back(comm->calls->request({&made, 1}));
+        hand_out(comm, std::move(parts), request);
+    });
+}
+
+}  // namespace
+
+vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, void *output,
+                                      const int64_t *counts, const int64_t *offsets,
+                                      vescomm_type_t type, const vescomm_call_options_t *options,
+                                      vescomm_request_t **request) {
+    return call("vescomm_all_gather_v", Collective::all_gather_v, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.counts = caller.counts(counts, "counts");
+                    made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
+                    made.output = caller.pieces(output, made.counts, offsets, "output");
+                });
+}
+
+vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source, void *output,
+                                          const int64_t *counts, vescomm_type_t type,
+                                          vescomm_op_t op, const vescomm_call_options_t *options,
+                                          vescomm_request_t **request) {
+    return call("vescomm_reduce_scatter_v", Collective::reduce_scatter_v, comm, type, options,
+                request, [&](const Caller &caller, Call &made) {
+                    made.options.op = op;
+                    made.counts = caller.counts(counts, "counts");
+                    made.source = caller.pieces(source, made.counts, nullptr, "source");
+                    made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
+                });
+}
+
+vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source, void *output,
+                                    int64_t count, vescomm_type_t type, vescomm_op_t op,
+                                    const vescomm_call_options_t *options,
+                                    vescomm_request_t **request) {
+    return call("vescomm_all_reduce", Collective::all_reduce, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.op = op;
+                    made.counts = {caller.count(count, "count")};
+                    made.source = {caller.piece(source, 0, count, "source")};
+                    made.output = {caller.piece(output, 0, count, "output")};
+                });
+}
+
+vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
+                                int64_t count, vescomm_type_t type, vescomm_op_t op, int32_t root,
+                                const vescomm_call_options_t *options,
+                                vescomm_request_t **request) {
+    return call("vescomm_reduce", Collective::reduce, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.op = op;
+                    made.options.root = root;
+                    made.counts = {caller.count(count, "count")};
+                    made.source = {caller.piece(source, 0, count, "source")};
+                    if (caller.rank() == root)
+                        made.output = {caller.piece(output, 0, count, "output")};
+                });
+}
+
+vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t count,
+                                   vescomm_type_t type, int32_t root,
+                                   const vescomm_call_options_t *options,
+                                   vescomm_request_t **request) {
+    return call("vescomm_broadcast", Collective::broadcast, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.root = root;
+                    made.counts = {caller.count(count, "count")};
+                    auto &array = caller.rank() == root ? made.source : made.output;
+                    array = {caller.piece(data, 0, count, "data")};
+                });
+}
+
+vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void *output,
+                                  const int64_t *counts, const int64_t *offsets,
+                                  vescomm_type_t type, int32_t root,
+                                  const vescomm_call_options_t *options,
+                                  vescomm_request_t **request) {
+    return call("vescomm_gather_v", Collective::gather_v, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.root = root;
+                    made.counts = caller.counts(counts, "counts");
+                    made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
+                    if (caller.rank() == root)
+                        made.output = caller.pieces(output, made.counts, offsets, "output");
+                });
+}
+
+vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source, void *output,
+                                   const int64_t *counts, const int64_t *offsets,
+                                   vescomm_type_t type, int32_t root,
+                                   const vescomm_call_options_t *options,
+                                   vescomm_request_t **request) {
+    return call("vescomm_scatter_v", Collective::scatter_v, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.root = root;
+                    made.counts = caller.counts(counts, "counts");
+                    if (caller.rank() == root)
+                        made.source = caller.pieces(source, made.counts, offsets, "source");
+                    made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
+                });
+}
+
+vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
+                                      const int64_t *source_counts, const int64_t *source_offsets,
+                                      void *output, const int64_t *output_counts,
+                                      const int64_t *output_offsets, vescomm_type_t type,
+                                      const vescomm_call_options_t *options,
+                                      vescomm_request_t **request) {
+    return call("vescomm_all_to_all_v", Collective::all_to_all_v, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.sends = caller.counts(source_counts, "source_counts");
+                    made.receives = caller.counts(output_counts, "output_counts");
+                    if (made.sends[caller.rank()] != made.receives[caller.rank()])
+                        caller.refuse("this rank sends itself " +
+                                      std::to_string(made.sends[caller.rank()]) +
+                                      " elements and expects " +
+                                      std::to_string(made.receives[caller.rank()]));
+                    made.source = caller.pieces(source, made.sends, source_offsets, "source");
+                    made.output = caller.pieces(output, made.receives, output_offsets, "output");
+                });
+}
+
+vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm) {
+    return guarded([&] {
+        require(comm, "vescomm_group_begin", "comm");
+        if (comm->group)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_group_begin: a group has begun already; end it first");
+        comm->group.emplace();
+    });
+}
+
+vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **request) {
+    return guarded([&] {
+        require(comm, "vescomm_group_end", "comm");
+        if (!comm->group)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_group_end: no group has begun; call vescomm_group_begin() first");
+        const std::vector<Call> calls = std::move(*comm->group);
+        comm->group.reset();
+        // Calls that fuse become one, in the place of the first.
+        std::vector<std::vector<Call>> fused;
+        for (const Call &call : calls) {
+            const auto same = std::ranges::find_if(
+                fused, [&](const auto &others) { return vescomm::fuse(others[0], call); });
+            if (same != fused.end()) same->push_back(call);
+            else fused.push_back({call});
+        }
+        std::vector<std::unique_ptr<vescomm::Request>> parts;
+        for (const auto &together : fused) parts.push_back(comm->calls->request(together));
+        hand_out(comm, std::move(parts), request);
+    });
+}

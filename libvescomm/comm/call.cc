@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/call.h"
+
+#include <algorithm>
+
+#include "base/types.h"
+
+namespace vescomm {
+
+namespace {
+
+// Every rank has something of its own, rather than all the same.
+bool by_rank(Collective collective) {
+    switch (collective) {
+        case Collective::all_gather_v:
+        case Collective::reduce_scatter_v:
+        case Collective::gather_v:
+        case Collective::scatter_v:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// The pieces of all calls, block by block: within a block in the order of the calls.
+std::vector<Piece> join(std::span<const Call> calls, std::vector<Piece> Call::*array) {
+    const std::size_t size = size_of(calls[0].options.type);
+    std::vector<Piece> joined;
+    for (std::size_t block = 0; block < (calls[0].*array).size(); ++block) {
+        for (const Call &call : calls) {
+            const Piece &piece = (call.*array)[block];
+            if (piece.elements == 0) continue;
+            const auto end = [&](const Piece &last) {
+                return last.data + static_cast<std::size_t>(last.elements) * size;
+            };
+            if (!joined.empty() && end(joined.back()) == piece.data)
+                joined.back().elements += piece.elements;
+            else joined.push_back(piece);
+        }
+    }
+    return joined;
+}
+
+std::vector<std::int64_t> sums(std::span<const Call> calls,
+                               std::vector<std::int64_t> Call::*counts) {
+    std::vector<std::int64_t> sums = calls[0].*counts;
+    for (const Call &call : calls.subspan(1))
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += (call.*counts)[i];
+    return sums;
+}
+
+// Equal shards, on whole cache lines when there is more than a few.
+std::vector<std::int64_t> even_cuts(std::int64_t elements, int ranks) {
+    const std::int64_t line = elements >= 64 * std::int64_t{ranks} ? 64 : 1;
+    const std::int64_t share = (elements / ranks + line - 1) / line * line;
+    std::vector<std::int64_t> cuts{0};
+    for (int rank = 0; rank < ranks; ++rank)
+        cuts.push_back(rank + 1 == ranks ? elements : std::min(elements, cuts.back() + share));
+    return cuts;
+}
+
+}  // namespace
+
+bool fuse(const Call &a, const Call &b) {
+    const Request::Options &x = a.options, &y = b.options;
+    return x.collective == y.collective && x.op == y.op && x.factor == y.factor &&
+           x.root == y.root && x.type == y.type && x.algorithm == y.algorithm;
+}
+
+std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
+    const Request::Options &options = calls[0].options;
+    const int ranks = stage_->comm()->ranks();
+    Request::Arrays arrays;
+    if (options.collective == Collective::all_to_all_v) {
+        arrays.exchange = Exchange::known_to(stage_->comm()->rank(), sums(calls, &Call::sends),
+                                             sums(calls, &Call::receives));
+    } else if (by_rank(options.collective)) {
+        arrays.cuts = {0};
+        for (const std::int64_t count : sums(calls, &Call::counts))
+            arrays.cuts.push_back(arrays.cuts.back() + count);
+    } else {
+        arrays.cuts = even_cuts(sums(calls, &Call::counts)[0], ranks);
+    }
+    arrays.source = join(calls, &Call::source);
+    arrays.output = join(calls, &Call::output);
+
+    const auto found = std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto &request) {
+        return request->suits(options, arrays);
+    });
+    if (found == kept_.rend()) return Request::create(stage_, std::move(arrays), options);
+    std::unique_ptr<Request> request = std::move(*found);
+    kept_.erase(std::next(found).base());
+    request->move_arrays(arrays);
+    return request;
+}
+
+void Calls::keep(std::unique_ptr<Request> request) {
+    if (kept_.size() == most_kept) kept_.erase(kept_.begin());
+    kept_.push_back(std::move(request));
+}
+
+}  // namespace vescomm

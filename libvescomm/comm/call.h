@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/request.h"
+
+namespace vescomm {
+
+// One collective on arrays of the caller, as it was called: a value.
+//
+// Arrays consist of blocks. One that holds something of every rank has a block for each (what is
+// gathered, scattered or exchanged), others have one; a rank that has no such array has none.
+struct Call {
+    Request::Options options;
+    std::vector<std::int64_t> counts;  // of every rank; of all, where every rank has the same
+    std::vector<Piece> source, output;  // a block each
+    // all_to_all_v: counts of what this rank has for each, and gets from each.
+    std::vector<std::int64_t> sends, receives;
+};
+
+// Whether two calls can be one operation.
+bool fuse(const Call &a, const Call &b);
+
+// Turns calls into requests and keeps those that are done with, so that a call like an earlier one
+// costs no new schedule. Not thread-safe.
+class Calls {
+public:
+    explicit Calls(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
+
+    // One operation for all of the calls, which fuse. Not started.
+    std::unique_ptr<Request> request(std::span<const Call> calls);
+    // Takes back one that has completed.
+    void keep(std::unique_ptr<Request> request);
+
+    const Stage &stage() const { return *stage_; }
+
+private:
+    static constexpr std::size_t most_kept = 64;
+
+    std::shared_ptr<Stage> stage_;
+    std::vector<std::unique_ptr<Request>> kept_;  // the most recent one last
+};
+
+}  // namespace vescomm

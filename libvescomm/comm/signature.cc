@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/signature.h"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/types.h"
+
+namespace vescomm {
+
+namespace {
+
+constexpr int digest_bits = 21;
+constexpr const char *ops[] = {"sum", "average", "prod", "min", "max", "premultiplied sum"};
+
+}  // namespace
+
+Signature::Signature(const Problem &problem, vescomm_type_t type, vescomm_op_t op, double factor) {
+    // Of an exchange every rank knows another part.
+    XXH64_hash_t digest =
+        XXH3_64bits_withSeed(problem.cuts.data(), problem.cuts.size() * sizeof(std::int64_t),
+                             XXH64_hash_t(problem.root));
+    digest ^= XXH3_64bits(&factor, sizeof factor);
+    bits_ = (static_cast<std::uint32_t>(problem.collective) + 1) << 28 |
+            static_cast<std::uint32_t>(type) << 24 | static_cast<std::uint32_t>(op) << digest_bits |
+            static_cast<std::uint32_t>(digest & ((1u << digest_bits) - 1));
+}
+
+std::string Signature::text() const {
+    const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
+    std::string text = fmt::format("{} of {}", name_of(collective),
+                                   name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));
+    const std::uint32_t op = bits_ >> digest_bits & 7;
+    text += fmt::format(
+        " ({}counts and root {:05x})",
+        reduces(collective) && op < std::size(ops) ? std::string(ops[op]) + ", " : std::string(),
+        bits_ & ((1u << digest_bits) - 1));
+    return text;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "schedule/problem.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// What a rank has called, in so few bits that they travel with a flag: enough to see that two ranks
+// have called different things (all but surely), and to say what each of them was.
+//
+//     │ collective + 1: 4 bits │ type: 4 bits │ op: 3 bits │ digest of the rest: 21 bits │
+class Signature {
+public:
+    explicit Signature(std::uint32_t bits) : bits_(bits) {}
+    Signature(const Problem &problem, vescomm_type_t type, vescomm_op_t op, double factor);
+
+    std::uint32_t bits() const { return bits_; }
+    // "all_reduce of f32 (max, 1f03a)".
+    std::string text() const;
+
+private:
+    std::uint32_t bits_ = 0;
+};
+
+}  // namespace vescomm

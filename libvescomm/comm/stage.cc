@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/stage.h"
+
+#include "base/types.h"
+#include "execute/kernels.h"
+
+namespace vescomm {
+
+namespace {
+
+// Windows of it, written by one rank and read by another, should stay in their caches.
+constexpr std::uint64_t stage_bytes = 1 << 20;
+// Of a slot: one sum for each window.
+constexpr std::uint64_t partial_bytes = 1 << 19;
+constexpr std::uint64_t slot_bytes = stage_bytes + partial_bytes;
+
+}  // namespace
+
+Stage::Stage(const std::shared_ptr<Communicator> &comm)
+    : comm_(comm),
+      memory_(Memory::create(comm, slots * slot_bytes, VESCOMM_HOST, VESCOMM_PER_RANK)),
+      channel_(comm->next_channel()) {
+    for (std::uint32_t slot = 1; slot < slots; ++slot) comm->next_channel();
+}
+
+std::shared_ptr<Stage> Stage::create(const std::shared_ptr<Communicator> &comm) {
+    return std::shared_ptr<Stage>(new Stage(comm));
+}
+
+void Stage::give_room(Problem &problem, vescomm_type_t type) const {
+    problem.stage = {0, static_cast<std::int64_t>(stage_bytes / size_of(type))};
+    problem.partial = {0, static_cast<std::int64_t>(partial_bytes / size_of(accumulator_of(type)))};
+}
+
+void Stage::bind(Bindings &bindings, vescomm_type_t type) const {
+    bindings.stage = {.type = type,
+                      .memory = memory_->id(),
+                      .mapping = memory_->mapping(),
+                      .offset_bytes = 0,
+                      .slot_bytes = slot_bytes};
+    bindings.partial = bindings.stage;
+    bindings.partial.type = accumulator_of(type);
+    bindings.partial.offset_bytes = stage_bytes;
+    bindings.channel = channel_;
+    bindings.release = {channel_, release_flag};
+    bindings.releases = true;
+}
+
+Run Stage::next() {
+    const std::uint64_t turn = operations_ / slots;
+    const auto slot = static_cast<std::uint32_t>(operations_ % slots);
+    ++operations_;
+    return {.number = turn + 1, .releases = turn, .slot = slot};
+}
+
+}  // namespace vescomm

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/memory.h"
+#include "execute/bindings.h"
+#include "execute/operation.h"
+#include "schedule/problem.h"
+
+namespace vescomm {
+
+// The memory through which arrays of the callers pass between ranks, in slots that operations take
+// in turn: the n-th operation of a communicator has slot n mod slots, once everyone on its node has
+// completed the one that had it before. All ranks make the same calls in the same order, so all
+// count alike, and no operation on arrays needs the control plane.
+//
+//     slot 0: │ stage │ partial sums │  slot 1: │ stage │ partial sums │  ...
+//
+// Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
+class Stage {
+public:
+    static constexpr std::uint32_t slots = 4;
+
+    // Collective, blocking.
+    static std::shared_ptr<Stage> create(const std::shared_ptr<Communicator> &comm);
+
+    const std::shared_ptr<Communicator> &comm() const { return comm_; }
+
+    // What a problem may use.
+    void give_room(Problem &problem, vescomm_type_t type) const;
+    void bind(Bindings &bindings, vescomm_type_t type) const;
+    // The turn of the next operation.
+    Run next();
+
+private:
+    explicit Stage(const std::shared_ptr<Communicator> &comm);
+
+    std::shared_ptr<Communicator> comm_;
+    std::shared_ptr<Memory> memory_;
+    std::uint32_t channel_ = 0;  // the first of as many as there are slots
+    std::uint64_t operations_ = 0;
+};
+
+}  // namespace vescomm

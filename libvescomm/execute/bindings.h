@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "topology/nodes.h"
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// A run of elements of one of the caller's arrays.
+struct Piece {
+    std::byte *data = nullptr;
+    std::int64_t elements = 0;
+    bool operator==(const Piece &) const = default;
+};
+
+// Where one region of a schedule is in this process.
+struct RegionBinding {
+    vescomm_type_t type = VESCOMM_F32;
+    // Buffer, stage and partial sums: a memory, and the first byte of the region in every slab.
+    MemoryId memory = 0;
+    std::shared_ptr<Mapping> mapping;
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t slot_bytes = 0;  // from one slot of a stage to the next
+    // Source and output: the caller's own memory, one piece after another.
+    std::vector<Piece> pieces = {};
+};
+
+// All that turns a schedule, which is a value, into an operation on real memory.
+struct Bindings {
+    int rank = 0;
+    Nodes nodes;
+    RegionBinding source, buffer, output, stage, partial;
+    std::uint32_t channel = 0;  // of the operation's flags
+    SignalName release;  // of the memory: who has let go how often
+    bool releases = false;  // completion of a run lets go
+    // What is called, as all ranks must; 0: they have agreed before.
+    std::uint32_t signature = 0;
+    vescomm_op_t op = VESCOMM_SUM;
+    int divisor = 1;  // of a finished reduction
+    double factor = 1;  // of VESCOMM_PREMULTIPLIED_SUM
+    Transport *home = nullptr;  // maps the ranks of this node
+    std::vector<Transport *> transports;  // by peer
+};
+
+}  // namespace vescomm

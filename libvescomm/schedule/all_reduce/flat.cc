@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+
+namespace vescomm::all_reduce {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    written,  // value k + 1: round k of my contribution is in my stage
+    read,  // value k + 1: I have read round k
+};
+
+}  // namespace
+
+// Flat: every rank of the one node sums everything for itself, in the order of ranks, so all end
+// with the same bits.
+//
+// Cost: one signal and, once it has come, one pass that reads m contributions: best while they fit
+// the cache and waiting costs more than reading.
+// Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
+Schedule flat(const Problem &problem, int rank) {
+    const int ranks = problem.ranks();
+    const std::int64_t window = problem.stage.elements / 2;
+    const auto stage = [&](int peer, std::int64_t k) {
+        return Place{peer, Region::stage, problem.stage.begin + k % 2 * window};
+    };
+    Schedule schedule;
+    schedule.stage = problem.stage.begin + problem.stage.elements;
+    Lane &lane = schedule.lanes.emplace_back();
+    lane.acquire();
+    std::int64_t k = 0;
+    for (std::int64_t begin = 0; begin < problem.elements(); begin += window, ++k) {
+        const auto round = static_cast<std::uint32_t>(k) + 1;
+        const std::int64_t count = std::min(window, problem.elements() - begin);
+        const Place mine{rank, Region::source, begin};
+        if (ranks > 1) {
+            for (int peer = 0; peer < ranks && k >= 2; ++peer)
+                if (peer != rank) lane.wait(peer, read, round - 2);
+            lane.copy(mine, stage(rank, k), count);
+            lane.signal_node(written, round);
+        }
+        std::vector<Place> from;
+        for (int peer = 0; peer < ranks; ++peer) {
+            if (peer != rank) lane.wait(peer, written, round);
+            from.push_back(peer == rank ? mine : stage(peer, k));
+        }
+        lane.reduce(from, {rank, Region::output, begin}, count, true);
+        if (ranks > 1 && begin + 2 * window < problem.elements()) lane.signal_node(read, round);
+    }
+    return schedule;
+}
+
+}  // namespace vescomm::all_reduce

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/problem.h"
+
+namespace vescomm {
+
+std::string_view name_of(Collective collective) {
+    switch (collective) {
+        case Collective::all_gather_v:
+            return "all_gather_v";
+        case Collective::reduce_scatter_v:
+            return "reduce_scatter_v";
+        case Collective::all_reduce:
+            return "all_reduce";
+        case Collective::broadcast:
+            return "broadcast";
+        case Collective::barrier:
+            return "barrier";
+        case Collective::reduce:
+            return "reduce";
+        case Collective::gather_v:
+            return "gather_v";
+        case Collective::scatter_v:
+            return "scatter_v";
+        case Collective::all_to_all_v:
+            return "all_to_all_v";
+    }
+    return "unknown collective";
+}
+
+bool reduces(Collective collective) {
+    return collective == Collective::reduce_scatter_v || collective == Collective::all_reduce ||
+           collective == Collective::reduce;
+}
+
+bool has_root(Collective collective) {
+    return collective == Collective::broadcast || collective == Collective::reduce ||
+           collective == Collective::gather_v || collective == Collective::scatter_v;
+}
+
+std::int64_t Problem::block(int from, int to) const {
+    switch (collective) {
+        case Collective::all_gather_v:
+            return size(from);
+        case Collective::broadcast:
+            return from == root && to != root ? elements() : 0;
+        case Collective::gather_v:
+            return to == root ? size(from) : 0;
+        case Collective::scatter_v:
+            return from == root ? size(to) : 0;
+        case Collective::all_to_all_v:
+            return exchange.count(from, to);
+        default:
+            return 0;
+    }
+}
+
+Place Problem::given(int from, int to) const {
+    switch (collective) {
+        case Collective::all_gather_v:
+            return source(from);
+        case Collective::scatter_v:
+            return {from, Region::source, begin(to)};
+        case Collective::all_to_all_v:
+            return {from, Region::source, exchange.sent_at(from, to)};
+        default:
+            return {from, Region::source, 0};
+    }
+}
+
+Place Problem::taken(int from, int to) const {
+    switch (collective) {
+        case Collective::all_gather_v:
+        case Collective::gather_v:
+            return {to, Region::output, begin(from)};
+        case Collective::all_to_all_v:
+            return {to, Region::output, exchange.received_at(from, to)};
+        default:
+            return {to, Region::output, 0};
+    }
+}
+
+std::int64_t Problem::source_size(int rank) const {
+    if (!arrays) return cuts.empty() ? 0 : size(rank);
+    switch (collective) {
+        case Collective::all_gather_v:
+        case Collective::gather_v:
+            return size(rank);
+        case Collective::broadcast:
+        case Collective::scatter_v:
+            return rank == root ? elements() : 0;
+        case Collective::all_to_all_v:
+            return exchange.sent_at(rank, ranks() - 1) + exchange.count(rank, ranks() - 1);
+        default:
+            return elements();
+    }
+}
+
+std::int64_t Problem::output_size(int rank) const {
+    if (!arrays) return cuts.empty() ? 0 : size(rank);
+    switch (collective) {
+        case Collective::reduce_scatter_v:
+            return half ? elements() : size(rank);
+        case Collective::scatter_v:
+            return size(rank);
+        case Collective::broadcast:
+            return rank == root ? 0 : elements();
+        case Collective::reduce:
+        case Collective::gather_v:
+            return rank == root ? elements() : 0;
+        case Collective::all_to_all_v:
+            return exchange.received_at(ranks() - 1, rank) + exchange.count(ranks() - 1, rank);
+        default:
+            return elements();
+    }
+}
+
+}  // namespace vescomm

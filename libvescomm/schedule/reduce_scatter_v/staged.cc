@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/lanes.h"
+
+namespace vescomm::reduce_scatter_v {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    written,  // value k + 1: round k of my contributions is in my stage
+    ready,  // value k + 1: I can take round k (told to the ranks that put into my partial sums)
+    arrived,  // a put: value k + 1 brings round k
+    read,  // value k + 1: I have read round k
+};
+
+std::uint32_t count_of(std::int64_t number) {
+    return static_cast<std::uint32_t>(number);
+}
+
+// Windows of the stage and of the partial sums, two for each shard, as all ranks know them.
+class Windows {
+public:
+    explicit Windows(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
+        std::int64_t shards = 0;
+        for (int owner = 0; owner < problem.ranks(); ++owner) {
+            numbers_.push_back(shards);
+            if (problem.size(owner) > 0) ++shards;
+        }
+        size_ = problem.stage.elements / std::max<std::int64_t>(1, 2 * shards);
+        if (nodes_.count() == 1) return;
+        int smallest = nodes_.ranks();
+        for (int node = 0; node < nodes_.count(); ++node)
+            smallest = std::min(smallest, static_cast<int>(nodes_.members(node).size()));
+        std::int64_t sums = nodes_.count() - 1;
+        for (int node = 0; node < nodes_.count(); ++node)
+            sums += (static_cast<int>(nodes_.members(node).size()) + smallest - 1) / smallest;
+        size_ = std::min(size_, problem.partial.elements / (2 * sums));
+    }
+
+    std::int64_t size() const { return size_; }
+    std::int64_t rounds(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
+    std::int64_t part(int owner, std::int64_t round) const {
+        return std::min(size_, problem_.size(owner) - round * size_);
+    }
+    Place given(int rank, int owner, std::int64_t round) const {
+        return {rank, Region::source, problem_.begin(owner) + round * size_};
+    }
+    Place result(int owner, std::int64_t round) const {
+        Place place = problem_.output(owner);
+        place.offset += round * size_;
+        return place;
+    }
+    Place lot(int rank, int owner, std::int64_t round) const {
+        return {rank, Region::stage,
+                problem_.stage.begin + (2 * numbers_[owner] + round % 2) * size_};
+    }
+    // The sum that `node` has made for `owner`, as it lies there.
+    Place sum_from(int node, int owner, std::int64_t round) const {
+        const int slot = node - (node > nodes_.node_of(owner) ? 1 : 0);
+        return sum(owner, slot, round);
+    }
+    // The sum that a rank makes for the n-th owner of another node.
+    Place sum_made(int rank, std::int64_t n, std::int64_t round) const {
+        return sum(rank, nodes_.count() - 1 + n, round);
+    }
+
+private:
+    Place sum(int rank, std::int64_t slot, std::int64_t round) const {
+        return {rank, Region::partial, problem_.partial.begin + (2 * slot + round % 2) * size_};
+    }
+
+    const Problem &problem_;
+    const Nodes &nodes_;
+    std::vector<std::int64_t> numbers_;  // of owners, not counting empty shards
+    std::int64_t size_ = 0;
+};
+
+}  // namespace
+
+bool can_stage(const Problem &problem) {
+    return problem.arrays && Windows(problem).size() > 0;
+}
+
+// Staged: contributions lie in arrays of the callers, and pass through the stage window by window.
+//
+//     node A                                  node B
+//     source 0 ─copy─► stage 0 ─┐             stage 2 ─┐
+//     source 1 ────────────────┴─sum─► ...    stage 3 ─┴─sum─► partial ─put─► partial of r1 ─► ...
+//
+// An owner sums what its node's ranks have staged for it, its own contribution straight from its
+// array, in the order of ranks. For an owner on another node the rank in its place does, and puts
+// one partial sum for the node, as in direct.cc.
+//
+// Cost: every contribution is read and written once more than in direct.cc, in the cache.
+// Source: direct.cc; double buffering of windows as in any copy through shared memory.
+Schedule staged(const Problem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const Windows windows(problem);
+    const int node = nodes.node_of(rank);
+    const auto members = nodes.members(node);
+    const auto reader = [&](int owner) {
+        return nodes.node_of(owner) == node ? owner : lane_rank(nodes, node, owner);
+    };
+    std::vector<int> abroad;  // owners on other nodes for whom this rank sums
+    for (const int peer : lane_peers(nodes, rank))
+        if (problem.size(peer) > 0) abroad.push_back(peer);
+    std::vector<int> partners;  // who sums for this rank on other nodes
+    for (int other = 0; other < nodes.count() && problem.size(rank) > 0; ++other)
+        if (other != node) partners.push_back(lane_rank(nodes, other, rank));
+    std::int64_t rounds = 0;
+    for (int owner = 0; owner < problem.ranks(); ++owner)
+        rounds = std::max(rounds, problem.size(owner) > 0 ? windows.rounds(owner) : 0);
+
+    Schedule schedule;
+    schedule.stage = problem.stage.begin + problem.stage.elements;
+    schedule.partial = problem.partial.begin + problem.partial.elements;
+    Lane &lane = schedule.lanes.emplace_back();
+    lane.acquire();
+    for (const int partner : partners)
+        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))));
+
+    const auto contributions = [&](int owner, std::int64_t k) {
+        std::vector<Place> places;
+        for (const int member : members) {
+            if (member == rank) {
+                places.push_back(windows.given(rank, owner, k));
+            } else {
+                lane.wait(member, written, count_of(k + 1));
+                places.push_back(windows.lot(member, owner, k));
+            }
+        }
+        return places;
+    };
+    for (std::int64_t k = 0; k < rounds; ++k) {
+        bool writes = false, awaited = false;
+        for (int owner = 0; owner < problem.ranks(); ++owner) {
+            if (problem.size(owner) == 0 || windows.rounds(owner) <= k || reader(owner) == rank)
+                continue;
+            if (k >= 2) lane.wait(reader(owner), read, count_of(k - 1));
+            lane.copy(windows.given(rank, owner, k), windows.lot(rank, owner, k),
+                      windows.part(owner, k));
+            writes = true;
+        }
+        if (writes) lane.signal_node(written, count_of(k + 1));
+        for (std::size_t i = 0; i < abroad.size(); ++i) {
+            const int owner = abroad[i];
+            if (windows.rounds(owner) <= k) continue;
+            const Place sum = windows.sum_made(rank, static_cast<std::int64_t>(i), k);
+            const auto from = contributions(owner, k);
+            lane.wait(owner, ready, count_of(k + 1));
+            lane.reduce(from, sum, windows.part(owner, k), false);
+            lane.put(sum, windows.sum_from(node, owner, k), windows.part(owner, k), arrived,
+                     count_of(k + 1));
+            awaited |= windows.rounds(owner) > k + 2;
+        }
+        if (problem.size(rank) > 0 && windows.rounds(rank) > k) {
+            auto from = contributions(rank, k);
+            for (const int partner : partners) {
+                lane.wait(partner, arrived, count_of(k + 1));
+                from.push_back(windows.sum_from(nodes.node_of(partner), rank, k));
+            }
+            lane.reduce(from, windows.result(rank, k), windows.part(rank, k), true);
+            for (const int partner : partners)
+                if (windows.rounds(rank) > k + 2) lane.signal(partner, ready, count_of(k + 3));
+            awaited |= windows.rounds(rank) > k + 2;
+        }
+        if (awaited) lane.signal_node(read, count_of(k + 1));
+    }
+    return schedule;
+}
+
+}  // namespace vescomm::reduce_scatter_v

@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/staged_blocks.h"
+
+#include <algorithm>
+
+#include "schedule/lanes.h"
+
+namespace vescomm {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    written,  // value k + 1: round k of my blocks is in my stage
+    ready,  // value k + 1: I can take round k (told to a sender on another node)
+    arrived,  // a put: value k + 1 brings round k
+    relayed,  // value i: the first i windows that others get from me have come from other nodes
+    read,  // value k + 1: I have read round k
+};
+
+std::uint32_t count_of(std::int64_t number) {
+    return static_cast<std::uint32_t>(number);
+}
+
+// What all ranks know alike: windows and where they lie.
+class Windows {
+public:
+    explicit Windows(const Problem &problem)
+        : problem_(problem),
+          nodes_(problem.nodes),
+          shared_(problem.collective == Collective::all_gather_v ||
+                  problem.collective == Collective::broadcast) {
+        int largest = 1, smallest = nodes_.ranks();
+        for (int node = 0; node < nodes_.count(); ++node) {
+            const int size = static_cast<int>(nodes_.members(node).size());
+            largest = std::max(largest, size);
+            smallest = std::min(smallest, size);
+        }
+        const bool to_many = problem.collective == Collective::scatter_v ||
+                             problem.collective == Collective::all_to_all_v;
+        lots_ = to_many ? largest : 1;
+        std::int64_t slots = 0;  // for blocks from other nodes
+        if (nodes_.count() > 1) {
+            switch (problem.collective) {
+                case Collective::all_gather_v:
+                    for (int node = 0; node < nodes_.count(); ++node) {
+                        const auto size = static_cast<int>(nodes_.members(node).size());
+                        slots += (size + smallest - 1) / smallest;
+                    }
+                    break;
+                case Collective::gather_v:
+                case Collective::all_to_all_v:
+                    slots = nodes_.ranks();
+                    break;
+                default:
+                    slots = 1;
+            }
+        }
+        size_ = problem.stage.elements / (2 * (lots_ + slots));
+    }
+
+    bool shared() const { return shared_; }
+    std::int64_t size() const { return size_; }
+    std::int64_t rounds(int from, int to) const {
+        return (problem_.block(from, to) + size_ - 1) / size_;
+    }
+    std::int64_t part(int from, int to, std::int64_t round) const {
+        return std::min(size_, problem_.block(from, to) - round * size_);
+    }
+    Place given(int from, int to, std::int64_t round) const {
+        return later(problem_.given(from, to), round);
+    }
+    Place taken(int from, int to, std::int64_t round) const {
+        return later(problem_.taken(from, to), round);
+    }
+    // In the stage of the sender, for a reader of its node.
+    Place lot(int from, int to, std::int64_t round) const {
+        return window(from, lots_ == 1 ? 0 : nodes_.local_rank(to), round);
+    }
+    // In the stage of a receiver, for the n-th sender of other nodes.
+    Place slot(int at, std::int64_t n, std::int64_t round) const {
+        return window(at, lots_ + n, round);
+    }
+    // Which of the senders of other nodes to `at` a rank is.
+    std::int64_t number(int at, int from) const {
+        switch (problem_.collective) {
+            case Collective::all_gather_v: {
+                const auto senders = lane_peers(nodes_, at);
+                return std::ranges::lower_bound(senders, from) - senders.begin();
+            }
+            case Collective::gather_v:
+            case Collective::all_to_all_v:
+                return from;
+            default:
+                return 0;
+        }
+    }
+
+private:
+    Place later(Place place, std::int64_t round) const {
+        place.offset += round * size_;
+        return place;
+    }
+    Place window(int at, std::int64_t n, std::int64_t round) const {
+        return {at, Region::stage, problem_.stage.begin + (2 * n + round % 2) * size_};
+    }
+
+    const Problem &problem_;
+    const Nodes &nodes_;
+    bool shared_;
+    std::int64_t lots_ = 1;
+    std::int64_t size_ = 0;
+};
+
+class Passing {
+public:
+    Passing(const Problem &problem, int rank)
+        : problem_(problem),
+          nodes_(problem.nodes),
+          windows_(problem),
+          rank_(rank),
+          node_(nodes_.node_of(rank)),
+          locals_(static_cast<int>(nodes_.members(node_).size())) {
+        schedule_.lanes.emplace_back();
+    }
+
+    Schedule make() {
+        for (int away = 1; away < locals_; ++away) {
+            const int peer = neighbour(away);
+            if (windows_.rounds(rank_, peer) > 0) readers_.push_back(peer);
+            if (windows_.rounds(peer, rank_) > 0) writers_.push_back(peer);
+        }
+        if (windows_.shared()) {
+            for (int away = 0; away < locals_; ++away)
+                relays_.push_back({neighbour(away), senders_through(neighbour(away)), 0});
+        } else if (nodes_.count() > 1) {
+            for (int peer = 0; peer < nodes_.ranks(); ++peer)
+                if (nodes_.node_of(peer) != node_ && windows_.rounds(peer, rank_) > 0)
+                    remote_.push_back(peer);
+        }
+        pass();
+        if (windows_.shared()) relay();
+        send();
+        schedule_.stage = problem_.stage.begin + problem_.stage.elements;
+        return std::move(schedule_);
+    }
+
+private:
+    // Whose blocks the ranks of this node get from the stage of one of them.
+    struct Relay {
+        int at = 0;
+        std::vector<int> senders;
+        std::uint32_t windows = 0;  // so far
+    };
+
+    int neighbour(int away) const {
+        return nodes_.members(node_)[(nodes_.local_rank(rank_) + away) % locals_];
+    }
+    std::vector<int> senders_through(int at) const {
+        std::vector<int> senders;
+        if (problem_.collective == Collective::broadcast) {
+            const int root = problem_.root;
+            if (nodes_.node_of(root) != node_ && lane_rank(nodes_, node_, root) == at &&
+                problem_.elements() > 0)
+                senders.push_back(root);
+            return senders;
+        }
+        for (const int peer : lane_peers(nodes_, at))
+            if (problem_.size(peer) > 0) senders.push_back(peer);
+        return senders;
+    }
+
+    std::int64_t most_rounds() const {
+        std::int64_t rounds = 0;
+        for (const int peer : readers_) rounds = std::max(rounds, windows_.rounds(rank_, peer));
+        for (const int peer : writers_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
+        for (const int peer : remote_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
+        for (const Relay &relay : relays_)
+            for (const int peer : relay.senders)
+                rounds = std::max(rounds, windows_.rounds(peer, rank_));
+        return rounds;
+    }
+
+    // What passes within the node, and what has come from others.
+    void pass() {
+        Lane &lane = schedule_.lanes.front();
+        lane.acquire();
+        for (const int peer : remote_)
+            lane.signal(peer, ready,
+                        count_of(std::min<std::int64_t>(2, windows_.rounds(peer, rank_))));
+        const std::int64_t rounds = most_rounds();
+        for (std::int64_t k = 0; k < rounds; ++k) {
+            publish(lane, k);
+            if (k == 0) keep(lane);
+            collect(lane, k);
+        }
+        if (rounds == 0) keep(lane);
+    }
+
+    // What a rank has for itself.
+    void keep(Lane &lane) {
+        const std::int64_t count = problem_.block(rank_, rank_);
+        if (count == 0) return;
+        const Place from = problem_.given(rank_, rank_), to = problem_.taken(rank_, rank_);
+        if (from != to) lane.copy(from, to, count);
+    }
+
+    void publish(Lane &lane, std::int64_t k) {
+        bool any = false;
+        for (const int peer : readers_)
+            if (k >= 2 && windows_.rounds(rank_, peer) > k) lane.wait(peer, read, count_of(k - 1));
+        for (const int peer : readers_) {
+            if (windows_.rounds(rank_, peer) <= k) continue;
+            if (!any || !windows_.shared())
+                lane.copy(windows_.given(rank_, peer, k), windows_.lot(rank_, peer, k),
+                          windows_.part(rank_, peer, k));
+            any = true;
+        }
+        if (any) lane.signal_node(written, count_of(k + 1));
+    }
+
+    void collect(Lane &lane, std::int64_t k) {
+        bool awaited = false;  // does somebody fill these windows again?
+        for (const int peer : writers_) {
+            if (windows_.rounds(peer, rank_) <= k) continue;
+            lane.wait(peer, written, count_of(k + 1));
+            lane.copy(windows_.lot(peer, rank_, k), windows_.taken(peer, rank_, k),
+                      windows_.part(peer, rank_, k));
+            awaited |= windows_.rounds(peer, rank_) > k + 2;
+        }
+        for (Relay &relay : relays_) {
+            for (const int peer : relay.senders) {
+                if (windows_.rounds(peer, rank_) <= k) continue;
+                lane.wait(relay.at, relayed, ++relay.windows);
+                lane.copy(windows_.slot(relay.at, windows_.number(relay.at, peer), k),
+                          windows_.taken(peer, rank_, k), windows_.part(peer, rank_, k));
+                awaited |= windows_.rounds(peer, rank_) > k + 2;
+            }
+        }
+        for (const int peer : remote_) {
+            const std::int64_t rounds = windows_.rounds(peer, rank_);
+            if (rounds <= k) continue;
+            lane.wait(peer, arrived, count_of(k + 1));
+            lane.copy(windows_.slot(rank_, windows_.number(rank_, peer), k),
+                      windows_.taken(peer, rank_, k), windows_.part(peer, rank_, k));
+            if (rounds > k + 2) lane.signal(peer, ready, count_of(k + 3));
+        }
+        if (awaited) lane.signal_node(read, count_of(k + 1));
+    }
+
+    // What comes through this rank for all of its node.
+    void relay() {
+        const std::vector<int> senders = senders_through(rank_);
+        if (senders.empty()) return;
+        Lane in, free;
+        in.acquire();
+        std::int64_t rounds = 0;
+        for (const int peer : senders) {
+            const std::int64_t its = windows_.rounds(peer, rank_);
+            in.signal(peer, ready, count_of(std::min<std::int64_t>(2, its)));
+            rounds = std::max(rounds, its);
+        }
+        std::uint32_t windows = 0;
+        for (std::int64_t k = 0; k < rounds; ++k) {
+            for (const int peer : senders) {
+                if (windows_.rounds(peer, rank_) <= k) continue;
+                in.wait(peer, arrived, count_of(k + 1));
+                in.signal_node(relayed, ++windows);
+            }
+            if (k + 2 >= rounds) continue;
+            for (const int peer : nodes_.members(node_)) free.wait(peer, read, count_of(k + 1));
+            for (const int peer : senders)
+                if (windows_.rounds(peer, rank_) > k + 2) free.signal(peer, ready, count_of(k + 3));
+        }
+        schedule_.lanes.push_back(std::move(in));
+        if (!free.steps().empty()) schedule_.lanes.push_back(std::move(free));
+    }
+
+    // What this rank has for other nodes, a lane for each receiver.
+    void send() {
+        const int count = nodes_.count();
+        for (int away = 1; away < count; ++away) {
+            const int node = (node_ + away) % count;
+            if (windows_.shared()) {
+                send_to(lane_rank(nodes_, node, rank_));
+            } else {
+                for (const int peer : nodes_.members(node)) send_to(peer);
+            }
+        }
+    }
+
+    void send_to(int peer) {
+        const std::int64_t rounds = windows_.rounds(rank_, peer);
+        if (rounds == 0) return;
+        const std::int64_t number = windows_.number(peer, rank_);
+        Lane &lane = schedule_.lanes.emplace_back();
+        for (std::int64_t k = 0; k < rounds; ++k) {
+            lane.wait(peer, ready, count_of(k + 1));
+            lane.put(windows_.given(rank_, peer, k), windows_.slot(peer, number, k),
+                     windows_.part(rank_, peer, k), arrived, count_of(k + 1));
+        }
+    }
+
+    const Problem &problem_;
+    const Nodes &nodes_;
+    Windows windows_;
+    int rank_;
+    int node_;
+    int locals_;
+    Schedule schedule_;
+    std::vector<int> readers_, writers_;  // of this node
+    std::vector<int> remote_;  // who puts blocks for this rank alone
+    std::vector<Relay> relays_;
+};
+
+}  // namespace
+
+bool can_pass_blocks(const Problem &problem) {
+    return problem.arrays && Windows(problem).size() > 0;
+}
+
+Schedule pass_blocks(const Problem &problem, int rank) {
+    return Passing(problem, rank).make();
+}
+
+}  // namespace vescomm

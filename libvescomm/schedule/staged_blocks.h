@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "schedule/problem.h"
+
+namespace vescomm {
+
+// Passes blocks between arrays of the callers, combining nothing, whatever the collective
+// (Problem::block() says who has how much for whom). What a block needs to pass is cut into windows
+// of the stage, two for each block, so that one is filled while the other is read:
+//
+//     node A                                      node B
+//     source 0 ─copy─► stage 0 ─copy─► output 1
+//        └──────────────put───────────────────►  stage 2 ─copy─► output 2, output 3
+//
+// Within a node a sender fills the windows of its own stage, and readers copy out of them; to
+// another node it puts into windows of the receiver's. A block that all ranks get goes to each
+// other node once, to the rank in the sender's place, and its neighbours copy it from there.
+//
+// Cost: two passes over what a rank sends within its node and over what comes from other nodes;
+// rounds of one window, whose two halves overlap. Blocks may be unequal: a round ends when its
+// windows are read, not when the largest block is through.
+Schedule pass_blocks(const Problem &problem, int rank);
+
+// Whether the stage has room for a window of every block.
+bool can_pass_blocks(const Problem &problem);
+
+}  // namespace vescomm

@@ -1,0 +1,405 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives on arrays over every transport: random sequences of all of them through the C API,
+// several under way at once, alone and in groups, in place and not, compared with what they must
+// give. All ranks draw the same numbers, so all make the same calls.
+#include <numeric>
+#include <random>
+
+#include "api/handles.h"
+#include "support/thread_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::Kind;
+using testing_support::run_ranks;
+
+void check(vescomm_status_t status) {
+    if (status != VESCOMM_OK) throw std::runtime_error(vescomm_last_error());
+}
+
+template <typename T>
+constexpr vescomm_type_t type_of() {
+    if constexpr (std::is_same_v<T, float>) return VESCOMM_F32;
+    if constexpr (std::is_same_v<T, double>) return VESCOMM_F64;
+    if constexpr (std::is_same_v<T, std::uint8_t>) return VESCOMM_U8;
+    if constexpr (std::is_same_v<T, std::int32_t>) return VESCOMM_I32;
+    return VESCOMM_I64;
+}
+
+// One call on one rank: its arrays, and what must be in them in the end.
+class Case {
+public:
+    virtual ~Case() = default;
+    // Starts it, or adds it to the group when one is open.
+    virtual void call(vescomm_comm_t *comm, vescomm_request_t **request) = 0;
+    virtual void fill(int run) = 0;
+    virtual void verify(int run) const = 0;
+};
+
+using Random = std::mt19937;
+
+std::int64_t random_count(Random &random) {
+    switch (random() % 8) {
+        case 0:
+            return 0;
+        case 1:
+        case 2:
+        case 3:
+            return static_cast<std::int64_t>(random() % 20);
+        case 4:
+        case 5:
+        case 6:
+            return static_cast<std::int64_t>(random() % 3'000);
+        default:
+            return static_cast<std::int64_t>(random() % 150'000);
+    }
+}
+
+template <typename T>
+class TypedCase : public Case {
+public:
+    TypedCase(Collective collective, int rank, int ranks, int number, Random &random)
+        : collective_(collective), rank_(rank), ranks_(ranks), number_(number) {
+        root_ = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        // An average of integers has its own test in tests/execute.
+        static constexpr vescomm_op_t ops[] = {VESCOMM_SUM, VESCOMM_PROD, VESCOMM_MIN, VESCOMM_MAX};
+        op_ = ops[random() % std::size(ops)];
+        in_place_ = random() % 2 == 0;
+        gaps_ = random() % 2 == 0;
+        for (int k = 0; k < ranks; ++k) counts_.push_back(random_count(random));
+        for (int k = 0; k < ranks * ranks; ++k) matrix_.push_back(random_count(random) % 2'000);
+        std::int64_t next = 0;
+        for (const std::int64_t count : counts_) {
+            next += gaps_ ? 3 : 0;
+            offsets_.push_back(next);
+            next += count;
+        }
+        end_ = next;
+    }
+
+    void fill(int run) override {
+        source_.clear();
+        output_.assign(output_elements(), T(77));
+        switch (collective_) {
+            case Collective::all_gather_v:
+            case Collective::gather_v:
+                append(source_, rank_, 0, counts_[rank_], run);
+                break;
+            case Collective::reduce_scatter_v:
+                append(source_, rank_, 0, total(), run);
+                break;
+            case Collective::scatter_v:
+                if (rank_ != root_) break;
+                source_.assign(end_, T(77));
+                for (int k = 0; k < ranks_; ++k)
+                    for (std::int64_t i = 0; i < counts_[k]; ++i)
+                        source_[offsets_[k] + i] = value(root_, 100 * k + i, run);
+                break;
+            case Collective::all_to_all_v:
+                for (int to = 0; to < ranks_; ++to)
+                    append(source_, rank_, 100 * to, sent(rank_, to), run);
+                break;
+            case Collective::broadcast:
+                if (rank_ == root_) append(source_, root_, 0, counts_[0], run);
+                break;
+            default:
+                append(source_, rank_, 0, counts_[0], run);
+        }
+        // In place: the array that holds the other is given for both.
+        if (!in_place_) return;
+        if (collective_ == Collective::all_gather_v)
+            std::copy(source_.begin(), source_.end(), output_.begin() + offsets_[rank_]);
+        if (collective_ == Collective::all_reduce || collective_ == Collective::reduce)
+            if (!output_.empty()) output_ = source_;
+    }
+
+    void call(vescomm_comm_t *comm, vescomm_request_t **request) override {
+        constexpr vescomm_type_t type = type_of<T>();
+        const std::int64_t *offsets = gaps_ ? offsets_.data() : nullptr;
+        const T *source = source_.data();
+        T *output = output_.data();
+        switch (collective_) {
+            case Collective::all_gather_v:
+                if (in_place_) source = output + offsets_[rank_];
+                return check(vescomm_all_gather_v(comm, source, output, counts_.data(), offsets,
+                                                  type, nullptr, request));
+            case Collective::reduce_scatter_v:
+                // In place the result lies in the source.
+                if (in_place_) output = source_.data() + begin(rank_);
+                return check(vescomm_reduce_scatter_v(comm, source, output, counts_.data(), type,
+                                                      op_, nullptr, request));
+            case Collective::all_reduce:
+                if (in_place_) source = output;
+                return check(vescomm_all_reduce(comm, source, output, counts_[0], type, op_,
+                                                nullptr, request));
+            case Collective::reduce:
+                if (in_place_ && rank_ == root_) source = output;
+                return check(vescomm_reduce(comm, source, output, counts_[0], type, op_, root_,
+                                            nullptr, request));
+            case Collective::broadcast:
+                return check(vescomm_broadcast(comm, rank_ == root_ ? source_.data() : output,
+                                               counts_[0], type, root_, nullptr, request));
+            case Collective::gather_v:
+                return check(vescomm_gather_v(comm, source, output, counts_.data(), offsets, type,
+                                              root_, nullptr, request));
+            case Collective::scatter_v:
+                return check(vescomm_scatter_v(comm, source, output, counts_.data(),
+                                               offsets_.data(), type, root_, nullptr, request));
+            default: {
+                sends_.clear();
+                receives_.clear();
+                for (int k = 0; k < ranks_; ++k) {
+                    sends_.push_back(sent(rank_, k));
+                    receives_.push_back(sent(k, rank_));
+                }
+                return check(vescomm_all_to_all_v(comm, source, sends_.data(), nullptr, output,
+                                                  receives_.data(), nullptr, type, nullptr,
+                                                  request));
+            }
+        }
+    }
+
+    void verify(int run) const override {
+        switch (collective_) {
+            case Collective::all_gather_v:
+            case Collective::gather_v:
+                if (collective_ == Collective::gather_v && rank_ != root_) return;
+                for (int k = 0; k < ranks_; ++k)
+                    for (std::int64_t i = 0; i < counts_[k]; ++i)
+                        expect(output_[offsets_[k] + i], value(k, i, run), i);
+                if (gaps_) expect(output_[offsets_[0] - 1], T(77), -1);
+                return;
+            case Collective::reduce_scatter_v: {
+                const T *result = in_place_ ? source_.data() + begin(rank_) : output_.data();
+                for (std::int64_t i = 0; i < counts_[rank_]; ++i)
+                    expect(result[i], combined(begin(rank_) + i, run), i);
+                return;
+            }
+            case Collective::all_reduce:
+            case Collective::reduce:
+                if (collective_ == Collective::reduce && rank_ != root_) return;
+                for (std::int64_t i = 0; i < counts_[0]; ++i)
+                    expect(output_[i], combined(i, run), i);
+                return;
+            case Collective::broadcast:
+                for (std::int64_t i = 0; i < counts_[0]; ++i)
+                    expect(rank_ == root_ ? source_[i] : output_[i], value(root_, i, run), i);
+                return;
+            case Collective::scatter_v:
+                for (std::int64_t i = 0; i < counts_[rank_]; ++i)
+                    expect(output_[i], value(root_, 100 * rank_ + i, run), i);
+                return;
+            default: {
+                std::size_t at = 0;
+                for (int from = 0; from < ranks_; ++from)
+                    for (std::int64_t i = 0; i < sent(from, rank_); ++i)
+                        expect(output_[at++], value(from, 100 * rank_ + i, run), i);
+            }
+        }
+    }
+
+private:
+    // Small, so that sums and products of all ranks are exact in every type.
+    T value(int rank, std::int64_t i, int run) const {
+        return static_cast<T>((i * 7 + rank * 3 + number_ * 5 + run) % 3 + 1);
+    }
+    T combined(std::int64_t i, int run) const {
+        T sum = value(0, i, run);
+        for (int k = 1; k < ranks_; ++k) {
+            const T next = value(k, i, run);
+            switch (op_) {
+                case VESCOMM_SUM:
+                    sum = static_cast<T>(sum + next);
+                    break;
+                case VESCOMM_PROD:
+                    sum = static_cast<T>(sum * next);
+                    break;
+                case VESCOMM_MIN:
+                    sum = std::min(sum, next);
+                    break;
+                default:
+                    sum = std::max(sum, next);
+            }
+        }
+        return sum;
+    }
+    void append(std::vector<T> &array, int rank, std::int64_t first, std::int64_t count,
+                int run) const {
+        for (std::int64_t i = 0; i < count; ++i) array.push_back(value(rank, first + i, run));
+    }
+    void expect(T is, T must_be, std::int64_t i) const {
+        if (is == must_be) return;
+        throw std::runtime_error("call " + std::to_string(number_) + ", " +
+                                 std::string(name_of(collective_)) + ": element " +
+                                 std::to_string(i) + " is " + std::to_string(is) + ", not " +
+                                 std::to_string(must_be));
+    }
+    std::int64_t sent(int from, int to) const { return matrix_[from * ranks_ + to]; }
+    std::int64_t begin(int rank) const {
+        return std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
+    }
+    std::int64_t total() const { return begin(ranks_); }
+    std::size_t output_elements() const {
+        switch (collective_) {
+            case Collective::all_gather_v:
+                return end_;
+            case Collective::gather_v:
+                return rank_ == root_ ? end_ : 0;
+            case Collective::scatter_v:
+            case Collective::reduce_scatter_v:
+                return counts_[rank_];
+            case Collective::reduce:
+                return rank_ == root_ ? counts_[0] : 0;
+            case Collective::all_to_all_v: {
+                std::int64_t sum = 0;
+                for (int from = 0; from < ranks_; ++from) sum += sent(from, rank_);
+                return sum;
+            }
+            default:
+                return counts_[0];
+        }
+    }
+
+    Collective collective_;
+    int rank_, ranks_, number_, root_ = 0;
+    vescomm_op_t op_ = VESCOMM_SUM;
+    bool in_place_ = false, gaps_ = false;
+    std::vector<std::int64_t> counts_, offsets_, matrix_, sends_, receives_;
+    std::int64_t end_ = 0;
+    std::vector<T> source_, output_;
+};
+
+std::unique_ptr<Case> random_case(int rank, int ranks, int number, Random &random) {
+    static constexpr Collective all[] = {Collective::all_gather_v, Collective::reduce_scatter_v,
+                                         Collective::all_reduce,   Collective::broadcast,
+                                         Collective::reduce,       Collective::gather_v,
+                                         Collective::scatter_v,    Collective::all_to_all_v};
+    const Collective collective = all[random() % std::size(all)];
+    switch (random() % 5) {
+        case 0:
+            return std::make_unique<TypedCase<float>>(collective, rank, ranks, number, random);
+        case 1:
+            return std::make_unique<TypedCase<double>>(collective, rank, ranks, number, random);
+        case 2:
+            return std::make_unique<TypedCase<std::uint8_t>>(collective, rank, ranks, number,
+                                                             random);
+        case 3:
+            return std::make_unique<TypedCase<std::int32_t>>(collective, rank, ranks, number,
+                                                             random);
+        default:
+            return std::make_unique<TypedCase<std::int64_t>>(collective, rank, ranks, number,
+                                                             random);
+    }
+}
+
+struct Started {
+    std::vector<std::unique_ptr<Case>> cases;
+    vescomm_request_t *request = nullptr;
+    int runs = 1;
+
+    void finish() {
+        check(vescomm_request_wait(request));
+        for (const auto &one : cases) one->verify(0);
+        // The same request again, on arrays filled anew.
+        for (int run = 1; run < runs; ++run) {
+            for (const auto &one : cases) one->fill(run);
+            check(vescomm_request_start(request, nullptr));
+            check(vescomm_request_wait(request));
+            for (const auto &one : cases) one->verify(run);
+        }
+        check(vescomm_request_free(request));
+    }
+};
+
+class ArrayConformance : public testing::TestWithParam<testing_support::Stage> {};
+
+TEST_P(ArrayConformance, RandomSequencesGiveWhatTheyMust) {
+    constexpr int calls = 150;
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        vescomm_comm handle;
+        handle.value = comm;
+        handle.calls = std::make_shared<Calls>(Stage::create(comm));
+        Random random(12);
+        std::vector<Started> open;
+        for (int number = 0; number < calls;) {
+            Started started;
+            const bool group = random() % 4 == 0;
+            const bool blocking = random() % 3 == 0;
+            const int size = group ? 1 + static_cast<int>(random() % 6) : 1;
+            if (group) check(vescomm_group_begin(&handle));
+            for (int i = 0; i < size; ++i, ++number) {
+                started.cases.push_back(random_case(comm->rank(), comm->ranks(), number, random));
+                started.cases.back()->fill(0);
+                started.cases.back()->call(&handle, group || blocking ? nullptr : &started.request);
+            }
+            if (group) check(vescomm_group_end(&handle, blocking ? nullptr : &started.request));
+            if (blocking) {
+                for (const auto &one : started.cases) one->verify(0);
+                continue;
+            }
+            open.push_back(std::move(started));
+            if (open.size() < 7 && random() % 3 != 0) continue;
+            // A request that starts again must do so in the same order on every rank.
+            const auto which = static_cast<std::ptrdiff_t>(random() % open.size());
+            open[which].runs = 1 + static_cast<int>(random() % 3);
+            open[which].finish();
+            open.erase(open.begin() + which);
+        }
+        for (Started &started : open) started.finish();
+    });
+}
+
+// Different things called in one place are told to all, and nobody waits for the deadline.
+TEST_P(ArrayConformance, DifferentCallsAreTold) {
+    if (GetParam().ranks() == 1) GTEST_SKIP() << "one rank agrees with itself";
+    std::vector<std::string> told(static_cast<std::size_t>(GetParam().ranks()));
+    run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
+        vescomm_comm handle;
+        handle.value = comm;
+        handle.calls = std::make_shared<Calls>(Stage::create(comm));
+        const bool last = comm->rank() + 1 == comm->ranks();
+        std::vector<float> source(1'000), output(1'000);
+        vescomm_status_t status = VESCOMM_OK;
+        // Some ranks may be through with their first call before they are told.
+        for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
+            status =
+                vescomm_all_reduce(&handle, source.data(), output.data(), last ? 999 : 1'000,
+                                   VESCOMM_F32, last ? VESCOMM_MAX : VESCOMM_SUM, nullptr, nullptr);
+        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+        told[comm->rank()] = vescomm_last_error();
+    });
+    for (const std::string &sentence : told) {
+        EXPECT_NE(sentence.find("rank " + std::to_string(GetParam().ranks() - 1)),
+                  std::string::npos)
+            << sentence;
+        EXPECT_NE(sentence.find("all_reduce of f32 (max"), std::string::npos) << sentence;
+        EXPECT_NE(sentence.find("all_reduce of f32 (sum"), std::string::npos) << sentence;
+    }
+}
+
+std::vector<testing_support::Stage> stages() {
+    std::vector<testing_support::Stage> stages;
+    for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
+        const std::vector<std::vector<int>> one_node = {{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}};
+        const std::vector<std::vector<int>> nodes = {
+            {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
+        if (kind != Kind::ucx)
+            for (const auto &node_of : one_node) stages.push_back({kind, node_of});
+        if (kind != Kind::node)
+            for (const auto &node_of : nodes) stages.push_back({kind, node_of});
+    }
+#if !VESCOMM_HAVE_UCX
+    std::erase_if(stages,
+                  [](const testing_support::Stage &stage) { return stage.kind == Kind::ucx; });
+#endif
+    return stages;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(stages()),
+                         [](const auto &info) { return testing_support::name_of(info.param); });
+
+}  // namespace
+}  // namespace vescomm
