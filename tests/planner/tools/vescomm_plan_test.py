@@ -6,8 +6,13 @@ import json
 import os
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from json_schema import violations  # noqa: E402
 
 PLAN = os.environ["VESCOMM_PLAN"]
 SCHEMA = os.environ["VESCOMM_PLAN_SCHEMA"]
@@ -37,46 +42,6 @@ def has_matplotlib():
         ).returncode
         == 0
     )
-
-
-def violations(value, schema, root, path="plan"):
-    """What of the JSON schema language our schema uses."""
-    if "$ref" in schema:
-        schema = root["definitions"][schema["$ref"].rsplit("/", 1)[1]]
-    if "anyOf" in schema:
-        found = [list(violations(value, each, root, path)) for each in schema["anyOf"]]
-        return min(found, key=len)
-    kinds = {
-        "object": dict,
-        "array": list,
-        "string": str,
-        "integer": int,
-        "number": (int, float),
-        "boolean": bool,
-        "null": type(None),
-    }
-    problems = []
-    kind = schema.get("type")
-    if kind and (
-        not isinstance(value, kinds[kind]) or kind != "boolean" and isinstance(value, bool)
-    ):
-        return [f"{path} is {value!r:.40}, not a {kind}"]
-    if "const" in schema and value != schema["const"]:
-        problems.append(f"{path} is {value!r}")
-    if "enum" in schema and value not in schema["enum"]:
-        problems.append(f"{path} is {value!r}")
-    if "minimum" in schema and value < schema["minimum"]:
-        problems.append(f"{path} is {value!r}")
-    for key in schema.get("required", []):
-        if key not in value:
-            problems.append(f"{path}.{key} is missing")
-    for key, each in schema.get("properties", {}).items():
-        if key in value:
-            problems += violations(value[key], each, root, f"{path}.{key}")
-    if "items" in schema:
-        for i, item in enumerate(value):
-            problems += violations(item, schema["items"], root, f"{path}[{i}]")
-    return problems
 
 
 def write_safetensors(path, tensors, data=None, length=None):

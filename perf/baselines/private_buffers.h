@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "perf/case/collectives.h"
+
+namespace vescomm::perf {
+
+// Memory of one rank for a library that takes any: the whole buffer, and a result beside it where
+// the operation is not in place.
+class PrivateBuffers {
+public:
+    PrivateBuffers() = default;
+    PrivateBuffers(const Case &what, int rank) {
+        const Collective &collective = find_collective(what.collective);
+        const std::int64_t element = find_type(what.type).bytes();
+        const Extent mine = collective.input(what, rank);
+        const Extent theirs = collective.output(what, rank);
+        whole_.resize(static_cast<std::size_t>(what.bytes()) + 64);
+        input_ = mine.begin * element;
+        output_ = theirs.begin * element;
+        if (collective.in_place) return;
+        result_.resize(static_cast<std::size_t>(theirs.elements() * element) + 64);
+        in_place_ = false;
+    }
+
+    std::byte *whole() { return whole_.data(); }
+    std::byte *input() { return whole_.data() + input_; }
+    std::byte *output() { return in_place_ ? whole_.data() + output_ : result_.data(); }
+
+private:
+    std::vector<std::byte> whole_;
+    std::vector<std::byte> result_;
+    std::int64_t input_ = 0;
+    std::int64_t output_ = 0;
+    bool in_place_ = true;
+};
+
+}  // namespace vescomm::perf

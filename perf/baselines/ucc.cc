@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker that measures UCC, with persistent requests on memory that stays where it is. UCC has no
+// fused buffers: a tensor is an operation.
+//
+// Zone: per operation, in start() and wait().
+#include <sched.h>
+#include <ucc/api/ucc.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "perf/baselines/private_buffers.h"
+#include "perf/worker/cores.h"
+#include "perf/worker/serve.h"
+
+namespace vescomm::perf {
+namespace {
+
+void check(ucc_status_t status, const char *what) {
+    if (status < 0) throw std::runtime_error(std::string(what) + ": " + ucc_status_string(status));
+}
+
+// How the ranks of UCC find each other: each writes a file, and reads those of the others.
+class Files {
+public:
+    explicit Files(const Worker &worker)
+        : folder_(worker.folder), rank_(worker.rank), ranks_(worker.ranks) {}
+
+    ucc_oob_coll_t interface() {
+        ucc_oob_coll_t oob{};
+        oob.allgather = [](void *mine, void *all, std::size_t bytes, void *self, void **request) {
+            *request = static_cast<Files *>(self)->begin(mine, all, bytes);
+            return UCC_OK;
+        };
+        oob.req_test = [](void *request) {
+            return static_cast<Exchange *>(request)->done() ? UCC_OK : UCC_INPROGRESS;
+        };
+        oob.req_free = [](void *request) {
+            delete static_cast<Exchange *>(request);
+            return UCC_OK;
+        };
+        oob.coll_info = this;
+        oob.n_oob_eps = static_cast<std::uint32_t>(ranks_);
+        oob.oob_ep = static_cast<std::uint32_t>(rank_);
+        return oob;
+    }
+
+private:
+    struct Exchange {
+        std::string prefix;
+        int ranks;
+        char *all;
+        std::size_t bytes;
+        int got = 0;
+
+        bool done() {
+            for (; got < ranks; ++got) {
+                std::ifstream file(prefix + std::to_string(got), std::ios::binary);
+                if (!file) return false;
+                file.read(all + static_cast<std::size_t>(got) * bytes,
+                          static_cast<std::streamsize>(bytes));
+            }
+            return true;
+        }
+    };
+
+    Exchange *begin(void *mine, void *all, std::size_t bytes) {
+        const std::string prefix = folder_ + "/oob-" + std::to_string(++count_) + "-";
+        const std::string name = prefix + std::to_string(rank_);
+        std::ofstream(name + ".new", std::ios::binary)
+            .write(static_cast<const char *>(mine), static_cast<std::streamsize>(bytes));
+        std::filesystem::rename(name + ".new", name);
+        return new Exchange{prefix, ranks_, static_cast<char *>(all), bytes};
+    }
+
+    std::string folder_;
+    int rank_;
+    int ranks_;
+    int count_ = 0;
+};
+
+ucc_datatype_t datatype_of(const Case &what) {
+    if (!find_collective(what.collective).reduces()) {
+        constexpr ucc_datatype_t by_size[] = {UCC_DT_UINT8, UCC_DT_UINT8, UCC_DT_UINT16,
+                                              UCC_DT_UINT8, UCC_DT_UINT32};
+        const std::int64_t bytes = find_type(what.type).bytes();
+        return bytes == 8 ? UCC_DT_UINT64 : by_size[bytes];
+    }
+    if (what.output_type != what.type) throw Unsupported("UCC leaves the type as it is");
+    if (what.type == "f32") return UCC_DT_FLOAT32;
+    if (what.type == "bf16") return UCC_DT_BFLOAT16;
+    if (what.type == "f16") return UCC_DT_FLOAT16;
+    if (what.type == "f64") return UCC_DT_FLOAT64;
+    throw Unsupported("this worker does not add " + what.type);
+}
+
+class Ucc final : public Implementation {
+public:
+    explicit Ucc(const Worker &worker)
+        : rank_(worker.rank), crowded_(more_ranks_than_cores(worker.ranks)), files_(worker) {
+        ucc_lib_config_h lib_config;
+        check(ucc_lib_config_read(nullptr, nullptr, &lib_config), "reading UCC's settings");
+        ucc_lib_params_t lib_params{};
+        lib_params.mask = UCC_LIB_PARAM_FIELD_THREAD_MODE;
+        lib_params.thread_mode = UCC_THREAD_SINGLE;
+        check(ucc_init(&lib_params, lib_config, &lib_), "ucc_init");
+        ucc_lib_config_release(lib_config);
+        ucc_context_config_h context_config;
+        check(ucc_context_config_read(lib_, nullptr, &context_config), "reading UCC's settings");
+        ucc_context_params_t context_params{};
+        context_params.mask = UCC_CONTEXT_PARAM_FIELD_OOB;
+        context_params.oob = files_.interface();
+        check(ucc_context_create(lib_, &context_params, context_config, &context_),
+              "ucc_context_create");
+        ucc_context_config_release(context_config);
+        ucc_team_params_t team_params{};
+        team_params.mask = UCC_TEAM_PARAM_FIELD_OOB;
+        team_params.oob = files_.interface();
+        check(ucc_team_create_post(&context_, 1, &team_params, &team_), "ucc_team_create_post");
+        ucc_status_t status;
+        while ((status = ucc_team_create_test(team_)) == UCC_INPROGRESS)
+            ucc_context_progress(context_);
+        check(status, "ucc_team_create_test");
+    }
+
+    std::string version() const override { return std::string("UCC ") + ucc_get_version_string(); }
+
+    Costs prepare(const Case &what) override {
+        if (what.shared) throw Unsupported("UCC has a result for each rank");
+        if (find_collective(what.collective).reduces() && what.op != "sum")
+            throw Unsupported("this worker measures sums of UCC only");
+        buffers_ = PrivateBuffers(what, rank_);
+        parts_.clear();
+        for (const std::vector<Extent> &tensor : split_by_tensor(what))
+            if (what.collective == "barrier" || tensor.back().end > tensor.front().begin)
+                parts_.push_back(make_part(what, tensor));
+        const auto begin = std::chrono::steady_clock::now();
+        for (const auto &part : parts_) create(*part);
+        const auto end = std::chrono::steady_clock::now();
+        Costs costs;
+        costs.create_us = std::chrono::duration<double, std::micro>(end - begin).count();
+        return costs;
+    }
+
+    std::byte *input() override { return buffers_.input(); }
+    std::byte *output() override { return buffers_.output(); }
+
+    // One tensor after another: UCC's order of tags.
+    void start() override {
+        for (const auto &part : parts_) {
+            check(ucc_collective_post(part->request), "ucc_collective_post");
+            ucc_status_t status;
+            while ((status = ucc_collective_test(part->request)) == UCC_INPROGRESS) {
+                ucc_context_progress(context_);
+                if (crowded_) sched_yield();
+            }
+            check(status, "ucc_collective_test");
+        }
+    }
+    void wait() override {}
+
+    void end() override {
+        for (const auto &part : parts_) ucc_collective_finalize(part->request);
+        parts_.clear();
+        buffers_ = {};
+    }
+
+    void meet() override {}
+
+private:
+    struct Part {
+        ucc_coll_args_t arguments{};
+        std::vector<std::uint64_t> counts;
+        std::vector<std::uint64_t> begins;
+        ucc_coll_req_h request = nullptr;
+    };
+
+    std::unique_ptr<Part> make_part(const Case &what, const std::vector<Extent> &tensor) {
+        auto part = std::make_unique<Part>();
+        ucc_coll_args_t &arguments = part->arguments;
+        const ucc_datatype_t type = datatype_of(what);
+        const std::int64_t bytes = find_type(what.type).bytes();
+        const std::int64_t first = tensor.front().begin;
+        std::byte *data = buffers_.whole() + first * bytes;
+        for (const Extent &extent : tensor) {
+            part->counts.push_back(static_cast<std::uint64_t>(extent.elements()));
+            part->begins.push_back(static_cast<std::uint64_t>(extent.begin - first));
+        }
+        const auto elements = static_cast<std::uint64_t>(tensor.back().end - first);
+        const ucc_coll_buffer_info_t whole{data, elements, type, UCC_MEMORY_TYPE_HOST};
+        arguments.mask = UCC_COLL_ARGS_FIELD_FLAGS;
+        arguments.flags = UCC_COLL_ARGS_FLAG_PERSISTENT | UCC_COLL_ARGS_FLAG_COUNT_64BIT |
+                          UCC_COLL_ARGS_FLAG_DISPLACEMENTS_64BIT;
+        arguments.op = UCC_OP_SUM;
+        if (what.collective == "all_gather_v") {
+            arguments.coll_type = UCC_COLL_TYPE_ALLGATHERV;
+            arguments.flags |= UCC_COLL_ARGS_FLAG_IN_PLACE;
+            arguments.dst.info_v = by_rank(*part, data, type);
+        } else if (what.collective == "reduce_scatter_v") {
+            arguments.coll_type = UCC_COLL_TYPE_REDUCE_SCATTERV;
+            arguments.src.info = whole;
+            std::byte *result =
+                buffers_.output() + (tensor[rank_].elements() > 0
+                                         ? (tensor[rank_].begin - what.cuts[rank_]) * bytes
+                                         : 0);
+            arguments.dst.info_v = by_rank(*part, result, type);
+        } else if (what.collective == "all_reduce") {
+            arguments.coll_type = UCC_COLL_TYPE_ALLREDUCE;
+            arguments.flags |= UCC_COLL_ARGS_FLAG_IN_PLACE;
+            arguments.dst.info = whole;
+        } else if (what.collective == "broadcast") {
+            arguments.coll_type = UCC_COLL_TYPE_BCAST;
+            arguments.root = static_cast<std::uint64_t>(what.root);
+            arguments.src.info = whole;
+        } else if (what.collective == "barrier") {
+            arguments.coll_type = UCC_COLL_TYPE_BARRIER;
+        } else {
+            throw Unsupported("this worker has no " + what.collective);
+        }
+        return part;
+    }
+
+    static ucc_coll_buffer_info_v_t by_rank(Part &part, std::byte *data, ucc_datatype_t type) {
+        return {data, part.counts.data(), part.begins.data(), type, UCC_MEMORY_TYPE_HOST};
+    }
+
+    void create(Part &part) {
+        const ucc_status_t status = ucc_collective_init(&part.arguments, &part.request, team_);
+        if (status == UCC_ERR_NOT_SUPPORTED || status == UCC_ERR_NOT_IMPLEMENTED)
+            throw Unsupported(std::string("UCC says: ") + ucc_status_string(status));
+        check(status, "ucc_collective_init");
+    }
+
+    int rank_;
+    bool crowded_;
+    Files files_;
+    ucc_lib_h lib_ = nullptr;
+    ucc_context_h context_ = nullptr;
+    ucc_team_h team_ = nullptr;
+    PrivateBuffers buffers_;
+    std::vector<std::unique_ptr<Part>> parts_;
+};
+
+}  // namespace
+}  // namespace vescomm::perf
+
+int main() {
+    return vescomm::perf::serve("ucc", [](const vescomm::perf::Worker &worker) {
+        return std::make_unique<vescomm::perf::Ucc>(worker);
+    });
+}

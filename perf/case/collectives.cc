@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of collectives. A new one is a row here, and a branch in each implementation that has
+// it; those that do not, say so.
+//
+// Zone: set-up.
+#include "perf/case/collectives.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace vescomm::perf {
+namespace {
+
+Extent nothing(const Case &, int) {
+    return {};
+}
+
+Extent shard(const Case &what, int rank) {
+    return {what.cuts[rank], what.cuts[rank + 1]};
+}
+
+Extent whole(const Case &what, int) {
+    return {0, what.elements()};
+}
+
+Extent whole_at_root(const Case &what, int rank) {
+    return rank == what.root ? whole(what, rank) : Extent{};
+}
+
+double no_bytes(const Case &) {
+    return 0;
+}
+
+// Everything but the own shard, of the rank whose shard is smallest. Equal shards: S (n - 1) / n.
+double all_but_smallest_shard(const Case &what) {
+    std::int64_t smallest = what.elements();
+    for (int rank = 0; rank < what.ranks(); ++rank) smallest = std::min(smallest, what.shard(rank));
+    return static_cast<double>((what.elements() - smallest) * find_type(what.type).bytes());
+}
+
+// Shards are the library's business here: nccl-tests' factor, 2 (n - 1) / n.
+double twice_but_own(const Case &what) {
+    return 2.0 * (what.ranks() - 1) / what.ranks() * static_cast<double>(what.bytes());
+}
+
+double whole_buffer(const Case &what) {
+    return static_cast<double>(what.bytes());
+}
+
+constexpr Collective table[] = {
+    {.name = "all_gather_v",
+     .nccl_name = "all_gather",
+     .summary = "everyone has its shard; everyone gets all shards",
+     .result = Result::of_owner,
+     .in_place = true,
+     .may_share = true,
+     .converts = false,
+     .input = shard,
+     .output = whole,
+     .bus_bytes = all_but_smallest_shard},
+    {.name = "reduce_scatter_v",
+     .nccl_name = "reduce_scatter",
+     .summary = "everyone has a buffer; everyone gets its shard of the sum",
+     .result = Result::combined,
+     .in_place = false,
+     .may_share = false,
+     .converts = true,
+     .input = whole,
+     .output = shard,
+     .bus_bytes = all_but_smallest_shard},
+    {.name = "all_reduce",
+     .nccl_name = "all_reduce",
+     .summary = "everyone has a buffer; everyone gets the sum",
+     .result = Result::combined,
+     .in_place = true,
+     .may_share = false,
+     .converts = false,
+     .input = whole,
+     .output = whole,
+     .bus_bytes = twice_but_own},
+    {.name = "broadcast",
+     .nccl_name = "broadcast",
+     .summary = "the root has a buffer; everyone gets it",
+     .result = Result::of_root,
+     .in_place = true,
+     .may_share = false,
+     .converts = false,
+     .input = whole_at_root,
+     .output = whole,
+     .bus_bytes = whole_buffer},
+    {.name = "barrier",
+     .nccl_name = "barrier",
+     .summary = "nobody leaves before everyone has come; has no size",
+     .result = Result::nothing,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .input = nothing,
+     .output = nothing,
+     .bus_bytes = no_bytes},
+};
+
+}  // namespace
+
+std::span<const Collective> collectives() {
+    return table;
+}
+
+const Collective &find_collective(std::string_view name) {
+    const auto found = std::ranges::find_if(
+        table, [&](const Collective &row) { return name == row.name || name == row.nccl_name; });
+    if (found != std::end(table)) return *found;
+    std::string known;
+    for (const Collective &row : table)
+        known += (known.empty() ? "" : ", ") + std::string(row.name);
+    throw std::invalid_argument("collective \"" + std::string(name) + "\": there is " + known);
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: per byte, though never inside what is timed.
+#include "perf/case/pattern.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "perf/case/collectives.h"
+
+namespace vescomm::perf {
+namespace {
+
+constexpr std::int64_t period = Repeating::period;
+constexpr std::int64_t largest_value = 15;
+// So many are copied or compared at once: enough for memcpy, and the table stays in a cache.
+constexpr std::int64_t periods_at_once = 4;
+
+// Different for neighbours in both.
+std::int64_t shift_of(int rank, std::uint64_t round) {
+    return static_cast<std::int64_t>((31 * static_cast<std::uint64_t>(rank) + 17 * round) %
+                                     static_cast<std::uint64_t>(period));
+}
+
+// The whole numbers that both types tell apart.
+std::int64_t exact_in(const Case &what) {
+    return std::min(find_type(what.type).exact, find_type(what.output_type).exact);
+}
+
+std::vector<std::int64_t> values_of(const Case &what) {
+    const bool combined = what.op != "none";
+    const std::int64_t most = combined ? exact_in(what) / what.ranks() : exact_in(what);
+    const auto different =
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, largest_value) + 1);
+    // An average of multiples of the number of ranks is a whole number.
+    const std::int64_t factor = what.op == "avg" ? what.ranks() : 1;
+    std::vector<std::int64_t> values;
+    for (std::uint64_t place = 0; place < static_cast<std::uint64_t>(period); ++place) {
+        // Any mixing will do; the constant is that of Knuth's multiplicative hashing.
+        const std::uint64_t mixed = (place * 2654435761U >> 7) % different;
+        values.push_back(static_cast<std::int64_t>(mixed) * factor);
+    }
+    return values;
+}
+
+std::vector<std::int64_t> combine(const Case &what, const std::vector<std::int64_t> &values) {
+    std::vector<std::int64_t> sums(values.size(), 0);
+    for (int rank = 0; rank < what.ranks(); ++rank)
+        for (std::int64_t place = 0; place < period; ++place)
+            sums[place] += values[(place + shift_of(rank, 0)) % period];
+    if (what.op == "avg")
+        for (std::int64_t &sum : sums) sum /= what.ranks();
+    return sums;
+}
+
+}  // namespace
+
+Repeating::Repeating(const Type &type, const std::vector<std::int64_t> &values)
+    : type_(type), bytes_(type.bytes()) {
+    const std::int64_t places = (periods_at_once + 1) * period;
+    table_.resize(static_cast<std::size_t>(places * bytes_));
+    for (std::int64_t place = 0; place < places; ++place)
+        type.write(values[place % period], table_.data() + place * bytes_);
+}
+
+// Calls `act` with the elements done before, the elements of the table, and their number.
+template <typename Act>
+void Repeating::each(Extent extent, std::int64_t shift, Act &&act) const {
+    for (std::int64_t done = 0; done < extent.elements();) {
+        const std::int64_t place = (extent.begin + done + shift) % period;
+        const std::int64_t now = std::min(extent.elements() - done, periods_at_once * period);
+        act(done, table_.data() + place * bytes_, now);
+        done += now;
+    }
+}
+
+void Repeating::write(Extent extent, std::int64_t shift, std::byte *to) const {
+    each(extent, shift, [&](std::int64_t done, const std::byte *from, std::int64_t elements) {
+        std::memcpy(to + done * bytes_, from, static_cast<std::size_t>(elements * bytes_));
+    });
+}
+
+void Repeating::compare(Extent extent, std::int64_t shift, const std::byte *found, double tolerance,
+                        Verdict &verdict) const {
+    each(extent, shift, [&](std::int64_t done, const std::byte *expected, std::int64_t elements) {
+        const std::byte *here = found + done * bytes_;
+        if (std::memcmp(here, expected, static_cast<std::size_t>(elements * bytes_)) == 0) return;
+        for (std::int64_t i = 0; i < elements; ++i)
+            look_at(extent.begin + done + i, expected + i * bytes_, here + i * bytes_, tolerance,
+                    verdict);
+    });
+}
+
+void Repeating::look_at(std::int64_t element, const std::byte *expected, const std::byte *found,
+                        double tolerance, Verdict &verdict) const {
+    if (std::memcmp(expected, found, static_cast<std::size_t>(bytes_)) == 0) return;
+    const double should = type_.read(expected);
+    const double is = type_.read(found);
+    if (std::abs(is - should) <= tolerance * std::abs(should)) return;
+    if (verdict.wrong++ == 0)
+        verdict.first = "element " + std::to_string(element) + " is " + std::to_string(is) +
+                        ", not " + std::to_string(should);
+}
+
+Pattern::Pattern(const Case &what, int rank)
+    : what_(what),
+      rank_(rank),
+      input_(find_collective(what.collective).input(what, rank)),
+      output_(find_collective(what.collective).output(what, rank)),
+      written_(find_type(what.type), values_of(what)) {
+    if (find_collective(what.collective).result != Result::combined) return;
+    expected_.emplace(find_type(what.output_type), combine(what, values_of(what)));
+    // Sums are exact; an average is multiplied by a rounded 1 / ranks.
+    if (what.op != "sum" || exact_in(what) < what.ranks())
+        tolerance_ = 2 / static_cast<double>(find_type(what.output_type).exact);
+}
+
+void Pattern::write_input(std::uint64_t round, std::byte *input) const {
+    written_.write(input_, shift_of(rank_, round), input);
+}
+
+Verdict Pattern::verify(std::uint64_t round, const std::byte *output) const {
+    Verdict verdict;
+    switch (find_collective(what_.collective).result) {
+        case Result::nothing:
+            break;
+        case Result::of_owner:
+            for (int owner = 0; owner < what_.ranks(); ++owner) {
+                const Extent shard{what_.cuts[owner], what_.cuts[owner + 1]};
+                const std::byte *at =
+                    output + (shard.begin - output_.begin) * find_type(what_.type).bytes();
+                written_.compare(shard, shift_of(owner, round), at, 0, verdict);
+            }
+            break;
+        case Result::of_root:
+            written_.compare(output_, shift_of(what_.root, round), output, 0, verdict);
+            break;
+        case Result::combined:
+            expected_->compare(output_, shift_of(0, round), output, tolerance_, verdict);
+            break;
+    }
+    return verdict;
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Types of elements: how they are called, and how a small whole number is written in them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "vescomm/vescomm.h"
+
+namespace vescomm::perf {
+
+struct Type {
+    std::string_view name;
+    std::string_view nccl_name;  // what nccl-tests calls it, understood as well
+    vescomm_type_t number;
+    std::int64_t exact;  // whole numbers from 0 to this have a value of their own
+    void (*write)(std::int64_t value, std::byte *to);
+    double (*read)(const std::byte *from);
+
+    std::int64_t bytes() const { return static_cast<std::int64_t>(vescomm_type_bytes(number)); }
+};
+
+std::span<const Type> types();
+
+// Throws std::invalid_argument, which lists them.
+const Type &find_type(std::string_view name);
+
+}  // namespace vescomm::perf

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// From options to cases: every combination of collective, type, op and size that makes sense.
+//
+// Zone: set-up.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "perf/case/collectives.h"
+#include "perf/run/options.h"
+
+namespace vescomm::perf {
+namespace {
+
+void check(const Options &options, int ranks) {
+    const auto refuse = [](const std::string &sentence) { throw std::invalid_argument(sentence); };
+    if (options.root < 0 || options.root >= ranks)
+        refuse(fmt::format("--root {}: there are {} ranks", options.root, ranks));
+    if (options.late_rank >= ranks)
+        refuse(fmt::format("--skew: rank {} of {} ranks", options.late_rank, ranks));
+    for (const std::string &name : options.collectives) {
+        const Collective &row = find_collective(name);
+        if (options.shared && !row.may_share)
+            refuse(fmt::format("--shared: {} has a result for each rank", name));
+        if (options.wide_output && !row.converts)
+            refuse(fmt::format("--f32-output: {} leaves its type as it is", name));
+        if (options.operations > 1 && row.reduces() && row.in_place)
+            refuse(
+                fmt::format("--agg_iters {}: {} works in place, and would add up its own results",
+                            options.operations, name));
+    }
+}
+
+Case make_case(const Options &options, const Ragged &ragged, const Collective &row,
+               const std::string &type, const std::string &op, std::int64_t size) {
+    Case what;
+    what.collective = row.name;
+    what.type = type;
+    what.output_type = options.wide_output ? "f32" : type;
+    what.op = op;
+    what.root = row.rooted() ? options.root : -1;
+    what.shared = options.shared;
+    what.block = options.block;
+    // Every type has bytes; analysers do not know.
+    const std::int64_t element = std::max<std::int64_t>(find_type(type).bytes(), 1);
+    what.cuts = cut(ragged, size / element, options.block);
+    what.tensors = split_evenly(what.elements(), options.tensors, options.block);
+    return what;
+}
+
+}  // namespace
+
+std::vector<Case> make_cases(const Options &options, int ranks) {
+    check(options, ranks);
+    const Ragged ragged = parse_ragged(options.ragged, ranks);
+    std::vector<Case> cases;
+    for (const std::string &name : options.collectives) {
+        const Collective &row = find_collective(name);
+        const bool sized = row.result != Result::nothing;
+        const std::vector<std::string> ops =
+            row.reduces() ? options.ops : std::vector<std::string>{"none"};
+        const std::vector<std::string> types =
+            sized ? options.types : std::vector<std::string>{"u8"};
+        const std::vector<std::int64_t> sizes =
+            sized ? options.sizes : std::vector<std::int64_t>{0};
+        for (const std::string &type : types)
+            for (const std::string &op : ops)
+                for (const std::int64_t size : sizes)
+                    cases.push_back(make_case(options, ragged, row, type, op, size));
+    }
+    return cases;
+}
+
+}  // namespace vescomm::perf

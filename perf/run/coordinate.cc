@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "perf/run/coordinate.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "perf/run/hosts.h"
+#include "perf/run/implementations.h"
+#include "perf/run/interrupt.h"
+#include "perf/run/launched_team.h"
+#include "perf/run/local_team.h"
+#include "perf/run/measure.h"
+#include "perf/run/results_json.h"
+#include "perf/worker/cores.h"
+
+namespace vescomm::perf {
+namespace {
+
+double bandwidth_floor() {
+    const char *text = std::getenv("VESCOMM_PERF_MIN_BW");
+    if (text == nullptr || *text == 0) return -1;
+    double value = 0;
+    const char *end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, value);
+    if (error != std::errc() || stop != end || !std::isfinite(value) || value < 0)
+        throw Failure(ExitCode::usage,
+                      fmt::format("VESCOMM_PERF_MIN_BW={} is no number of GB/s", text));
+    return value;
+}
+
+void print(const std::string &text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    // Rows are progress: they are seen when they are done.
+    if (std::fflush(stdout) != 0)
+        throw Failure(ExitCode::internal, "standard output cannot be written");
+}
+
+// A line on a terminal that says what is going on, and is gone afterwards.
+class Progress {
+public:
+    ~Progress() { clear(); }
+    void say(const std::string &text) const {
+        if (shown_) fmt::print(stderr, "\r\033[K{}", text);
+    }
+    void clear() const { say(""); }
+
+private:
+    bool shown_ = isatty(STDERR_FILENO) != 0;
+};
+
+class Folder {
+public:
+    Folder() {
+        path_ = std::filesystem::temp_directory_path() / "vescomm-perf-XXXXXX";
+        if (mkdtemp(path_.data()) == nullptr)
+            throw Failure(ExitCode::internal, fmt::format("no folder {} can be made", path_));
+    }
+    ~Folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Folder(const Folder &) = delete;
+    Folder &operator=(const Folder &) = delete;
+    const std::string &path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+Run begin_run(int ranks) {
+    Run run;
+    run.ranks = ranks;
+    run.cores = usable_cores();
+    const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    run.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+    return run;
+}
+
+std::vector<Case> make_checked_cases(const Options &options, int ranks) {
+    try {
+        return make_cases(options, ranks);
+    } catch (const std::invalid_argument &error) {
+        throw Failure(ExitCode::usage, error.what());
+    }
+}
+
+// The same columns serve as long as the same thing is measured.
+bool same_heading(const Case &a, const Case &b) {
+    return a.collective == b.collective &&
+           fmt::format("{:.3f}", a.rho()) == fmt::format("{:.3f}", b.rho());
+}
+
+}  // namespace
+
+ExitCode coordinate(const Options &options, const std::vector<Case> &cases,
+                    std::vector<std::unique_ptr<Team>> teams, Run run) {
+    const double floor = bandwidth_floor();
+    run.nodes = teams.front()->nodes();
+    for (const auto &team : teams) run.members.push_back({team->name(), team->version()});
+    print(describe(run, options));
+    std::vector<Result> results;
+    const Progress progress;
+    for (const Case &what : cases) {
+        const auto watch = [&](const std::string &name, int round) {
+            progress.say(fmt::format("{} {} B, {}: round {} of {}", what.collective, what.bytes(),
+                                     name, round, options.rounds));
+        };
+        Result result{what, measure(what, teams, options, watch)};
+        progress.clear();
+        if (results.empty() || !same_heading(results.back().what, what))
+            print(column_heads(what, options));
+        print(rows_of(result, options));
+        results.push_back(std::move(result));
+    }
+    const Summary summary = summarise(results, floor);
+    print(footer_of(results, summary));
+    if (!options.json.empty()) replace_file(options.json, to_json(run, options, results, summary));
+    if (summary.wrong > 0 || summary.below_floor()) return ExitCode::results;
+    const auto any = [&](auto &&holds) {
+        return std::ranges::any_of(results, [&](const Result &result) {
+            return std::ranges::any_of(result.samples, holds);
+        });
+    };
+    if (any([](const Samples &samples) { return samples.failed; })) return ExitCode::failed;
+    const bool measured = any([](const Samples &samples) { return samples.unsupported.empty(); });
+    return measured ? ExitCode::success : ExitCode::not_implemented;
+}
+
+ExitCode coordinate_here(const Options &options) {
+    catch_interrupts();
+    const int ranks = options.ranks > 0 ? options.ranks : usable_cores();
+    const std::vector<Case> cases = make_checked_cases(options, ranks);
+    Run run = begin_run(ranks);
+    // In the order in which they go: hosts are empty by then.
+    std::optional<Hosts> hosts;
+    std::optional<Folder> folder(std::in_place);
+    std::vector<std::unique_ptr<Team>> teams;
+    if (options.hosts > 1) hosts.emplace(options.hosts);
+    LocalSetting setting{.folder = folder->path(),
+                         .ranks = ranks,
+                         .largest_bytes = 0,
+                         .timeout_seconds = options.timeout_seconds,
+                         .bind = options.bind == "core",
+                         .hosts = hosts ? &*hosts : nullptr};
+    for (const Case &what : cases)
+        setting.largest_bytes = std::max(setting.largest_bytes, what.bytes());
+    for (const std::string &name : options.implementations) {
+        const ImplementationRow &row = find_implementation(name);
+        std::string reason = why_not(row, ranks, options.hosts);
+        try {
+            if (reason.empty()) teams.push_back(std::make_unique<LocalTeam>(row, setting));
+        } catch (const Failure &failure) {
+            // Somebody else's library that does not start must not keep ours from being measured.
+            if (&name == &options.implementations.front()) throw;
+            reason = failure.what();
+        }
+        if (!reason.empty()) run.left_out.push_back({name, reason});
+        check_interrupt();
+    }
+    folder.reset();
+    if (teams.empty())
+        throw Failure(ExitCode::not_implemented,
+                      fmt::format("nobody is left to measure: {}: {}", run.left_out.front().name,
+                                  run.left_out.front().text));
+    return coordinate(options, cases, std::move(teams), std::move(run));
+}
+
+ExitCode take_part(const Options &options) {
+    if (options.implementations != std::vector<std::string>{"vescomm"})
+        throw Failure(ExitCode::usage,
+                      "--impl: under a launcher only vescomm is measured; others need --ranks");
+    Communicator comm = Communicator::from_environment();
+    const std::vector<Case> cases = make_checked_cases(options, comm.ranks());
+    auto team = std::make_unique<LaunchedTeam>(comm);
+    if (comm.rank() != 0) {
+        team->follow();
+        return ExitCode::success;
+    }
+    std::vector<std::unique_ptr<Team>> teams;
+    teams.push_back(std::move(team));
+    return coordinate(options, cases, std::move(teams), begin_run(comm.ranks()));
+}
+
+}  // namespace vescomm::perf

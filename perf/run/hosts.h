@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vescomm::perf {
+
+// Pretended hosts on this machine: network namespaces, joined by a switch. Needs root.
+//
+//     switch: a bridge ── veth ── host 0, 10.79.0.1
+//                     └── veth ── host 1, 10.79.0.2   ...
+//
+// They are gone with this object.
+class Hosts {
+public:
+    explicit Hosts(int count);
+    ~Hosts();
+    Hosts(const Hosts &) = delete;
+    Hosts &operator=(const Hosts &) = delete;
+
+    int count() const { return static_cast<int>(names_.size()); }
+    const std::string &network(int host) const { return names_[static_cast<std::size_t>(host)]; }
+    std::string address(int host) const;
+    // Ranks next to each other share a host; hosts differ by one rank at most.
+    int host_of(int rank, int ranks) const { return rank * count() / ranks; }
+
+private:
+    void make();
+    void remove() noexcept;
+
+    std::string switch_;
+    std::vector<std::string> names_;
+};
+
+}  // namespace vescomm::perf

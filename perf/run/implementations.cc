@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of implementations. A new one is a row here and a worker (see worker/serve.h).
+//
+// Zone: set-up.
+#include "perf/run/implementations.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "perf/worker/cores.h"
+
+namespace vescomm::perf {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words open_mpi(int ranks, Words details) {
+    Words words = {
+        "mpirun.openmpi",     "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
+        std::to_string(ranks)};
+    // Without it a rank that waits keeps the core from the rank that it waits for.
+    if (more_ranks_than_cores(ranks)) details.insert(details.end(), {"mpi_yield_when_idle", "1"});
+    for (std::size_t i = 0; i < details.size(); i += 2)
+        words.insert(words.end(), {"--mca", details[i], details[i + 1]});
+    return words;
+}
+
+// The sm transport of Open MPI 4 is called vader; CMA copies once between processes.
+Words mpi(int ranks) {
+    return open_mpi(ranks, {"pml", "ob1", "btl", "self,vader", "btl_vader_single_copy_mechanism",
+                            "cma", "btl_base_warn_component_unused", "0"});
+}
+
+Words mpi_ucx(int ranks) {
+    // Without "any" Open MPI takes UCX only where there is a network of its liking.
+    return open_mpi(ranks, {"pml", "ucx", "pml_ucx_tls", "any", "pml_ucx_devices", "any"});
+}
+
+Words mpich(int ranks) {
+    return {"mpiexec.mpich", "-n", std::to_string(ranks)};
+}
+
+constexpr int any_number = 1 << 30;
+
+// name, what it is, worker, launcher, ranks on each of several hosts, what is missing without it.
+// UCC: UCX takes pretended hosts for one machine and would use its memory, so it is kept to TCP,
+// which is no way to go between ranks of one host.
+const ImplementationRow table[] = {
+    {"vescomm", "this library", "", nullptr, any_number, ""},
+    {"limit", "direct copies and sums in shared memory, with counters and nothing else", "",
+     nullptr, 0, ""},
+    {"mpi", "Open MPI, shared memory (ob1, vader, CMA)", "vescomm_perf_mpi", mpi, 0,
+     "install libopenmpi-dev and openmpi-bin, and configure again"},
+    {"mpi-ucx", "Open MPI over UCX", "vescomm_perf_mpi", mpi_ucx, 0,
+     "install libopenmpi-dev and openmpi-bin, and configure again"},
+    {"mpich", "MPICH", "vescomm_perf_mpich", mpich, 0,
+     "install libmpich-dev and mpich, and configure again"},
+    {"gloo", "Gloo over TCP", "vescomm_perf_gloo", nullptr, any_number,
+     "install libgloo-dev, and configure again"},
+    {"ucc", "UCC over UCX", "vescomm_perf_ucc", nullptr, 1,
+     "install UCC where the compiler finds it, and configure again"},
+    {"nccl", "NCCL", "vescomm_perf_nccl", nullptr, 0,
+     "it moves memory of GPUs, which this program does not measure yet"},
+};
+
+// Where this program was built, then where baselines are installed.
+std::string find_worker(std::string_view worker) {
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+    for (const std::filesystem::path &folder :
+         {self.parent_path() / "baselines", std::filesystem::path(VESCOMM_PERF_WORKERS)}) {
+        std::string path = folder / worker;
+        if (access(path.c_str(), X_OK) == 0) return path;
+    }
+    return "";
+}
+
+bool in_path(const std::string &program) {
+    const char *variable = std::getenv("PATH");
+    const std::string path = variable == nullptr ? "" : variable;
+    for (std::size_t begin = 0; begin <= path.size();) {
+        const std::size_t end = std::min(path.find(':', begin), path.size());
+        const std::string file = path.substr(begin, end - begin) + "/" + program;
+        if (access(file.c_str(), X_OK) == 0) return true;
+        begin = end + 1;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::span<const ImplementationRow> implementation_rows() {
+    return table;
+}
+
+const ImplementationRow &find_implementation(std::string_view name) {
+    const auto found = std::ranges::find(table, name, &ImplementationRow::name);
+    if (found != std::end(table)) return *found;
+    std::string known;
+    for (const ImplementationRow &row : table)
+        known += (known.empty() ? "" : ", ") + std::string(row.name);
+    throw std::invalid_argument("--impl " + std::string(name) + ": there is " + known);
+}
+
+std::vector<std::string> worker_command(const ImplementationRow &row) {
+    // The path, not the link: it must name this program in the worker as well.
+    if (row.worker.empty())
+        return {std::filesystem::read_symlink("/proc/self/exe"), "--worker", std::string(row.name)};
+    return {find_worker(row.worker)};
+}
+
+std::string why_not(const ImplementationRow &row, int ranks, int hosts) {
+    if (!row.worker.empty() && find_worker(row.worker).empty())
+        return "not built in: " + std::string(row.missing);
+    if (hosts > 1 && row.ranks_on_host == 0) return "it is measured on one host only";
+    if (hosts > 1 && ranks > row.ranks_on_host * static_cast<std::int64_t>(hosts))
+        return "on several hosts it is measured with one rank on each";
+    if (row.launcher != nullptr) {
+        const std::string program = row.launcher(1).front();
+        if (!in_path(program)) return program + " is not installed";
+    }
+    return "";
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up; the time is spent in the teams.
+#include "perf/run/measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perf/run/exit_codes.h"
+
+namespace vescomm::perf {
+namespace {
+
+// What one team does at one size when the user leaves it open: iterations of a quarter of a second
+// in all rounds together, but never so many that the sorting of times shows.
+constexpr double seconds_of_case = 0.25;
+constexpr int most_iterations = 5000;
+// And so long, untimed, at the start of each turn: caches are filled, cores are awake.
+constexpr double warm_up_seconds = 0.01;
+constexpr int most_warm_up = 50;
+
+class Turns {
+public:
+    Turns(const Case &what, Team &team, const Options &options)
+        : what_(what), team_(team), options_(options) {
+        samples_.implementation = team.name();
+    }
+
+    const Samples &samples() const { return samples_; }
+    bool takes_part() const { return samples_.unsupported.empty(); }
+
+    void prepare() {
+        const std::vector<Answer> answers = ask("prepare", {});
+        for (const Answer &answer : answers) {
+            if (!answer.unsupported.empty()) samples_.unsupported = answer.unsupported;
+            // All ranks have to wait for the slowest.
+            samples_.costs.register_us =
+                std::max(samples_.costs.register_us, answer.costs.register_us);
+            samples_.costs.create_us = std::max(samples_.costs.create_us, answer.costs.create_us);
+        }
+        if (takes_part()) plan();
+    }
+
+    void take() {
+        std::vector<double> times = run(warm_up_, iterations_);
+        if (options_.check) verify();
+        times.erase(times.begin(), times.begin() + options_.skip);
+        samples_.rounds_us.push_back(std::move(times));
+    }
+
+    void end() { ask("end", {}); }
+
+    void fail(const std::string &why) {
+        samples_.unsupported = "it failed: " + why;
+        samples_.failed = true;
+        samples_.rounds_us.clear();
+        samples_.wrong = -1;
+    }
+
+private:
+    std::vector<Answer> ask(const std::string &name, const Turn &turn) {
+        return team_.ask({.name = name, .what = what_, .turn = turn});
+    }
+
+    // Looks how long an iteration takes, with whatever happens only the first time left out.
+    void plan() {
+        warm_up_ = options_.warm_up;
+        iterations_ = (options_.iterations + options_.rounds - 1) / options_.rounds;
+        const std::vector<double> tried = run(1, 1);
+        // The input is written anew, which takes about as long.
+        const double seconds = 2e-6 * (tried.front() + options_.skew_us) * options_.operations;
+        const auto fit = [&](double budget, int most) {
+            return static_cast<int>(
+                std::clamp(budget / std::max(seconds, 1e-9), 1.0, static_cast<double>(most)));
+        };
+        if (options_.iterations == 0)
+            iterations_ = fit(seconds_of_case / options_.rounds,
+                              std::max(1, most_iterations / options_.rounds));
+        if (options_.warm_up < 0) warm_up_ = fit(warm_up_seconds, most_warm_up);
+        iterations_ += options_.skip;
+    }
+
+    std::vector<double> run(int warm_up, int iterations) {
+        Turn turn;
+        turn.warm_up = warm_up;
+        turn.iterations = iterations;
+        turn.operations = options_.operations;
+        turn.round = round_;
+        turn.skew_us = options_.skew_us;
+        turn.late_rank = options_.late_rank < 0 ? what_.ranks() - 1 : options_.late_rank;
+        round_ += static_cast<std::uint64_t>(warm_up + iterations);
+        const std::vector<Answer> answers = ask("run", turn);
+        std::vector<double> times;
+        for (int i = 0; i < iterations; ++i) {
+            std::vector<double> ranks;
+            ranks.reserve(answers.size());
+            for (const Answer &answer : answers)
+                ranks.push_back(answer.times_us[static_cast<std::size_t>(i)]);
+            times.push_back(combine(options_.average, ranks));
+        }
+        for (const Answer &answer : answers)
+            samples_.start_us = std::max(samples_.start_us, answer.start_us);
+        return times;
+    }
+
+    void verify() {
+        samples_.wrong = std::max<std::int64_t>(samples_.wrong, 0);
+        for (const Answer &answer : ask("verify", {})) {
+            if (answer.verdict.wrong > 0 && samples_.first_wrong.empty())
+                samples_.first_wrong =
+                    "rank " + std::to_string(answer.rank) + ": " + answer.verdict.first;
+            samples_.wrong += answer.verdict.wrong;
+        }
+    }
+
+    Case what_;
+    Team &team_;
+    const Options &options_;
+    Samples samples_;
+    std::uint64_t round_ = 1;
+    int warm_up_ = 0;
+    int iterations_ = 1;
+};
+
+}  // namespace
+
+std::vector<Samples> measure(const Case &what, std::vector<std::unique_ptr<Team>> &teams,
+                             const Options &options, const Watch &watch) {
+    std::vector<Turns> all;
+    all.reserve(teams.size());
+    for (const std::unique_ptr<Team> &team : teams) all.emplace_back(what, *team, options);
+    const auto act = [&](Turns &turns, auto &&step) {
+        if (!turns.takes_part()) return;
+        try {
+            step(turns);
+        } catch (const Failure &failure) {
+            if (&turns == &all.front() || failure.code == ExitCode::interrupted) throw;
+            turns.fail(failure.what());
+        }
+    };
+    for (Turns &turns : all) act(turns, [](Turns &t) { t.prepare(); });
+    for (int round = 0; round < options.rounds; ++round) {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            Turns &turns = all[(i + static_cast<std::size_t>(round)) % all.size()];
+            act(turns, [&](Turns &t) {
+                watch(t.samples().implementation, round + 1);
+                t.take();
+            });
+        }
+    }
+    for (Turns &turns : all) act(turns, [](Turns &t) { t.end(); });
+
+    std::vector<Samples> results;
+    results.reserve(all.size());
+    for (const Turns &turns : all) results.push_back(turns.samples());
+    for (Samples &samples : results)
+        if (samples.unsupported.empty() && results.front().unsupported.empty())
+            samples.ratio = ratio_of(samples, results.front());
+    std::vector<std::unique_ptr<Team>> left;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (!results[i].failed) left.push_back(std::move(teams[i]));
+    teams = std::move(left);
+    return results;
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "perf/run/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "perf/case/collectives.h"
+#include "perf/run/exit_codes.h"
+#include "perf/run/implementations.h"
+#include "perf/run/option_values.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::perf {
+namespace {
+
+constexpr const char *what =
+    "Measures collectives of vescomm, and of other libraries beside it in turns, and verifies the\n"
+    "data that it has timed. Options, columns and exit codes are those of nccl-tests where they\n"
+    "mean something in the memory of hosts.";
+
+// As CLI11 reads them.
+struct Given {
+    Options options;
+    std::string min = "32M";
+    std::string max;
+    std::string step;
+    double factor = 0;
+    std::string skew = "0";
+    int average = 3;
+    int check = 1;
+    int timestamps = 0;
+    int statistics = 0;
+    int costs = 0;
+    bool is_private = false;
+    bool version = false;
+    // What means nothing here: only the value that changes nothing is taken.
+    int threads = 1, devices = 1, blocking = 0, null_stream = 0, graph = 0, registered = 0;
+};
+
+std::string make_footer() {
+    std::string text = "Collectives:\n";
+    for (const Collective &row : collectives())
+        text += fmt::format("  {:18}{}\n", row.name, row.summary);
+    text += "\nImplementations:\n";
+    for (const ImplementationRow &row : implementation_rows())
+        text += fmt::format("  {:18}{}\n", row.name, row.summary);
+    return text +
+           "\nShards (--ragged):\n"
+           "  equal             the same for all\n"
+           "  linear            rank r in proportion to r + 1\n"
+           "  zipf:S            rank r in proportion to 1 / (r + 1)^S\n"
+           "  one-owner:F       rank 0 has the share F, the others equal parts of the rest\n"
+           "  random:SEED       at random, the same for the same seed\n"
+           "  file:PATH         in proportion to the numbers in a file, one for each rank\n\n"
+           "Sizes are bytes of the whole buffer: 65536, 64K, 64KiB, 1.5M, 2G (powers of two).\n\n"
+           "Examples:\n"
+           "  vescomm_perf --ranks 4 -b 64 -e 64M -f 16\n"
+           "  vescomm_perf --ranks 2 --impl vescomm,limit,mpi -b 64K -e 16M -f 16 -J run.json\n"
+           "  vescomm_perf --collective reduce_scatter_v -d bf16 --f32-output --ragged zipf:1\n"
+           "  vescomm_perf --hosts 2 --ranks 4 -b 1M -e 1M        (as root)\n"
+           "  torchrun --no-python --nproc-per-node 4 vescomm_perf -b 1M -e 1M\n\n"
+           "VESCOMM_PERF_MIN_BW: GB/s that the average bus bandwidth must reach, less a tenth.\n\n"
+           "Exit code: 0 measured; 1 internal; 3 an implementation failed; 4 it took longer than\n"
+           "--timeout; 5 nobody has the operation; 6 wrong usage; 7 wrong results, or bandwidth\n"
+           "below the floor.";
+}
+
+void add_data(CLI::App &app, Given &given) {
+    Options &options = given.options;
+    const auto group = "What is measured";
+    app.add_option("--collective", options.collectives, "See below (default all_gather_v).")
+        ->delimiter(',')
+        ->option_text("NAME,...")
+        ->group(group);
+    app.add_option("-d,--datatype", options.types,
+                   "f32, bf16, f16, f64, i8 ... u64, or as nccl-tests calls them (f32).")
+        ->delimiter(',')
+        ->option_text("TYPE,...")
+        ->group(group);
+    app.add_option("-o,--op", options.ops, "How contributions are combined: sum, avg (sum).")
+        ->delimiter(',')
+        ->option_text("OP,...")
+        ->group(group);
+    app.add_option("-r,--root", options.root, "Of broadcast (0).")
+        ->option_text("RANK")
+        ->group(group);
+    app.add_option("--ragged", options.ragged, "How unequal the shards are, see below (equal).")
+        ->option_text("SHAPE")
+        ->group(group);
+    app.add_option("--block", options.block, "Elements that stay on one rank (1).")
+        ->option_text("ELEMENTS")
+        ->group(group);
+    app.add_option("--tensors", options.tensors,
+                   "Tensors in the buffer: one operation for those that move fused\n"
+                   "buffers, one for each tensor for the others (1).")
+        ->option_text("K")
+        ->group(group);
+    app.add_flag("--shared", options.shared,
+                 "all_gather_v: one result for the ranks of a node, gathered from a source.")
+        ->group(group);
+    app.add_flag("--private", given.is_private,
+                 "all_gather_v: a result for each rank, in place (default).")
+        ->group(group);
+    app.add_flag("--f32-output", options.wide_output, "reduce_scatter_v: f32 results of bf16.")
+        ->group(group);
+}
+
+void add_sizes(CLI::App &app, Given &given) {
+    const auto group = "Sizes";
+    const auto add = [&](const char *name, auto &value, const char *help, const char *unit) {
+        app.add_option(name, value, help)->option_text(unit)->group(group);
+    };
+    add("-b,--minbytes", given.min, "The smallest (32M).", "BYTES");
+    add("-e,--maxbytes", given.max, "The largest (as --minbytes).", "BYTES");
+    add("-i,--stepbytes", given.step, "From one size to the next: so much more (1M).", "BYTES");
+    add("-f,--stepfactor", given.factor, "Or so many times as much.", "FACTOR");
+}
+
+void add_repetition(CLI::App &app, Given &given) {
+    Options &options = given.options;
+    const auto group = "How it is measured";
+    const auto add = [&](const char *name, auto &value, const char *help, const char *unit) {
+        app.add_option(name, value, help)->option_text(unit)->group(group);
+    };
+    add("-n,--iters", options.iterations,
+        "Timed iterations, in all rounds together (as many as fit into a quarter\n"
+        "of a second).",
+        "COUNT");
+    add("-w,--warmup_iters", options.warm_up, "Untimed ones in each turn (by their time).",
+        "COUNT");
+    add("-m,--agg_iters", options.operations, "Operations in an iteration, one by one (1).",
+        "COUNT");
+    add("--rounds", options.rounds, "Turns of each implementation at each size (5).", "COUNT");
+    add("-a,--average", given.average,
+        "Ranks: 0 the first, 1 mean, 2 fastest, 3 slowest of each iteration (3).", "0|1|2|3");
+    add("-c,--check", given.check, "Verify the last timed result of each turn (1).", "0|1");
+    add("-K,--skip", options.skip, "Leave out the first timed iterations of a turn (0).", "COUNT");
+    add("--skew", given.skew, "One rank comes so much later, the last one if none is named.",
+        "US[:RANK]");
+    add("-T,--timeout", options.timeout_seconds, "Give up on a turn after this long (300 s).",
+        "SECONDS");
+}
+
+void add_ranks(CLI::App &app, Given &given) {
+    Options &options = given.options;
+    const auto group = "Who takes part";
+    app.add_option("--impl", options.implementations,
+                   "Implementations, in turns; see below (vescomm). The first is the one\n"
+                   "that the others are compared with.")
+        ->delimiter(',')
+        ->option_text("NAME,...")
+        ->group(group);
+    app.add_option("--ranks", options.ranks,
+                   "Processes on this machine (those that a launcher started, or else\n"
+                   "one for each core).")
+        ->option_text("COUNT")
+        ->group(group);
+    app.add_option("--hosts", options.hosts,
+                   "Deal them to so many pretended hosts (network namespaces; as root).")
+        ->option_text("COUNT")
+        ->group(group);
+    app.add_option("--bind", options.bind,
+                   "core: each rank keeps to a core of its own, if there are enough (core).")
+        ->option_text("core|none")
+        ->group(group);
+}
+
+void add_outputs(CLI::App &app, Given &given) {
+    const auto group = "What is said";
+    app.add_option("-J,--json", given.options.json, "Write the results (schema vescomm-perf/1).")
+        ->option_text("FILE")
+        ->group(group);
+    const auto add = [&](const char *name, int &value, const char *help) {
+        app.add_option(name, value, help)->option_text("0|1")->group(group);
+    };
+    add("-S,--report_timestamps", given.timestamps, "When each line was printed (0).");
+    add("-I,--iter_stats", given.statistics, "Largest time and spread of the iterations (0).");
+    add("-C,--report_cputime", given.costs,
+        "What is paid once, and the time until start() comes back (0).");
+    app.add_flag("--version", given.version, "Print the version and exit.")->group(group);
+}
+
+struct Meaningless {
+    const char *option;
+    int Given::*value;
+    int taken;
+    const char *why;
+};
+
+constexpr Meaningless meaningless[] = {
+    {"-t,--nthreads", &Given::threads, 1, "a rank is a process here; see --ranks"},
+    {"-g,--ngpus", &Given::devices, 1, "a rank is a process here; see --ranks"},
+    {"-z,--blocking", &Given::blocking, 0, "operations on host memory have no stream to block"},
+    {"-y,--stream_null", &Given::null_stream, 0, "operations on host memory have no stream"},
+    {"-G,--cudagraph", &Given::graph, 0, "there is no graph of host operations; see -m"},
+    {"-R,--local_register", &Given::registered, 0,
+     "memory of vescomm is always registered; see -C"},
+};
+
+void add_meaningless(CLI::App &app, Given &given) {
+    for (const Meaningless &row : meaningless)
+        app.add_option(row.option, given.*row.value,
+                       fmt::format("Only {}: {}.", row.taken, row.why))
+            ->option_text(std::to_string(row.taken))
+            ->group("Options of nccl-tests that mean nothing here");
+}
+
+[[noreturn]] void refuse(const std::string &sentence) {
+    throw std::invalid_argument(sentence);
+}
+
+void check_range(const char *option, std::int64_t value, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most)
+        refuse(fmt::format("{} {}: give a number from {} to {}", option, value, least, most));
+}
+
+Options finish(Given &given) {
+    Options &options = given.options;
+    for (const Meaningless &row : meaningless)
+        if (given.*row.value != row.taken)
+            refuse(fmt::format("{} {}: {}", row.option, given.*row.value, row.why));
+    for (std::string &name : options.collectives) name = find_collective(name).name;
+    for (std::string &name : options.types) name = find_type(name).name;
+    for (const std::string &op : options.ops)
+        if (op != "sum" && op != "avg") refuse(fmt::format("--op {}: there is sum and avg", op));
+    for (const std::string &name : options.implementations) find_implementation(name);
+    for (std::size_t i = 0; i < options.implementations.size(); ++i)
+        if (std::ranges::count(options.implementations, options.implementations[i]) > 1)
+            refuse(fmt::format("--impl: {} is named twice", options.implementations[i]));
+    if (options.shared && given.is_private) refuse("--shared and --private exclude each other");
+    check_range("--iters", options.iterations, 0, 1'000'000);
+    check_range("--warmup_iters", options.warm_up, -1, 1'000'000);
+    check_range("--agg_iters", options.operations, 1, 1'000'000);
+    check_range("--rounds", options.rounds, 3, 1000);
+    check_range("--skip", options.skip, 0, 1'000'000);
+    check_range("--average", given.average, 0, 3);
+    check_range("--ranks", options.ranks, 0, 4096);
+    check_range("--hosts", options.hosts, 1, 64);
+    check_range("--block", options.block, 1, std::int64_t{1} << 40);
+    check_range("--tensors", options.tensors, 1, 1'000'000);
+    if (!(options.timeout_seconds > 0)) refuse("--timeout: give more than 0 seconds");
+    if (options.hosts > 1 && options.ranks < options.hosts)
+        refuse(fmt::format("--hosts {} needs --ranks, at least as many", options.hosts));
+    options.average = static_cast<Average>(given.average);
+    if (options.bind != "core" && options.bind != "none")
+        refuse(fmt::format("--bind {}: there is core and none", options.bind));
+    options.check = given.check != 0;
+    options.timestamps = given.timestamps != 0;
+    options.statistics = given.statistics != 0;
+    options.costs = given.costs != 0;
+    options.sizes = make_sizes(given.min, given.max, given.step, given.factor);
+    parse_skew(given.skew, options);
+    return options;
+}
+
+}  // namespace
+
+std::variant<Options, OptionsAnswer> read_options(int argc, const char *const *argv) {
+    CLI::App app(what, "vescomm_perf");
+    app.footer(make_footer());
+    Given given;
+    given.options.arguments.assign(argv + 1, argv + argc);
+    add_data(app, given);
+    add_sizes(app, given);
+    add_repetition(app, given);
+    add_ranks(app, given);
+    add_outputs(app, given);
+    add_meaningless(app, given);
+    const auto complain = [](const char *sentence) {
+        return OptionsAnswer{static_cast<int>(ExitCode::usage),
+                             fmt::format("vescomm_perf: {}; see vescomm_perf --help\n", sentence)};
+    };
+    try {
+        app.parse(argc, argv);
+        if (given.version)
+            return OptionsAnswer{0, fmt::format("vescomm_perf {}\n", vescomm_version())};
+        return finish(given);
+    } catch (const CLI::CallForHelp &) {
+        return OptionsAnswer{0, app.help()};
+    } catch (const CLI::ParseError &error) {
+        return complain(error.what());
+    } catch (const std::invalid_argument &error) {
+        return complain(error.what());
+    }
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up.
+#include "perf/run/results_json.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "perf/run/exit_codes.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::perf {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string to_line(const json &value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json number_or_null(double value) {
+    return value < 0 ? json(nullptr) : json(value);
+}
+
+// What may change a result. The rest of an environment is nobody's business, and neither is the
+// secret of a job.
+json environment() {
+    json result = json::object();
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        const std::string name(text.substr(0, text.find('=')));
+        const bool counts = std::ranges::any_of(
+            std::initializer_list<std::string_view>{"VESCOMM_", "UCX_", "UCC_", "OMPI_MCA_"},
+            [&](std::string_view prefix) { return name.starts_with(prefix); });
+        if (!counts || name.find("SECRET") != std::string::npos) continue;
+        result[name] = text.size() > name.size() ? text.substr(name.size() + 1) : "";
+    }
+    return result;
+}
+
+json members_of(const std::vector<Run::Member> &members, const char *text) {
+    json result = json::array();
+    for (const Run::Member &member : members)
+        result.push_back({{"impl", member.name}, {text, member.text}});
+    return result;
+}
+
+json to_json(const Run &run, const Options &options, const Case &what, const Samples &samples) {
+    const Figures figures = figures_of(samples);
+    std::size_t iterations = 0;
+    for (const auto &round : samples.rounds_us) iterations += round.size();
+    std::int64_t smallest = what.elements();
+    for (int rank = 0; rank < what.ranks(); ++rank) smallest = std::min(smallest, what.shard(rank));
+    const std::int64_t element = find_type(what.type).bytes();
+    return {
+        {"collective", what.collective},
+        {"impl", samples.implementation},
+        {"bytes", what.bytes()},
+        {"count", what.elements()},
+        {"type", what.type},
+        {"output_type", what.output_type},
+        {"op", what.op},
+        {"root", what.root},
+        {"ranks", run.ranks},
+        {"nodes", run.nodes},
+        {"shared", what.shared},
+        {"ragged", options.ragged},
+        {"rho", what.rho()},
+        {"shard_bytes", {{"min", smallest * element}, {"max", what.largest_shard() * element}}},
+        {"block", what.block},
+        {"tensors", options.tensors},
+        {"skew_us", options.skew_us},
+        {"iterations", iterations},
+        {"time_us",
+         {{"min", figures.min}, {"p50", figures.p50}, {"p99", figures.p99}, {"max", figures.max}}},
+        {"algbw", algbw(what, figures.p50)},
+        {"busbw", busbw(what, figures.p50)},
+        {"wrong", samples.wrong < 0 ? json(nullptr) : json(samples.wrong)},
+        {"ratio", number_or_null(samples.ratio)},
+        {"register_us", number_or_null(samples.costs.register_us)},
+        {"create_us", number_or_null(samples.costs.create_us)},
+        {"start_us", number_or_null(samples.start_us)}};
+}
+
+}  // namespace
+
+std::string to_json(const Run &run, const Options &options, const std::vector<Result> &results,
+                    const Summary &summary) {
+    std::string text = fmt::format(
+        "{{\"schema\": \"vescomm-perf/1\",\n\"version\": {},\n\"started\": {},\n\"arguments\": "
+        "{},\n\"environment\": {},\n\"cores\": {},\n\"implementations\": {},\n\"left_out\": "
+        "{},\n\"results\": [",
+        to_line(vescomm_version()), to_line(run.started), to_line(options.arguments),
+        to_line(environment()), run.cores, to_line(members_of(run.members, "version")),
+        to_line(members_of(run.left_out, "reason")));
+    const char *separator = "\n";
+    for (const Result &result : results)
+        for (const Samples &samples : result.samples) {
+            if (!samples.unsupported.empty()) continue;
+            text += separator + to_line(to_json(run, options, result.what, samples));
+            separator = ",\n";
+        }
+    return text + fmt::format("],\n\"out_of_bounds\": {},\n\"average_bus_bandwidth\": {}}}\n",
+                              summary.wrong, to_line(summary.average_busbw));
+}
+
+void replace_file(const std::string &path, const std::string &text) {
+    const std::string fresh = path + ".new." + std::to_string(getpid());
+    std::ofstream file(fresh, std::ios::binary);
+    file << text;
+    file.close();
+    if (file && std::rename(fresh.c_str(), path.c_str()) == 0) return;
+    unlink(fresh.c_str());
+    throw Failure(ExitCode::internal, fmt::format("--json {}: it cannot be written", path));
+}
+
+}  // namespace vescomm::perf

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "perf/run/samples.h"
+
+namespace vescomm::perf {
+
+// What a run is, for headers.
+struct Run {
+    int ranks = 1;
+    int nodes = 1;
+    int cores = 1;
+    std::string started;  // when, by the wall clock, in UTC
+    struct Member {
+        std::string name;
+        std::string text;  // its version, or why it is left out
+    };
+    std::vector<Member> members;
+    std::vector<Member> left_out;
+};
+
+struct Result {
+    Case what;
+    std::vector<Samples> samples;
+};
+
+// What is said about a whole run, besides its rows.
+struct Summary {
+    std::int64_t wrong = 0;
+    double average_busbw = 0;  // of the first implementation, over all sizes, in GB/s
+    double floor = -1;  // VESCOMM_PERF_MIN_BW; -1: none
+    bool below_floor() const { return floor >= 0 && average_busbw < 0.9 * floor; }
+};
+
+Summary summarise(const std::vector<Result> &results, double floor);
+
+// The text on standard output, in nccl-tests' columns; lines that are no results begin with '#'.
+std::string describe(const Run &run, const Options &options);
+std::string column_heads(const Case &what, const Options &options);
+std::string rows_of(const Result &result, const Options &options);
+std::string footer_of(const std::vector<Result> &results, const Summary &summary);
+
+}  // namespace vescomm::perf

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// vescomm_perf: how fast collectives are, beside others. Three roles of one program:
+//
+//     coordinator   starts teams of workers, tells them what to do, prints what they say
+//     worker        a rank of vescomm or of limit: vescomm_perf --worker NAME, never typed by hand
+//     rank          under torchrun, mpirun, srun or vescomm-run; rank 0 coordinates as well
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "perf/implementations/limit.h"
+#include "perf/implementations/vescomm.h"
+#include "perf/run/coordinate.h"
+#include "perf/run/launched_team.h"
+#include "perf/worker/serve.h"
+
+namespace {
+
+using namespace vescomm::perf;
+
+int work(const std::string &name) {
+    if (name == "limit") return serve(name, make_limit);
+    std::optional<vescomm::Communicator> comm;
+    return serve(name, [&](const Worker &) {
+        comm.emplace(vescomm::Communicator::from_environment());
+        return make_vescomm(*comm);
+    });
+}
+
+int complain(const char *sentence, ExitCode code) {
+    std::fprintf(stderr, "vescomm_perf: %s\n", sentence);
+    return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    if (argc == 3 && std::strcmp(argv[1], "--worker") == 0) return work(argv[2]);
+    const std::variant<Options, OptionsAnswer> read = read_options(argc, argv);
+    if (const auto *answer = std::get_if<OptionsAnswer>(&read)) {
+        std::fputs(answer->text.c_str(), answer->exit_code == 0 ? stdout : stderr);
+        return answer->exit_code;
+    }
+    const auto &options = std::get<Options>(read);
+    try {
+        const bool here = options.ranks > 0 || options.hosts > 1 || !launched();
+        return static_cast<int>(here ? coordinate_here(options) : take_part(options));
+    } catch (const Failure &failure) {
+        return complain(failure.what(), failure.code);
+    } catch (const vescomm::VescommError &error) {
+        return complain(error.what(), error.status() == VESCOMM_ERROR_TIMEOUT ? ExitCode::timeout
+                                                                              : ExitCode::failed);
+    } catch (const std::exception &error) {
+        return complain(error.what(), ExitCode::internal);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: per operation, in run_once(): what is timed is start() and wait(), and nothing else.
+#include "perf/worker/service.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "perf/case/collectives.h"
+
+namespace vescomm::perf {
+namespace {
+
+double now_us() {
+    return std::chrono::duration<double, std::micro>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+double median(std::vector<double> values) {
+    if (values.empty()) return -1;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+}  // namespace
+
+Fault Fault::of_environment(const std::string &name, int rank) {
+    const char *text = std::getenv("VESCOMM_PERF_FAULT");
+    const std::string given = text == nullptr ? "" : text;
+    const std::string ending = ":" + name + ":" + std::to_string(rank);
+    return {given.ends_with(ending) ? given.substr(0, given.size() - ending.size()) : ""};
+}
+
+Service::Service(Implementation &implementation, int rank, Fault fault, std::function<void()> meet)
+    : implementation_(implementation),
+      rank_(rank),
+      fault_(std::move(fault)),
+      meet_(std::move(meet)) {}
+
+Answer Service::answer(const Command &command) noexcept {
+    Answer answer;
+    try {
+        if (command.name == "hello") answer.version = implementation_.version();
+        else if (command.name == "prepare") answer = prepare(command.what);
+        else if (command.name == "run") answer = run(command.turn);
+        else if (command.name == "verify") answer = verify();
+        else if (command.name == "end") end();
+        else answer.error = "there is no command " + command.name;
+    } catch (const Unsupported &error) {
+        answer.unsupported = error.what();
+    } catch (const std::exception &error) {
+        answer.error = error.what();
+    }
+    answer.rank = rank_;
+    return answer;
+}
+
+Answer Service::prepare(const Case &what) {
+    end();
+    Answer answer;
+    answer.costs = implementation_.prepare(what);
+    pattern_.emplace(what, rank_);
+    output_bytes_ = find_collective(what.collective).output(what, rank_).elements() *
+                    find_type(what.output_type).bytes();
+    return answer;
+}
+
+Answer Service::run(const Turn &turn) {
+    if (!pattern_) throw std::logic_error("run without prepare");
+    if (fault_.kind == "die") kill(getpid(), SIGKILL);
+    if (fault_.kind == "hang") pause();
+    Answer answer;
+    std::vector<double> starts;
+    round_ = turn.round;
+    for (int i = 0; i < turn.warm_up; ++i, ++round_) run_once(turn, starts);
+    starts.clear();
+    answer.times_us.reserve(static_cast<std::size_t>(turn.iterations));
+    for (int i = 0; i < turn.iterations; ++i, ++round_)
+        answer.times_us.push_back(run_once(turn, starts));
+    --round_;
+    if (implementation_.starts_early()) answer.start_us = median(std::move(starts));
+    return answer;
+}
+
+// Returns microseconds of one operation from the time at which the last rank was to come.
+double Service::run_once(const Turn &turn, std::vector<double> &starts) {
+    pattern_->write_input(round_, implementation_.input());
+    const bool early = implementation_.starts_early();
+    meet_();
+    const double begin = now_us() + turn.skew_us;
+    if (turn.skew_us > 0 && rank_ == turn.late_rank)
+        while (now_us() < begin) continue;
+    for (int i = 0; i < turn.operations; ++i) {
+        const double before = early ? now_us() : 0;
+        implementation_.start();
+        if (early) starts.push_back(now_us() - before);
+        implementation_.wait();
+    }
+    const double time = (now_us() - begin) / turn.operations;
+    implementation_.settle();
+    // An early rank may be done before the late one has come: a broadcast's root waits for nobody.
+    return std::max(time, 0.0);
+}
+
+Answer Service::verify() {
+    if (!pattern_) throw std::logic_error("verify without prepare");
+    if (fault_.kind == "corrupt" && output_bytes_ > 0)
+        implementation_.output()[output_bytes_ / 2] ^= std::byte{0x55};
+    Answer answer;
+    answer.verdict = pattern_->verify(round_, implementation_.output());
+    return answer;
+}
+
+void Service::end() {
+    if (!pattern_) return;
+    pattern_.reset();
+    implementation_.end();
+}
+
+}  // namespace vescomm::perf

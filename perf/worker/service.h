@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perf/case/pattern.h"
+#include "perf/worker/protocol.h"
+
+namespace vescomm::perf {
+
+// A fault on purpose, for the tests of the program itself: VESCOMM_PERF_FAULT=KIND:NAME:RANK with
+// the kinds corrupt (one element of each result), die and hang (in the first turn).
+struct Fault {
+    std::string kind;
+    static Fault of_environment(const std::string &name, int rank);
+};
+
+// A rank of one implementation: does what commands say.
+class Service {
+public:
+    // `meet` brings the ranks together before each iteration.
+    Service(Implementation &implementation, int rank, Fault fault, std::function<void()> meet);
+
+    Answer answer(const Command &command) noexcept;
+
+private:
+    Answer prepare(const Case &what);
+    Answer run(const Turn &turn);
+    double run_once(const Turn &turn, std::vector<double> &starts);
+    Answer verify();
+    void end();
+
+    Implementation &implementation_;
+    int rank_;
+    Fault fault_;
+    std::function<void()> meet_;
+    std::optional<Pattern> pattern_;  // while prepared
+    std::int64_t output_bytes_ = 0;
+    std::uint64_t round_ = 0;  // of the last iteration
+};
+
+}  // namespace vescomm::perf
