@@ -31,7 +31,7 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
         if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
         auto made = std::make_unique<vescomm_request>();
         made->parts.push_back(vescomm::Request::create(
-            comm->value, buffer != nullptr ? buffer->value : nullptr, wanted));
+            comm->calls->stage(), buffer != nullptr ? buffer->value : nullptr, wanted));
         *request = made.release();
     });
 }

@@ -36,7 +36,7 @@ public:
     // Takes back one that has completed.
     void keep(std::unique_ptr<Request> request);
 
-    const Stage &stage() const { return *stage_; }
+    const std::shared_ptr<Stage> &stage() const { return stage_; }
 
 private:
     static constexpr std::size_t most_kept = 64;

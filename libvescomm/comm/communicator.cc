@@ -21,6 +21,7 @@ namespace {
 // How long to try before sleeping, by whether every rank of the node has a core of its own. With
 // spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
 constexpr int spins_with_cores = 200;
+constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
 // Sleeps end at least this often, to look at deadlines.
 constexpr auto longest_sleep = std::chrono::milliseconds(100);
@@ -293,7 +294,7 @@ void Communicator::progress() {
     attempt([] { return false; });
 }
 
-void Communicator::wait(Operation &operation, const std::string &what) {
+void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
     wait([&operation] { return operation.complete(); },
          [&operation] { return operation.waiting_for(); }, what,
          [&] {
@@ -304,8 +305,14 @@ void Communicator::wait(Operation &operation, const std::string &what) {
 
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
-                        const std::string &what, const std::function<void()> &before_sleep) {
+                        const std::function<std::string()> &what,
+                        const std::function<void()> &before_sleep) {
     if (attempt(done)) return;
+    // Most waits are shorter than a look at the clock is worth.
+    for (int i = 0; i < std::min(spins_, spins_uncounted); ++i) {
+        pause_core();
+        if (attempt(done)) return;
+    }
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
     const Deadline limit = deadline();
@@ -314,7 +321,7 @@ void Communicator::wait(const std::function<bool()> &done,
         const double end = trace_seconds();
         counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
                                             std::memory_order_relaxed);
-        if (trace_.on()) trace_.add("wait " + what, "wait", begin, end);
+        if (trace_.on()) trace_.add("wait " + what(), "wait", begin, end);
     };
     for (;;) {
         for (int i = 0; i < spins_; ++i) {
@@ -329,7 +336,7 @@ void Communicator::wait(const std::function<bool()> &done,
             std::unique_lock lock(mutex_);
             const std::vector<int> peers = waiting_for();
             lock.unlock();
-            give_up(what, peers);
+            give_up(what(), peers);
         }
         if (before_sleep) {
             const CallerLock lock(*this);
@@ -374,7 +381,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation) {
 
 void Communicator::barrier() {
     start(*barrier_, {.number = barrier_->runs() + 1});
-    wait(*barrier_, "barrier");
+    wait(*barrier_, [] { return std::string("barrier"); });
 }
 
 void Communicator::abort(const std::string &reason) {

@@ -69,9 +69,10 @@ public:
     // names the culprits when the deadline passes, `what` the thing waited for. `before_sleep` runs
     // under the lock, too, when it takes long.
     void wait(const std::function<bool()> &done,
-              const std::function<std::vector<int>()> &waiting_for, const std::string &what,
+              const std::function<std::vector<int>()> &waiting_for,
+              const std::function<std::string()> &what,
               const std::function<void()> &before_sleep = {});
-    void wait(Operation &operation, const std::string &what);
+    void wait(Operation &operation, const std::function<std::string()> &what);
     void progress();
     // Takes over an operation that its request no longer wants, and keeps it for as long as a
     // transport may still count down its puts: until they are stopped, when it is not complete.

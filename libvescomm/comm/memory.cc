@@ -89,7 +89,7 @@ void Memory::acquire(const std::string &what) {
             if (comm_->home().signalled(peer, {channel_, 0}) < gathers_) ranks.push_back(peer);
         return ranks;
     };
-    comm_->wait([&] { return holders().empty(); }, holders, what);
+    comm_->wait([&] { return holders().empty(); }, holders, [&] { return what; });
 }
 
 }  // namespace vescomm

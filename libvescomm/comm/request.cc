@@ -88,17 +88,74 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
     return bindings;
 }
 
+// Small sums for everyone go through the stage, where one wait does for what takes three in the
+// buffer: nobody has to know that it was read, nor where it was summed. What is only gathered or
+// only scattered is faster where it lies.
+bool through_stage(const Problem &problem, const Buffer *buffer, const Request::Options &options) {
+    constexpr std::int64_t most_bytes = 32 << 10;
+    if (buffer == nullptr || buffer->per_node() || problem.nodes.count() > 1) return false;
+    if (!options.algorithm.empty())
+        return options.algorithm == "staged" || options.algorithm == "flat";
+    return problem.collective == Collective::all_reduce &&
+           problem.elements() * static_cast<std::int64_t>(size_of(buffer->type())) <= most_bytes;
+}
+
+// A buffer as the arrays of its collective.
+void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
+                 const Request::Options &options) {
+    const int rank = bindings.rank;
+    const Piece whole{buffer.at(0), problem.elements()};
+    const Piece shard{buffer.at(problem.begin(rank)), problem.size(rank)};
+    const bool root = rank == problem.root;
+    bindings.source.type = bindings.output.type = buffer.type();
+    switch (problem.collective) {
+        case Collective::all_gather_v:
+            bindings.source.pieces = {shard};
+            bindings.output.pieces = {whole};
+            break;
+        case Collective::reduce_scatter_v:
+            bindings.source.pieces = {whole};
+            bindings.output.pieces = {shard};
+            break;
+        case Collective::broadcast:
+            (root ? bindings.source : bindings.output).pieces = {whole};
+            break;
+        case Collective::reduce:
+            bindings.source.pieces = {whole};
+            if (root) bindings.output.pieces = {whole};
+            break;
+        default:
+            bindings.source.pieces = bindings.output.pieces = {whole};
+    }
+    // Sources are only read; the executor has one kind of pointer.
+    if (options.source != nullptr) {
+        bindings.source.type = options.type;
+        bindings.source.pieces[0].data =
+            static_cast<std::byte *>(const_cast<void *>(options.source));
+    }
+    if (options.output != nullptr) {
+        bindings.output.type = options.type;
+        bindings.output.pieces[0].data = static_cast<std::byte *>(options.output);
+    }
+}
+
 }  // namespace
 
-std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &comm,
+std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                                          const std::shared_ptr<Buffer> &buffer,
                                          const Options &options) {
+    const std::shared_ptr<Communicator> &comm = stage->comm();
     comm->check();
     if (buffer && &buffer->comm() != comm.get())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
     check(*comm, buffer.get(), options);
-    const Problem problem = problem_of(*comm, buffer.get(), options);
+    Problem problem = problem_of(*comm, buffer.get(), options);
+    const bool staged = through_stage(problem, buffer.get(), options);
+    if (staged) {
+        problem.arrays = true;
+        stage->give_room(problem, buffer->type());
+    }
     const Choice choice = select(problem, options.algorithm);
 
     std::unique_ptr<Request> request(new Request());
@@ -120,6 +177,15 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &co
                   {"the algorithm", std::string(choice.algorithm->name)}});
 
     Bindings bindings = bindings_of(*comm, options);
+    const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm->rank());
+    if (staged) {
+        self.stage_ = stage;
+        stage->bind(bindings, buffer->type());
+        bindings.signature = Signature(problem, buffer->type(), options.op, options.factor).bits();
+        bind_arrays(bindings, problem, *buffer, options);
+        self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm->counters());
+        return request;
+    }
     bindings.channel = comm->next_channel();
     if (buffer) {
         bindings.buffer = {.type = buffer->type(),
@@ -129,7 +195,6 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Communicator> &co
         bindings.release = {buffer->memory().release_channel(), 0};
     }
     // Sources are only read; the executor has one kind of pointer.
-    const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm->rank());
     bindings.source.type = options.type;
     bindings.source.pieces = {
         {static_cast<std::byte *>(const_cast<void *>(options.source)), shard}};
@@ -215,7 +280,8 @@ Request::~Request() {
 std::string Request::describe() const {
     std::string text(name_of(options_.collective));
     if (buffer_) text += " of \"" + buffer_->name() + "\"";
-    if (stage_) text += " of " + std::to_string(elements_) + " " + name_of_type(options_.type);
+    if (stage_ && !buffer_)
+        text += " of " + std::to_string(elements_) + " " + name_of_type(options_.type);
     return text;
 }
 
@@ -249,7 +315,7 @@ void Request::wait() {
         comm_->failure().check();
         return;
     }
-    comm_->wait(*operation_, describe());
+    comm_->wait(*operation_, [this] { return describe(); });
     finish();
 }
 

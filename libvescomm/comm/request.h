@@ -28,7 +28,7 @@ public:
     };
 
     // On a fused buffer; `buffer` is none for a barrier. Collective, blocking.
-    static std::unique_ptr<Request> create(const std::shared_ptr<Communicator> &comm,
+    static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage,
                                            const std::shared_ptr<Buffer> &buffer,
                                            const Options &options);
 

@@ -21,6 +21,12 @@ constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output
                                   Region::partial};
 static_assert(std::size(all_regions) == regions);
 
+// Whoever counts holds the lock; others only read.
+template <typename T>
+void add(std::atomic<T> &counter, T more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters)
@@ -209,7 +215,7 @@ void Operation::start(const Run &run) noexcept {
     if (bindings_.signature != 0)
         bindings_.home->signal(bindings_.rank, signal(called_flag),
                                at_this_run(bindings_.signature));
-    counters_.operations.fetch_add(1, std::memory_order_relaxed);
+    add(counters_.operations, std::uint64_t{1});
 }
 
 bool Operation::advance() noexcept {
@@ -289,7 +295,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             return;
         case Action::put: {
             puts_pending_.fetch_add(1, std::memory_order_relaxed);
-            counters_.bytes_sent.fetch_add(step.bytes, std::memory_order_relaxed);
+            add(counters_.bytes_sent, step.bytes);
             const RegionBinding &stage = bindings_.stage;
             step.transport->put(
                 {.peer = step.peer,
@@ -310,14 +316,13 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
         kernels().convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count);
-        counters_.bytes_written.fetch_add(step.bytes, std::memory_order_relaxed);
+        add(counters_.bytes_written, step.bytes);
     } else {
         reduce(lane, step);
-        counters_.bytes_reduced.fetch_add(step.bytes, std::memory_order_relaxed);
+        add(counters_.bytes_reduced, step.bytes);
     }
     if (step.timed)
-        counters_.busy_seconds.fetch_add(
-            std::chrono::duration<double>(Clock::now() - begin).count(), std::memory_order_relaxed);
+        add(counters_.busy_seconds, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
 // Everyone's contribution in the order of ranks, then other nodes' partial sums in the order of

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C++ collectives on arrays, on a communicator of one rank: what they check, and what they give.
-// Several ranks are in tests/conformance.
+// The C++ collectives on arrays, on a communicator of one rank: what they check, and what they
+// give. Several ranks are in tests/conformance.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -110,11 +110,12 @@ protected:
 
 TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
                 const auto request = Request::create(
-                    comm, buffer, {.collective = Collective::all_gather_v, .algorithm = name});
+                    stage, buffer, {.collective = Collective::all_gather_v, .algorithm = name});
                 for (int run = 0; run < runs; ++run) {
                     buffer->memory().acquire("test");
                     const auto shard = layout.shard(comm->rank());
@@ -135,12 +136,13 @@ TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
 
 TEST_P(Conformance, AllGatherVConvertsFromASource) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
             std::vector<float> source(static_cast<std::size_t>(shard.elements()) + 1);
             for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
-                const auto request = Request::create(comm, buffer,
+                const auto request = Request::create(stage, buffer,
                                                      {.collective = Collective::all_gather_v,
                                                       .source = source.data(),
                                                       .algorithm = name});
@@ -161,19 +163,20 @@ TEST_P(Conformance, AllGatherVConvertsFromASource) {
 
 TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
             std::vector<float> output(static_cast<std::size_t>(shard.elements()) + 1);
             const auto outside = Request::create(
-                comm, buffer,
+                stage, buffer,
                 {.collective = Collective::reduce_scatter_v, .output = output.data()});
-            const auto average = Request::create(comm, buffer,
+            const auto average = Request::create(stage, buffer,
                                                  {.collective = Collective::reduce_scatter_v,
                                                   .op = VESCOMM_AVERAGE,
                                                   .output = output.data()});
             const auto inside =
-                Request::create(comm, buffer, {.collective = Collective::reduce_scatter_v});
+                Request::create(stage, buffer, {.collective = Collective::reduce_scatter_v});
             for (int run = 0; run < runs; ++run) {
                 const auto fill = [&] {
                     for (std::int64_t i = 0; i < layout.elements(); ++i)
@@ -204,9 +207,10 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
 
 TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             const auto request =
-                Request::create(comm, buffer, {.collective = Collective::all_reduce});
+                Request::create(stage, buffer, {.collective = Collective::all_reduce});
             const std::int64_t elements = buffer->layout().elements();
             for (int run = 0; run < runs; ++run) {
                 for (std::int64_t i = 0; i < elements; ++i)
@@ -222,11 +226,12 @@ TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
 
 TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const std::int64_t elements = buffer->layout().elements();
             for (const int root : {0, comm->ranks() / 2, comm->ranks() - 1}) {
                 const auto request = Request::create(
-                    comm, buffer, {.collective = Collective::broadcast, .root = root});
+                    stage, buffer, {.collective = Collective::broadcast, .root = root});
                 for (int run = 0; run < 2; ++run) {
                     if (comm->rank() == root) {
                         buffer->memory().acquire("test");
@@ -257,6 +262,7 @@ TEST_P(Conformance, BarrierLetsNobodyThroughBeforeAllHaveCome) {
 
 TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         const auto memory = Memory::create(comm, 1 << 20, VESCOMM_HOST, VESCOMM_PER_NODE);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::vector<float>> sources;
@@ -266,7 +272,7 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
             buffers.push_back(Buffer::create(comm, layout, {.memory = memory, .name = "slot"}));
             sources.emplace_back(layout.shard(comm->rank()).elements() + 1);
             requests.push_back(Request::create(
-                comm, buffers.back(),
+                stage, buffers.back(),
                 {.collective = Collective::all_gather_v, .source = sources.back().data()}));
         }
         for (int run = 0; run < 20; ++run) {
@@ -286,12 +292,13 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
 
 TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::unique_ptr<Request>> requests;
         for (const Layout &layout : layouts(comm->ranks())) {
             buffers.push_back(Buffer::create(comm, layout, {.name = "overlap"}));
             requests.push_back(
-                Request::create(comm, buffers.back(), {.collective = Collective::all_reduce}));
+                Request::create(stage, buffers.back(), {.collective = Collective::all_reduce}));
         }
         for (int run = 0; run < runs; ++run) {
             for (std::size_t k = 0; k < buffers.size(); ++k) {
