@@ -105,6 +105,12 @@ bool possible(const Line &line, std::span<const std::int64_t> limits) {
     return cut == line.elements();
 }
 
+std::vector<std::int64_t> shards_of(std::span<const std::int64_t> cuts) {
+    std::vector<std::int64_t> shards;
+    for (std::size_t k = 1; k < cuts.size(); ++k) shards.push_back(cuts[k] - cuts[k - 1]);
+    return shards;
+}
+
 std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, std::int64_t unit,
                                                    std::int64_t bound, std::int64_t best) {
     std::int64_t block = 0;

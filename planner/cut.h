@@ -66,6 +66,9 @@ bool possible(const Line &line, int ranks, std::int64_t largest);
 // The same for shards of at most limits[rank] elements each.
 bool possible(const Line &line, std::span<const std::int64_t> limits);
 
+// Elements of each shard.
+std::vector<std::int64_t> shards_of(std::span<const std::int64_t> cuts);
+
 // The smallest multiple of `unit`, at least `bound` and less than `best`, for which this is
 // possible; nothing when there is none. Exact. Cost: O((items + ranks) log elements).
 std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, std::int64_t unit,

@@ -81,14 +81,18 @@ void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const
     answer.seconds_per_step = traffic.seconds(costs);
 }
 
-void explain(ModelAnswer &answer, const Groups &groups, const std::string &more = "") {
+// By weight, the rank that owns most need not be the one that is furthest above its share.
+void explain(ModelAnswer &answer, const Model &model, const Groups &groups,
+             const std::string &more = "") {
+    const bool by_weight = !Shares(groups.ranks, model.weights).even();
     answer.explanation = fmt::format(
-        "{} shards for {} and {}, {} of them different: the largest rank owns {}, {} above its "
-        "share, and no choice of cuts leaves it fewer than {}; {} of {} are padding{}",
-        name_of(answer.mode), count_of(groups.ranks, "rank"),
+        "{} shards for {}{} and {}, {} of them different: the largest rank owns {}, {}{} above its "
+        "share, and no choice of cuts leaves {} fewer than {}; {} of {} are padding{}",
+        name_of(answer.mode), count_of(groups.ranks, "rank"), by_weight ? " by weight" : "",
         count_of(static_cast<std::int64_t>(groups.of_unit.size()), "unit"),
         with_commas(static_cast<std::int64_t>(groups.groups.size())),
-        count_of(answer.largest_rank_bytes, "byte"), percent(answer.largest_over_share - 1),
+        count_of(answer.largest_rank_bytes, "byte"), by_weight ? "a rank is up to " : "",
+        percent(answer.largest_over_share - 1), by_weight ? "the largest" : "it",
         with_commas(answer.lower_bound_bytes), with_commas(answer.padding_bytes),
         count_of(answer.bytes, "byte"), more);
 }
@@ -147,10 +151,7 @@ struct Laid {
 // by itself, and so many millionths more.
 std::vector<std::int64_t> limits_of(const Answer &alone, const Shares &shares,
                                     std::int64_t millionths, std::int64_t shard_limit) {
-    std::vector<std::int64_t> limits;
-    for (std::size_t k = 1; k < alone.cuts.size(); ++k) {
-        limits.push_back(alone.cuts[k] - alone.cuts[k - 1]);
-    }
+    std::vector<std::int64_t> limits = shards_of(alone.cuts);
     shares.raise_to_equals(limits);
     for (std::int64_t &limit : limits) {
         limit = plus(limit, multiply_divide(limit, millionths, million));
@@ -188,16 +189,20 @@ Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared
     return std::move(tries.back());
 }
 
-Shared with_cuts(const Answer &alone, const Items &items, std::vector<std::int64_t> cuts,
-                 std::int64_t unit) {
+// Whether cuts are as good as others by what is minimised.
+bool as_good(const Answer &answer, const Answer &other, const Shares &shares, std::int64_t unit) {
+    if (shares.even())
+        return round_up(answer.largest_shard, unit) <= round_up(other.largest_shard, unit);
+    return !(shares.largest_ratio(shards_of(other.cuts)) <
+             shares.largest_ratio(shards_of(answer.cuts)));
+}
+
+Shared with_cuts(const Answer &alone, const Items &items, const Shares &shares,
+                 std::vector<std::int64_t> cuts, std::int64_t unit) {
     Answer answer = alone;
     answer.cuts = std::move(cuts);
-    set_figures(answer, items);
-    answer.optimal = alone.optimal &&
-                     round_up(answer.largest_shard, unit) <= round_up(alone.largest_shard, unit);
-    answer.largest_over_share = alone.largest_over_share *
-                                static_cast<double>(answer.largest_shard) /
-                                static_cast<double>(std::max<std::int64_t>(alone.largest_shard, 1));
+    set_figures(answer, items, shares);
+    answer.optimal = alone.optimal && as_good(answer, alone, shares, unit);
     const std::int64_t more = answer.largest_shard - alone.largest_shard;
     answer.explanation = fmt::format(
         "balanced shards for {}: the largest has {}, {} more than if the buffer were cut by "
@@ -235,16 +240,17 @@ void plan_balanced(ModelAnswer &answer, const Model &model, const Groups &groups
     for (std::size_t i = 0; i < cuts.size(); ++i) {
         auto unit = groups.groups[i].units.begin();
         for (Cuts &some : cuts[i]) {
-            const Shared shared = with_cuts(*alone[i], groups.groups[i].items, std::move(some.cuts),
-                                            options.cut_alignment);
+            const Shared shared = with_cuts(*alone[i], groups.groups[i].items, shares,
+                                            std::move(some.cuts), options.cut_alignment);
             for (; some.count > 0; --some.count) answer.units[*unit++] = shared;
         }
     }
     add_up(answer, model, groups, options.costs);
     // A few coarse blocks for each rank may happen to lie better as they were.
     if (answer.largest_over_share > ragged.largest_over_share) answer = ragged;
-    explain(answer, groups,
-            fmt::format("; units cut one by one would leave the largest rank {} above",
+    explain(answer, model, groups,
+            fmt::format("; units cut one by one would leave {} {} above",
+                        shares.even() ? "the largest rank" : "a rank",
                         percent(ragged.largest_over_share - 1)));
 }
 
@@ -270,7 +276,7 @@ void plan_owner(ModelAnswer &answer, const Model &model, const Groups &groups,
     add_up(answer, model, groups, options.costs);
     answer.largest_rank_cost_over_mean = owned.largest_cost_over_mean;
     answer.lower_bound_cost_over_mean = owned.bound_cost_over_mean;
-    explain(answer, groups,
+    explain(answer, model, groups,
             fmt::format("; the rank that has most to do has {} more than the mean, and no "
                         "assignment of whole matrices less than {} more",
                         percent(owned.largest_cost_over_mean - 1),
@@ -288,13 +294,13 @@ void plan_cheaper(ModelAnswer &answer, const Model &model, const Groups &groups,
     plan_each(answer, model, groups, options, Mode::ragged);
     if (!answer.feasible) return;
     if (!Shares(groups.ranks, model.weights).even()) {
-        explain(answer, groups, "; chosen because uniform shards cannot follow weights");
+        explain(answer, model, groups, "; chosen because uniform shards cannot follow weights");
         return;
     }
     ModelAnswer uniform;
     plan_each(uniform, model, groups, options, Mode::uniform);
     if (!uniform.feasible) {
-        explain(answer, groups,
+        explain(answer, model, groups,
                 fmt::format("; chosen because of uniform shards {}", uniform.explanation));
         return;
     }
@@ -309,7 +315,7 @@ void plan_cheaper(ModelAnswer &answer, const Model &model, const Groups &groups,
         with_commas(milliseconds * answer.seconds_per_step, 3), name_of(other.mode),
         with_commas(milliseconds * other.seconds_per_step, 3),
         count_of(other.largest_rank_bytes, "byte"), as_fast ? ": as long, so memory decides" : "");
-    explain(answer, groups, why);
+    explain(answer, model, groups, why);
 }
 
 ModelAnswer plan_groups(const Model &model, const Groups &groups, const Options &options) {
@@ -326,7 +332,7 @@ ModelAnswer plan_groups(const Model &model, const Groups &groups, const Options 
             break;
         default:
             plan_each(answer, model, groups, options, options.mode);
-            if (answer.feasible) explain(answer, groups);
+            if (answer.feasible) explain(answer, model, groups);
     }
     return answer;
 }

@@ -262,8 +262,8 @@ private:
             if (answer.cuts.size() <= run.rank) answer.cuts.resize(run.rank + 1, start);
         }
         answer.cuts.resize(loads_.size() + 1, offsets.back());
-        set_figures(answer, group.items);
         answer.lower_bound = group.items.items.empty() ? 0 : lower_bound(group.items);
+        set_figures(answer, group.items, Shares(groups_.ranks, {}));
         answer.optimal = answer.largest_shard <= answer.lower_bound;
         return answer;
     }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "planner/bounds.h"
 #include "planner/cut.h"
@@ -43,31 +44,51 @@ std::string advice(const Problem &problem, const Items &items) {
         count_of(ranks, "rank"));
 }
 
-std::string explain(const Problem &problem, const Items &items, const Options &options,
-                    const Answer &answer) {
-    const bool by_weight = !Shares(problem.ranks, problem.weights).even();
+// What is known of shards that are smaller than the largest.
+std::string describe_proof(const Answer &answer, const Options &options) {
     const std::string steps =
         answer.steps == 0 ? "" : fmt::format(" and {} of search", count_of(answer.steps, "step"));
-    std::string proof = "proved to be the smallest possible, by a lower bound" + steps;
     if (!answer.optimal) {
         const auto orders = static_cast<std::int64_t>(answer.orders.size());
-        proof = fmt::format("the smallest found in {}{}", count_of(orders, "order"), steps);
-        if (!by_weight) {
-            proof += fmt::format(
-                ", {} above the proved lower bound of {}",
-                percent(above(answer.largest_shard, static_cast<double>(answer.lower_bound)), 3),
-                with_commas(answer.lower_bound));
-        }
+        return fmt::format(
+            "the smallest found in {}{}, {} above the proved lower bound of {}",
+            count_of(orders, "order"), steps,
+            percent(above(answer.largest_shard, static_cast<double>(answer.lower_bound)), 3),
+            with_commas(answer.lower_bound));
     }
-    return fmt::format("{} shards for {}{}: the largest has {}, {}{} above {}, {}; {}{}",
+    std::string terms;
+    if (answer.largest_shard > answer.lower_bound) {
+        terms = fmt::format(" in multiples of {}, the cut alignment",
+                            with_commas(options.cut_alignment));
+    }
+    return fmt::format("proved to be the smallest possible{}, by a lower bound{}", terms, steps);
+}
+
+// The same for the ratio of a shard to its rank's share, which is what weights minimise.
+std::string describe_proof_by_weight(const Answer &answer) {
+    if (answer.optimal) return "proved to be the least possible, by a lower bound";
+    const auto orders = static_cast<std::int64_t>(answer.orders.size());
+    return fmt::format("the least found in {}, {} above the proved lower bound",
+                       count_of(orders, "order"),
+                       percent(answer.largest_over_share / answer.lower_bound_over_share - 1, 3));
+}
+
+std::string explain(const Problem &problem, const Items &items, const Options &options,
+                    const Answer &answer) {
+    const std::string largest = count_of(answer.largest_shard, "element");
+    const std::string more = describe_padding(answer) + advice(problem, items);
+    if (!Shares(problem.ranks, problem.weights).even()) {
+        return fmt::format(
+            "ragged shards for {} by weight: the largest has {}, and a shard is up to {} above its "
+            "rank's share, {}; {}",
+            count_of(problem.ranks, "rank"), largest, percent(answer.largest_over_share - 1),
+            describe_proof_by_weight(answer), more);
+    }
+    return fmt::format("{} shards for {}: the largest has {}, {} above the mean, {}; {}",
                        options.mode == Mode::uniform ? "uniform" : "ragged",
-                       count_of(problem.ranks, "rank"), by_weight ? " by weight" : "",
-                       count_of(answer.largest_shard, "element"),
-                       by_weight ? "and a shard is up to " : "",
-                       percent(by_weight ? answer.largest_over_share - 1
-                                         : above(answer.largest_shard, answer.mean_shard)),
-                       by_weight ? "its rank's share" : "the mean", proof, describe_padding(answer),
-                       advice(problem, items));
+                       count_of(problem.ranks, "rank"), largest,
+                       percent(above(answer.largest_shard, answer.mean_shard)),
+                       describe_proof(answer, options), more);
 }
 
 void set_search(Answer &answer, const Best &best) {
@@ -75,7 +96,7 @@ void set_search(Answer &answer, const Best &best) {
     answer.steps = best.steps;
 }
 
-void lay_out(Answer &answer, const Items &items, const Best &best,
+void lay_out(Answer &answer, const Items &items, const Shares &shares, const Best &best,
              const std::vector<std::int64_t> &offsets) {
     for (const std::size_t tensor : items.empty) answer.places.push_back({tensor, 0, 1});
     for (std::size_t i = 0; i < best.order.size(); ++i) {
@@ -83,7 +104,7 @@ void lay_out(Answer &answer, const Items &items, const Best &best,
         answer.places.push_back({item.tensor, offsets[i], item.grid.block()});
     }
     answer.order = best.name;
-    set_figures(answer, items);
+    set_figures(answer, items, shares);
 }
 
 std::string too_large(const Problem &problem, const Items &items, const Options &options,
@@ -143,7 +164,7 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
     for (std::int64_t rank = 0; rank <= problem.ranks; ++rank) {
         answer.cuts.push_back(rank * best.shard);
     }
-    lay_out(answer, items, best, offsets);
+    lay_out(answer, items, Shares(problem.ranks, {}), best, offsets);
     answer.optimal = best.shard == answer.lower_bound;
 }
 
@@ -202,17 +223,68 @@ void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
         }
     }
     answer.cuts = even_cuts(line, problem.ranks, largest, options.cut_alignment);
-    lay_out(answer, items, best, offsets);
+    lay_out(answer, items, Shares(problem.ranks, {}), best, offsets);
     answer.optimal = round_up(answer.largest_shard, unit) == best.bound;
 }
 
-// Ranks of different weights: as plan_ragged(), with a quota in the place of the largest shard.
+// Whether no layout of any order has a smaller largest ratio: all ranks would have no room for all
+// tensors, or none for the largest block.
+bool is_least(const Ratio &ratio, const Items &items, const Shares &shares, std::int64_t most) {
+    const std::vector<std::int64_t> limits = shares.limits_below(ratio, most);
+    std::int64_t room = 0;
+    for (const std::int64_t limit : limits) room = plus(room, limit);
+    return room < items.occupied || std::ranges::max(limits) < block_bound(items);
+}
+
+std::vector<std::int64_t> weighted_cuts(const Line &line, const Shares &shares,
+                                        std::span<const std::int64_t> limits,
+                                        std::int64_t alignment) {
+    return cuts_near(
+        line, {limits, earliest_cuts(line, limits), shares.cumulative(line.elements()), alignment});
+}
+
+// Cuts with a ratio below that of all cuts that need a larger quota. Those that need this quota, a
+// whole number, may still differ by less: one ratio for each weight, of which few are tried.
+std::vector<std::int64_t> least_cuts(const Line &line, const Shares &shares, Quota quota,
+                                     std::int64_t most, std::int64_t alignment) {
+    constexpr int tries = 32;
+    auto cuts = weighted_cuts(line, shares, shares.limits(quota, most), alignment);
+    for (int i = 0; i < tries; ++i) {
+        const auto limits = shares.limits_below(shares.largest_ratio(shards_of(cuts)), most);
+        if (!possible(line, limits)) break;
+        cuts = weighted_cuts(line, shares, limits, alignment);
+    }
+    return cuts;
+}
+
+// The same, unless more of them lie on multiples of the alignment when shards may grow up to the
+// next one. A few elements can be a multiple of a light rank's share, so only those shards may grow
+// for which they are next to nothing.
+std::vector<std::int64_t> aligned_cuts(const Line &line, const Shares &shares,
+                                       std::vector<std::int64_t> cuts, std::int64_t most,
+                                       std::int64_t alignment) {
+    constexpr std::int64_t nothing = 100;  // is one part in so many
+    Ratio ratio = shares.largest_ratio(shards_of(cuts));
+    std::vector<std::int64_t> limits = shares.limits_up_to(ratio, most);
+    for (std::int64_t &limit : limits) {
+        const std::int64_t rounded = std::min(round_up(limit, alignment), most);
+        if (rounded - limit <= limit / nothing) limit = rounded;
+    }
+    auto others = weighted_cuts(line, shares, limits, alignment);
+    const auto unaligned = [&](const std::vector<std::int64_t> &of) {
+        return std::ranges::count_if(of, [&](std::int64_t cut) { return cut % alignment != 0; });
+    };
+    return unaligned(others) < unaligned(cuts) ? others : cuts;
+}
+
+// Ranks of different weights: as plan_ragged(), with the ratio of a shard to its rank's share in
+// the place of the largest shard.
 void plan_weighted(Answer &answer, const Problem &problem, const Options &options,
                    const Items &items, const Shares &shares) {
     answer.lower_bound = lower_bound(items);
     const std::int64_t most = options.shard_limit > 0 ? options.shard_limit : unbounded;
-    const Quota bound =
-        std::max(static_cast<Quota>(items.occupied), shares.quota_for_heaviest(block_bound(items)));
+    const Quota bound = std::max(shares.quota_for_all(items.occupied),
+                                 shares.quota_for_heaviest(block_bound(items)));
     Best best;
     std::optional<Quota> quota;
     for (const Order &candidate : orders()) {
@@ -237,13 +309,17 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
     }
     const auto offsets = concatenate(items, best.order);
     const Line line(items, best.order, offsets);
-    std::vector<std::int64_t> limits = shares.limits(*quota, most);
-    for (std::int64_t &limit : limits)
-        limit = std::min(round_up(limit, options.cut_alignment), most);
-    answer.cuts = cuts_near(line, {limits, earliest_cuts(line, limits),
-                                   shares.cumulative(line.elements()), options.cut_alignment});
-    lay_out(answer, items, best, offsets);
-    answer.optimal = *quota == bound;
+    answer.cuts =
+        aligned_cuts(line, shares, least_cuts(line, shares, *quota, most, options.cut_alignment),
+                     most, options.cut_alignment);
+    lay_out(answer, items, shares, best, offsets);
+    answer.optimal = is_least(shares.largest_ratio(shards_of(answer.cuts)), items, shares, most);
+    // What needs the bound needs more than a quota of one less.
+    const Quota least = std::max(static_cast<Quota>(items.occupied), bound - 1);
+    const double over_share = static_cast<double>(least) / static_cast<double>(items.elements);
+    answer.lower_bound_over_share = answer.optimal
+                                        ? answer.largest_over_share
+                                        : std::min(over_share, answer.largest_over_share);
 }
 
 }  // namespace
@@ -254,14 +330,18 @@ std::string describe_padding(const Answer &answer) {
                        count_of(answer.elements, "element"));
 }
 
-void set_figures(Answer &answer, const Items &items) {
+void set_figures(Answer &answer, const Items &items, const Shares &shares) {
+    const std::vector<std::int64_t> shards = shards_of(answer.cuts);
     answer.elements = answer.cuts.back();
     answer.padding = answer.elements - items.elements;
-    answer.largest_shard = 0;
-    for (std::size_t i = 1; i < answer.cuts.size(); ++i) {
-        answer.largest_shard = std::max(answer.largest_shard, answer.cuts[i] - answer.cuts[i - 1]);
-    }
+    answer.largest_shard = std::ranges::max(shards);
     answer.mean_shard = static_cast<double>(items.elements) / items.ranks;
+    answer.largest_over_share = shares.largest_over_share(shards, items.elements);
+    if (shares.even() && answer.largest_shard > 0) {
+        answer.lower_bound_over_share =
+            answer.largest_over_share *
+            (static_cast<double>(answer.lower_bound) / static_cast<double>(answer.largest_shard));
+    }
     answer.feasible = true;
 }
 
@@ -278,7 +358,7 @@ Answer plan_alone(const Problem &problem, const Items &items, const Options &opt
     if (items.items.empty()) {
         answer.cuts.assign(static_cast<std::size_t>(problem.ranks) + 1, 0);
         answer.orders = {"default"};
-        lay_out(answer, items, Best{0, {}, "default", {}, 0, 0}, {});
+        lay_out(answer, items, shares, Best{0, {}, "default", {}, 0, 0}, {});
         answer.optimal = true;
     } else if (options.mode == Mode::uniform) {
         plan_uniform(answer, problem, options, items);
@@ -287,14 +367,7 @@ Answer plan_alone(const Problem &problem, const Items &items, const Options &opt
     } else {
         plan_ragged(answer, problem, options, items, options.cut_alignment);
     }
-    if (answer.feasible) {
-        std::vector<std::int64_t> shards;
-        for (std::size_t k = 1; k < answer.cuts.size(); ++k) {
-            shards.push_back(answer.cuts[k] - answer.cuts[k - 1]);
-        }
-        answer.largest_over_share = shares.largest_over_share(shards, items.elements);
-        answer.explanation = explain(problem, items, options, answer);
-    }
+    if (answer.feasible) answer.explanation = explain(problem, items, options, answer);
     return answer;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner/problem.h"
+#include "planner/weights.h"
 
 namespace vescomm::planner {
 
@@ -17,7 +18,8 @@ LayoutPointer make_layout(std::span<const Tensor> tensors, const Answer &answer)
 // A part of a sentence.
 std::string describe_padding(const Answer &answer);
 
-// Sets what follows from the places and the cuts of a layout.
-void set_figures(Answer &answer, const Items &items);
+// Sets what follows from the places, the cuts and the lower bound of a layout. With weights,
+// lower_bound_over_share does not.
+void set_figures(Answer &answer, const Items &items, const Shares &shares);
 
 }  // namespace vescomm::planner

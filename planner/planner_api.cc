@@ -113,6 +113,7 @@ vescomm_planner_figures_t to_figures(const Answer &answer) {
     }
     figures.largest_over_share = answer.feasible ? answer.largest_over_share : 0;
     figures.steps = answer.steps;
+    figures.lower_bound_over_share = answer.feasible ? answer.lower_bound_over_share : 0;
     return figures;
 }
 

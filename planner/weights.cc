@@ -8,6 +8,11 @@
 
 namespace vescomm::planner {
 
+bool operator<(const Ratio &a, const Ratio &b) noexcept {
+    return static_cast<Quota>(a.elements) * static_cast<Quota>(b.weight) <
+           static_cast<Quota>(b.elements) * static_cast<Quota>(a.weight);
+}
+
 Shares::Shares(int ranks, std::span<const std::int64_t> weights) : ranks_(ranks) {
     const auto equal = [&](std::int64_t weight) { return weight == weights[0]; };
     if (std::ranges::all_of(weights, equal)) return;
@@ -41,20 +46,72 @@ std::vector<std::int64_t> Shares::cumulative(std::int64_t whole) const {
     return result;
 }
 
-std::vector<std::int64_t> Shares::limits(Quota quota, std::int64_t most) const {
+Quota Shares::limit(Quota quota, std::int64_t weight) const noexcept {
     const Quota sum = static_cast<Quota>(sum_);
+    const Quota factor = static_cast<Quota>(weight);
+    // In two terms, because a quota may have 124 bits.
+    return quota / sum * factor + quota % sum * factor / sum;
+}
+
+template <typename Limit>
+std::vector<std::int64_t> Shares::limits_by(const Limit &limit, std::int64_t most) const {
     std::vector<std::int64_t> of_weight;
     of_weight.reserve(distinct_.size());
     for (const std::int64_t weight : distinct_) {
-        const Quota factor = static_cast<Quota>(weight);
-        // In two terms, because a quota may have 124 bits.
-        const Quota limit = quota / sum * factor + quota % sum * factor / sum;
-        of_weight.push_back(static_cast<std::int64_t>(std::min(limit, static_cast<Quota>(most))));
+        const Quota some = std::min<Quota>(limit(weight), static_cast<Quota>(most));
+        of_weight.push_back(static_cast<std::int64_t>(some));
     }
     std::vector<std::int64_t> result;
     result.reserve(place_.size());
     for (const std::uint32_t place : place_) result.push_back(of_weight[place]);
     return result;
+}
+
+std::vector<std::int64_t> Shares::limits(Quota quota, std::int64_t most) const {
+    return limits_by([&](std::int64_t weight) { return limit(quota, weight); }, most);
+}
+
+Ratio Shares::largest_ratio(std::span<const std::int64_t> loads) const {
+    Ratio largest;
+    for (std::size_t rank = 0; rank < loads.size(); ++rank) {
+        if (loads[rank] == 0) continue;  // as is all that a rank without weight has
+        largest = std::max(largest, {loads[rank], weights_[rank]});
+    }
+    return largest;
+}
+
+std::vector<std::int64_t> Shares::limits_up_to(const Ratio &ratio, std::int64_t most) const {
+    const auto limit = [&ratio](std::int64_t weight) {
+        const Quota product = static_cast<Quota>(ratio.elements) * static_cast<Quota>(weight);
+        return product / static_cast<Quota>(ratio.weight);
+    };
+    return limits_by(limit, most);
+}
+
+std::vector<std::int64_t> Shares::limits_below(const Ratio &ratio, std::int64_t most) const {
+    const auto limit = [&ratio](std::int64_t weight) {
+        const Quota product = static_cast<Quota>(ratio.elements) * static_cast<Quota>(weight);
+        return product == 0 ? product : (product - 1) / static_cast<Quota>(ratio.weight);
+    };
+    return limits_by(limit, most);
+}
+
+// Rounding down takes less than one element from a rank, so the quota is soon found.
+Quota Shares::quota_for_all(std::int64_t elements) const noexcept {
+    const auto whole = static_cast<Quota>(elements);
+    Quota low = whole;
+    Quota high = whole + static_cast<Quota>(ranks_);
+    while (low < high) {
+        const Quota middle = low + (high - low) / 2;
+        Quota sum = 0;
+        for (const std::int64_t weight : weights_) sum += limit(middle, weight);
+        if (sum >= whole) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
 }
 
 Quota Shares::quota_for_heaviest(std::int64_t elements) const noexcept {

@@ -16,6 +16,15 @@ namespace vescomm::planner {
 // one block, which only the heaviest rank can take, is a large part of everything.
 __extension__ typedef unsigned __int128 Quota;
 
+// What a rank owns over its weight, which is not 0. Exact, as a quota, which is a whole number, is
+// not: what is minimised is the largest of these.
+struct Ratio {
+    std::int64_t elements = 0;
+    std::int64_t weight = 1;
+};
+
+bool operator<(const Ratio &a, const Ratio &b) noexcept;
+
 // How ranks share something: evenly, or in proportion to weights.
 class Shares {
 public:
@@ -30,15 +39,27 @@ public:
 
     // Not even: what each rank may own, `most` at most; saturating.
     std::vector<std::int64_t> limits(Quota quota, std::int64_t most) const;
-    // The smallest quota with which the heaviest rank, and any rank with weight, may own so much.
+    // The smallest quota with which all ranks together, the heaviest rank, and any rank with weight
+    // may own so much.
+    Quota quota_for_all(std::int64_t elements) const noexcept;
     Quota quota_for_heaviest(std::int64_t elements) const noexcept;
     Quota quota_for_lightest(std::int64_t elements) const noexcept;
+    // Not even: the largest ratio, and what each rank may own, `most` at most, if its ratio must
+    // not be larger, or must be smaller, than another.
+    Ratio largest_ratio(std::span<const std::int64_t> loads) const;
+    std::vector<std::int64_t> limits_up_to(const Ratio &ratio, std::int64_t most) const;
+    std::vector<std::int64_t> limits_below(const Ratio &ratio, std::int64_t most) const;
     // Raises each limit to the largest of a rank of the same weight.
     void raise_to_equals(std::span<std::int64_t> limits) const;
     // The largest value of loads[rank] over what the rank should have of `whole`.
     double largest_over_share(std::span<const std::int64_t> loads, std::int64_t whole) const;
 
 private:
+    Quota limit(Quota quota, std::int64_t weight) const noexcept;
+    // For each rank what `limit` says of its weight, `most` at most.
+    template <typename Limit>
+    std::vector<std::int64_t> limits_by(const Limit &limit, std::int64_t most) const;
+
     int ranks_;
     std::vector<std::int64_t> weights_;
     std::vector<std::int64_t> distinct_;  // weights

@@ -62,6 +62,34 @@ bool is_embedding(std::string_view name) {
     return false;
 }
 
+// "mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight": all experts of a layer. But
+// "mlp.experts.7.down_proj": one of them.
+bool holds_experts(std::string_view name) {
+    constexpr std::string_view digits = "0123456789";
+    bool found = false;
+    for (std::size_t at = 0; at < name.size();) {
+        const std::size_t end = std::min(name.find('.', at), name.size());
+        const std::string_view part = name.substr(at, end - at);
+        if (found && !part.empty() && part.find_first_not_of(digits) == std::string_view::npos)
+            return false;
+        found = found || part.find("expert") != std::string_view::npos ||
+                part.find("moe") != std::string_view::npos;
+        at = end + 1;
+    }
+    return found;
+}
+
+// Of a convolution, [outputs, inputs, width], the first dimension counts rows like that of a
+// matrix. The exceptions are stacks of experts, and what has a dimension in front for a batch of
+// one, such as an embedding of positions, [1, positions, width].
+std::int32_t batch_dimensions_of(const InputTensor &input) {
+    if (input.batch_dimensions) return *input.batch_dimensions;
+    const auto dimensions = static_cast<std::int32_t>(input.shape.size());
+    if (dimensions > 1 && std::string_view(input.name).ends_with("bias")) return dimensions - 1;
+    if (dimensions < 3) return 0;
+    return input.shape.front() == 1 || holds_experts(input.name) ? 1 : 0;
+}
+
 // Counts matches, so that rules without any can be refused.
 class Matcher {
 public:
@@ -115,10 +143,7 @@ Tensor to_tensor(const InputTensor &input, const Rules &rules, Matcher &matcher)
     tensor.name = input.name;
     tensor.shape = input.shape;
     tensor.alignment = input.alignment;
-    const bool stacked_bias = dimensions > 1 && std::string_view(input.name).ends_with("bias");
-    tensor.batch_dimensions = input.batch_dimensions.value_or(stacked_bias      ? dimensions - 1
-                                                              : dimensions == 3 ? 1
-                                                                                : 0);
+    tensor.batch_dimensions = batch_dimensions_of(input);
     const std::optional<std::int64_t> ruled = matcher.block_of(input);
     const bool matrix = dimensions - tensor.batch_dimensions >= 2;
     tensor.block_rows =

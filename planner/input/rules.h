@@ -45,10 +45,12 @@ std::string default_unit(std::string_view name);
 // one collective adds up elements of one type, and one cast makes one buffer out of another: the
 // f32 bias of a router would otherwise make all of its layer f32 on the wire.
 //
-// Of tensors with three dimensions the first counts experts, whose blocks start anew; stacked
-// biases ("...bias", two dimensions) are vectors. The result has one rank; the caller says how
-// many there are. Throws InputError; rules that no name matches are refused, since they are typing
-// mistakes.
+// Of tensors with three dimensions or more in whose name is "expert" or "moe", and no number behind
+// it, the first dimension counts experts, whose blocks start anew, unless the input says otherwise
+// (InputTensor::batch_dimensions); a first dimension of 1 counts nothing. Of all others, such as
+// weights of convolutions, it counts rows. Stacked biases ("...bias", two dimensions) are vectors.
+// The result has one rank; the caller says how many there are. Throws InputError; rules that no
+// name matches are refused, since they are typing mistakes.
 Model make_model(const std::vector<InputTensor> &tensors, const Rules &rules);
 
 }  // namespace vescomm::planner

@@ -41,7 +41,6 @@ json to_json(const Unit &unit, const Answer &answer, bool with_cuts) {
     }
     const auto largest = static_cast<double>(answer.largest_shard);
     const auto padding = static_cast<double>(answer.padding);
-    const auto bound = static_cast<double>(answer.lower_bound);
     json result = {{"name", unit.name},           {"dtype", name_of(unit.type)},
                    {"elements", answer.elements}, {"order", std::move(order)},
                    {"order_name", answer.order},  {"tensors", std::move(tensors)}};
@@ -53,7 +52,10 @@ json to_json(const Unit &unit, const Answer &answer, bool with_cuts) {
     result["mean_shard"] = answer.mean_shard;
     result["imbalance"] = fraction(largest - answer.mean_shard, answer.mean_shard);
     result["lower_bound"] = answer.lower_bound;
-    result["gap"] = fraction(largest - bound, bound);
+    result["largest_over_share"] = answer.largest_over_share;
+    result["lower_bound_over_share"] = answer.lower_bound_over_share;
+    result["gap"] = fraction(answer.largest_over_share - answer.lower_bound_over_share,
+                             answer.lower_bound_over_share);
     result["optimal"] = answer.optimal;
     result["explanation"] = answer.explanation;
     return result;

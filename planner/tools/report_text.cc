@@ -39,9 +39,7 @@ std::string shorten(const std::string &text, std::size_t width) {
 }
 
 // Five digits at most before others matter less than the columns.
-std::string over(double value, double base) {
-    if (base == 0) return "-";
-    const double ratio = value / base;
+std::string show_ratio(double ratio) {
     return with_commas(ratio, ratio < 100 ? 4 : ratio < 1000 ? 2 : 0);
 }
 
@@ -59,8 +57,13 @@ std::string table(const Report &report, const std::vector<Alike> &groups) {
             with_commas(static_cast<std::int64_t>(alike.units.size())),
             with_commas(static_cast<std::int64_t>(unit.tensors.size())), show_count(tensors),
             tensors == 0 ? "-" : percent(static_cast<double>(answer.padding) / tensors),
-            over(static_cast<double>(answer.largest_shard), answer.mean_shard),
-            over(static_cast<double>(answer.lower_bound), answer.mean_shard));
+            tensors == 0 ? "-" : show_ratio(answer.largest_over_share),
+            tensors == 0 ? "-" : show_ratio(answer.lower_bound_over_share));
+    }
+    if (!report.model.weights.empty()) {
+        return text +
+               "(largest, bound: the largest ratio of a shard to its rank's share, and the least "
+               "that\nany order of the tensors could have)\n";
     }
     return text +
            "(largest, bound: the largest shard, and the least that any order of the tensors "

@@ -43,6 +43,8 @@ TEST_F(PlannerApi, ReturnsALayoutAndItsFigures) {
     EXPECT_EQ(figures.padding, 0);
     EXPECT_EQ(figures.largest_shard, 64 * 64 + 64);
     EXPECT_EQ(figures.optimal, 1);
+    EXPECT_GE(figures.lower_bound_over_share, 1);
+    EXPECT_LE(figures.lower_bound_over_share, figures.largest_over_share);
     EXPECT_STREQ(figures.order, "default");
     EXPECT_NE(std::string(vescomm_plan_explain()).find("ragged shards for 4 ranks"),
               std::string::npos);
@@ -118,11 +120,12 @@ static_assert(sizeof(vescomm_planner_options_t) == 88 &&
               offsetof(vescomm_planner_options_t, unit_imbalance) == 48 &&
               offsetof(vescomm_planner_options_t, work) == 56 &&
               offsetof(vescomm_planner_options_t, seconds_per_unequal) == 80);
-static_assert(sizeof(vescomm_planner_figures_t) == 72 &&
+static_assert(sizeof(vescomm_planner_figures_t) == 80 &&
               offsetof(vescomm_planner_figures_t, elements) == 8 &&
               offsetof(vescomm_planner_figures_t, mean_shard) == 40 &&
               offsetof(vescomm_planner_figures_t, order) == 48 &&
               offsetof(vescomm_planner_figures_t, largest_over_share) == 56 &&
-              offsetof(vescomm_planner_figures_t, steps) == 64);
+              offsetof(vescomm_planner_figures_t, steps) == 64 &&
+              offsetof(vescomm_planner_figures_t, lower_bound_over_share) == 72);
 
 }  // namespace

@@ -138,6 +138,15 @@ TEST(PlannerBalance, FollowsWeights) {
     const std::int64_t all = loads[0] + loads[2];
     EXPECT_NEAR(static_cast<double>(loads[0]), static_cast<double>(all) / 4, 3 * 64 * 2);
     EXPECT_LT(answer.largest_over_share, 1.1);
+    for (const auto &unit : answer.units) {
+        const auto shard = [&](std::size_t rank) {
+            return static_cast<double>(unit->cuts[rank + 1] - unit->cuts[rank]);
+        };
+        const auto elements = static_cast<double>(31 * 64 + 640);
+        EXPECT_DOUBLE_EQ(unit->largest_over_share,
+                         std::max(shard(0) * 4 / elements, shard(2) * 4 / 3 / elements));
+        EXPECT_EQ(unit->optimal, unit->largest_over_share == unit->lower_bound_over_share);
+    }
 }
 
 // Memory and time stay bounded: 200 units and 100,000 ranks would be 20 million cuts.

@@ -129,6 +129,7 @@ inline void expect_valid(const Problem &problem, const Options &options, const A
     }
     EXPECT_EQ(largest, answer.largest_shard);
     EXPECT_LE(answer.lower_bound, answer.largest_shard);
+    EXPECT_LE(answer.lower_bound_over_share, answer.largest_over_share);
     if (options.shard_limit > 0) {
         EXPECT_LE(answer.largest_shard, options.shard_limit);
     }

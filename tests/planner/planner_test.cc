@@ -188,6 +188,10 @@ TEST(PlannerRagged, FindsTheSmallestLargestShardOfEveryOrderAndNoneBelowTheBound
         if (answer.optimal) {
             EXPECT_EQ(round_up(answer.largest_shard, options.cut_alignment), best);
         }
+        // In multiples only, unless the bound is met.
+        const bool in_multiples = answer.optimal && answer.lower_bound < answer.largest_shard;
+        EXPECT_EQ(answer.explanation.find("the cut alignment") != std::string::npos, in_multiples)
+            << answer.explanation;
     }
 }
 
@@ -245,6 +249,28 @@ TEST(PlannerRagged, CutsEvenly) {
     EXPECT_EQ(exact.cuts, (std::vector<std::int64_t>{0, 142, 285, 428, 571, 714, 857, 1000}));
     EXPECT_EQ(exact.largest_shard, 143);
     EXPECT_TRUE(exact.optimal);
+}
+
+// Half of 4 elements is not worth an unaligned cut where all should be multiples of 4, and the
+// sentence says in which terms that is the smallest.
+TEST(PlannerRagged, ClaimsNoMoreThanMultiplesOfTheCutAlignment) {
+    const Problem problem{{{"v", {4}}}, 2};
+    const Answer aligned = plan(problem, {.start_alignment = 1, .cut_alignment = 4});
+    EXPECT_EQ(aligned.cuts, (std::vector<std::int64_t>{0, 0, 4}));
+    EXPECT_TRUE(aligned.optimal);
+    EXPECT_EQ(aligned.lower_bound, 2);
+    EXPECT_EQ(aligned.largest_over_share, 2);
+    EXPECT_EQ(aligned.lower_bound_over_share, 1);
+    EXPECT_EQ(aligned.explanation,
+              "ragged shards for 2 ranks: the largest has 4 elements, 100.00 % above the mean, "
+              "proved to be the smallest possible in multiples of 4, the cut alignment, by a lower "
+              "bound; no padding");
+    const Answer exact = plan(problem, {.start_alignment = 1, .cut_alignment = 1});
+    EXPECT_EQ(exact.cuts, (std::vector<std::int64_t>{0, 2, 4}));
+    EXPECT_TRUE(exact.optimal);
+    EXPECT_NE(exact.explanation.find("proved to be the smallest possible, by a lower bound"),
+              std::string::npos)
+        << exact.explanation;
 }
 
 TEST(PlannerRagged, CutsAtAlignedPlacesWhereBlocksAllowIt) {

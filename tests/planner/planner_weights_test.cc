@@ -81,6 +81,104 @@ TEST(PlannerWeights, FindTheSmallestQuotaLikeTheDefinition) {
     }
 }
 
+// The least ratio of a shard to its rank's weight, in 60ths, with which the line can be cut.
+std::int64_t least_ratio(const std::vector<bool> &legal, const std::vector<std::int64_t> &weights) {
+    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    std::vector<std::int64_t> least(legal.size(), never);  // for a cut there
+    least[0] = 0;
+    for (const std::int64_t weight : weights) {
+        std::vector<std::int64_t> next = least;  // a shard of nothing
+        for (std::size_t end = 0; end < legal.size() && weight > 0; ++end) {
+            for (std::size_t begin = 0; begin < end && legal[end]; ++begin) {
+                if (least[begin] == never) continue;
+                const auto shard = static_cast<std::int64_t>(end - begin);
+                next[end] = std::min(next[end], std::max(least[begin], 60 * shard / weight));
+            }
+        }
+        least = next;
+    }
+    return least.back();
+}
+
+// Of all orders what is proved, and of the order that was taken the answer.
+TEST(PlannerWeights, ProveWhatIsTrueOfTheLargestShardOverItsShare) {
+    std::mt19937 random(16);
+    int proved = 0;
+    for (int i = 0; i < 2000; ++i) {
+        Problem problem = reference::random_problem(random, 3, 6);
+        problem.weights = random_weights(random, problem.ranks);  // 0 to 5
+        if (Shares(problem.ranks, problem.weights).even()) continue;
+        SCOPED_TRACE(reference::print(problem));
+        const Options options{.start_alignment = draw(random, 1, 4),
+                              .cut_alignment = draw(random, 0, 1) == 0 ? 1 : draw(random, 1, 9)};
+        const Answer answer = plan(problem, options);
+        reference::expect_valid(problem, options, answer);
+        std::int64_t ratio = 0;
+        for (std::size_t rank = 0; rank < problem.weights.size(); ++rank) {
+            const std::int64_t shard = answer.cuts[rank + 1] - answer.cuts[rank];
+            if (shard > 0) ratio = std::max(ratio, 60 * shard / problem.weights[rank]);
+        }
+        std::vector<std::size_t> order(problem.tensors.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::int64_t least = unbounded;
+        do {
+            const auto legal = legal_cuts(problem, order, options.start_alignment);
+            least = std::min(least, least_ratio(legal, problem.weights));
+        } while (std::next_permutation(order.begin(), order.end()));
+        ASSERT_GE(ratio, least);
+        const double sum = std::accumulate(problem.weights.begin(), problem.weights.end(), 0.0);
+        const double to_share = sum / 60 / (answer.mean_shard * problem.ranks);
+        ASSERT_NEAR(answer.largest_over_share, static_cast<double>(ratio) * to_share, 1e-9);
+        ASSERT_LE(answer.lower_bound_over_share, static_cast<double>(least) * to_share + 1e-9);
+        if (answer.optimal) {
+            ++proved;
+            ASSERT_EQ(ratio, least) << answer.explanation;
+            ASSERT_EQ(answer.lower_bound_over_share, answer.largest_over_share);
+        }
+        if (answer.largest_shard >= 100) continue;  // might be rounded up
+        std::vector<std::size_t> given;
+        for (const Place &place : answer.places) given.push_back(place.tensor);
+        const auto legal = legal_cuts(problem, given, options.start_alignment);
+        ASSERT_EQ(ratio, least_ratio(legal, problem.weights)) << answer.explanation;
+    }
+    EXPECT_GT(proved, 500);
+}
+
+// Rounded up to 4, every shard of 1 would be four times its rank's share.
+TEST(PlannerWeights, AreKeptWhereAlignedCutsWouldUndoThem) {
+    const Problem problem{{{"v", {8}}}, 4, {1, 1, 1, 5}};
+    const Answer answer = plan(problem, {.start_alignment = 1, .cut_alignment = 4});
+    EXPECT_EQ(answer.cuts, (std::vector<std::int64_t>{0, 1, 2, 3, 8}));
+    EXPECT_EQ(answer.largest_over_share, 1);
+    EXPECT_TRUE(answer.optimal);
+
+    // Where alignment costs next to nothing, cuts are aligned, and nothing is called proved that
+    // one unaligned cut would disprove.
+    const Problem large{{{"v", {1000003}}}, 2, {1, 2}};
+    const Answer aligned = plan(large);
+    EXPECT_EQ(aligned.cuts[1] % 64, 0);
+    EXPECT_LT(aligned.largest_over_share, 1.0003);
+    EXPECT_FALSE(aligned.optimal);
+    EXPECT_LT(aligned.lower_bound_over_share, aligned.largest_over_share);
+    const Answer exact = plan(large, {.cut_alignment = 1});
+    EXPECT_EQ(exact.cuts[1], 333334);
+    EXPECT_TRUE(exact.optimal) << exact.explanation;
+    EXPECT_LE(aligned.lower_bound_over_share, exact.largest_over_share);
+}
+
+// 4 and 4 would have a smaller largest shard, and take the rank of weight 1 to twice its share.
+TEST(PlannerWeights, SayWhatIsTheSmallest) {
+    const Problem problem{{{"v", {8}}}, 2, {1, 3}};
+    const Answer answer = plan(problem, {.cut_alignment = 1});
+    EXPECT_EQ(answer.cuts, (std::vector<std::int64_t>{0, 2, 8}));
+    EXPECT_TRUE(answer.optimal);
+    EXPECT_EQ(
+        answer.explanation,
+        "ragged shards for 2 ranks by weight: the largest has 6 elements, and a shard is up "
+        "to 0.00 % above its rank's share, proved to be the least possible, by a lower bound; "
+        "no padding");
+}
+
 TEST(PlannerWeights, GiveEachRankItsPartAndNothingForNone) {
     std::mt19937 random(12);
     for (int i = 0; i < 1000; ++i) {

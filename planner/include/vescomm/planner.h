@@ -75,7 +75,8 @@ typedef struct vescomm_planner_options {
      *  bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
     int64_t start_alignment;
     /** Ragged cuts lie on multiples of this wherever blocks allow it; shards are compared after
-     *  rounding up to it. 0: 64. */
+     *  rounding up to it, or with weights left unaligned where that rounds one up by more than a
+     *  hundredth. 0: 64. */
     int64_t cut_alignment;
     /** A layout with a larger shard is no answer. 0: no limit. */
     int64_t shard_limit;
@@ -109,20 +110,24 @@ static inline vescomm_planner_options_t vescomm_planner_options(void) {
 /** How good the layout of one buffer is. Append-only. */
 typedef struct vescomm_planner_figures {
     uint32_t struct_size;
-    int32_t optimal; /**< 1: proved that no layout has a smaller largest shard; 0: not proved */
+    /** 1: proved that no layout of this mode has a smaller largest shard, ragged ones in multiples
+     * of cut_alignment; with weights, a smaller largest_over_share. 0: not proved. */
+    int32_t optimal;
     int64_t elements; /**< of the whole buffer */
     int64_t padding; /**< elements of the buffer that belong to no tensor */
     int64_t largest_shard; /**< elements, padding included */
-    int64_t lower_bound; /**< of the largest shard, whatever the order of the tensors */
+    int64_t lower_bound; /**< no layout of this mode has a smaller largest_shard */
     double mean_shard; /**< elements of tensors for each rank */
     const char *order; /**< of the tensors in the buffer, such as "default"; a constant */
-    double largest_over_share; /**< largest shard over the mean, or over what its weight gives it */
+    /** The largest ratio of a shard to its rank's share: the mean, or what its weight gives it. */
+    double largest_over_share;
     int64_t steps; /**< taken of search_steps */
+    double lower_bound_over_share; /**< no layout of this mode has a smaller largest_over_share */
 } vescomm_planner_figures_t;
 
 static inline vescomm_planner_figures_t vescomm_planner_figures(void) {
     vescomm_planner_figures_t figures = {
-        sizeof(vescomm_planner_figures_t), 0, 0, 0, 0, 0, 0.0, NULL, 0.0, 0};
+        sizeof(vescomm_planner_figures_t), 0, 0, 0, 0, 0, 0.0, NULL, 0.0, 0, 0.0};
     return figures;
 }
 

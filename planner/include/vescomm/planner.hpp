@@ -69,7 +69,9 @@ struct Options {
     // bytes of bf16. Matrix kernels and NCCL want at least 16 bytes.
     std::int64_t start_alignment = 64;
     // Ragged cuts lie on multiples of this wherever blocks allow it. Shards are compared after
-    // rounding up to it: saving a rank fewer elements is not worth an unaligned cut.
+    // rounding up to it: saving a rank fewer elements is not worth an unaligned cut. With weights,
+    // where a few elements can be several times the share of a light rank, only shards that do not
+    // grow by more than a hundredth are rounded up.
     std::int64_t cut_alignment = 64;
     // A layout with a larger shard than this is no answer. 0: no limit.
     std::int64_t shard_limit = 0;
@@ -89,7 +91,8 @@ struct Problem {
     std::vector<Tensor> tensors;
     int ranks = 1;
     // A rank with twice the weight of another takes twice the elements. Empty: all the same.
-    // Modes uniform and owner cannot have them.
+    // What is minimised is then not the largest shard but the largest ratio of a shard to its
+    // rank's share. Modes uniform and owner cannot have them.
     std::vector<std::int64_t> weights = {};
 };
 
@@ -117,11 +120,18 @@ struct Answer {
     std::int64_t padding = 0;  // elements of the buffer that belong to no tensor
     std::int64_t largest_shard = 0;  // elements, padding included
     double mean_shard = 0;  // elements of tensors for each rank
-    std::int64_t lower_bound = 0;  // no order of the tensors has a smaller largest shard
-    bool optimal = false;  // proved: no order has a smaller largest shard
-    // A shard over what its rank should have: of the mean, or by Problem::weights. The largest.
+    // No layout of this mode, whatever the order of the tensors, has a smaller largest_shard.
+    std::int64_t lower_bound = 0;
+    // Proved. Uniform: no layout has smaller shards. Ragged: none has a smaller largest shard in
+    // multiples of Options::cut_alignment, or none at all if lower_bound is largest_shard. With
+    // weights: none has a smaller largest_over_share.
+    bool optimal = false;
+    // A shard over what its rank should have: the mean, or what Problem::weights say. The largest.
     double largest_over_share = 1;
     std::int64_t steps = 0;  // taken of Options::search_steps
+    // No layout of this mode has a smaller largest_over_share. Without weights: lower_bound over
+    // the mean.
+    double lower_bound_over_share = 1;
 };
 
 // Cost: O(tensors + ranks) memory; milliseconds for 45,395 tensors or 100,000 ranks.

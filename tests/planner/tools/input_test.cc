@@ -179,6 +179,34 @@ TEST(Rules, CutMatricesInBlocksAndVectorsAnywhere) {
     EXPECT_EQ(made, (decltype(made){{32, 0}, {1, 0}, {32, 1}, {1, 1}, {-1, 0}, {7, 0}}));
 }
 
+// A row of a convolution is what makes one output; blocks of 4 elements would keep nothing
+// together.
+TEST(Rules, StartBlocksAnewOnlyForExperts) {
+    Rules rules;
+    rules.block_rows = 32;
+    InputTensor said = tensor("layers.stack", {5, 100, 8});
+    said.batch_dimensions = 1;
+    InputTensor denied = tensor("experts", {5, 100, 8});
+    denied.batch_dimensions = 0;
+    const std::vector<std::pair<InputTensor, std::int32_t>> expected = {
+        {tensor("mixer.conv1d.weight", {1536, 1, 4}), 0},
+        {tensor("conv1.weight", {64, 3, 7, 7}), 0},
+        {tensor("model.layers.0.mlp.experts.gate_up_proj", {128, 2880, 5760}), 1},
+        {tensor("model.layers.0.mlp.experts.gate_up_proj_blocks", {32, 5760, 90, 16}), 1},
+        {tensor("model.layers.0.block_sparse_moe.input_linear.weight", {8, 512, 256}), 1},
+        {tensor("model.layers.0.mlp.experts.7.conv.weight", {64, 1, 4}), 0},
+        {tensor("position_embedding", {1, 197, 768}), 1},
+        {said, 1},
+        {denied, 0},
+    };
+    for (const auto &[input, batch] : expected) {
+        const Model model = make_model({input}, rules);
+        const Tensor &made = model.units.at(0).tensors.at(0);
+        EXPECT_EQ(made.batch_dimensions, batch) << input.name;
+        EXPECT_EQ(made.block_rows, 32) << input.name;
+    }
+}
+
 TEST(Rules, NameUnitsByWhatTheyCapture) {
     Rules rules;
     rules.units = {parse_unit_rule("^(expert\\d+)\\."), parse_unit_rule("router")};

@@ -247,6 +247,17 @@ class Json(unittest.TestCase):
         cuts = result["units"][1]["cuts"]
         self.assertAlmostEqual((cuts[1] - cuts[0]) / cuts[-1], 0.5, places=2)
 
+    def test_gaps_are_those_of_what_is_minimised(self):
+        even = plan("--model", "llama-3-8b", "--ranks", 12, "--block-rows", 128)["units"][1]
+        self.assertAlmostEqual(even["gap"], even["largest_shard"] / even["lower_bound"] - 1)
+        shard, mean = even["largest_shard"], even["mean_shard"]
+        self.assertAlmostEqual(even["largest_over_share"], shard / mean)
+        # The largest shard is half of all, and as large as it should be.
+        unit = plan("--model", "llama-3-8b", "--ranks", 4, "--weights", "3,1x3")["units"][1]
+        self.assertGreater(unit["imbalance"], 0.9)
+        self.assertLess(unit["largest_over_share"], 1.001)
+        self.assertLess(unit["gap"], 0.001)
+
 
 class Inputs(unittest.TestCase):
     def setUp(self):
