@@ -34,8 +34,9 @@ public:
         if (const auto name = text(value, "dtype")) read_type(*name, tensor);
         read_block(value, tensor);
         const auto dimensions = static_cast<std::int64_t>(tensor.shape.size());
-        if (const auto batch = number(value, "batch_dims", 0, dimensions))
-            tensor.batch_dimensions = static_cast<std::int32_t>(*batch);
+        // A list says what it means: nothing is guessed from names here.
+        tensor.batch_dimensions =
+            static_cast<std::int32_t>(number(value, "batch_dims", 0, dimensions).value_or(0));
         tensor.alignment = number(value, "align", 0, std::int64_t{1} << 30).value_or(0);
         tensor.unit = text(value, "unit").value_or("");
         return tensor;

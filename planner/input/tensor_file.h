@@ -17,6 +17,7 @@ namespace vescomm::planner {
 //                   "unit": "layers.0"}, ...]}
 //
 // name and shape are needed; dtype is bf16 unless given; block and block_rows exclude each other;
+// batch_dims is 0 unless given;
 // align counts elements. Throws InputError for anything else, unknown keys included.
 std::vector<InputTensor> read_tensor_file(const std::string &path);
 std::vector<InputTensor> parse_tensor_list(std::string_view text, const std::string &where);

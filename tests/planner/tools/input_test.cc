@@ -120,6 +120,13 @@ TEST(TensorFile, ReadsWhatCanBeSaid) {
     EXPECT_EQ(tensors[1].block_rows, -1);
 }
 
+TEST(TensorFile, GuessesNothingFromNames) {
+    const auto tensors = list(R"({"name": "mlp.experts", "shape": [4, 100, 8]},
+                                 {"name": "stack", "shape": [4, 100, 8], "batch_dims": 1})");
+    EXPECT_EQ(tensors[0].batch_dimensions, 0);
+    EXPECT_EQ(tensors[1].batch_dimensions, 1);
+}
+
 TEST(TensorFile, SaysWhatIsWrongAndWhere) {
     const auto with = [](const std::string &more) {
         return list(R"({"name": "w", "shape": [4, 4])" + more + "}");
