@@ -331,12 +331,15 @@ std::string describe_padding(const Answer &answer) {
 }
 
 void set_figures(Answer &answer, const Items &items, const Shares &shares) {
-    const std::vector<std::int64_t> shards = shards_of(answer.cuts);
     answer.elements = answer.cuts.back();
     answer.padding = answer.elements - items.elements;
-    answer.largest_shard = std::ranges::max(shards);
+    answer.largest_shard = 0;
+    for (std::size_t k = 1; k < answer.cuts.size(); ++k)
+        answer.largest_shard = std::max(answer.largest_shard, answer.cuts[k] - answer.cuts[k - 1]);
     answer.mean_shard = static_cast<double>(items.elements) / items.ranks;
-    answer.largest_over_share = shares.largest_over_share(shards, items.elements);
+    answer.largest_over_share =
+        shares.even() ? shares.largest_over_share({&answer.largest_shard, 1}, items.elements)
+                      : shares.largest_over_share(shards_of(answer.cuts), items.elements);
     if (shares.even() && answer.largest_shard > 0) {
         answer.lower_bound_over_share =
             answer.largest_over_share *

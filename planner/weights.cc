@@ -137,10 +137,13 @@ Quota Shares::quota_for_lightest(std::int64_t elements) const noexcept {
 
 double Shares::largest_over_share(std::span<const std::int64_t> loads, std::int64_t whole) const {
     if (whole == 0) return 1;
+    if (even()) {
+        const std::int64_t most = std::ranges::max(loads);
+        return static_cast<double>(most) * ranks_ / static_cast<double>(whole);
+    }
     double largest = 0;
     for (std::size_t rank = 0; rank < loads.size(); ++rank) {
-        const double part =
-            even() ? 1.0 / ranks_ : static_cast<double>(weights_[rank]) / static_cast<double>(sum_);
+        const double part = static_cast<double>(weights_[rank]) / static_cast<double>(sum_);
         if (loads[rank] == 0) continue;
         largest = std::max(largest,
                            static_cast<double>(loads[rank]) / (part * static_cast<double>(whole)));
