@@ -77,6 +77,19 @@ def examples_run(installation):
                            f"expected {expected}")
 
 
+def collectives_on_arrays(installation):
+    program = installation.build("arrays.cpp", "c++", "c++20")
+    environment = {"LD_LIBRARY_PATH": str(installation.library.parent)}
+    for count in (1, 3, 5):
+        with Job([program], count, environment=environment) as job:
+            job.expect_success()
+            expected = f"largest {count}, last token {count - 1}, gradient {count}"
+            for number in range(count):
+                expect(job.ranks[number].lines == [expected],
+                       f"arrays.cpp at {count} ranks printed {job.ranks[number].lines}, "
+                       f"expected {expected}")
+
+
 def headers_compile_alone(installation):
     compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
     expect(compilers, "there is no compiler")
@@ -152,7 +165,8 @@ def main():
             return 1
         return run_cases([(case.__name__.replace("_", " "), lambda c=case: c(installation))
                           for case in (headers_compile_alone, library_shows_only_its_api,
-                                       versions_agree, examples_run)], sys.argv[3:])
+                                       versions_agree, examples_run,
+                                       collectives_on_arrays)], sys.argv[3:])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives on arrays of your own: nothing to make first, blocking or not, alone or in groups.
+//
+//     c++ -std=c++20 arrays.cpp $(pkg-config --cflags --libs vescomm) -o arrays
+//     vescomm-run -n 3 ./arrays
+#include <cstdio>
+#include <vescomm/vescomm.hpp>
+
+int main() try {
+    vescomm::Communicator comm = vescomm::Communicator::from_environment();
+    const int rank = comm.rank();
+
+    std::vector<double> loss = {1.0 + rank}, largest(1);
+    vescomm::all_reduce<double>(comm, loss, largest, VESCOMM_MAX);  // returns when it is there
+
+    // Rank k has k + 1 tokens for every rank; this runs while something else is computed.
+    std::vector<std::int64_t> sends(comm.ranks(), rank + 1), receives;
+    for (int k = 0; k < comm.ranks(); ++k) receives.push_back(k + 1);
+    std::vector<int> tokens(comm.ranks() * (rank + 1), rank);
+    std::vector<int> got(comm.ranks() * (comm.ranks() + 1) / 2);
+    vescomm::Request exchange;
+    vescomm::all_to_all_v<int>(comm, tokens, sends, got, receives, &exchange);
+
+    // Many small sums become one operation.
+    std::vector<std::vector<float>> gradients(300, std::vector<float>(7, 1.0f));
+    vescomm::group(comm, [&] {
+        for (auto &gradient : gradients) vescomm::all_reduce<float>(comm, gradient, gradient);
+    });
+
+    exchange.wait();
+    std::printf("largest %g, last token %d, gradient %g\n", largest[0], got.back(),
+                gradients[299][6]);
+} catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+}
