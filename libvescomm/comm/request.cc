@@ -100,6 +100,18 @@ bool through_stage(const Problem &problem, const Buffer *buffer, const Request::
            problem.elements() * static_cast<std::int64_t>(size_of(buffer->type())) <= most_bytes;
 }
 
+// What a collective on a buffer writes on this node.
+std::uint64_t written_bytes(const Communicator &comm, const Buffer &buffer) {
+    const auto locals = comm.nodes().members(comm.nodes().node_of(comm.rank())).size();
+    const std::uint64_t one =
+        static_cast<std::uint64_t>(buffer.layout().elements()) * size_of(buffer.type());
+    return buffer.per_node() ? one : one * locals;
+}
+
+// Of the last-level cache, what cores that share it can count on. Virtual machines report that of
+// their host, which is of no use.
+constexpr std::uint64_t last_level_cache = 32 << 20;
+
 // A buffer as the arrays of its collective.
 void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
                  const Request::Options &options) {
@@ -193,6 +205,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                            .mapping = buffer->memory().mapping(),
                            .offset_bytes = buffer->offset_bytes()};
         bindings.release = {buffer->memory().release_channel(), 0};
+        bindings.streaming = written_bytes(*comm, *buffer) > last_level_cache;
     }
     // Sources are only read; the executor has one kind of pointer.
     bindings.source.type = options.type;

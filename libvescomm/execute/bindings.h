@@ -40,6 +40,8 @@ struct Bindings {
     bool releases = false;  // completion of a run lets go
     // What is called, as all ranks must; 0: they have agreed before.
     std::uint32_t signature = 0;
+    // The ranks of this node together write more than the caches hold: copy past them.
+    bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;
     int divisor = 1;  // of a finished reduction
     double factor = 1;  // of VESCOMM_PREMULTIPLIED_SUM

@@ -315,7 +315,8 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        kernels().convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count);
+        kernels().convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
+                          bindings_.streaming && step.timed);
         add(counters_.bytes_written, step.bytes);
     } else {
         reduce(lane, step);
