@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "perf/implementations/arrays.h"
 #include "perf/implementations/limit.h"
 #include "perf/implementations/vescomm.h"
 #include "perf/run/coordinate.h"
@@ -25,7 +26,7 @@ int work(const std::string &name) {
     std::optional<vescomm::Communicator> comm;
     return serve(name, [&](const Worker &) {
         comm.emplace(vescomm::Communicator::from_environment());
-        return make_vescomm(*comm);
+        return name == "vescomm-arrays" ? make_arrays(*comm) : make_vescomm(*comm);
     });
 }
 

@@ -70,6 +70,9 @@ public:
         else if (what.collective == "all_reduce") act_ = &Mpi::all_reduce;
         else if (what.collective == "broadcast") act_ = &Mpi::broadcast;
         else if (what.collective == "barrier") act_ = &Mpi::barrier;
+        else if (what.collective == "reduce") act_ = &Mpi::reduce;
+        else if (what.collective == "gather_v") act_ = &Mpi::gather_at_root;
+        else if (what.collective == "scatter_v") act_ = &Mpi::scatter;
         else throw Unsupported("this worker has no " + what.collective);
         bytes_ = find_type(what.type).bytes();
         root_ = what.root;
@@ -107,9 +110,8 @@ private:
     }
 
     void reduce_scatter(const Part &part) {
-        std::byte *result = buffers_.output() + (part.counts[rank_] > 0 ? part.result * bytes_ : 0);
-        MPI_Reduce_scatter(tensor(part), result, part.counts.data(), type_, MPI_SUM,
-                           MPI_COMM_WORLD);
+        MPI_Reduce_scatter(tensor(part), buffers_.output() + in_shard(part), part.counts.data(),
+                           type_, MPI_SUM, MPI_COMM_WORLD);
     }
 
     void all_reduce(const Part &part) {
@@ -118,6 +120,27 @@ private:
 
     void broadcast(const Part &part) {
         MPI_Bcast(tensor(part), part.elements, type_, root_, MPI_COMM_WORLD);
+    }
+
+    void reduce(const Part &part) {
+        MPI_Reduce(tensor(part), buffers_.output() + part.first * bytes_, part.elements, type_,
+                   MPI_SUM, root_, MPI_COMM_WORLD);
+    }
+
+    std::int64_t in_shard(const Part &part) const {
+        return part.counts[rank_] > 0 ? part.result * bytes_ : 0;
+    }
+
+    void gather_at_root(const Part &part) {
+        MPI_Gatherv(buffers_.input() + in_shard(part), part.counts[rank_], type_,
+                    buffers_.output() + part.first * bytes_, part.counts.data(), part.begins.data(),
+                    type_, root_, MPI_COMM_WORLD);
+    }
+
+    void scatter(const Part &part) {
+        MPI_Scatterv(tensor(part), part.counts.data(), part.begins.data(), type_,
+                     buffers_.output() + in_shard(part), part.counts[rank_], type_, root_,
+                     MPI_COMM_WORLD);
     }
 
     void barrier(const Part &) { MPI_Barrier(MPI_COMM_WORLD); }

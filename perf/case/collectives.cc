@@ -40,6 +40,11 @@ double all_but_smallest_shard(const Case &what) {
     return static_cast<double>((what.elements() - smallest) * find_type(what.type).bytes());
 }
 
+double all_but_root_shard(const Case &what) {
+    return static_cast<double>((what.elements() - what.shard(what.root)) *
+                               find_type(what.type).bytes());
+}
+
 // Shards are the library's business here: nccl-tests' factor, 2 (n - 1) / n.
 double twice_but_own(const Case &what) {
     return 2.0 * (what.ranks() - 1) / what.ranks() * static_cast<double>(what.bytes());
@@ -57,6 +62,7 @@ constexpr Collective table[] = {
      .in_place = true,
      .may_share = true,
      .converts = false,
+     .rooted = false,
      .input = shard,
      .output = whole,
      .bus_bytes = all_but_smallest_shard},
@@ -67,6 +73,7 @@ constexpr Collective table[] = {
      .in_place = false,
      .may_share = false,
      .converts = true,
+     .rooted = false,
      .input = whole,
      .output = shard,
      .bus_bytes = all_but_smallest_shard},
@@ -77,6 +84,7 @@ constexpr Collective table[] = {
      .in_place = true,
      .may_share = false,
      .converts = false,
+     .rooted = false,
      .input = whole,
      .output = whole,
      .bus_bytes = twice_but_own},
@@ -87,9 +95,43 @@ constexpr Collective table[] = {
      .in_place = true,
      .may_share = false,
      .converts = false,
+     .rooted = true,
      .input = whole_at_root,
      .output = whole,
      .bus_bytes = whole_buffer},
+    {.name = "reduce",
+     .nccl_name = "reduce",
+     .summary = "everyone has a buffer; the root gets the sum",
+     .result = Result::combined,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .rooted = true,
+     .input = whole,
+     .output = whole_at_root,
+     .bus_bytes = whole_buffer},
+    {.name = "gather_v",
+     .nccl_name = "gather",
+     .summary = "everyone has its shard; the root gets all shards",
+     .result = Result::of_owner,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .rooted = true,
+     .input = shard,
+     .output = whole_at_root,
+     .bus_bytes = all_but_root_shard},
+    {.name = "scatter_v",
+     .nccl_name = "scatter",
+     .summary = "the root has a buffer; everyone gets its shard",
+     .result = Result::of_root,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .rooted = true,
+     .input = whole_at_root,
+     .output = shard,
+     .bus_bytes = all_but_root_shard},
     {.name = "barrier",
      .nccl_name = "barrier",
      .summary = "nobody leaves before everyone has come; has no size",
@@ -97,6 +139,7 @@ constexpr Collective table[] = {
      .in_place = false,
      .may_share = false,
      .converts = false,
+     .rooted = false,
      .input = nothing,
      .output = nothing,
      .bus_bytes = no_bytes},

@@ -27,13 +27,13 @@ struct Collective {
     bool in_place;  // the result overwrites the input: each iteration needs new input
     bool may_share;  // one result for each node is possible
     bool converts;  // the result of a narrow type may be f32
+    bool rooted;  // one rank has all of the input, or of the output
     Extent (*input)(const Case &what, int rank);  // what a rank writes before it starts
     Extent (*output)(const Case &what, int rank);  // what it must find when it is complete
     // Bytes that bound the time from below on a network of one link a rank: those that the busiest
     // rank must receive, or send where it combines. busbw is this over time.
     double (*bus_bytes)(const Case &what);
 
-    bool rooted() const { return result == Result::of_root; }
     bool reduces() const { return result == Result::combined; }
 };
 

@@ -127,6 +127,7 @@ Verdict Pattern::verify(std::uint64_t round, const std::byte *output) const {
         case Result::nothing:
             break;
         case Result::of_owner:
+            if (output_.elements() == 0) break;
             for (int owner = 0; owner < what_.ranks(); ++owner) {
                 const Extent shard{what_.cuts[owner], what_.cuts[owner + 1]};
                 const std::byte *at =

@@ -65,7 +65,7 @@ public:
         }
         vescomm_request_options_t options = vescomm_request_options();
         if (what.op == "avg") options.op = VESCOMM_AVERAGE;
-        if (collective.rooted()) options.root = what.root;
+        if (collective.rooted) options.root = what.root;
         if (what.shared) {
             source_ = outside(mine, type);
             options.source = source_.data();
@@ -115,6 +115,8 @@ private:
                 request_ = Request::all_reduce(comm_, buffer_, options);
             else if (what.collective == "broadcast")
                 request_ = Request::broadcast(comm_, buffer_, options);
+            else if (what.collective == "reduce")
+                throw Unsupported("vescomm reduces a buffer in place; vescomm-arrays has it");
             else if (what.collective == "barrier") request_ = Request::barrier(comm_);
             else throw Unsupported("vescomm has no " + what.collective);
         } catch (const VescommError &error) {

@@ -41,7 +41,7 @@ Case make_case(const Options &options, const Ragged &ragged, const Collective &r
     what.type = type;
     what.output_type = options.wide_output ? "f32" : type;
     what.op = op;
-    what.root = row.rooted() ? options.root : -1;
+    what.root = row.rooted ? options.root : -1;
     what.shared = options.shared;
     what.block = options.block;
     // Every type has bytes; analysers do not know.

@@ -53,6 +53,8 @@ constexpr int any_number = 1 << 30;
 // which is no way to go between ranks of one host.
 const ImplementationRow table[] = {
     {"vescomm", "this library", "", nullptr, any_number, ""},
+    {"vescomm-arrays", "this library on arrays of the caller, called at once", "", nullptr,
+     any_number, ""},
     {"limit", "direct copies and sums in shared memory, with counters and nothing else", "",
      nullptr, 0, ""},
     {"mpi", "Open MPI, shared memory (ob1, vader, CMA)", "vescomm_perf_mpi", mpi, 0,
