@@ -18,7 +18,7 @@ std::int64_t UniformFiller::end(std::size_t kind, std::int64_t cursor) {
 
 RaggedFiller::RaggedFiller(std::span<const Kind> kinds, std::int64_t largest)
     : kinds_(kinds), largest_(largest), known_(kinds.size()) {
-    std::int64_t alignment = 0;
+    std::int64_t alignment = kinds.empty() ? 1 : kinds.front().item.alignment;
     for (const Kind &kind : kinds) alignment = std::gcd(alignment, kind.item.alignment);
     for (const Kind &kind : kinds) {
         const std::int64_t elements = kind.item.elements();

@@ -196,6 +196,7 @@ Items to_items(const Problem &problem, const Options &options) {
         result.items.push_back(
             {i, grid_of(tensor, elements, options.mode == Mode::owner), alignment});
     }
+    if (common == 0) return result;  // no tensor has elements
     std::int64_t slack = 0;  // the last tensor's end need not be aligned: the one that gains most
     for (const Item &item : result.items) {
         const std::int64_t room = round_up(item.elements(), common);

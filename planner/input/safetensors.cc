@@ -92,7 +92,7 @@ std::vector<fs::path> files_of_index(const fs::path &index) {
         files.push_back(index.parent_path() / text);
     }
     std::ranges::sort(files);
-    files.erase(std::ranges::unique(files).begin(), files.end());
+    files.erase(std::unique(files.begin(), files.end()), files.end());
     return files;
 }
 

@@ -163,6 +163,7 @@ std::vector<InputTensor> parse_safetensors_header(std::string_view header, std::
                       [](const Entry &entry) { return std::pair(entry.begin, entry.end); });
     check_cover(entries, data_bytes, where);
     std::vector<InputTensor> tensors;
+    tensors.reserve(entries.size());
     for (Entry &entry : entries) tensors.push_back(std::move(entry.tensor));
     return tensors;
 }
