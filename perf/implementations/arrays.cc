@@ -66,8 +66,8 @@ private:
         std::byte *whole = buffers_.whole() + part.first;
         std::byte *mine = buffers_.input() + part.shard;
         if (name == "all_gather_v")
-            check(vescomm_all_gather_v(comm, mine, whole, counts, nullptr, type_, nullptr,
-                                       nullptr));
+            check(
+                vescomm_all_gather_v(comm, mine, whole, counts, nullptr, type_, nullptr, nullptr));
         else if (name == "reduce_scatter_v")
             check(vescomm_reduce_scatter_v(comm, whole, buffers_.output() + part.shard, counts,
                                            type_, op_, nullptr, nullptr));
@@ -75,8 +75,8 @@ private:
             check(vescomm_all_reduce(comm, whole, whole, part.elements, type_, op_, nullptr,
                                      nullptr));
         else if (name == "broadcast")
-            check(vescomm_broadcast(comm, whole, part.elements, type_, what_.root, nullptr,
-                                    nullptr));
+            check(
+                vescomm_broadcast(comm, whole, part.elements, type_, what_.root, nullptr, nullptr));
         else if (name == "reduce")
             check(vescomm_reduce(comm, whole, buffers_.output() + part.first, part.elements, type_,
                                  op_, what_.root, nullptr, nullptr));

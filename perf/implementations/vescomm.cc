@@ -115,10 +115,10 @@ private:
                 request_ = Request::all_reduce(comm_, buffer_, options);
             else if (what.collective == "broadcast")
                 request_ = Request::broadcast(comm_, buffer_, options);
-            else if (what.collective == "reduce")
-                throw Unsupported("vescomm reduces a buffer in place; vescomm-arrays has it");
             else if (what.collective == "barrier") request_ = Request::barrier(comm_);
-            else throw Unsupported("vescomm has no " + what.collective);
+            else
+                throw Unsupported("there is no such " + what.collective +
+                                  " of a fused buffer; --impl vescomm-arrays has it");
         } catch (const VescommError &error) {
             if (error.status() == VESCOMM_ERROR_UNSUPPORTED) throw Unsupported(error.what());
             throw;

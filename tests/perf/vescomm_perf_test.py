@@ -110,6 +110,17 @@ class Table(unittest.TestCase):
                 )  # fmt: skip
                 self.assertEqual([row[8] for row in table], ["0"] * 4, out)
 
+    def test_every_collective_on_arrays_is_verified(self):
+        for ranks in (1, 2, 3):
+            for shape in ("linear", "one-owner:1"):
+                table, out = self.check(
+                    "--ranks", ranks, "-b", 4000, "--ragged", shape, "--tensors", 3, "--collective",
+                    "all_gather_v,reduce_scatter_v,all_reduce,broadcast,reduce,gather_v,scatter_v",
+                    "--impl", "vescomm-arrays", "-r", ranks - 1,
+                )  # fmt: skip
+                self.assertEqual(len(table), 7, out)
+                self.assertTrue(all(row[8] == "0" for row in table), out)
+
     def test_a_shared_result_and_a_late_rank(self):
         table, out = self.check("--ranks", 3, "-b", "100K", "--shared", "--ragged", "linear",
                                 "--impl", "vescomm,limit", "--skew", "300:0", "-m", 2)  # fmt: skip
@@ -215,7 +226,7 @@ class Mistakes(unittest.TestCase):
         self.assertEqual(err.count("\n"), 1, err)
 
     def test_are_one_sentence_and_code_6(self):
-        self.expect("--collective", "gather", says="there is all_gather_v")
+        self.expect("--collective", "gossip", says="there is all_gather_v")
         self.expect("-d", "f7", says="there is f32")
         self.expect("-o", "max", says="there is sum and avg")
         self.expect("--impl", "smoke", says="there is vescomm")
