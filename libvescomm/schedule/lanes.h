@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "topology/nodes.h"
@@ -23,6 +25,17 @@ inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
         if (nodes.node_of(peer) != node && lane_rank(nodes, node, peer) == rank)
             peers.push_back(peer);
     return peers;
+}
+
+// No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
+inline std::int64_t most_lane_peers(const Nodes &nodes) {
+    int smallest = nodes.ranks();
+    for (int node = 0; node < nodes.count(); ++node)
+        smallest = std::min(smallest, static_cast<int>(nodes.members(node).size()));
+    std::int64_t most = 0;
+    for (int node = 0; node < nodes.count(); ++node)
+        most += (static_cast<int>(nodes.members(node).size()) + smallest - 1) / smallest;
+    return most;
 }
 
 }  // namespace vescomm

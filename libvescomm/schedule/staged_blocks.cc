@@ -30,12 +30,9 @@ public:
           nodes_(problem.nodes),
           shared_(problem.collective == Collective::all_gather_v ||
                   problem.collective == Collective::broadcast) {
-        int largest = 1, smallest = nodes_.ranks();
-        for (int node = 0; node < nodes_.count(); ++node) {
-            const int size = static_cast<int>(nodes_.members(node).size());
-            largest = std::max(largest, size);
-            smallest = std::min(smallest, size);
-        }
+        int largest = 1;
+        for (int node = 0; node < nodes_.count(); ++node)
+            largest = std::max(largest, static_cast<int>(nodes_.members(node).size()));
         const bool to_many = problem.collective == Collective::scatter_v ||
                              problem.collective == Collective::all_to_all_v;
         lots_ = to_many ? largest : 1;
@@ -43,10 +40,7 @@ public:
         if (nodes_.count() > 1) {
             switch (problem.collective) {
                 case Collective::all_gather_v:
-                    for (int node = 0; node < nodes_.count(); ++node) {
-                        const auto size = static_cast<int>(nodes_.members(node).size());
-                        slots += (size + smallest - 1) / smallest;
-                    }
+                    slots = most_lane_peers(nodes_);
                     break;
                 case Collective::gather_v:
                 case Collective::all_to_all_v:

@@ -13,7 +13,6 @@
 namespace vescomm {
 namespace {
 
-using testing_support::Kind;
 using testing_support::run_ranks;
 
 void check(vescomm_status_t status) {
@@ -380,25 +379,7 @@ TEST_P(ArrayConformance, DifferentCallsAreTold) {
     }
 }
 
-std::vector<testing_support::Stage> stages() {
-    std::vector<testing_support::Stage> stages;
-    for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
-        const std::vector<std::vector<int>> one_node = {{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}};
-        const std::vector<std::vector<int>> nodes = {
-            {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
-        if (kind != Kind::ucx)
-            for (const auto &node_of : one_node) stages.push_back({kind, node_of});
-        if (kind != Kind::node)
-            for (const auto &node_of : nodes) stages.push_back({kind, node_of});
-    }
-#if !VESCOMM_HAVE_UCX
-    std::erase_if(stages,
-                  [](const testing_support::Stage &stage) { return stage.kind == Kind::ucx; });
-#endif
-    return stages;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(stages()),
+INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(testing_support::all_stages()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

@@ -37,6 +37,26 @@ inline std::string name_of(const Stage &stage) {
     return text;
 }
 
+// Every transport, on the nodes that it is for: few ranks and many, irregular nodes, ranks in any
+// order.
+inline std::vector<Stage> all_stages() {
+    std::vector<Stage> stages;
+    for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
+        const std::vector<std::vector<int>> one_node = {
+            {0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}};
+        const std::vector<std::vector<int>> nodes = {
+            {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
+        if (kind != Kind::ucx)
+            for (const auto &node_of : one_node) stages.push_back({kind, node_of});
+        if (kind != Kind::node)
+            for (const auto &node_of : nodes) stages.push_back({kind, node_of});
+    }
+#if !VESCOMM_HAVE_UCX
+    std::erase_if(stages, [](const Stage &stage) { return stage.kind == Kind::ucx; });
+#endif
+    return stages;
+}
+
 // Runs `body` once for each rank, each in a thread of its own. An exception of any rank breaks the
 // others' communicators and fails the test.
 inline void run_ranks(const Stage &stage,

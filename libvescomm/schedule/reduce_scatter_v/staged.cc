@@ -31,12 +31,7 @@ public:
         }
         size_ = problem.stage.elements / std::max<std::int64_t>(1, 2 * shards);
         if (nodes_.count() == 1) return;
-        int smallest = nodes_.ranks();
-        for (int node = 0; node < nodes_.count(); ++node)
-            smallest = std::min(smallest, static_cast<int>(nodes_.members(node).size()));
-        std::int64_t sums = nodes_.count() - 1;
-        for (int node = 0; node < nodes_.count(); ++node)
-            sums += (static_cast<int>(nodes_.members(node).size()) + smallest - 1) / smallest;
+        const std::int64_t sums = nodes_.count() - 1 + most_lane_peers(nodes_);
         size_ = std::min(size_, problem.partial.elements / (2 * sums));
     }
 
