@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives on arrays of the caller: every function describes its arrays as blocks of a Call.
+#include <algorithm>
+
 #include "api/guard.h"
 #include "api/handles.h"
 #include "base/types.h"
@@ -10,13 +12,11 @@ using vescomm::Call;
 using vescomm::Collective;
 using vescomm::Error;
 using vescomm::guarded;
+using vescomm::most_elements;
 using vescomm::Piece;
 using vescomm::require;
 
 namespace {
-
-// Sums of more would not be countable in bytes.
-constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
 // What all functions are given, and how they complain.
 struct Caller {
@@ -31,10 +31,15 @@ struct Caller {
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
     }
 
-    std::int64_t count(std::int64_t given, const std::string &what) const {
-        if (given < 0 || given > most_elements)
-            refuse(what + " is " + std::to_string(given) + "; it must be from 0 to " +
-                   std::to_string(most_elements));
+    bool countable(std::int64_t given) const { return given >= 0 && given <= most_elements; }
+
+    [[noreturn]] void refuse_count(const std::string &what, std::int64_t given) const {
+        refuse(what + " is " + std::to_string(given) + "; it must be from 0 to " +
+               std::to_string(most_elements));
+    }
+
+    std::int64_t count(std::int64_t given) const {
+        if (!countable(given)) refuse_count("count", given);
         return given;
     }
 
@@ -43,9 +48,12 @@ struct Caller {
         std::vector<std::int64_t> counts;
         std::int64_t sum = 0;
         for (int k = 0; k < ranks(); ++k) {
-            const std::string what = std::string(name) + "[" + std::to_string(k) + "]";
-            counts.push_back(count(given[k], what));
-            sum = count(sum + given[k], "the sum of " + std::string(name) + " up to " + what);
+            const auto which = [&] { return std::string(name) + "[" + std::to_string(k) + "]"; };
+            if (!countable(given[k])) refuse_count(which(), given[k]);
+            sum += given[k];
+            if (!countable(sum))
+                refuse_count(std::string("the sum of ") + name + " up to " + which(), sum);
+            counts.push_back(given[k]);
         }
         return counts;
     }
@@ -57,8 +65,12 @@ struct Caller {
         if (array == nullptr)
             refuse(std::string(name) + " is NULL, and has " + std::to_string(elements) +
                    " elements to hold");
+        const std::size_t size = vescomm::size_of(type);
+        if (reinterpret_cast<std::uintptr_t>(array) % size != 0)
+            refuse(std::string(name) + " is not aligned to its elements of " +
+                   std::to_string(size) + " bytes");
         auto *data = static_cast<std::byte *>(const_cast<void *>(array));
-        return {data + static_cast<std::size_t>(offset) * vescomm::size_of(type), elements};
+        return {data + static_cast<std::size_t>(offset) * size, elements};
     }
 
     std::vector<Piece> pieces(const void *array, const std::vector<std::int64_t> &counts,
@@ -67,8 +79,9 @@ struct Caller {
         std::int64_t next = 0;
         for (std::size_t k = 0; k < counts.size(); ++k) {
             std::int64_t offset = next;
-            if (offsets != nullptr)
-                offset = count(offsets[k], "offsets[" + std::to_string(k) + "] of " + name);
+            if (offsets != nullptr) offset = offsets[k];
+            if (!countable(offset))
+                refuse_count("offsets[" + std::to_string(k) + "] of " + name, offset);
             pieces.push_back(piece(array, offset, counts[k], name));
             next += counts[k];
         }
@@ -76,17 +89,54 @@ struct Caller {
     }
 };
 
+// A block of an array, in memory.
+struct Range {
+    std::uintptr_t begin = 0, end = 0;
+    bool written = false;
+};
+
+// Refuses arrays that lie in one another. What is written shares no element with anything, except
+// that what a rank has for itself may be where it gets it.
+void require_apart(const Caller &caller, const Call &made) {
+    const std::size_t size = vescomm::size_of(caller.type);
+    std::vector<Range> ranges;
+    const auto range = [size](const Piece &piece, bool written) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(piece.data);
+        return Range{begin, begin + static_cast<std::size_t>(piece.elements) * size, written};
+    };
+    const auto own = [&](const std::vector<Piece> &array) {
+        if (array.empty()) return Piece{};
+        return array[array.size() == 1 ? 0 : static_cast<std::size_t>(caller.rank())];
+    };
+    const bool in_place = own(made.source) == own(made.output);
+    for (const Piece &piece : made.output)
+        if (piece.elements > 0) ranges.push_back(range(piece, true));
+    for (const Piece &piece : made.source)
+        if (piece.elements > 0 && !(in_place && piece == own(made.source)))
+            ranges.push_back(range(piece, false));
+    std::ranges::sort(ranges, {}, &Range::begin);
+    Range read, written;  // what ends last so far
+    for (const Range &next : ranges) {
+        if (next.begin < written.end || (next.written && next.begin < read.end))
+            caller.refuse(
+                "arrays overlap: what is written must share no element with another block, but "
+                "source and output may be the same where this rank's own block goes");
+        Range &last = next.written ? written : read;
+        if (next.end > last.end) last = next;
+    }
+}
+
 void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
               vescomm_request_t **request) {
     if (request != nullptr) {
         auto made = std::make_unique<vescomm_request>();
         made->calls = comm->calls;
-        for (const auto &part : parts) part->start();
+        start_all(parts);
         made->parts = std::move(parts);
         *request = made.release();
         return;
     }
-    for (const auto &part : parts) part->start();
+    start_all(parts);
     for (const auto &part : parts) part->wait();
     for (auto &part : parts) comm->calls->keep(std::move(part));
 }
@@ -111,11 +161,10 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         made.options.collective = collective;
         made.options.type = type;
         if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
+        made.options.factor = given.factor;
         describe(caller, made);
-        made.options.factor = made.options.op == VESCOMM_PREMULTIPLIED_SUM ? given.factor : 1;
-        if (has_root(collective) && (made.options.root < 0 || made.options.root >= caller.ranks()))
-            caller.refuse("root is " + std::to_string(made.options.root) +
-                          ", and there are ranks 0 to " + std::to_string(caller.ranks() - 1));
+        vescomm::Request::check(*comm->value, made.options);
+        require_apart(caller, made);
         if (comm->group) {
             comm->group->push_back(std::move(made));
             return;
@@ -160,7 +209,7 @@ vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source, vo
     return call("vescomm_all_reduce", Collective::all_reduce, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.op = op;
-                    made.counts = {caller.count(count, "count")};
+                    made.counts = {caller.count(count)};
                     made.source = {caller.piece(source, 0, count, "source")};
                     made.output = {caller.piece(output, 0, count, "output")};
                 });
@@ -174,7 +223,7 @@ vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *
                 [&](const Caller &caller, Call &made) {
                     made.options.op = op;
                     made.options.root = root;
-                    made.counts = {caller.count(count, "count")};
+                    made.counts = {caller.count(count)};
                     made.source = {caller.piece(source, 0, count, "source")};
                     if (caller.rank() == root)
                         made.output = {caller.piece(output, 0, count, "output")};
@@ -188,7 +237,7 @@ vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t cou
     return call("vescomm_broadcast", Collective::broadcast, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
-                    made.counts = {caller.count(count, "count")};
+                    made.counts = {caller.count(count)};
                     auto &array = caller.rank() == root ? made.source : made.output;
                     array = {caller.piece(data, 0, count, "data")};
                 });

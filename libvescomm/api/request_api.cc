@@ -23,7 +23,7 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
         vescomm::Request::Options wanted;
         wanted.collective = collective;
         wanted.op = given.op;
-        wanted.factor = given.op == VESCOMM_PREMULTIPLIED_SUM ? given.factor : 1;
+        wanted.factor = given.factor;
         wanted.root = given.root;
         wanted.type = given.type;
         wanted.source = given.source;
@@ -85,7 +85,7 @@ vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_request_start: a stream was given, and the buffer is host memory, "
                         "which has none; pass NULL");
-        for (const auto &part : request->parts) part->start();
+        vescomm::start_all(request->parts);
     });
 }
 

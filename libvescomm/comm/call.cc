@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/types.h"
 
 namespace vescomm {
@@ -45,8 +46,15 @@ std::vector<Piece> join(std::span<const Call> calls, std::vector<Piece> Call::*a
 std::vector<std::int64_t> sums(std::span<const Call> calls,
                                std::vector<std::int64_t> Call::*counts) {
     std::vector<std::int64_t> sums = calls[0].*counts;
-    for (const Call &call : calls.subspan(1))
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += (call.*counts)[i];
+    for (const Call &call : calls.subspan(1)) {
+        std::int64_t total = 0;
+        for (std::size_t i = 0; i < sums.size(); ++i) total += sums[i] += (call.*counts)[i];
+        if (total > most_elements)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        std::string(name_of(calls[0].options.collective)) +
+                            ": the calls of the group have " + std::to_string(total) +
+                            " elements together, more than " + std::to_string(most_elements));
+    }
     return sums;
 }
 
@@ -95,7 +103,8 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     return request;
 }
 
-void Calls::keep(std::unique_ptr<Request> request) {
+void Calls::keep(std::unique_ptr<Request> request) noexcept {
+    if (request->running()) return;  // for ever, since its communicator broke
     if (kept_.size() == most_kept) kept_.erase(kept_.begin());
     kept_.push_back(std::move(request));
 }

@@ -10,6 +10,10 @@
 
 namespace vescomm {
 
+// Of an array, and of what the calls of a group have together: rounds through the stage stay
+// countable, and bytes.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 40;
+
 // One collective on arrays of the caller, as it was called: a value.
 //
 // Arrays consist of blocks. One that holds something of every rank has a block for each (what is
@@ -29,12 +33,14 @@ bool fuse(const Call &a, const Call &b);
 // costs no new schedule. Not thread-safe.
 class Calls {
 public:
-    explicit Calls(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
+    explicit Calls(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {
+        kept_.reserve(most_kept);
+    }
 
     // One operation for all of the calls, which fuse. Not started.
     std::unique_ptr<Request> request(std::span<const Call> calls);
-    // Takes back one that has completed.
-    void keep(std::unique_ptr<Request> request);
+    // Takes back one that is no longer needed.
+    void keep(std::unique_ptr<Request> request) noexcept;
 
     const std::shared_ptr<Stage> &stage() const { return stage_; }
 

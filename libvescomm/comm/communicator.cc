@@ -130,7 +130,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     bindings.channel = next_channel();
     bindings.home = transports_.home.get();
     bindings.transports = routes();
-    barrier_ = std::make_unique<Operation>(algorithm.make(problem, rank()), bindings, counters_);
+    barrier_ = admit(algorithm.make(problem, rank()), bindings);
 
     if (log_enabled(LogLevel::info, "comm")) {
         std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
@@ -153,8 +153,7 @@ Communicator::~Communicator() {
     stopping_ = true;
     wake();
     if (progress_thread_.joinable()) progress_thread_.join();
-    if (!stopped_)
-        for (auto &wire : transports_.wires) wire->stop();
+    stop_locked();
     // Its threads call back into this object, so it goes before anything they touch.
     control_.reset();
 }
@@ -200,9 +199,7 @@ void Communicator::check() const {
 bool Communicator::progress_locked() noexcept {
     if (failure_.broken() || wire_failure_.broken()) {
         // From here on nobody must write what the caller takes back.
-        if (!stopped_)
-            for (auto &wire : transports_.wires) wire->stop();
-        stopped_ = true;
+        stop_locked();
         return false;
     }
     bool moved = transports_.home->progress();
@@ -212,13 +209,20 @@ bool Communicator::progress_locked() noexcept {
     return moved;
 }
 
+void Communicator::stop_locked() noexcept {
+    if (stopped_) return;
+    stopped_ = true;
+    if (transports_.home) transports_.home->stop();
+    for (auto &wire : transports_.wires) wire->stop();
+}
+
 void Communicator::settle_locked() noexcept {
     const auto settled = [](Operation *operation) {
         if (!operation->complete()) return false;
         operation->release();
         return true;
     };
-    for (const Operation *operation : running_)
+    for (Operation *operation : running_)
         if (operation->complete()) require_agreement_locked(*operation);
     // Somebody may sleep until one of them is complete, and not be the one who saw to it.
     if (std::erase_if(running_, settled) > 0) wake();
@@ -251,8 +255,26 @@ bool Communicator::attempt(const Done &done, double *busy) {
         if (done()) return true;
     }
     consider_wires();
-    failure_.check();
+    check_still();
     return false;
+}
+
+void Communicator::check_still() {
+    if (!failure_.broken()) return;
+    {
+        const CallerLock lock(*this);
+        progress_locked();
+    }
+    failure_.check();
+}
+
+std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {
+    auto operation = std::make_unique<Operation>(schedule, bindings, counters_);
+    const std::lock_guard lock(mutex_);
+    running_.reserve(admitted_ + 1);
+    retired_.reserve(retired_.size() + admitted_ + 1);
+    ++admitted_;
+    return operation;
 }
 
 void Communicator::start(Operation &operation, const Run &run) {
@@ -260,6 +282,10 @@ void Communicator::start(Operation &operation, const Run &run) {
     const CallerLock lock(*this);
     if (!operation.complete())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
+    if (run.number >> 32 != 0)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
+                    "barriers and arrays another communicator");
     // What completed since the last look must be let go before it runs again.
     settle_locked();
     operation.start(run);
@@ -269,12 +295,14 @@ void Communicator::start(Operation &operation, const Run &run) {
     if (!operation.complete() && progress_thread_.joinable()) wake();
 }
 
-void Communicator::require_agreement_locked(const Operation &operation) noexcept {
+void Communicator::require_agreement_locked(Operation &operation) noexcept {
     const int peer = operation.disagreeing();
-    if (peer < 0 || failure_.broken()) return;
+    if (peer < 0) return;
+    operation.condemn();
+    if (failure_.broken()) return;
     try {
         const std::string why = "rank " + std::to_string(rank()) + " called " +
-                                Signature(operation.signature()).text() + ", and rank " +
+                                Signature(operation.signature_for(peer)).text() + ", and rank " +
                                 std::to_string(peer) + " in its place " +
                                 Signature(operation.signature_of(peer)).text() +
                                 "; every rank must make the same calls in the same order";
@@ -297,9 +325,12 @@ void Communicator::progress() {
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
     wait([&operation] { return operation.complete(); },
          [&operation] { return operation.waiting_for(); }, what,
-         [&] {
-             operation.tell_signature();
-             require_agreement_locked(operation);
+         [this] {
+             // This one may wait for another that was started before it.
+             for (Operation *each : running_) {
+                 each->tell_signature();
+                 require_agreement_locked(*each);
+             }
          });
 }
 
@@ -370,13 +401,28 @@ void Communicator::give_up(const std::string &what, const std::vector<int> &peer
                             "expected to take longer";
     control_->fail(VESCOMM_ERROR_TIMEOUT, why);
     failure_.set(VESCOMM_ERROR_TIMEOUT, why);
-    failure_.check();
+    check_still();
 }
 
-void Communicator::retire(std::unique_ptr<Operation> operation) {
-    std::lock_guard lock(mutex_);
-    std::erase(running_, operation.get());
-    if (!operation->complete() && !stopped_) retired_.push_back(std::move(operation));
+void Communicator::retire(std::unique_ptr<Operation> operation,
+                          const std::function<std::string()> &what) noexcept {
+    bool dropped = false;
+    {
+        const std::lock_guard lock(mutex_);
+        dropped = !operation->complete() && !stopped_;
+        std::erase(running_, operation.get());
+        --admitted_;
+        if (dropped) retired_.push_back(std::move(operation));
+    }
+    if (!dropped || failure_.broken() || left_) return;
+    try {
+        const std::string why =
+            "rank " + std::to_string(rank()) + " gave up " + what() + " while it was under way";
+        control_->fail(VESCOMM_ERROR_ABORTED, why);
+        failure_.set(VESCOMM_ERROR_ABORTED, why);
+    } catch (const std::bad_alloc &) {
+        failure_.set(VESCOMM_ERROR_ABORTED, {});
+    }
 }
 
 void Communicator::barrier() {

@@ -63,6 +63,8 @@ public:
 
     // ---- operations ----
 
+    // Makes an operation, and room for it, so that starting it cannot fail halfway.
+    std::unique_ptr<Operation> admit(const Schedule &schedule, const Bindings &bindings);
     void start(Operation &operation, const Run &run);
     bool test(Operation &operation);
     // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
@@ -76,7 +78,9 @@ public:
     void progress();
     // Takes over an operation that its request no longer wants, and keeps it for as long as a
     // transport may still count down its puts: until they are stopped, when it is not complete.
-    void retire(std::unique_ptr<Operation> operation);
+    // Others would wait for it in vain; they are told.
+    void retire(std::unique_ptr<Operation> operation,
+                const std::function<std::string()> &what) noexcept;
     void barrier();
 
     // Breaks the communicator for all ranks, and for this one at once. Any thread.
@@ -93,8 +97,12 @@ private:
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
     void settle_locked() noexcept;
+    void stop_locked() noexcept;
     // Breaks the communicator when ranks have called different things.
-    void require_agreement_locked(const Operation &operation) noexcept;
+    void require_agreement_locked(Operation &operation) noexcept;
+    // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
+    // thread.
+    void check_still();
     // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
     // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`.
     template <typename Done>
@@ -121,6 +129,7 @@ private:
     Transports transports_;
     bool stopped_ = false;
     std::vector<Operation *> running_;
+    std::size_t admitted_ = 0;  // operations; running_ and retired_ have room for all
     std::vector<std::unique_ptr<Operation>> retired_;
     std::unique_ptr<Operation> barrier_;
     std::atomic<std::uint32_t> channels_{0};

@@ -34,25 +34,8 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
     throw Error(status, std::string(name_of(options.collective)) + ": " + why);
 }
 
-// What holds for buffers and arrays alike.
-void check(const Communicator &comm, const Request::Options &options) {
-    if (options.root < 0 || options.root >= comm.ranks())
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
-               "root is " + std::to_string(options.root) + ", and there are ranks 0 to " +
-                   std::to_string(comm.ranks() - 1));
-    if (options.op < VESCOMM_SUM || options.op > VESCOMM_PREMULTIPLIED_SUM)
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
-               "there is no op " + std::to_string(options.op) +
-                   "; use one of VESCOMM_SUM (0) to VESCOMM_PREMULTIPLIED_SUM (" +
-                   std::to_string(VESCOMM_PREMULTIPLIED_SUM) + ")");
-    if (options.op != 0 && !reduces(options.collective))
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
-    if (options.root != 0 && !has_root(options.collective))
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
-}
-
 void check(const Communicator &comm, const Buffer *buffer, const Request::Options &options) {
-    check(comm, options);
+    Request::check(comm, options);
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
     if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
@@ -153,6 +136,28 @@ void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffe
 
 }  // namespace
 
+void Request::check(const Communicator &comm, const Options &options) {
+    if (options.root < 0 || options.root >= comm.ranks())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "root is " + std::to_string(options.root) + ", and there are ranks 0 to " +
+                   std::to_string(comm.ranks() - 1));
+    if (options.op < VESCOMM_SUM || options.op > VESCOMM_PREMULTIPLIED_SUM)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "there is no op " + std::to_string(options.op) +
+                   "; use one of VESCOMM_SUM (0) to VESCOMM_PREMULTIPLIED_SUM (" +
+                   std::to_string(VESCOMM_PREMULTIPLIED_SUM) + ")");
+    if (options.op != 0 && !reduces(options.collective))
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
+    if (options.root != 0 && !has_root(options.collective))
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
+    if (options.op == VESCOMM_PREMULTIPLIED_SUM && options.factor == 0)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "factor is 0; give VESCOMM_PREMULTIPLIED_SUM what to multiply by");
+    if (options.op != VESCOMM_PREMULTIPLIED_SUM && options.factor != 0)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "takes no factor without VESCOMM_PREMULTIPLIED_SUM; leave it zero");
+}
+
 std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                                          const std::shared_ptr<Buffer> &buffer,
                                          const Options &options) {
@@ -161,7 +166,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     if (buffer && &buffer->comm() != comm.get())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
-    check(*comm, buffer.get(), options);
+    vescomm::check(*comm, buffer.get(), options);
     Problem problem = problem_of(*comm, buffer.get(), options);
     const bool staged = through_stage(problem, buffer.get(), options);
     if (staged) {
@@ -193,9 +198,11 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     if (staged) {
         self.stage_ = stage;
         stage->bind(bindings, buffer->type());
-        bindings.signature = Signature(problem, buffer->type(), options.op, options.factor).bits();
+        bindings.signature =
+            Signature(problem, choice.algorithm->name, buffer->type(), options.op, options.factor)
+                .bits();
         bind_arrays(bindings, problem, *buffer, options);
-        self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm->counters());
+        self.operation_ = comm->admit(self.schedule_, bindings);
         return request;
     }
     bindings.channel = comm->next_channel();
@@ -232,7 +239,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                             .memory = self.partial_->id(),
                             .mapping = self.partial_->mapping()};
     }
-    self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm->counters());
+    self.operation_ = comm->admit(self.schedule_, bindings);
     return request;
 }
 
@@ -263,12 +270,14 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
 
     Bindings bindings = bindings_of(comm, options);
     stage->bind(bindings, options.type);
-    bindings.signature = Signature(problem, options.type, options.op, options.factor).bits();
+    bindings.signature =
+        Signature(problem, choice.algorithm->name, options.type, options.op, options.factor).bits();
+    bindings.pair_digests = pair_digests(problem, comm.rank());
     bindings.source.type = options.type;
     bindings.source.pieces = arrays.source;
     bindings.output.type = options.type;
     bindings.output.pieces = arrays.output;
-    self.operation_ = std::make_unique<Operation>(self.schedule_, bindings, comm.counters());
+    self.operation_ = comm.admit(self.schedule_, bindings);
     self.arrays_ = std::move(arrays);
     return request;
 }
@@ -287,7 +296,7 @@ void Request::move_arrays(const Arrays &arrays) {
 }
 
 Request::~Request() {
-    if (operation_) comm_->retire(std::move(operation_));
+    if (operation_) comm_->retire(std::move(operation_), [this] { return describe(); });
 }
 
 std::string Request::describe() const {
@@ -298,19 +307,28 @@ std::string Request::describe() const {
     return text;
 }
 
-void Request::start() {
+void Request::require_idle() const {
+    comm_->check();
     if (running())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
                "the request" +
                    (buffer_ ? " on buffer \"" + buffer_->name() + "\"" : std::string()) +
                    " is running already; wait for it first");
-    comm_->check();
+}
+
+void Request::start() {
+    require_idle();
     Run run{.number = operation_->runs() + 1};
     if (stage_) run = stage_->next();
     if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     started_ = true;
     comm_->start(*operation_, run);
+}
+
+void start_all(const std::vector<std::unique_ptr<Request>> &requests) {
+    for (const auto &request : requests) request->require_idle();
+    for (const auto &request : requests) request->start();
 }
 
 bool Request::test() {
@@ -330,10 +348,6 @@ void Request::wait() {
     }
     comm_->wait(*operation_, [this] { return describe(); });
     finish();
-}
-
-bool Request::running() const {
-    return started_;
 }
 
 bool Request::under_way() {

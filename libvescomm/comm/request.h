@@ -18,7 +18,7 @@ public:
     struct Options {
         Collective collective = Collective::barrier;
         vescomm_op_t op = VESCOMM_SUM;
-        double factor = 1;  // of VESCOMM_PREMULTIPLIED_SUM
+        double factor = 0;  // of VESCOMM_PREMULTIPLIED_SUM, and only of it
         int root = 0;
         vescomm_type_t type = VESCOMM_F32;
         const void *source = nullptr;
@@ -39,6 +39,8 @@ public:
         std::vector<Piece> source, output;
         bool operator==(const Arrays &) const = default;
     };
+    // Throws what is wrong with op, factor or root.
+    static void check(const Communicator &comm, const Options &options);
     // Of `options`, source and output are not used; `type` is that of both arrays. Does not
     // communicate.
     static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage, Arrays arrays,
@@ -50,10 +52,12 @@ public:
     bool suits(const Options &options, const Arrays &arrays) const;
     void move_arrays(const Arrays &arrays);
 
+    // Throws unless start() would start it.
+    void require_idle() const;
     void start();
     bool test();
     void wait();
-    bool running() const;
+    bool running() const { return started_; }
     // Whether bytes may still move. Makes progress; a broken communicator moves none.
     bool under_way();
     const std::string &explanation();
@@ -79,5 +83,8 @@ private:
     bool started_ = false;
     double started_at_ = 0;
 };
+
+// Starts all of them, or none.
+void start_all(const std::vector<std::unique_ptr<Request>> &requests);
 
 }  // namespace vescomm

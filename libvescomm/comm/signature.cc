@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/signature.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -13,19 +15,20 @@ namespace vescomm {
 namespace {
 
 constexpr int digest_bits = 21;
+constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
 constexpr const char *ops[] = {"sum", "average", "prod", "min", "max", "premultiplied sum"};
 
 }  // namespace
 
-Signature::Signature(const Problem &problem, vescomm_type_t type, vescomm_op_t op, double factor) {
-    // Of an exchange every rank knows another part.
+Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
+                     vescomm_op_t op, double factor) {
     XXH64_hash_t digest =
         XXH3_64bits_withSeed(problem.cuts.data(), problem.cuts.size() * sizeof(std::int64_t),
                              XXH64_hash_t(problem.root));
-    digest ^= XXH3_64bits(&factor, sizeof factor);
+    digest ^= XXH3_64bits(&factor, sizeof factor) ^ XXH3_64bits(algorithm.data(), algorithm.size());
     bits_ = (static_cast<std::uint32_t>(problem.collective) + 1) << 28 |
             static_cast<std::uint32_t>(type) << 24 | static_cast<std::uint32_t>(op) << digest_bits |
-            static_cast<std::uint32_t>(digest & ((1u << digest_bits) - 1));
+            (static_cast<std::uint32_t>(digest) & digest_mask);
 }
 
 std::string Signature::text() const {
@@ -34,10 +37,23 @@ std::string Signature::text() const {
                                    name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));
     const std::uint32_t op = bits_ >> digest_bits & 7;
     text += fmt::format(
-        " ({}counts and root {:05x})",
+        " ({}digest {:06x})",
         reduces(collective) && op < std::size(ops) ? std::string(ops[op]) + ", " : std::string(),
-        bits_ & ((1u << digest_bits) - 1));
+        bits_ & digest_mask);
     return text;
+}
+
+std::vector<std::uint32_t> pair_digests(const Problem &problem, int rank) {
+    std::vector<std::uint32_t> digests;
+    if (problem.collective != Collective::all_to_all_v) return digests;
+    for (int peer = 0; peer < problem.ranks(); ++peer) {
+        const int low = std::min(rank, peer), high = std::max(rank, peer);
+        const std::int64_t counts[] = {problem.exchange.count(low, high),
+                                       problem.exchange.count(high, low)};
+        digests.push_back(static_cast<std::uint32_t>(XXH3_64bits(counts, sizeof counts)) &
+                          digest_mask);
+    }
+    return digests;
 }
 
 }  // namespace vescomm

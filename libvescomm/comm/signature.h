@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "schedule/problem.h"
 #include "vescomm/vescomm.h"
@@ -17,7 +19,8 @@ namespace vescomm {
 class Signature {
 public:
     explicit Signature(std::uint32_t bits) : bits_(bits) {}
-    Signature(const Problem &problem, vescomm_type_t type, vescomm_op_t op, double factor);
+    Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
+              vescomm_op_t op, double factor);
 
     std::uint32_t bits() const { return bits_; }
     // "all_reduce of f32 (max, 1f03a)".
@@ -26,5 +29,9 @@ public:
 private:
     std::uint32_t bits_ = 0;
 };
+
+// By peer, what `rank` and the peer exchange: a change of the digest of their signatures, the same
+// on both if they expect what the other one has. No exchange: none.
+std::vector<std::uint32_t> pair_digests(const Problem &problem, int rank);
 
 }  // namespace vescomm

@@ -13,13 +13,20 @@ namespace {
 constexpr std::uint64_t stage_bytes = 1 << 20;
 // Of a slot: one sum for each window.
 constexpr std::uint64_t partial_bytes = 1 << 19;
-constexpr std::uint64_t slot_bytes = stage_bytes + partial_bytes;
+
+// With room for a digest of every rank, on whole cache lines.
+std::uint64_t slot_bytes_for(int ranks) {
+    constexpr std::uint64_t line = 64;
+    const std::uint64_t digests = static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t);
+    return stage_bytes + partial_bytes + (digests + line - 1) / line * line;
+}
 
 }  // namespace
 
 Stage::Stage(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
-      memory_(Memory::create(comm, slots * slot_bytes, VESCOMM_HOST, VESCOMM_PER_RANK)),
+      slot_bytes_(slot_bytes_for(comm->ranks())),
+      memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
       channel_(comm->next_channel()) {
     for (std::uint32_t slot = 1; slot < slots; ++slot) comm->next_channel();
 }
@@ -38,10 +45,11 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) const {
                       .memory = memory_->id(),
                       .mapping = memory_->mapping(),
                       .offset_bytes = 0,
-                      .slot_bytes = slot_bytes};
+                      .slot_bytes = slot_bytes_};
     bindings.partial = bindings.stage;
     bindings.partial.type = accumulator_of(type);
     bindings.partial.offset_bytes = stage_bytes;
+    bindings.pairs_offset = stage_bytes + partial_bytes;
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;

@@ -17,7 +17,7 @@ namespace vescomm {
 // completed the one that had it before. All ranks make the same calls in the same order, so all
 // count alike, and no operation on arrays needs the control plane.
 //
-//     slot 0: │ stage │ partial sums │  slot 1: │ stage │ partial sums │  ...
+//     slot 0: │ stage │ partial sums │ pair digests │  slot 1: │ stage │ partial sums │  ...
 //
 // Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
 class Stage {
@@ -39,6 +39,7 @@ private:
     explicit Stage(const std::shared_ptr<Communicator> &comm);
 
     std::shared_ptr<Communicator> comm_;
+    std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // the first of as many as there are slots
     std::uint64_t operations_ = 0;

@@ -40,6 +40,10 @@ struct Bindings {
     bool releases = false;  // completion of a run lets go
     // What is called, as all ranks must; 0: they have agreed before.
     std::uint32_t signature = 0;
+    // Of an exchange: by peer, what the two of them must know alike. They are where each slot of
+    // the stage has room for one of each rank of the node.
+    std::vector<std::uint32_t> pair_digests;
+    std::uint64_t pairs_offset = 0;
     // The ranks of this node together write more than the caches hold: copy past them.
     bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;

@@ -34,6 +34,14 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     const auto members = bindings_.nodes.members(bindings_.nodes.node_of(bindings_.rank));
     locals_.assign(members.begin(), members.end());
     find_bases(0);
+    const auto ends = [](const std::vector<Piece> &pieces) {
+        std::vector<std::int64_t> ends;
+        for (const Piece &piece : pieces)
+            ends.push_back((ends.empty() ? 0 : ends.back()) + piece.elements);
+        return ends;
+    };
+    source_ends_ = ends(bindings_.source.pieces);
+    output_ends_ = ends(bindings_.output.pieces);
     for (const Lane &lane : schedule.lanes) {
         BoundLane &bound = lanes_.emplace_back();
         for (const Step &step : lane.steps()) bind(bound, lane, step);
@@ -97,21 +105,26 @@ Operation::Address Operation::address(const Place &place) const {
         return {first_base(place.region) +
                     static_cast<std::uint32_t>(bindings_.nodes.local_rank(place.rank)),
                 static_cast<std::uint64_t>(place.offset) * size};
-    std::int64_t begin = 0;
-    std::uint32_t piece = 0;
-    while (piece + 1 < its.pieces.size() && begin + its.pieces[piece].elements <= place.offset)
-        begin += its.pieces[piece++].elements;
-    return {first_base(place.region) + piece,
+    const std::size_t piece = piece_at(place);
+    const std::int64_t begin = piece == 0 ? 0 : piece_ends(place.region)[piece - 1];
+    return {first_base(place.region) + static_cast<std::uint32_t>(piece),
             static_cast<std::uint64_t>(place.offset - begin) * size};
 }
 
+const std::vector<std::int64_t> &Operation::piece_ends(Region region) const {
+    return region == Region::source ? source_ends_ : output_ends_;
+}
+
+std::size_t Operation::piece_at(const Place &place) const {
+    const auto &ends = piece_ends(place.region);
+    const auto piece = std::ranges::upper_bound(ends, place.offset) - ends.begin();
+    // The end of all, where nothing is copied from, is in none.
+    return std::min(static_cast<std::size_t>(piece), std::max<std::size_t>(1, ends.size()) - 1);
+}
+
 std::int64_t Operation::together(const Place &place, std::int64_t count) const {
-    std::int64_t end = 0;
-    for (const Piece &piece : binding(place.region).pieces) {
-        end += piece.elements;
-        if (end > place.offset) return std::min(count, end - place.offset);
-    }
-    return count;
+    if (binding(place.region).mapping) return count;
+    return std::min(count, piece_ends(place.region).at(piece_at(place)) - place.offset);
 }
 
 // A step that passes the end of a piece becomes several.
@@ -212,9 +225,7 @@ void Operation::start(const Run &run) noexcept {
     run_ = run;
     if (run.slot != bases_of_slot_) find_bases(run.slot);
     for (BoundLane &lane : lanes_) lane.at = 0;
-    if (bindings_.signature != 0)
-        bindings_.home->signal(bindings_.rank, signal(called_flag),
-                               at_this_run(bindings_.signature));
+    node_knows_ = others_know_ = false;
     add(counters_.operations, std::uint64_t{1});
 }
 
@@ -236,26 +247,56 @@ bool Operation::advance() noexcept {
     return moved;
 }
 
+// Says what was called here. Not before the slot is free: others may still compare what was called
+// in it before.
+void Operation::acquired() noexcept {
+    if (bindings_.signature == 0 || node_knows_) return;
+    node_knows_ = true;
+    for (std::size_t peer = 0; !bindings_.pair_digests.empty() && peer < locals_.size(); ++peer)
+        pair_digest(bindings_.rank, locals_[peer])
+            .store(bindings_.pair_digests[locals_[peer]], std::memory_order_relaxed);
+    bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(bindings_.signature));
+}
+
+std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const noexcept {
+    const RegionBinding &stage = bindings_.stage;
+    auto *first = stage.mapping->base(of) + run_.slot * stage.slot_bytes + bindings_.pairs_offset;
+    return std::atomic_ref(
+        reinterpret_cast<std::uint32_t *>(first)[bindings_.nodes.local_rank(with)]);
+}
+
+std::uint32_t Operation::signature_for(int peer) const noexcept {
+    return bindings_.signature ^
+           (bindings_.pair_digests.empty() ? 0 : bindings_.pair_digests[peer]);
+}
+
 std::uint32_t Operation::signature_of(int peer) const noexcept {
     const std::uint64_t called = bindings_.transports[peer]->signalled(peer, signal(called_flag));
-    return called >> 32 == run_.number ? static_cast<std::uint32_t>(called) : 0;
+    if (called >> 32 != run_.number) return 0;
+    const auto theirs = static_cast<std::uint32_t>(called);
+    // To its own node a rank says the same for all, and what is between two beside it.
+    const bool beside =
+        !bindings_.pair_digests.empty() && bindings_.nodes.together(bindings_.rank, peer);
+    return beside ? theirs ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed)
+                  : theirs;
 }
 
 int Operation::disagreeing() const noexcept {
     if (bindings_.signature == 0) return -1;
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
         const std::uint32_t theirs = signature_of(peer);
-        if (theirs != 0 && theirs != bindings_.signature) return peer;
+        if (theirs != 0 && theirs != signature_for(peer)) return peer;
     }
     return -1;
 }
 
 void Operation::tell_signature() noexcept {
-    if (bindings_.signature == 0) return;
+    if (!node_knows_ || others_know_) return;
+    others_know_ = true;
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
         if (!bindings_.nodes.together(bindings_.rank, peer))
             bindings_.transports[peer]->signal(peer, signal(called_flag),
-                                               at_this_run(bindings_.signature));
+                                               at_this_run(signature_for(peer)));
 }
 
 void Operation::release() noexcept {
@@ -266,6 +307,7 @@ void Operation::release() noexcept {
 }
 
 bool Operation::complete() const noexcept {
+    if (condemned_) return false;
     for (const BoundLane &lane : lanes_)
         if (lane.at < lane.steps.size()) return false;
     return puts_pending_.load(std::memory_order_acquire) == 0;
@@ -288,6 +330,7 @@ bool Operation::ready(const BoundStep &step) const noexcept {
 void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     switch (step.action) {
         case Action::acquire:
+            return acquired();
         case Action::wait:
             return;
         case Action::signal:
@@ -306,7 +349,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
                  .signal = signal(step.flag),
                  .value = step.value == 0 ? 0 : at_this_run(step.value),
                  .pending = &puts_pending_,
-                 .called = step.value == 0 ? 0 : bindings_.signature});
+                 .called = step.value == 0 ? 0 : signature_for(step.peer)});
             return;
         }
         case Action::copy:

@@ -50,12 +50,14 @@ public:
     bool complete() const noexcept;
 
     // A rank that has called something else in the place of this run, as far as this one knows; -1:
-    // none. What it called is its signature.
+    // none. What was called here, for it to compare, and what it has called.
     int disagreeing() const noexcept;
-    std::uint32_t signature() const noexcept { return bindings_.signature; }
+    std::uint32_t signature_for(int peer) const noexcept;
     std::uint32_t signature_of(int peer) const noexcept;
-    // Tells the ranks of other nodes what was called here; puts tell it, too.
+    // Tells the ranks of other nodes, once, what was called here; puts tell it, too.
     void tell_signature() noexcept;
+    // This run has come to nothing, and will never be complete.
+    void condemn() noexcept { condemned_ = true; }
 
     // Once for each run that is complete: others may have its slot.
     void release() noexcept;
@@ -103,6 +105,9 @@ private:
     Address address(const Place &place) const;
     void bind(BoundLane &lane, const Lane &from, const Step &step);
     void bind_whole(BoundLane &lane, const Lane &from, const Step &step);
+    // Where the pieces of source or output end, and in which of them a place lies.
+    const std::vector<std::int64_t> &piece_ends(Region region) const;
+    std::size_t piece_at(const Place &place) const;
     // Elements from `place` on that lie in one piece, `count` at most.
     std::int64_t together(const Place &place, std::int64_t count) const;
 
@@ -116,6 +121,9 @@ private:
         return {bindings_.channel + run_.slot, flag};
     }
     bool released_by(int peer) const noexcept;
+    void acquired() noexcept;
+    // What a rank of the node says of its exchange with another one.
+    std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
     std::uint64_t at_this_run(std::uint32_t value) const noexcept {
         return (run_.number << 32) | value;
     }
@@ -123,6 +131,7 @@ private:
     Bindings bindings_;
     std::vector<int> locals_;
     Counters &counters_;
+    std::vector<std::int64_t> source_ends_, output_ends_;
     std::vector<std::byte *> bases_;
     std::uint32_t bases_of_slot_ = 0;
     std::vector<BoundLane> lanes_;
@@ -130,6 +139,9 @@ private:
     std::vector<double> factors_;  // as many
     std::uint64_t runs_ = 0;
     Run run_;
+    bool condemned_ = false;
+    // Do this node and the others know what was called in this run?
+    bool node_knows_ = false, others_know_ = false;
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

@@ -16,8 +16,9 @@ Choice select(const Problem &problem, std::string_view forced) {
         if (best == nullptr) best = &entry;
     }
     const std::string what = std::string(name_of(problem.collective)) +
-                             " on a buffer of one slab " +
-                             (problem.per_node ? "for each node" : "for each rank");
+                             (problem.arrays     ? " on arrays"
+                              : problem.per_node ? " on a buffer of one slab for each node"
+                                                 : " on a buffer of one slab for each rank");
     if (!forced.empty() || best == nullptr)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "there is no algorithm " +

@@ -168,23 +168,27 @@ public:
         if (box.letters.empty()) return false;
         const LoopbackHub::Letter letter = box.letters.front();
         box.letters.pop_front();
-        lock.unlock();
         const Put &put = letter.put;
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
-        lock.lock();
         auto &counter = box.signals[{letter.from, put.signal.channel, put.signal.flag}];
         counter = std::max(counter, put.value);
         if (put.called != 0) {
             auto &called = box.signals[{letter.from, put.signal.channel, called_flag}];
             called = std::max(called, called_value(put.value, put.called));
         }
+        if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         lock.unlock();
-        if (put.pending != nullptr) {
-            put.pending->fetch_sub(1, std::memory_order_release);
-            wake(letter.from);
-        }
+        if (put.pending != nullptr) wake(letter.from);
         wake(rank_);
         return true;
+    }
+
+    // Takes back what nobody has read yet: it lies where it was put from.
+    void stop() noexcept override {
+        for (auto &box : hub_->mail) {
+            std::lock_guard lock(box.mutex);
+            std::erase_if(box.letters, [this](const auto &letter) { return letter.from == rank_; });
+        }
     }
 
     SignalBoard *board() noexcept override { return board_.get(); }

@@ -124,7 +124,7 @@ public:
     virtual bool arm() noexcept { return true; }
 
     // Stops all traffic: when it returns no byte of any memory is written by this transport any
-    // more.
+    // more, and nothing that this rank has put is read.
     virtual void stop() noexcept {}
 };
 

@@ -4,20 +4,22 @@
 // Collectives on arrays over every transport: random sequences of all of them through the C API,
 // several under way at once, alone and in groups, in place and not, compared with what they must
 // give. All ranks draw the same numbers, so all make the same calls.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <random>
 
-#include "api/handles.h"
-#include "support/thread_ranks.h"
+#include "base/types.h"
+#include "execute/kernels.h"
+#include "support/array_ranks.h"
 
 namespace vescomm {
 namespace {
 
-using testing_support::run_ranks;
-
-void check(vescomm_status_t status) {
-    if (status != VESCOMM_OK) throw std::runtime_error(vescomm_last_error());
-}
+using testing_support::check;
+using testing_support::Kind;
+using testing_support::run_array_ranks;
 
 template <typename T>
 constexpr vescomm_type_t type_of() {
@@ -63,7 +65,7 @@ public:
     TypedCase(Collective collective, int rank, int ranks, int number, Random &random)
         : collective_(collective), rank_(rank), ranks_(ranks), number_(number) {
         root_ = static_cast<int>(random() % static_cast<unsigned>(ranks));
-        // An average of integers has its own test in tests/execute.
+        // OfAllTypesAndOperatorsAreRight has all of them.
         static constexpr vescomm_op_t ops[] = {VESCOMM_SUM, VESCOMM_PROD, VESCOMM_MIN, VESCOMM_MAX};
         op_ = ops[random() % std::size(ops)];
         in_place_ = random() % 2 == 0;
@@ -313,41 +315,147 @@ struct Started {
     }
 };
 
+// About `calls` calls, on one rank of those that do the same.
+void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
+    const int rank = comm->value->rank(), ranks = comm->value->ranks();
+    Random random(seed);
+    std::vector<Started> open;
+    for (int number = 0; number < calls;) {
+        Started started;
+        const bool group = random() % 4 == 0;
+        const bool blocking = random() % 3 == 0;
+        const int size = group ? 1 + static_cast<int>(random() % 6) : 1;
+        if (group) check(vescomm_group_begin(comm));
+        for (int i = 0; i < size; ++i, ++number) {
+            started.cases.push_back(random_case(rank, ranks, number, random));
+            started.cases.back()->fill(0);
+            started.cases.back()->call(comm, group || blocking ? nullptr : &started.request);
+        }
+        if (group) check(vescomm_group_end(comm, blocking ? nullptr : &started.request));
+        if (blocking) {
+            for (const auto &one : started.cases) one->verify(0);
+            continue;
+        }
+        open.push_back(std::move(started));
+        if (open.size() < 7 && random() % 3 != 0) continue;
+        // A request that starts again must do so in the same order on every rank.
+        const auto which = static_cast<std::ptrdiff_t>(random() % open.size());
+        open[which].runs = 1 + static_cast<int>(random() % 3);
+        open[which].finish();
+        open.erase(open.begin() + which);
+    }
+    for (Started &started : open) started.finish();
+}
+
 class ArrayConformance : public testing::TestWithParam<testing_support::Stage> {};
 
 TEST_P(ArrayConformance, RandomSequencesGiveWhatTheyMust) {
-    constexpr int calls = 150;
-    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        vescomm_comm handle;
-        handle.value = comm;
-        handle.calls = std::make_shared<Calls>(Stage::create(comm));
-        Random random(12);
-        std::vector<Started> open;
-        for (int number = 0; number < calls;) {
-            Started started;
-            const bool group = random() % 4 == 0;
-            const bool blocking = random() % 3 == 0;
-            const int size = group ? 1 + static_cast<int>(random() % 6) : 1;
-            if (group) check(vescomm_group_begin(&handle));
-            for (int i = 0; i < size; ++i, ++number) {
-                started.cases.push_back(random_case(comm->rank(), comm->ranks(), number, random));
-                started.cases.back()->fill(0);
-                started.cases.back()->call(&handle, group || blocking ? nullptr : &started.request);
-            }
-            if (group) check(vescomm_group_end(&handle, blocking ? nullptr : &started.request));
-            if (blocking) {
-                for (const auto &one : started.cases) one->verify(0);
-                continue;
-            }
-            open.push_back(std::move(started));
-            if (open.size() < 7 && random() % 3 != 0) continue;
-            // A request that starts again must do so in the same order on every rank.
-            const auto which = static_cast<std::ptrdiff_t>(random() % open.size());
-            open[which].runs = 1 + static_cast<int>(random() % 3);
-            open[which].finish();
-            open.erase(open.begin() + which);
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) { call_at_random(comm, 12, 150); });
+}
+
+// Any number of ranks on any nodes, with and without a thread for progress.
+TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
+    const char *given = std::getenv("VESCOMM_TEST_ARRAY_CALLS");
+    const int calls = given != nullptr ? std::stoi(given) : 500;
+    Random random(77);
+    for (int done = 0; done < calls; done += 250) {
+        testing_support::Stage stage{
+            VESCOMM_HAVE_UCX && random() % 2 == 0 ? Kind::ucx : Kind::loopback,
+            std::vector<int>(1 + random() % 7)};
+        const unsigned nodes = 1 + random() % 4;
+        for (int &node : stage.node_of) node = static_cast<int>(random() % nodes);
+        if (random() % 2 == 0) stage.config.progress = "thread";
+        const auto seed = static_cast<unsigned>(random());
+        SCOPED_TRACE(testing::Message() << name_of(stage) << ", seed " << seed);
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            call_at_random(comm, seed, std::min(250, calls - done));
+        });
+        if (HasFailure()) return;
+    }
+}
+
+// ---- types and operators ----
+
+using Bytes = std::vector<std::byte>;
+
+// What a rank contributes: any bits where the order of sums is that of ranks, and otherwise ones
+// and twos, whose sums and products are exact in every accumulator.
+Bytes contribution(vescomm_type_t type, std::size_t count, int rank, bool any_bits) {
+    Random random(static_cast<unsigned>(100 * type + rank));
+    const std::size_t size = size_of(type);
+    Bytes bytes(count * size);
+    if (any_bits) {
+        for (std::byte &byte : bytes) byte = static_cast<std::byte>(random());
+        return bytes;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto value = static_cast<float>(1 + random() % 2);
+        if (can_convert(type, VESCOMM_F32)) {
+            kernels().convert(&bytes[i * size], type, &value, VESCOMM_F32, 1);
+        } else {
+            const auto whole = static_cast<std::uint64_t>(value);
+            std::memcpy(&bytes[i * size], &whole, size);
         }
-        for (Started &started : open) started.finish();
+    }
+    return bytes;
+}
+
+TEST_P(ArrayConformance, OfAllTypesAndOperatorsAreRight) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        constexpr std::size_t count = 1'003;
+        const double factor = 3;
+        const int rank = comm->value->rank(), ranks = comm->value->ranks();
+        const bool one_node = comm->value->nodes().count() == 1;
+        auto options = vescomm_call_options();
+        for (vescomm_type_t type = VESCOMM_F32; type <= VESCOMM_U64; ++type) {
+            const std::size_t size = size_of(type);
+            std::vector<Bytes> all;
+            std::vector<const void *> pointers;
+            for (int k = 0; k < ranks; ++k) all.push_back(contribution(type, count, k, one_node));
+            for (const Bytes &bytes : all) pointers.push_back(bytes.data());
+            for (vescomm_op_t op = VESCOMM_SUM; op <= VESCOMM_PREMULTIPLIED_SUM; ++op) {
+                const bool scaled = op == VESCOMM_PREMULTIPLIED_SUM;
+                const std::vector<double> factors(pointers.size(), factor);
+                Bytes expected(count * size);
+                kernels().reduce({.op = op,
+                                  .divisor = op == VESCOMM_AVERAGE ? ranks : 1,
+                                  .factors = scaled ? factors.data() : nullptr},
+                                 pointers, type, {}, expected.data(), type, count);
+                options.factor = scaled ? factor : 0;
+                const auto expect = [&](const Bytes &is, std::size_t begin, const char *what) {
+                    if (std::equal(is.begin(), is.end(),
+                                   expected.begin() + static_cast<std::ptrdiff_t>(begin * size)))
+                        return;
+                    throw std::runtime_error(std::string(what) + " of " + name_of_type(type) +
+                                             " with op " + std::to_string(op) + " is wrong");
+                };
+
+                Bytes result = all[rank];
+                check(vescomm_all_reduce(comm, result.data(), result.data(), count, type, op,
+                                         &options, nullptr));
+                expect(result, 0, "all_reduce");
+
+                const int root = op % ranks;
+                Bytes at_root(rank == root ? count * size : 0);
+                check(vescomm_reduce(comm, all[rank].data(), at_root.data(), count, type, op, root,
+                                     &options, nullptr));
+                expect(at_root, 0, "reduce");
+
+                // Ragged: the last rank has what is left.
+                std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks));
+                std::size_t begin = 0, left = count;
+                for (int k = 0; k < ranks; ++k) {
+                    const std::size_t mine = k + 1 == ranks ? left : left / 3;
+                    counts[k] = static_cast<std::int64_t>(mine);
+                    if (k < rank) begin += mine;
+                    left -= mine;
+                }
+                Bytes shard(static_cast<std::size_t>(counts[rank]) * size);
+                check(vescomm_reduce_scatter_v(comm, all[rank].data(), shard.data(), counts.data(),
+                                               type, op, &options, nullptr));
+                expect(shard, begin, "reduce_scatter_v");
+            }
+        }
     });
 }
 
@@ -355,20 +463,18 @@ TEST_P(ArrayConformance, RandomSequencesGiveWhatTheyMust) {
 TEST_P(ArrayConformance, DifferentCallsAreTold) {
     if (GetParam().ranks() == 1) GTEST_SKIP() << "one rank agrees with itself";
     std::vector<std::string> told(static_cast<std::size_t>(GetParam().ranks()));
-    run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
-        vescomm_comm handle;
-        handle.value = comm;
-        handle.calls = std::make_shared<Calls>(Stage::create(comm));
-        const bool last = comm->rank() + 1 == comm->ranks();
+    run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {
+        const int rank = comm->value->rank();
+        const bool last = rank + 1 == comm->value->ranks();
         std::vector<float> source(1'000), output(1'000);
         vescomm_status_t status = VESCOMM_OK;
         // Some ranks may be through with their first call before they are told.
         for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
             status =
-                vescomm_all_reduce(&handle, source.data(), output.data(), last ? 999 : 1'000,
+                vescomm_all_reduce(comm, source.data(), output.data(), last ? 999 : 1'000,
                                    VESCOMM_F32, last ? VESCOMM_MAX : VESCOMM_SUM, nullptr, nullptr);
         EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
-        told[comm->rank()] = vescomm_last_error();
+        told[rank] = vescomm_last_error();
     });
     for (const std::string &sentence : told) {
         EXPECT_NE(sentence.find("rank " + std::to_string(GetParam().ranks() - 1)),

@@ -41,7 +41,7 @@ def kill_cases():
     """Kills in every phase, of every position, on one node and several."""
     stages = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]), ("apart", [0, 1, 2])]
     generator = random.Random(SEED)
-    names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create")
+    names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create", "arrays")
     for turn, name in enumerate(names):
         for where, nodes in stages:
             count = len(nodes)
@@ -144,7 +144,7 @@ def stopped(name, victim, nodes, codes=(TIMEOUT,)):
     with Job([WORKER, "phase", name, "--victims", victim], len(nodes), nodes,
              environment=environment) as job:
         job.until_said("ready")
-        if name in ("gather", "barrier", "create", "reduce"):
+        if name in ("gather", "barrier", "create", "reduce", "arrays"):
             job.until_said(f"{name} 2", [victim])
         job.kill(victim, number=signal.SIGSTOP)
         # Two seconds, and two more for rank 0 to say who is missing, when it can.
@@ -202,6 +202,7 @@ MISMATCHES = {
     "op": ["op is"],
     "root": ["root is 0", "1"],
     "free": ["memory creation", "left"],
+    "arrays": ["all_reduce of f32 (sum", "all_reduce of f32 (max"],
 }
 
 
@@ -292,7 +293,8 @@ def waiting_cases():
         yield f"rank {absent} never comes", lambda a=absent: never_comes(a)
     for name, victim, nodes in (("barrier", 1, [0, 0, 0]), ("gather", 0, [0, 0, 0]),
                                 ("sleep", 2, [0, 1, 2]), ("memory", 1, [0, 0, 0]),
-                                ("acquire", 2, [0, 0, 0]), ("create", 0, [0, 0, 1])):
+                                ("acquire", 2, [0, 0, 0]), ("create", 0, [0, 0, 1]),
+                                ("arrays", 1, [0, 0, 0])):
         yield (f"stop rank {victim} in {name}, nodes {nodes}",
                lambda n=name, v=victim, o=nodes: stopped(n, v, o))
     yield "stop rank 1 with a short silence", lambda: silent(1)

@@ -74,6 +74,19 @@ void ask_for_too_much(const Communicator &comm) {
     say(comm.rank(), std::string(vescomm_status_name(status)) + ": " + why);
 }
 
+// Sums, and blocks from everyone to everyone, through the stage and several windows of it.
+void call_for_ever(const Communicator &comm) {
+    const int rank = comm.rank();
+    const auto ranks = static_cast<std::size_t>(comm.ranks());
+    std::vector<float> data(shard_elements, 1), blocks(shard_elements * ranks), others(blocks);
+    const std::vector<std::int64_t> counts(ranks, shard_elements);
+    say(rank, "ready");
+    repeat(rank, "arrays", [&] {
+        vescomm::all_reduce<float>(comm, data, std::span<float>(data), VESCOMM_MAX);
+        vescomm::all_to_all_v<float>(comm, blocks, counts, std::span<float>(others), counts);
+    });
+}
+
 void create_for_ever(const Communicator &comm) {
     const int rank = comm.rank();
     repeat(rank, "create", [&] {
@@ -92,6 +105,7 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
         say(rank, "ready");
         return create_for_ever(comm);
     }
+    if (name == "arrays") return call_for_ever(comm);
     if (name == "too_much") return ask_for_too_much(comm);
     Stage slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
     Request gather = Request::all_gather_v(comm, slab.buffer);
@@ -145,7 +159,13 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
         return options;
     };
     say(rank, "ready");
-    if (kind == "layout") {
+    if (kind == "arrays") {
+        // Who is through with the first call may be told in the next.
+        std::vector<float> data(100);
+        for (int i = 0; i < 10; ++i)
+            vescomm::all_reduce<float>(comm, data, std::span<float>(data),
+                                       other ? VESCOMM_MAX : VESCOMM_SUM);
+    } else if (kind == "layout") {
         const Buffer buffer(comm, ragged(ranks, other ? 1'000 : 2'000), named("weights"));
     } else if (kind == "tensor") {
         std::vector<vescomm::Tensor> tensors = {{"block.3.w1", {8, 8}, 0},

@@ -232,6 +232,11 @@ static void requests(void) {
     options.op = 6;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 6",
             "VESCOMM_PREMULTIPLIED_SUM");
+    options.op = VESCOMM_PREMULTIPLIED_SUM;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "factor is 0");
+    options.op = VESCOMM_SUM;
+    options.factor = 2;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no factor");
     options = vescomm_request_options();
     options.root = 1;
     REFUSED(vescomm_broadcast_create(comm, own, &options, &request), "root is 1", "0 to 0");

@@ -8,7 +8,8 @@
  *     communicator    the ranks that work together
  *     layout          where tensors and shards lie in a fused buffer (a plain value)
  *     memory, buffer  the bytes themselves, at addresses that never change
- *     request         a collective made once and started many times
+ *     request         a collective on a buffer, made once and started many times
+ *     arrays          collectives on arrays of the caller, made as they are called
  *     trace           what happened when
  *
  * Words used throughout. A *rank* is one process (or thread) of a job, counted from 0. A *node* is
@@ -517,9 +518,9 @@ VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size
 
 /* ------------------------------------------------------------------------ memory, buffer ---- */
 
-/** Type of the elements of a buffer. Floats are those of IEEE 754, but bf16 (the upper half of an
- *  f32) and the two f8 of the OCP 8-bit floating point specification: e5m2 is like them, and e4m3
- *  (called e4m3fn elsewhere) has no infinities; what is too large for it becomes NaN. */
+/** Type of the elements of a buffer or an array. Floats are those of IEEE 754, but bf16 (the upper
+ * half of an f32) and the two f8 of the OCP 8-bit floating point specification: e5m2 is like them,
+ * and e4m3 (called e4m3fn elsewhere) has no infinities; what is too large for it becomes NaN. */
 typedef int32_t vescomm_type_t;
 
 #define VESCOMM_F32 ((vescomm_type_t)0)
@@ -750,11 +751,11 @@ VESCOMM_API vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer);
 
 /* ------------------------------------------------------------------------------- request ---- */
 
-/** A collective operation on a buffer, made once and started many times. */
+/** A collective operation, or a group of them, made once and started many times. */
 typedef struct vescomm_request vescomm_request_t;
 
 /** How contributions are combined: element by element, in the order of ranks, in f32 for floats of
- *  16 and 8 bits and otherwise in the type of the buffer. Integers wrap modulo 2^bits. */
+ *  16 and 8 bits and otherwise in the type of the elements. Integers wrap modulo 2^bits. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
@@ -789,7 +790,8 @@ typedef struct vescomm_request_options {
     /** Forces an algorithm by name. NULL: the library chooses; vescomm_request_explain() says what.
      *  Borrowed for the call. */
     const char *algorithm;
-    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by; the same on every rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
+     *  rank. */
     double factor;
 } vescomm_request_options_t;
 
@@ -829,7 +831,8 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
  * output, accumulated in f32; the buffer may be written again. In place, the rest of the buffer is
  * unchanged.
  *
- * @param options  NULL: sum, in place, algorithm chosen. op, type, output and algorithm are used.
+ * @param options  NULL: sum, in place, algorithm chosen. op, factor, type, output and algorithm are
+ *                 used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the output has a type that
  *         the buffer cannot be reduced to.
@@ -849,7 +852,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  * After completion: every rank holds the same combination, bit for bit. Each rank combines the
  * elements of its own shard, so equal shards are fastest.
  *
- * @param options  NULL: sum, algorithm chosen. op and algorithm are used.
+ * @param options  NULL: sum, algorithm chosen. op, factor and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_reduce_scatter_v_create().
  *
@@ -926,8 +929,8 @@ VESCOMM_API vescomm_status_t vescomm_request_start(vescomm_request_t *request, v
  * Moves a request along and says whether it is complete.
  *
  * @return VESCOMM_OK: complete, or never started. VESCOMM_IN_PROGRESS. The first error of a broken
- *         communicator: the contents of the buffer and output are undefined; neither this rank nor
- *         another node writes them any more.
+ *         communicator: the contents of the buffer and of outputs are undefined; neither this rank
+ *         nor another node writes them any more.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -970,24 +973,33 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
 /* Collectives on arrays of the caller, which may lie anywhere. What passes between ranks goes
  * through a stage that the communicator has; buffers avoid that copy and are faster for large data.
  *
- * All of them start at once. With a request they return then, and the arrays must stay as they are
- * until it completes; the request can be started again, on the same arrays. Without one (NULL) they
- * return when the operation is complete on this rank. Counts and offsets are in elements, and
- * borrowed for the call; counts of zero are fine, and the array that goes with them may be NULL.
- * Within a group (vescomm_group_begin()) nothing starts before vescomm_group_end().
+ * All of them start at once. With a request they return then, and the arrays are borrowed until it
+ * completes: sources must not change, and outputs not be looked at. The request can be started
+ * again, on the same arrays, and is released with vescomm_request_free(). Without one (NULL) they
+ * return when the operation is complete on this rank. Within a group (vescomm_group_begin())
+ * nothing starts before vescomm_group_end(). After an error the contents of the outputs are
+ * undefined.
+ *
+ * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call; where a count is 0
+ * the array may be NULL. Arrays are aligned to their elements. What is written shares no element
+ * with any other block. In place, source and output are the same where this rank's own block goes:
+ * all of it (all_reduce, reduce), or what it has for itself in the array that has something of
+ * every rank.
  *
  * @return of all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened on this
- *         rank; the sentence names the argument. VESCOMM_ERROR_UNSUPPORTED: an algorithm was forced
- *         that cannot do it. VESCOMM_ERROR_MISMATCH: another rank called something else; the
- *         communicator is broken. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks called different
+ *         things, and the sentence names two of them; the communicator is broken. A rank that waits
+ *         for nobody may be told in a later call. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
- * Threads: one at a time per communicator.  Since: 0.2 */
+ * Threads: one at a time per communicator.  Cost: as on a buffer, and one more copy of what passes
+ * between ranks.  Since: 0.2 */
 
 /** Details of a collective on arrays. Append-only. */
 typedef struct vescomm_call_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by; the same on every rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
+     *  rank. */
     double factor;
     /** Forces an algorithm by name. NULL: the library chooses. Borrowed for the call. */
     const char *algorithm;
@@ -1001,7 +1013,7 @@ static inline vescomm_call_options_t vescomm_call_options(void) {
 /**
  * Gathers what every rank has to all ranks.
  * After completion: output holds the counts[k] elements of rank k at offsets[k], for every k.
- * @param source   counts[rank] elements. It may be where they go in @p output.
+ * @param source   counts[rank] elements.
  * @param counts   of every rank; the same on every rank.
  * @param offsets  in @p output. NULL: one after another.
  */
@@ -1015,7 +1027,7 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const vo
  * Combines what every rank has, and leaves each its own part.
  * After completion: output of rank k holds the combination of everyone's counts[k] elements for it.
  * @param source  the elements for rank 0, then those for rank 1, and so on.
- * @param output  counts[rank] elements. It may be where they are in @p source.
+ * @param output  counts[rank] elements.
  * @param counts  for every rank; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source,
@@ -1027,7 +1039,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
 /**
  * Combines what every rank has, and leaves everyone the result, bit for bit the same.
  * @param source  @p count elements.
- * @param output  @p count elements. It may be @p source.
+ * @param output  @p count elements.
  * @param count   the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source,
@@ -1038,7 +1050,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void
 
 /**
  * Combines what every rank has, and leaves the root the result.
- * @param output  @p count elements; used on rank @p root only. It may be @p source.
+ * @param output  @p count elements; used on rank @p root only.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
                                             int64_t count, vescomm_type_t type, vescomm_op_t op,
@@ -1095,18 +1107,23 @@ vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *so
                      const vescomm_call_options_t *options, vescomm_request_t **request);
 
 /**
- * Begins a group: collectives on arrays that follow are collected. Those that differ in nothing but
- * their arrays and counts become one operation, however many there are.
+ * Begins a group: collectives on arrays that follow are collected, and everything else happens at
+ * once, as ever. Those that differ in nothing but their arrays and counts become one operation,
+ * however many there are. They have no order: none may write what another one reads or writes,
+ * which is not checked. A call that is refused is not part of the group, which goes on without it.
+ * A group that has not ended when its communicator is freed has no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
 
 /**
- * Ends a group and starts all of it.
- * @param request  [out] of the whole group. NULL: returns when all is complete on this rank.
- * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun. The group is over
- *         in any case.
+ * Ends a group and starts all of it, or, after an error, none.
+ * @param request  [out] of the whole group; release with vescomm_request_free(). NULL: returns when
+ *                 all is complete on this rank.
+ * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
+ *         algorithm, or the calls of one operation have more than 2^40 elements together. The group
+ *         is over in any case.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.2
  */

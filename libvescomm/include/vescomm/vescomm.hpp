@@ -428,9 +428,9 @@ inline void require_elements(const char *function, const char *what, std::size_t
 }
 
 inline std::size_t sum(std::span<const std::int64_t> counts) {
-    std::int64_t sum = 0;
-    for (const std::int64_t count : counts) sum += count;
-    return static_cast<std::size_t>(sum);
+    std::size_t sum = 0;
+    for (const std::int64_t count : counts) sum += static_cast<std::size_t>(count);
+    return sum;
 }
 
 inline void require_ranks(const char *function, const Communicator &comm,

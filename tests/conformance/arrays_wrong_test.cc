@@ -1,0 +1,460 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives on arrays where something is wrong: ranks that call different things, groups and
+// requests that are half done, arrays that lie in one another.
+#include <algorithm>
+#include <barrier>
+#include <numeric>
+
+#include "support/array_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::check;
+using testing_support::Kind;
+using testing_support::run_array_ranks;
+using Floats = std::vector<float>;
+
+const testing_support::Stage two{Kind::node, {0, 0}};
+const testing_support::Stage three{Kind::node, {0, 0, 0}};
+const testing_support::Stage apart{Kind::loopback, {0, 0, 1}};
+
+testing_support::Stage hurried(testing_support::Stage stage) {
+    stage.config.timeout_seconds = 1;
+    return stage;
+}
+
+vescomm_status_t sum(vescomm_comm_t *comm, Floats &data, vescomm_request_t **request = nullptr,
+                     vescomm_op_t op = VESCOMM_SUM) {
+    return vescomm_all_reduce(comm, data.data(), data.data(),
+                              static_cast<std::int64_t>(data.size()), VESCOMM_F32, op, nullptr,
+                              request);
+}
+
+// Everyone is still in step: a sum comes out right.
+void expect_in_step(vescomm_comm_t *comm) {
+    Floats ones(10, 1);
+    check(sum(comm, ones));
+    EXPECT_EQ(ones, Floats(10, static_cast<float>(comm->value->ranks())));
+}
+
+#define EXPECT_REFUSED(call, text)                                                 \
+    do {                                                                           \
+        EXPECT_EQ(call, VESCOMM_ERROR_INVALID_ARGUMENT) << vescomm_last_error();   \
+        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos) \
+            << vescomm_last_error();                                               \
+    } while (false)
+
+void expect_told(vescomm_status_t status, const std::vector<std::string> &texts) {
+    EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+    for (const std::string &text : texts)
+        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
+            << vescomm_last_error();
+}
+
+// ---- ranks that call different things ----
+
+TEST(ArraysThatDisagree, NobodyTakesTheWrongResultForARightOne) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(100, 1);
+        const bool odd = comm->value->rank() == 1;
+        expect_told(sum(comm, data, nullptr, odd ? VESCOMM_MAX : VESCOMM_SUM),
+                    {"rank 0", "rank 1", "sum", "max"});
+    });
+}
+
+TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
+    for (const auto &stage : {two, three, apart}) {
+        run_array_ranks(stage, [](vescomm_comm_t *comm) {
+            const bool odd = comm->value->rank() == 1;
+            std::vector<Floats> data(12, Floats(100, 1));
+            std::vector<vescomm_request_t *> requests(data.size());
+            vescomm_status_t status = VESCOMM_OK;
+            for (std::size_t i = 0; i < data.size() && status == VESCOMM_OK; ++i)
+                status =
+                    sum(comm, data[i], &requests[i], odd && i == 0 ? VESCOMM_MAX : VESCOMM_SUM);
+            for (std::size_t i = 0; i < data.size() && status == VESCOMM_OK; ++i)
+                status = vescomm_request_wait(requests[i]);
+            expect_told(status, {"rank 1", "sum", "max"});
+            for (vescomm_request_t *request : requests) check(vescomm_request_free(request));
+        });
+    }
+}
+
+TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
+    run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {
+        Floats data(1'000, 1);
+        auto options = vescomm_call_options();
+        options.algorithm = comm->value->rank() == 0 ? "flat" : "two_phase";
+        expect_told(vescomm_all_reduce(comm, data.data(), data.data(), 1'000, VESCOMM_F32,
+                                       VESCOMM_SUM, &options, nullptr),
+                    {"rank 0", "rank 1"});
+    });
+}
+
+TEST(ArraysThatDisagree, AboutAnythingAreTold) {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "until they are told, some read from the stage what others write there";
+#endif
+    using Call = std::function<vescomm_status_t(vescomm_comm_t *, Floats &)>;
+    const std::vector<std::int64_t> counts = {3, 4, 5}, others = {3, 5, 4};
+    const auto all_reduce = [](std::int64_t count, vescomm_type_t type, double factor) {
+        return [=](vescomm_comm_t *comm, Floats &data) {
+            auto options = vescomm_call_options();
+            options.factor = factor;
+            return vescomm_all_reduce(comm, data.data(), data.data(), count, type,
+                                      factor == 0 ? VESCOMM_SUM : VESCOMM_PREMULTIPLIED_SUM,
+                                      &options, nullptr);
+        };
+    };
+    const auto reduce = [](int root) {
+        return [=](vescomm_comm_t *comm, Floats &data) {
+            return vescomm_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, VESCOMM_SUM,
+                                  root, nullptr, nullptr);
+        };
+    };
+    const auto gather = [&](const std::vector<std::int64_t> &counts) {
+        return [&](vescomm_comm_t *comm, Floats &data) {
+            Floats all(100);
+            return vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
+                                        VESCOMM_F32, nullptr, nullptr);
+        };
+    };
+    const Call group = [](vescomm_comm_t *comm, Floats &data) {
+        check(vescomm_group_begin(comm));
+        check(sum(comm, data));
+        check(sum(comm, data));
+        return vescomm_group_end(comm, nullptr);
+    };
+    const std::pair<Call, Call> pairs[] = {
+        {all_reduce(10, VESCOMM_F32, 0), all_reduce(11, VESCOMM_F32, 0)},
+        {all_reduce(10, VESCOMM_F32, 0), all_reduce(10, VESCOMM_I32, 0)},
+        {all_reduce(10, VESCOMM_F32, 2), all_reduce(10, VESCOMM_F32, 3)},
+        {all_reduce(10, VESCOMM_F32, 0), reduce(0)},
+        {all_reduce(10, VESCOMM_F32, 0), gather(counts)},
+        {reduce(0), reduce(1)},
+        {gather(counts), gather(others)},
+        {all_reduce(10, VESCOMM_F32, 0), group},
+    };
+    for (const auto &stage : {hurried(three), hurried(apart)}) {
+        for (std::size_t i = 0; i < std::size(pairs); ++i) {
+            SCOPED_TRACE(testing::Message() << "pair " << i << " on " << name_of(stage));
+            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+                const bool odd = comm->value->rank() == 2;
+                Floats data(200, 1);
+                vescomm_status_t status = VESCOMM_OK;
+                // Ranks that only give may be ahead by as many calls as the stage has slots.
+                for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
+                    status = (odd ? pairs[i].second : pairs[i].first)(comm, data);
+                expect_told(status, {"rank 2"});
+            });
+        }
+    }
+}
+
+TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
+    // What rank 0 has for rank 1, and what rank 1 expects: more, less, and another number of
+    // rounds.
+    const std::pair<std::int64_t, std::int64_t> pairs[] = {{5, 6},       {6, 5},       {0, 5},
+                                                           {300'000, 1}, {1, 300'000}, {5, 0}};
+    for (const auto &[sent, expected] : pairs) {
+        for (const auto &stage : {hurried(two), hurried({Kind::loopback, {0, 1}})}) {
+            SCOPED_TRACE(testing::Message()
+                         << sent << " sent, " << expected << " expected, " << name_of(stage));
+            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+                const int rank = comm->value->rank();
+                std::int64_t sends[] = {2, 2}, receives[] = {2, 2};
+                if (rank == 0) sends[1] = sent;
+                else receives[0] = expected;
+                Floats source(static_cast<std::size_t>(sends[0] + sends[1]), 1);
+                // The guard is not written, whatever comes.
+                Floats output(static_cast<std::size_t>(receives[0] + receives[1]) + 64, 7);
+                vescomm_status_t status = VESCOMM_OK;
+                for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
+                    status =
+                        vescomm_all_to_all_v(comm, source.data(), sends, nullptr, output.data(),
+                                             receives, nullptr, VESCOMM_F32, nullptr, nullptr);
+                expect_told(status, {"rank 0", "rank 1", "all_to_all_v"});
+                EXPECT_TRUE(std::all_of(output.end() - 64, output.end(),
+                                        [](float guard) { return guard == 7; }));
+            });
+        }
+    }
+}
+
+// ---- groups ----
+
+TEST(ArrayGroups, GoOnAfterACallIsRefused) {
+    run_array_ranks(three, [](vescomm_comm_t *comm) {
+        Floats data(10, 1), other(10, 1);
+        auto options = vescomm_call_options();
+        options.algorithm = "magic";
+        check(vescomm_group_begin(comm));
+        check(sum(comm, data));
+        EXPECT_REFUSED(sum(comm, other, nullptr, 9), "no op 9");
+        EXPECT_REFUSED(vescomm_all_reduce(comm, other.data(), other.data(), -1, VESCOMM_F32,
+                                          VESCOMM_SUM, nullptr, nullptr),
+                       "count is -1");
+        EXPECT_REFUSED(vescomm_broadcast(comm, other.data(), 1, VESCOMM_F32, 7, nullptr, nullptr),
+                       "root is 7");
+        check(sum(comm, other));
+        check(vescomm_group_end(comm, nullptr));
+        EXPECT_EQ(data, Floats(10, 3));
+        EXPECT_EQ(other, Floats(10, 3));
+        // What only the choice of an algorithm finds ends the group, and starts nothing.
+        check(vescomm_group_begin(comm));
+        check(sum(comm, data));
+        check(vescomm_all_reduce(comm, other.data(), other.data(), 10, VESCOMM_F32, VESCOMM_SUM,
+                                 &options, nullptr));
+        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "\"magic\" for all_reduce on arrays");
+        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "no group has begun");
+        EXPECT_EQ(data, Floats(10, 3));
+        // Nothing at all is a group, too.
+        vescomm_request_t *request = nullptr;
+        check(vescomm_group_begin(comm));
+        check(vescomm_group_end(comm, &request));
+        check(vescomm_request_wait(request));
+        check(vescomm_request_start(request, nullptr));
+        EXPECT_EQ(vescomm_request_test(request), VESCOMM_OK);
+        check(vescomm_request_free(request));
+        expect_in_step(comm);
+    });
+}
+
+TEST(ArrayGroups, AreNotStartedAgainWhileAPartRuns) {
+    std::barrier meeting(2);
+    run_array_ranks(two, [&](vescomm_comm_t *comm) {
+        const bool root = comm->value->rank() == 0;
+        Floats data(10, root ? 5 : 0), ones(10, 1);
+        const auto make = [&] {
+            vescomm_request_t *request = nullptr;
+            check(vescomm_group_begin(comm));
+            check(vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, nullptr));
+            check(sum(comm, ones));
+            check(vescomm_group_end(comm, &request));
+            return request;
+        };
+        vescomm_request_t *request = nullptr;
+        if (root) {
+            // The broadcast is through at the root, the sum waits for rank 1.
+            request = make();
+            EXPECT_EQ(vescomm_request_test(request), VESCOMM_IN_PROGRESS);
+            EXPECT_REFUSED(vescomm_request_start(request, nullptr), "running already");
+            EXPECT_REFUSED(vescomm_request_free(request), "still running");
+        }
+        meeting.arrive_and_wait();
+        if (!root) request = make();
+        check(vescomm_request_wait(request));
+        EXPECT_EQ(data, Floats(10, 5));
+        EXPECT_EQ(ones, Floats(10, 2));
+        check(vescomm_request_start(request, nullptr));
+        check(vescomm_request_wait(request));
+        EXPECT_EQ(ones, Floats(10, 4));
+        check(vescomm_request_free(request));
+        expect_in_step(comm);
+    });
+}
+
+TEST(ArrayGroups, OfManyThousandCallsAreOneOperation) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        constexpr std::size_t calls = 20'000;
+        std::vector<Floats> data(calls, Floats(3, 1));
+        const std::uint64_t before = comm->value->counters().operations;
+        check(vescomm_group_begin(comm));
+        for (Floats &one : data) check(sum(comm, one));
+        check(vescomm_group_end(comm, nullptr));
+        EXPECT_EQ(comm->value->counters().operations, before + 1);
+        for (const Floats &one : data) ASSERT_EQ(one, Floats(3, 2));
+    });
+}
+
+TEST(ArrayGroups, ThatNeverEndHaveNoEffect) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        check(vescomm_group_begin(comm));
+        check(sum(comm, data));
+        check(vescomm_barrier(comm));
+        EXPECT_EQ(data, Floats(10, 1));
+    });
+}
+
+// ---- requests ----
+
+TEST(ArrayRequests, ManyMayBeUnderWay) {
+    for (const auto &stage : {three, apart}) {
+        run_array_ranks(stage, [](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            std::vector<Floats> data(200);
+            std::vector<vescomm_request_t *> requests(data.size());
+            for (std::size_t i = 0; i < data.size(); ++i) {
+                data[i].assign(1 + i * 7 % 50, static_cast<float>(i));
+                check(sum(comm, data[i], &requests[i]));
+            }
+            // From the last to the first, or the other way.
+            for (std::size_t i = 0; i < data.size(); ++i)
+                check(vescomm_request_wait(requests[rank == 1 ? i : data.size() - 1 - i]));
+            for (std::size_t i = 0; i < data.size(); ++i) {
+                EXPECT_EQ(data[i], Floats(data[i].size(), static_cast<float>(3 * i)));
+                check(vescomm_request_free(requests[i]));
+            }
+            expect_in_step(comm);
+        });
+    }
+}
+
+TEST(ArrayRequests, OutliveTheirCommunicator) {
+    run_ranks(two, [](const std::shared_ptr<Communicator> &comm) {
+        vescomm_comm_t *handle = testing_support::handle_of(comm).release();
+        Floats data(10, 1), kept(10, 1);
+        vescomm_request_t *request = nullptr, *other = nullptr;
+        check(sum(handle, data, &request));
+        check(vescomm_request_wait(request));
+        check(sum(handle, kept, &other));
+        check(vescomm_request_wait(other));
+        check(vescomm_request_free(other));  // the communicator keeps its schedule
+        check(vescomm_comm_free(handle));
+        EXPECT_REFUSED(vescomm_request_start(request, nullptr), "freed");
+        EXPECT_EQ(vescomm_request_test(request), VESCOMM_OK);
+        check(vescomm_request_free(request));
+    });
+}
+
+TEST(ArrayRequests, OfABrokenCommunicatorSayWhyEachTime) {
+    std::barrier meeting(2);
+    run_array_ranks(two, [&](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        vescomm_request_t *request = nullptr;
+        if (comm->value->rank() == 0) {
+            check(sum(comm, data, &request));
+            check(vescomm_comm_abort(comm, "enough"));
+            EXPECT_EQ(vescomm_request_wait(request), VESCOMM_ERROR_ABORTED);
+            EXPECT_EQ(vescomm_request_start(request, nullptr), VESCOMM_ERROR_ABORTED);
+            check(vescomm_request_free(request));
+            for (int i = 0; i < 3; ++i) {
+                EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_last_error();
+                EXPECT_EQ(sum(comm, data, &request), VESCOMM_ERROR_ABORTED);
+            }
+            meeting.arrive_and_wait();
+        } else {
+            meeting.arrive_and_wait();
+            EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_last_error();
+        }
+    });
+}
+
+// Whatever makes a rank give up something that runs: the others are told, and at once.
+TEST(ArrayRequests, ThatAreDroppedHalfwayBreakTheCommunicator) {
+    std::barrier meeting(2);
+    run_array_ranks(two, [&](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        if (comm->value->rank() == 0) {
+            vescomm_request_t *request = nullptr;
+            check(sum(comm, data, &request));
+            delete request;
+        }
+        meeting.arrive_and_wait();
+        EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED);
+        EXPECT_NE(std::string(vescomm_last_error()).find("rank 0 gave up all_reduce of 10 f32"),
+                  std::string::npos)
+            << vescomm_last_error();
+    });
+}
+
+// ---- arguments ----
+
+TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        const auto rank = static_cast<std::size_t>(comm->value->rank());
+        Floats data(40, 1);
+        float *at = data.data();
+        const std::int64_t counts[] = {10, 10};
+        const char *overlap = "overlap";
+        EXPECT_REFUSED(
+            vescomm_all_reduce(comm, at, at + 1, 10, VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr),
+            overlap);
+        // In place is where the own block goes, and nowhere else.
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, at + 10 * (1 - rank), at, counts, nullptr,
+                                            VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_reduce_scatter_v(comm, at, at + 10 * (1 - rank), counts, VESCOMM_F32,
+                                                VESCOMM_SUM, nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_all_to_all_v(comm, at, counts, nullptr, at, counts, nullptr,
+                                            VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        // Blocks that get something must not share elements; those that are read may.
+        const std::int64_t offsets[] = {0, 9};
+        Floats other(40, 1);
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, other.data(), at, counts, offsets, VESCOMM_F32,
+                                            nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_all_to_all_v(comm, other.data(), counts, nullptr, at, counts,
+                                            offsets, VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        const std::int64_t same[] = {0, 0};
+        check(vescomm_all_to_all_v(comm, other.data(), counts, same, at, counts, nullptr,
+                                   VESCOMM_F32, nullptr, nullptr));
+        // Neighbours do not overlap, whatever the order of the blocks.
+        const std::int64_t turned[] = {10, 0};
+        check(
+            vescomm_all_gather_v(comm, at + 20, at, counts, turned, VESCOMM_F32, nullptr, nullptr));
+        check(vescomm_all_gather_v(comm, at + turned[rank], at, counts, turned, VESCOMM_F32,
+                                   nullptr, nullptr));
+        expect_in_step(comm);
+    });
+}
+
+TEST(ArrayArguments, ArraysThatAreNotAlignedAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(4, 1);
+        char *odd = reinterpret_cast<char *>(data.data()) + 2;
+        EXPECT_REFUSED(vescomm_broadcast(comm, odd, 2, VESCOMM_F32, 0, nullptr, nullptr),
+                       "data is not aligned");
+        check(vescomm_broadcast(comm, odd, 2, VESCOMM_BF16, 0, nullptr, nullptr));
+    });
+}
+
+TEST(ArrayArguments, FactorsBelongToPremultipliedSums) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        auto options = vescomm_call_options();
+        const auto call = [&](vescomm_op_t op) {
+            return vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, op, &options,
+                                      nullptr);
+        };
+        EXPECT_REFUSED(sum(comm, data, nullptr, VESCOMM_PREMULTIPLIED_SUM), "factor");
+        EXPECT_REFUSED(call(VESCOMM_PREMULTIPLIED_SUM), "factor");
+        options.factor = 0.5;
+        EXPECT_REFUSED(call(VESCOMM_MAX), "takes no factor");
+        check(call(VESCOMM_PREMULTIPLIED_SUM));
+        EXPECT_EQ(data, Floats(10, 1));
+    });
+}
+
+TEST(ArrayArguments, CountsBeyondAllMemoryAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        float data[2] = {1, 1};
+        constexpr std::int64_t most = std::int64_t{1} << 40;
+        const auto call = [&](std::int64_t count) {
+            return vescomm_all_reduce(comm, data, data, count, VESCOMM_F32, VESCOMM_SUM, nullptr,
+                                      nullptr);
+        };
+        EXPECT_REFUSED(call(most + 1), "count is 1099511627777");
+        EXPECT_REFUSED(call(std::int64_t{1} << 56), "it must be from 0 to 1099511627776");
+        const std::int64_t counts[] = {most, 1};
+        EXPECT_REFUSED(
+            vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr, nullptr),
+            "the sum of counts");
+        // Also in sum, of a group.
+        check(vescomm_group_begin(comm));
+        check(call(most));
+        check(call(1));
+        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "1099511627777");
+        expect_in_step(comm);
+    });
+}
+
+}  // namespace
+}  // namespace vescomm
