@@ -20,6 +20,7 @@ LIBRARY = {
     "layout": {"public", "base"},
     "bootstrap": {"public", "base", "config"},
     "schedule": {"public", "base", "topology"},
+    "simulate": {"public", "base", "topology", "schedule"},
     "transport": {"public", "base", "topology", "bootstrap"},
     "execute": {"public", "base", "topology", "schedule", "transport"},
     "comm": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
@@ -27,7 +28,7 @@ LIBRARY = {
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
             "transport", "execute", "comm"},
     # The tools are programs of their own: the public API, and the tables that they print.
-    "tools": {"public", "base", "schedule", "topology", "config", "transport"},
+    "tools": {"public", "base", "schedule", "simulate", "topology", "config", "transport"},
     "include": {"public"},
 }
 OTHERS = {

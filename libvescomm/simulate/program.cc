@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/program.h"
+
+#include <algorithm>
+
+namespace vescomm {
+
+namespace {
+
+double bytes_of(const ElementBytes &bytes, Region region) {
+    return region == Region::partial ? bytes.partial : bytes.element;
+}
+
+// That a step reads and writes; of a put, that it sends.
+double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
+    if (!step.moves()) return 0;
+    double each = bytes_of(bytes, step.from.region);
+    if (step.action != Action::put) each += bytes_of(bytes, step.to.region);
+    for (const Place &place : lane.more(step)) each += bytes_of(bytes, place.region);
+    return each * static_cast<double>(step.count);
+}
+
+}  // namespace
+
+Program::Program(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes) {
+    const Nodes &nodes = problem.nodes;
+    lane_begin.push_back(0);
+    counter_begin.push_back(0);
+    std::vector<std::uint32_t> keys;
+    for (int rank = 0; rank < nodes.ranks(); ++rank) {
+        const Schedule schedule = make(rank);
+        const std::size_t first_step = steps.size();
+        keys.clear();
+        for (const Lane &lane : schedule.lanes) {
+            const auto begin = static_cast<std::uint32_t>(steps.size());
+            for (const Step &step : lane.steps()) {
+                SimulatedStep &made = steps.emplace_back();
+                made.bytes = bytes_of(bytes, lane, step);
+                made.value = step.value;
+                made.peer = step.peer;
+                made.action = step.action;
+                made.flag = static_cast<std::uint8_t>(step.flag);
+                made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
+                if (made.remote) keys.push_back(flag_key(step.peer, step.flag));
+            }
+            lanes.push_back(
+                {.at = begin, .end = static_cast<std::uint32_t>(steps.size()), .rank = rank});
+        }
+        std::ranges::sort(keys);
+        keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+        for (const std::uint32_t key : keys)
+            counters.push_back({.key = key, .value = 0, .waiting = {}});
+        for (std::size_t i = first_step; i < steps.size(); ++i) {
+            if (!steps[i].remote) continue;
+            const auto found =
+                std::ranges::lower_bound(keys, flag_key(steps[i].peer, steps[i].flag));
+            steps[i].peer = static_cast<std::int32_t>(
+                counter_begin.back() + static_cast<std::size_t>(found - keys.begin()));
+        }
+        lane_begin.push_back(static_cast<std::uint32_t>(lanes.size()));
+        counter_begin.push_back(static_cast<std::uint32_t>(counters.size()));
+    }
+}
+
+RemoteCounter *Program::counter(int reader, std::uint32_t key) {
+    const auto begin = counters.begin() + counter_begin[static_cast<std::size_t>(reader)];
+    const auto end = counters.begin() + counter_begin[static_cast<std::size_t>(reader) + 1];
+    const auto found = std::lower_bound(
+        begin, end, key,
+        [](const RemoteCounter &counter, std::uint32_t value) { return counter.key < value; });
+    return found != end && found->key == key ? &*found : nullptr;
+}
+
+}  // namespace vescomm
