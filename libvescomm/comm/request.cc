@@ -9,7 +9,7 @@
 #include "comm/agree.h"
 #include "comm/signature.h"
 #include "execute/kernels.h"
-#include "schedule/select.h"
+#include "simulate/select.h"
 
 namespace vescomm {
 
@@ -56,6 +56,10 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
                "there is no conversion from a source of " + name_of_type(options.type) +
                    " to buffer \"" + buffer->name() + "\" of " + name_of_type(buffer->type()) +
                    "; f32 and f64 convert to and from every float");
+}
+
+ElementBytes bytes_of(vescomm_type_t type) {
+    return {static_cast<int>(size_of(type)), static_cast<int>(size_of(accumulator_of(type)))};
 }
 
 // Of an operation of this communicator, what no schedule and no memory changes.
@@ -169,11 +173,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     vescomm::check(*comm, buffer.get(), options);
     Problem problem = problem_of(*comm, buffer.get(), options);
     const bool staged = through_stage(problem, buffer.get(), options);
+    const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
     if (staged) {
         problem.arrays = true;
         stage->give_room(problem, buffer->type());
     }
-    const Choice choice = select(problem, options.algorithm);
+    const Choice choice = select(problem, bytes, Machine{}, options.algorithm);
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;
@@ -256,7 +261,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
     stage->give_room(problem, options.type);
-    const Choice choice = select(problem, options.algorithm);
+    const Choice choice = select(problem, bytes_of(options.type), Machine{}, options.algorithm);
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;

@@ -75,9 +75,10 @@ constexpr AlgorithmEntry table[] = {
     {Collective::all_to_all_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::broadcast, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::broadcast, "tree", broadcast::tree, buffers,
-     "a binomial tree over nodes; within a node everyone copies from the first holder"},
+     "a binomial tree over nodes; within a node everyone copies from the first holder",
+     Growth::logarithmic},
     {Collective::barrier, "dissemination", barrier::dissemination, always,
-     "one signal within a node, ceil(log2(nodes)) rounds between nodes"},
+     "one signal within a node, ceil(log2(nodes)) rounds between nodes", Growth::logarithmic},
 };
 
 }  // namespace

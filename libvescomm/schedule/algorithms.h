@@ -13,6 +13,12 @@ namespace vescomm {
 // schedule/<collective>/<name>.cc.
 using Algorithm = Schedule (*)(const Problem &problem, int rank);
 
+// How the time of an algorithm grows with the number of nodes, when each rank's share stays.
+enum class Growth : std::uint8_t {
+    linear,
+    logarithmic,  // a round for every doubling
+};
+
 struct AlgorithmEntry {
     Collective collective;
     std::string_view name;
@@ -20,9 +26,10 @@ struct AlgorithmEntry {
     // Whether it solves the problem at all.
     bool (*suits)(const Problem &problem);
     std::string_view summary;  // for people: what it does and what it costs
+    Growth growth = Growth::linear;
 };
 
-// All algorithms of vescomm; the best for a collective comes first.
+// All algorithms of vescomm. Of two that are as good as each other, select() takes the first.
 std::span<const AlgorithmEntry> algorithms();
 
 // nullptr when there is none of that name for this collective.

@@ -21,6 +21,9 @@ public:
     static Exchange known_to(int rank, std::vector<std::int64_t> sends,
                              std::vector<std::int64_t> receives);
 
+    // Whether all of it is known.
+    bool is_whole() const { return rank_ < 0; }
+
     std::int64_t count(int from, int to) const;
     // Where the block for `to` begins among those of `from`.
     std::int64_t sent_at(int from, int to) const;

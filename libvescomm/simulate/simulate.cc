@@ -59,8 +59,7 @@ public:
               const Machine &machine)
         : nodes_(problem.nodes),
           machine_(machine),
-          speed_(footprint(problem, bytes) <= machine.cache_bytes ? machine.in_cache
-                                                                  : machine.in_memory),
+          speed_(speed_for(problem, bytes, machine)),
           program_(problem, make, bytes),
           fabric_(problem.nodes, machine),
           ranks_(static_cast<std::size_t>(nodes_.ranks())),
@@ -391,6 +390,11 @@ private:
 };
 
 }  // namespace
+
+const MemorySpeed &speed_for(const Problem &problem, const ElementBytes &bytes,
+                             const Machine &machine) {
+    return footprint(problem, bytes) <= machine.cache_bytes ? machine.in_cache : machine.in_memory;
+}
 
 Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
                     const Machine &machine) {

@@ -33,6 +33,11 @@ struct Simulation {
     std::int64_t steps = 0;  // that all ranks did
 };
 
+// How fast memory is for a problem: by whether what the ranks of the largest node hold fits their
+// cache.
+const MemorySpeed &speed_for(const Problem &problem, const ElementBytes &bytes,
+                             const Machine &machine);
+
 // One rank's schedule. It is asked for once for each rank, in order.
 using MakeSchedule = std::function<Schedule(int rank)>;
 
@@ -47,8 +52,7 @@ using MakeSchedule = std::function<Schedule(int rank)>;
 //   signal         arrives after its latency, ahead of what queues
 //   acquire        finds the memory released
 //
-// Memory is a cache or not for the whole run, by what the ranks of the largest node hold. Throws
-// Error(INTERNAL) naming a rank when all of them wait; check() would have found that.
+// Throws Error(INTERNAL) naming a rank when all of them wait; check() would have found that.
 //
 // Cost: O(steps * log(steps)) time; 24 bytes for each step, 24 for each lane and 12 for each flag
 // that another node raises. A schedule is let go as soon as it is read.

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "execute/kernels.h"
-#include "schedule/select.h"
+#include "simulate/select.h"
 #include "transport/transports.h"
 
 namespace vescomm {
@@ -48,7 +48,7 @@ void explain(const Question &question) {
     if (problem.collective != Collective::barrier)
         for (int rank = 0; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
 
-    const Choice choice = select(problem, "");
+    const Choice choice = select(problem, {}, Machine{}, "");
     std::printf("%s of %llu bytes over %d ranks on %d nodes, one slab for each %s\n",
                 question.collective.c_str(), static_cast<unsigned long long>(question.bytes), ranks,
                 problem.nodes.count(), problem.per_node ? "node" : "rank");

@@ -24,9 +24,9 @@ LIBRARY = {
     "transport": {"public", "base", "topology", "bootstrap"},
     "execute": {"public", "base", "topology", "schedule", "transport"},
     "comm": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
-             "transport", "execute"},
+             "simulate", "transport", "execute"},
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
-            "transport", "execute", "comm"},
+            "simulate", "transport", "execute", "comm"},
     # The tools are programs of their own: the public API, and the tables that they print.
     "tools": {"public", "base", "schedule", "simulate", "topology", "config", "transport"},
     "include": {"public"},

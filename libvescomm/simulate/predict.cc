@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/predict.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace vescomm {
+
+namespace {
+
+constexpr int most_ranks = 32;  // that are simulated
+constexpr int most_of_a_node = 8;  // where there are several
+
+int largest_node(const Nodes &nodes) {
+    std::size_t largest = 0;
+    for (int node = 0; node < nodes.count(); ++node)
+        largest = std::max(largest, nodes.members(node).size());
+    return static_cast<int>(largest);
+}
+
+// Whether everyone gets, or gives, the whole vector: then it stays when ranks are left out.
+bool keeps_whole(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::broadcast ||
+           collective == Collective::reduce;
+}
+
+constexpr int most_stages = 4;  // that an array passes through
+
+// How large a part is.
+struct Scale {
+    int nodes = 0;
+    int of_a_node = 0;  // ranks of the largest one
+    double vector = 1;
+};
+
+class Part {
+public:
+    Part(const Problem &whole, const ElementBytes &bytes, const Machine &machine, Scale scale)
+        : whole_(whole), scale_(scale), largest_(largest_node(whole.nodes)) {
+        keep_ranks();
+        problem.cuts = cuts();
+        problem.root = kept_near(whole.root);
+        if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
+        // Windows stay what they are: every node has its own among the partial sums, every share in
+        // the stage.
+        if (whole.nodes.count() > 1) {
+            problem.partial.elements = of_nodes(whole.partial.elements);
+            if (!keeps_whole(whole.collective))
+                problem.stage.elements = of_nodes(whole.stage.elements);
+        }
+        shrink(machine, speed_for(whole, bytes, machine));
+    }
+
+    Problem problem;
+    Machine machine;
+
+private:
+    double share_of_node() const { return static_cast<double>(scale_.of_a_node) / largest_; }
+    std::int64_t of_nodes(std::int64_t elements) const {
+        return elements * scale_.nodes / whole_.nodes.count();
+    }
+
+    // Nodes from all over, the first ranks of each.
+    void keep_ranks() {
+        const Nodes &nodes = whole_.nodes;
+        for (int part = 0; part < scale_.nodes; ++part) {
+            const auto node =
+                static_cast<int>(static_cast<std::int64_t>(part) * nodes.count() / scale_.nodes);
+            const auto members = nodes.members(node);
+            const double size = static_cast<double>(members.size()) * share_of_node();
+            const auto keep = std::max(std::size_t{1}, static_cast<std::size_t>(std::lround(size)));
+            kept_.insert(kept_.end(), members.begin(),
+                         members.begin() + static_cast<std::ptrdiff_t>(keep));
+        }
+        std::ranges::sort(kept_);
+        std::vector<int> node_of;
+        for (const int rank : kept_) node_of.push_back(nodes.node_of(rank));
+        problem = {.collective = whole_.collective,
+                   .nodes = Nodes::from_numbers(node_of),
+                   .cuts = {},
+                   .arrays = whole_.arrays,
+                   .root = 0,
+                   .per_node = whole_.per_node,
+                   .in_place = whole_.in_place,
+                   .exchange = {},
+                   .half = whole_.half,
+                   .stage = whole_.stage,
+                   .partial = whole_.partial};
+    }
+    int kept_near(int rank) const {
+        const auto found = std::ranges::lower_bound(kept_, rank);
+        return static_cast<int>(std::min(found - kept_.begin(), std::ssize(kept_) - 1));
+    }
+
+    std::vector<std::int64_t> cuts() const {
+        auto cuts = std::ssize(kept_) == whole_.ranks() ? whole_.cuts : even_cuts();
+        for (std::int64_t &cut : cuts) cut = std::llround(static_cast<double>(cut) * scale_.vector);
+        return cuts;
+    }
+    // The largest share where it is, and the same for all others.
+    std::vector<std::int64_t> even_cuts() const {
+        if (whole_.cuts.empty()) return {};
+        int owner = 0;
+        for (int rank = 1; rank < whole_.ranks(); ++rank)
+            if (whole_.size(rank) > whole_.size(owner)) owner = rank;
+        const auto ranks = static_cast<std::int64_t>(whole_.ranks()), kept = std::ssize(kept_);
+        std::int64_t largest = whole_.size(owner), total = 0;
+        if (keeps_whole(whole_.collective)) {
+            total = whole_.elements();
+            largest = std::min(total, largest * ranks / kept);
+        } else {
+            total = largest + (whole_.elements() - largest) * (kept - 1) / (ranks - 1);
+        }
+        const int place = kept_near(owner);
+        std::vector<std::int64_t> cuts{0};
+        for (int rank = 0; rank < kept; ++rank) {
+            const std::int64_t others = rank < place ? rank + 1 : rank;
+            cuts.push_back((kept > 1 ? (total - largest) * others / (kept - 1) : 0) +
+                           (rank >= place ? largest : 0));
+        }
+        return cuts;
+    }
+
+    Exchange exchange() const {
+        const int ranks = whole_.ranks();
+        std::int64_t total = 0;
+        for (int from = 0; from < ranks; ++from)
+            for (int to = 0; to < ranks; ++to) total += whole_.exchange.count(from, to);
+        return Exchange::whole(
+            static_cast<int>(kept_.size()),
+            std::vector<std::int64_t>(kept_.size() * kept_.size(), total / ranks / ranks));
+    }
+
+    void shrink(const Machine &whole, const MemorySpeed &speed) {
+        machine = whole;
+        machine.stragglers.clear();
+        machine.in_cache = speed;
+        machine.in_cache.node *= share_of_node();
+        machine.in_memory = machine.in_cache;
+        if (whole.cores > 0)
+            machine.cores =
+                std::max(1, static_cast<int>(std::lround(whole.cores * share_of_node())));
+        if (whole.rails > 0) {
+            const double rails = whole.rails * share_of_node();
+            machine.rails = std::max(1, static_cast<int>(std::lround(rails)));
+            machine.rail_bytes *= rails / machine.rails;
+        }
+        if (whole.nodes_per_switch >= whole_.nodes.count()) machine.nodes_per_switch = 0;
+        else if (whole.nodes_per_switch > 0)
+            machine.nodes_per_switch =
+                std::max(1, static_cast<int>(of_nodes(whole.nodes_per_switch)));
+    }
+
+    const Problem &whole_;
+    Scale scale_;
+    int largest_;
+    std::vector<int> kept_;
+};
+
+double run(const AlgorithmEntry &algorithm, const Problem &problem, const ElementBytes &bytes,
+           const Machine &machine) {
+    return simulate(
+               problem, [&](int rank) { return algorithm.make(problem, rank); }, bytes, machine)
+        .seconds;
+}
+
+// Points of a line, which is followed; one alone stands for all.
+class Line {
+public:
+    void add(double x, double y) {
+        x_.push_back(x);
+        y_.push_back(y);
+    }
+    // More takes longer.
+    double at(double x) const {
+        if (x_.size() == 1) return y_[0];
+        return std::max(y_[1], y_[1] + (y_[1] - y_[0]) * (x - x_[1]) / (x_[1] - x_[0]));
+    }
+
+private:
+    std::vector<double> x_, y_;
+};
+
+// Parts of a vector that passes through the stage in many rounds.
+std::vector<double> vectors_for(const Problem &problem) {
+    const double stages =
+        problem.arrays && problem.stage.elements > 0
+            ? static_cast<double>(problem.elements()) / static_cast<double>(problem.stage.elements)
+            : 0;
+    if (stages <= most_stages) return {1};
+    return {most_stages / stages / 2, most_stages / stages};
+}
+
+}  // namespace
+
+std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &problem,
+                              const ElementBytes &bytes, const Machine &machine) {
+    if (problem.collective == Collective::all_to_all_v && !problem.exchange.is_whole())
+        return std::nullopt;
+    const int count = problem.nodes.count(), largest = largest_node(problem.nodes);
+    std::vector<int> sizes{largest}, counts{count};
+    if (problem.ranks() > most_ranks) {
+        const int most = count == 1 ? most_ranks : most_of_a_node;
+        if (largest > most) sizes = {most / 2, most};
+        // Powers of two: a tree over them has no half-filled round.
+        const int most_nodes =
+            most_ranks / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
+        if (count > most_nodes) counts = {most_nodes / 2, most_nodes};
+    }
+    const auto growth = [&](int nodes) {
+        return algorithm.growth == Growth::logarithmic
+                   ? static_cast<double>(std::bit_width(static_cast<unsigned>(nodes - 1)))
+                   : nodes;
+    };
+    Line by_vector;
+    for (const double vector : vectors_for(problem)) {
+        Line by_size;
+        for (const int size : sizes) {
+            Line by_count;
+            for (const int nodes : counts) {
+                const Part part(problem, bytes, machine, {nodes, size, vector});
+                by_count.add(growth(nodes), run(algorithm, part.problem, bytes, part.machine));
+            }
+            by_size.add(size, by_count.at(growth(count)));
+        }
+        by_vector.add(vector, by_size.at(largest));
+    }
+    return by_vector.at(1);
+}
+
+}  // namespace vescomm

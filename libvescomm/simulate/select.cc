@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/select.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+namespace {
+
+constexpr double tie = 0.9;
+
+std::string microseconds(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
+    return text;
+}
+
+std::string words(const Problem &problem) {
+    std::string text(name_of(problem.collective));
+    if (problem.collective == Collective::barrier) return text;
+    if (problem.arrays) return text + " on arrays";
+    return text + " on a buffer of one slab " +
+           (problem.per_node ? "for each node" : "for each rank");
+}
+
+// The candidate that is predicted to be the fastest, or the first of those that are about as fast.
+const Candidate &best_of(const std::vector<Candidate> &candidates) {
+    const Candidate *best = &candidates.front();
+    for (const Candidate &candidate : candidates)
+        if (candidate.seconds && best->seconds && *candidate.seconds < tie * *best->seconds)
+            best = &candidate;
+    return *best;
+}
+
+std::string why(const Candidate &best, const Choice &choice, const Problem &problem) {
+    if (choice.candidates.size() == 1) return "it is the only one for " + words(problem);
+    if (!best.seconds) return "it is the first for " + words(problem);
+    std::string text = "it is predicted to take " + microseconds(*best.seconds);
+    for (const Candidate &other : choice.candidates)
+        if (other.algorithm != best.algorithm && other.seconds)
+            text +=
+                ", and " + std::string(other.algorithm->name) + " " + microseconds(*other.seconds);
+    return text;
+}
+
+}  // namespace
+
+Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &machine,
+              std::string_view forced) {
+    Choice choice;
+    std::string names;
+    for (const AlgorithmEntry &entry : algorithms()) {
+        if (entry.collective != problem.collective || !entry.suits(problem)) continue;
+        names += (names.empty() ? "" : ", ") + std::string(entry.name);
+        choice.candidates.push_back({&entry, std::nullopt});
+        if (entry.name == forced) choice.algorithm = &entry;
+    }
+    if (choice.candidates.empty() || (!forced.empty() && choice.algorithm == nullptr))
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "there is no algorithm " +
+                        (forced.empty() ? std::string() : "\"" + std::string(forced) + "\" ") +
+                        "for " + words(problem) +
+                        (names.empty() ? "; use the other sharing" : "; there is: " + names));
+    if (choice.algorithm != nullptr) {
+        choice.why = "the caller asked for it by name";
+        return choice;
+    }
+    if (choice.candidates.size() > 1)
+        for (Candidate &candidate : choice.candidates)
+            candidate.seconds = predict(*candidate.algorithm, problem, bytes, machine);
+    const Candidate &best = best_of(choice.candidates);
+    choice.algorithm = best.algorithm;
+    choice.why = why(best, choice, problem);
+    return choice;
+}
+
+}  // namespace vescomm

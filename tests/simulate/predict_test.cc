@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulate/predict.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "simulate/select.h"
+
+namespace vescomm {
+namespace {
+
+Problem problem_of(Collective collective, const Nodes &nodes, std::int64_t elements) {
+    Problem problem;
+    problem.collective = collective;
+    problem.nodes = nodes;
+    const int ranks = problem.ranks();
+    if (collective == Collective::all_to_all_v)
+        problem.exchange = Exchange::whole(
+            ranks, std::vector<std::int64_t>(static_cast<std::size_t>(ranks * ranks),
+                                             elements / ranks / ranks));
+    else if (collective != Collective::barrier)
+        for (int rank = 0; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
+    return problem;
+}
+
+Problem on_arrays(Problem problem) {
+    problem.arrays = true;
+    problem.stage = {0, 1 << 18};
+    problem.partial = {0, 1 << 17};
+    return problem;
+}
+
+Nodes even(int nodes, int size) {
+    return Nodes::from_sizes(std::vector<int>(static_cast<std::size_t>(nodes), size));
+}
+
+double simulated(const AlgorithmEntry &entry, const Problem &problem, const Machine &machine) {
+    return simulate(
+               problem, [&](int rank) { return entry.make(problem, rank); }, {}, machine)
+        .seconds;
+}
+
+// Calls body(entry, problem) for every algorithm that suits.
+template <typename Body>
+void for_each_algorithm(const Nodes &nodes, std::int64_t elements, const Body &body) {
+    for (const AlgorithmEntry &entry : algorithms()) {
+        for (const bool arrays : {false, true}) {
+            Problem problem = problem_of(entry.collective, nodes, elements);
+            problem.per_node = entry.name == "slab";
+            if (arrays) problem = on_arrays(problem);
+            if (!entry.suits(problem)) continue;
+            SCOPED_TRACE(testing::Message() << name_of(entry.collective) << " " << entry.name
+                                            << (arrays ? " of arrays" : "") << ", " << nodes.ranks()
+                                            << " ranks, " << elements);
+            body(entry, problem);
+        }
+    }
+}
+
+TEST(Predict, SimulatesFewRanks) {
+    for (const Nodes &nodes : {even(1, 1), even(1, 7), even(4, 8)})
+        for (const std::int64_t elements : {100, 100000})
+            for_each_algorithm(nodes, elements, [](const auto &entry, const auto &problem) {
+                EXPECT_EQ(predict(entry, problem, {}, {}), simulated(entry, problem, {}));
+            });
+}
+
+TEST(Predict, IsNearTheSimulationOfMany) {
+    for (const Nodes &nodes : {even(1, 96), even(64, 1), even(24, 4), even(8, 16)})
+        for (const std::int64_t elements : {1000, 1000000})
+            for_each_algorithm(nodes, elements, [](const auto &entry, const auto &problem) {
+                const double ratio =
+                    *predict(entry, problem, {}, {}) / simulated(entry, problem, {});
+                EXPECT_GT(ratio, 0.65);
+                EXPECT_LT(ratio, 1.35);
+            });
+}
+
+TEST(Predict, FollowsRoundsToLongVectors) {
+    for (const Nodes &nodes : {even(1, 4), even(3, 2)})
+        for_each_algorithm(nodes, 20 << 18, [](const auto &entry, const auto &problem) {
+            const double ratio = *predict(entry, problem, {}, {}) / simulated(entry, problem, {});
+            EXPECT_GT(ratio, 0.8);
+            EXPECT_LT(ratio, 1.25);
+        });
+}
+
+// One rank has everything: it is the whole that counts, not a rank's share of it.
+TEST(Predict, SeesTheLargestShare) {
+    Problem problem = problem_of(Collective::all_gather_v, even(32, 4), 1 << 20);
+    const AlgorithmEntry &slab = *find_algorithm(Collective::all_gather_v, "slab");
+    problem.per_node = true;
+    const double equal = *predict(slab, problem, {}, {});
+    for (int rank = 0; rank <= problem.ranks(); ++rank)
+        problem.cuts[static_cast<std::size_t>(rank)] = rank <= 77 ? 0 : 1 << 20;
+    const double ragged = *predict(slab, problem, {}, {});
+    EXPECT_GT(ragged, 20 * equal);
+    EXPECT_NEAR(ragged / simulated(slab, problem, {}), 1, 0.35);
+}
+
+TEST(Predict, KeepsTheOrderOfRanks) {
+    std::vector<int> dealt;
+    for (int rank = 0; rank < 128; ++rank) dealt.push_back(rank % 16);
+    const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
+    for (const Nodes &nodes : {even(16, 8), Nodes::from_numbers(dealt)}) {
+        const Problem problem = problem_of(Collective::all_gather_v, nodes, 1 << 20);
+        EXPECT_NEAR(*predict(ring, problem, {}, {}) / simulated(ring, problem, {}), 1, 0.25);
+    }
+}
+
+TEST(Predict, LeavesStragglersOut) {
+    const Problem problem = problem_of(Collective::all_gather_v, even(1, 4), 1000);
+    const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
+    Machine machine;
+    machine.stragglers = {{.rank = 0, .late_seconds = 1}};
+    EXPECT_EQ(predict(ring, problem, {}, machine), predict(ring, problem, {}, {}));
+}
+
+TEST(Predict, CannotTellWhereOnlyAPartIsKnown) {
+    Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(1, 2), 8));
+    problem.exchange = Exchange::known_to(0, {1, 2}, {1, 2});
+    EXPECT_FALSE(predict(*find_algorithm(Collective::all_to_all_v, "staged"), problem, {}, {}));
+}
+
+TEST(Predict, TellsOfTenThousandRanks) {
+    Problem problem = problem_of(Collective::all_gather_v, even(1250, 8), 10000000);
+    const AlgorithmEntry &direct = *find_algorithm(Collective::all_gather_v, "direct");
+    const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
+    EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
+}
+
+TEST(Select, TakesTheLeastPredictedTime) {
+    for (const int ranks : {2, 4, 8, 64}) {
+        const auto choose = [&](std::int64_t elements) {
+            return select(on_arrays(problem_of(Collective::all_reduce, even(1, ranks), elements)),
+                          {}, {}, "");
+        };
+        EXPECT_EQ(choose(16).algorithm->name, "flat") << ranks;
+        EXPECT_EQ(choose(1 << 20).algorithm->name, "two_phase") << ranks;
+        EXPECT_EQ(choose(16 << 10).algorithm->name, ranks == 2 ? "flat" : "two_phase") << ranks;
+    }
+    const Choice choice =
+        select(problem_of(Collective::all_gather_v, even(4, 4), 1000), {}, {}, "");
+    EXPECT_EQ(choice.algorithm->name, "direct");
+    ASSERT_EQ(choice.candidates.size(), 2u);
+    EXPECT_LT(choice.candidates[0].seconds, choice.candidates[1].seconds);
+    EXPECT_EQ(choice.why.substr(0, 24), "it is predicted to take ");
+    EXPECT_NE(choice.why.find(", and ring "), std::string::npos) << choice.why;
+}
+
+TEST(Select, TakesTheFirstOfThoseThatAreAsGood) {
+    Machine nothing;
+    nothing.in_cache = nothing.in_memory = {};
+    nothing.step_seconds = nothing.flag_seconds = 0;
+    const Problem problem = problem_of(Collective::all_gather_v, even(1, 4), 1000);
+    EXPECT_EQ(select(problem, {}, nothing, "").algorithm->name, "direct");
+}
+
+TEST(Select, PredictsNothingWhereThereIsNoChoice) {
+    const Choice one = select(problem_of(Collective::barrier, even(1, 4), 0), {}, {}, "");
+    EXPECT_EQ(one.why, "it is the only one for barrier");
+    EXPECT_FALSE(one.candidates.at(0).seconds);
+    const Problem problem = problem_of(Collective::all_gather_v, even(1, 4), 1000);
+    const Choice forced = select(problem, {}, {}, "ring");
+    EXPECT_EQ(forced.algorithm->name, "ring");
+    EXPECT_EQ(forced.why, "the caller asked for it by name");
+    EXPECT_FALSE(forced.candidates.at(0).seconds);
+}
+
+TEST(Select, NamesWhatThereIs) {
+    try {
+        select(problem_of(Collective::all_gather_v, even(1, 4), 1000), {}, {}, "slab");
+        FAIL();
+    } catch (const Error &error) {
+        EXPECT_STREQ(error.what(),
+                     "there is no algorithm \"slab\" for all_gather_v on a buffer of one slab for "
+                     "each rank; there is: direct, ring");
+    }
+}
+
+}  // namespace
+}  // namespace vescomm
