@@ -9,11 +9,6 @@ namespace vescomm {
 
 namespace {
 
-// Windows of it, written by one rank and read by another, should stay in their caches.
-constexpr std::uint64_t stage_bytes = 1 << 20;
-// Of a slot: one sum for each window.
-constexpr std::uint64_t partial_bytes = 1 << 19;
-
 // With room for a digest of every rank, on whole cache lines.
 std::uint64_t slot_bytes_for(int ranks) {
     constexpr std::uint64_t line = 64;
@@ -36,8 +31,11 @@ std::shared_ptr<Stage> Stage::create(const std::shared_ptr<Communicator> &comm) 
 }
 
 void Stage::give_room(Problem &problem, vescomm_type_t type) const {
-    problem.stage = {0, static_cast<std::int64_t>(stage_bytes / size_of(type))};
-    problem.partial = {0, static_cast<std::int64_t>(partial_bytes / size_of(accumulator_of(type)))};
+    const auto in = [](std::int64_t bytes, std::size_t each) {
+        return bytes / static_cast<std::int64_t>(each);
+    };
+    problem.stage = {0, in(stage_bytes, size_of(type))};
+    problem.partial = {0, in(partial_bytes, size_of(accumulator_of(type)))};
 }
 
 void Stage::bind(Bindings &bindings, vescomm_type_t type) const {

@@ -30,6 +30,11 @@ bool reduces(Collective collective);
 // Whether one rank is the source or the target of all.
 bool has_root(Collective collective);
 
+// What every operation on arrays has of each rank's memory. Windows of the stage, written by one
+// rank and read by another, should stay in their caches; the partial sums take one for each window.
+inline constexpr std::int64_t stage_bytes = 1 << 20;
+inline constexpr std::int64_t partial_bytes = 1 << 19;
+
 // Part of a region.
 struct Room {
     std::int64_t begin = 0;

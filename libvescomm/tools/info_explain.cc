@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/info_explain.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "simulate/select.h"
+
+namespace vescomm {
+
+namespace {
+
+// Beyond, where the time goes is not simulated.
+constexpr int most_ranks_shown = 256;
+// The matrix of an exchange has a number for each pair.
+constexpr int most_ranks_exchanging = 2048;
+
+[[noreturn]] void refuse(const std::string &why) {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
+}
+
+Collective collective_named(const std::string &name) {
+    std::string names;
+    for (const AlgorithmEntry &entry : algorithms()) {
+        if (name_of(entry.collective) == name) return entry.collective;
+        const std::string other(name_of(entry.collective));
+        if (names.find(other) == std::string::npos) names += (names.empty() ? "" : ", ") + other;
+    }
+    refuse("there is no collective \"" + name + "\"; there is: " + names);
+}
+
+Nodes nodes_of(const Question &question) {
+    if (question.ranks == 0) {
+        for (const int size : question.nodes)
+            if (size < 1)
+                refuse("--nodes: a node of " + std::to_string(size) +
+                       " ranks; give at least 1 each");
+        return Nodes::from_sizes(question.nodes);
+    }
+    if (question.nodes.size() != 1)
+        refuse("--nodes: with --ranks it is how many nodes there are, one number");
+    const int count = question.nodes[0];
+    if (count < 1 || count > question.ranks)
+        refuse("--nodes " + std::to_string(count) + ": --ranks " + std::to_string(question.ranks) +
+               " can be on 1 to " + std::to_string(question.ranks) + " nodes");
+    std::vector<int> sizes;
+    for (int node = 0; node < count; ++node)
+        sizes.push_back(question.ranks / count + (node < question.ranks % count ? 1 : 0));
+    return Nodes::from_sizes(sizes);
+}
+
+// How much of the vector each rank owns, in proportion: equal, linear (rank + 1), zipf:S
+// (1 / (rank + 1)^S), one-owner:F (rank 0 has that fraction).
+std::vector<double> weights_of(const std::string &ragged, int ranks) {
+    const std::size_t colon = ragged.find(':');
+    const std::string name = ragged.substr(0, colon);
+    double number = -1;
+    if (colon != std::string::npos) {
+        const char *begin = ragged.data() + colon + 1, *end = ragged.data() + ragged.size();
+        const auto [at, error] = std::from_chars(begin, end, number);
+        if (error != std::errc() || at != end) number = -1;
+    }
+    const bool takes_number = name == "zipf" || name == "one-owner";
+    if ((!takes_number && name != "equal" && name != "linear") ||
+        takes_number != (colon != std::string::npos) || (takes_number && !(number >= 0)) ||
+        (name == "one-owner" && number > 1))
+        refuse("--ragged " + ragged + ": give equal, linear, zipf:S, or one-owner:F with F <= 1");
+    std::vector<double> weights;
+    for (int rank = 0; rank < ranks; ++rank) {
+        if (name == "linear") weights.push_back(rank + 1);
+        else if (name == "zipf") weights.push_back(std::pow(rank + 1, -number));
+        else if (name == "one-owner" && ranks > 1)
+            weights.push_back(rank == 0 ? number : (1 - number) / (ranks - 1));
+        else weights.push_back(1);
+    }
+    return weights;
+}
+
+Problem problem_of(const Question &question) {
+    Problem problem;
+    problem.collective = collective_named(question.collective);
+    problem.nodes = nodes_of(question);
+    problem.arrays = question.arrays || problem.collective == Collective::gather_v ||
+                     problem.collective == Collective::scatter_v ||
+                     problem.collective == Collective::all_to_all_v;
+    problem.per_node =
+        !problem.arrays && !question.per_rank && problem.collective == Collective::all_gather_v;
+    problem.stage = {0, stage_bytes / 4};
+    problem.partial = {0, partial_bytes / 4};
+    const int ranks = problem.ranks();
+    const auto elements = static_cast<std::int64_t>(question.bytes / sizeof(float));
+    if (problem.collective == Collective::barrier) return problem;
+    if (problem.collective == Collective::all_to_all_v) {
+        if (ranks > most_ranks_exchanging)
+            refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; " +
+                   std::to_string(most_ranks_exchanging) + " are the most here");
+        const auto count = static_cast<std::size_t>(ranks);
+        problem.exchange =
+            Exchange::whole(ranks, std::vector<std::int64_t>(count * count, elements / ranks));
+        return problem;
+    }
+    problem.cuts.push_back(0);
+    if (question.ragged == "equal") {
+        for (int rank = 1; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
+        return problem;
+    }
+    const std::vector<double> weights = weights_of(question.ragged, ranks);
+    double total = 0, before = 0;
+    for (const double weight : weights) total += weight;
+    for (const double weight : weights) {
+        before += weight;
+        const double cut = std::floor(static_cast<double>(elements) * before / total + 1e-6);
+        problem.cuts.push_back(std::min(elements, static_cast<std::int64_t>(cut)));
+    }
+    problem.cuts.back() = elements;
+    return problem;
+}
+
+std::string where(const Problem &problem) {
+    if (problem.collective == Collective::barrier) return "";
+    if (problem.arrays) return ", arrays of the callers";
+    return std::string(", one slab for each ") + (problem.per_node ? "node" : "rank");
+}
+
+// Where the time of the rank goes that is the last at its end.
+void show_times(const AlgorithmEntry &algorithm, const Problem &problem, const Machine &machine) {
+    const Simulation run = simulate(
+        problem, [&](int rank) { return algorithm.make(problem, rank); }, {}, machine);
+    int last = 0;
+    for (int rank = 1; rank < problem.ranks(); ++rank)
+        if (run.ranks[static_cast<std::size_t>(rank)].end >
+            run.ranks[static_cast<std::size_t>(last)].end)
+            last = rank;
+    const RankTimes &times = run.ranks[static_cast<std::size_t>(last)];
+    const auto share = [&](double seconds) {
+        return times.end > 0 ? 100 * seconds / times.end : 0;
+    };
+    std::printf(
+        "rank %d, the last: copies %.0f %%, reduces %.0f %%, sends %.0f %%, waits %.0f %%, "
+        "steps %.0f %% of its time\n",
+        last, share(times.copying), share(times.reducing), share(times.sending),
+        share(times.waiting), share(times.stepping));
+}
+
+void show_row(const char *mark, const std::string &time, const AlgorithmEntry &entry) {
+    std::printf("%s %11s  %.*s: %.*s\n", mark, time.c_str(), static_cast<int>(entry.name.size()),
+                entry.name.data(), static_cast<int>(entry.summary.size()), entry.summary.data());
+}
+
+}  // namespace
+
+void explain(const Question &question) {
+    const Problem problem = problem_of(question);
+    const Choice choice = select(problem, {}, question.machine, question.algorithm);
+    std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
+                static_cast<unsigned long long>(question.bytes), problem.ranks(),
+                problem.nodes.count(), where(problem).c_str());
+
+    std::vector<Candidate> candidates = choice.candidates;
+    for (Candidate &candidate : candidates)
+        candidate.seconds = predict(*candidate.algorithm, problem, {}, question.machine);
+    std::ranges::stable_sort(candidates, {},
+                             [](const Candidate &candidate) { return *candidate.seconds; });
+    for (const Candidate &candidate : candidates) {
+        char time[32];
+        std::snprintf(time, sizeof time, "%.4g us", *candidate.seconds * 1e6);
+        show_row(candidate.algorithm == choice.algorithm ? "*" : " ", time, *candidate.algorithm);
+    }
+    for (const AlgorithmEntry &entry : algorithms())
+        if (entry.collective == problem.collective && !entry.suits(problem))
+            show_row("-", "", entry);
+    std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
+    if (problem.ranks() <= most_ranks_shown)
+        show_times(*choice.algorithm, problem, question.machine);
+    std::printf(
+        "Times are of a model, a cluster of constants (topology/machine.h), and not of this "
+        "machine.\n");
+
+    if (question.steps_of < 0) return;
+    if (question.steps_of >= problem.ranks())
+        refuse("--steps " + std::to_string(question.steps_of) + ": ranks are 0 to " +
+               std::to_string(problem.ranks() - 1));
+    std::printf("rank %d, offsets in f32 elements:\n%s", question.steps_of,
+                describe(choice.algorithm->make(problem, question.steps_of)).c_str());
+}
+
+}  // namespace vescomm

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""vescomm-info from the outside. The variable VESCOMM_INFO holds its path."""
+
+import os
+import re
+import subprocess
+import unittest
+
+INFO = os.environ["VESCOMM_INFO"]
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [INFO, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+class Explain(unittest.TestCase):
+    def explain(self, *arguments):
+        """Rows of the candidates: (mark, microseconds or None, name)."""
+        code, out, err = run("--explain", *arguments)
+        self.assertEqual((code, err), (0, ""))
+        rows = re.findall(r"^([* -]) +(?:(\S+) us)?  (\w+): ", out, re.MULTILINE)
+        return [(mark, float(time) if time else None, name) for mark, time, name in rows], out
+
+    def test_shows_candidates_the_best_first(self):
+        rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4", "--per-rank")
+        self.assertEqual([(mark, name) for mark, _, name in rows],
+                         [("*", "direct"), (" ", "ring"), ("-", "slab"), ("-", "staged")])
+        self.assertLess(rows[0][1], rows[1][1])
+        self.assertIn("1048576 bytes over 8 ranks on 2 nodes, one slab for each rank", out)
+        self.assertIn("because it is predicted to take", out)
+        self.assertRegex(out, r"rank \d, the last: copies \d+ %")
+
+    def test_predicts_ten_thousand_ranks(self):
+        rows, out = self.explain("all_gather_v", "--bytes", "1GiB", "--ranks", 10000, "--nodes",
+                                 1250)
+        self.assertEqual(rows[0][0], "*")
+        self.assertEqual(rows[0][2], "slab")
+        self.assertIn("10000 ranks on 1250 nodes", out)
+
+    def test_knows_every_collective(self):
+        for name in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast", "reduce",
+                     "gather_v", "scatter_v", "all_to_all_v", "barrier"):
+            for more in ([], ["--arrays"], ["--ragged", "linear"]):
+                with self.subTest(name=name, more=more):
+                    rows, _ = self.explain(name, "--ranks", 6, "--nodes", 2, *more)
+                    self.assertEqual([mark for mark, _, _ in rows].count("*"), 1)
+
+    def test_chooses_by_size(self):
+        for size, best in (("64", "flat"), ("64KiB", "two_phase")):
+            rows, _ = self.explain("all_reduce", "--bytes", size, "--nodes", 8, "--arrays")
+            self.assertEqual(rows[0][2], best)
+            self.assertEqual(rows[0][0], "*")
+
+    def test_shares_may_be_ragged(self):
+        arguments = ("all_gather_v", "--bytes", "64MiB", "--ranks", 64, "--nodes", 8)
+        times = [self.explain(*arguments, "--ragged", ragged)[0][0][1]
+                 for ragged in ("equal", "linear", "zipf:1", "one-owner:0.9")]
+        self.assertEqual(times, sorted(times))
+
+    def test_forces_one(self):
+        rows, out = self.explain("all_gather_v", "--per-rank", "--algorithm", "ring")
+        self.assertIn(("*", "ring"), [(mark, name) for mark, _, name in rows])
+        self.assertIn("the caller asked for it by name", out)
+
+    def test_shows_steps(self):
+        _, out = self.explain("barrier", "--nodes", "1,1", "--steps", 1)
+        self.assertIn("rank 1, offsets in f32 elements:\nlane 0\n", out)
+
+    def test_mistakes_are_one_sentence_and_code_2(self):
+        for arguments, says in (
+            (["--explain", "all_gather"], "there is no collective"),
+            (["--explain", "barrier", "--nodes", "0"], "at least 1"),
+            (["--explain", "barrier", "--ranks", 4, "--nodes", "5"], "1 to 4 nodes"),
+            (["--explain", "barrier", "--ranks", 4, "--nodes", "2,2"], "one number"),
+            (["--explain", "all_reduce", "--ragged", "zipf"], "--ragged zipf"),
+            (["--explain", "all_reduce", "--ragged", "one-owner:2"], "--ragged one-owner:2"),
+            (["--explain", "barrier", "--algorithm", "ring"], "there is: dissemination"),
+            (["--explain", "barrier", "--steps", 9], "ranks are 0 to 3"),
+        ):
+            with self.subTest(arguments=arguments):
+                code, out, err = run(*arguments)
+                self.assertEqual(code, 2)
+                self.assertIn(says, err)
+                self.assertEqual(err.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
