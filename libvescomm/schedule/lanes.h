@@ -17,13 +17,19 @@ inline int lane_rank(const Nodes &nodes, int node, int peer) {
     return members[nodes.local_rank(peer) % members.size()];
 }
 
-// The ranks of other nodes whose traffic with this rank's node `rank` handles, ascending.
+// The ranks of other nodes whose traffic with this rank's node `rank` handles, ascending. Cost:
+// O(peers) where nodes have consecutive ranks, and a sort elsewhere.
 inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
     std::vector<int> peers;
     const int node = nodes.node_of(rank);
-    for (int peer = 0; peer < nodes.ranks(); ++peer)
-        if (nodes.node_of(peer) != node && lane_rank(nodes, node, peer) == rank)
-            peers.push_back(peer);
+    const std::size_t size = nodes.members(node).size();
+    for (int other = 0; other < nodes.count(); ++other) {
+        if (other == node) continue;
+        const auto members = nodes.members(other);
+        const auto place = static_cast<std::size_t>(nodes.local_rank(rank));
+        for (std::size_t i = place; i < members.size(); i += size) peers.push_back(members[i]);
+    }
+    if (!std::ranges::is_sorted(peers)) std::ranges::sort(peers);
     return peers;
 }
 

@@ -75,12 +75,14 @@ public:
     Place slot(int at, std::int64_t n, std::int64_t round) const {
         return window(at, lots_ + n, round);
     }
-    // Which of the senders of other nodes to `at` a rank is.
-    std::int64_t number(int at, int from) const {
+    // Which of the senders of other nodes to `at` a rank is: in an all_gather_v among its
+    // lane_peers(), ranks in the same place modulo the size of the node. Cost there: O(ranks) for
+    // the first node of a size.
+    std::int64_t number(int at, int from) {
         switch (problem_.collective) {
             case Collective::all_gather_v: {
-                const auto senders = lane_peers(nodes_, at);
-                return std::ranges::lower_bound(senders, from) - senders.begin();
+                const auto size = nodes_.members(nodes_.node_of(at)).size();
+                return before(from, static_cast<int>(size)) - (at < from ? 1 : 0);
             }
             case Collective::gather_v:
             case Collective::all_to_all_v:
@@ -91,6 +93,22 @@ public:
     }
 
 private:
+    // How many of the ranks before `from` are in its place, counted round by nodes of `size`.
+    std::int64_t before(int from, int size) {
+        for (const Before &known : before_)
+            if (known.from == from && known.size == size) return known.ranks;
+        Before found{from, size, 0};
+        const int place = nodes_.local_rank(from) % size;
+        for (int rank = 0; rank < from; ++rank)
+            if (nodes_.local_rank(rank) % size == place) ++found.ranks;
+        before_.push_back(found);
+        return found.ranks;
+    }
+    struct Before {
+        int from, size;
+        std::int64_t ranks;
+    };
+
     Place later(Place place, std::int64_t round) const {
         place.offset += round * size_;
         return place;
@@ -104,6 +122,7 @@ private:
     bool shared_;
     std::int64_t lots_ = 1;
     std::int64_t size_ = 0;
+    std::vector<Before> before_;  // one for each size of nodes
 };
 
 class Passing {
@@ -140,27 +159,34 @@ public:
     }
 
 private:
+    struct Sender {
+        int rank = 0;
+        std::int64_t number = 0;  // Windows::number()
+    };
     // Whose blocks the ranks of this node get from the stage of one of them.
     struct Relay {
         int at = 0;
-        std::vector<int> senders;
+        std::vector<Sender> senders;
         std::uint32_t windows = 0;  // so far
     };
 
     int neighbour(int away) const {
         return nodes_.members(node_)[(nodes_.local_rank(rank_) + away) % locals_];
     }
-    std::vector<int> senders_through(int at) const {
-        std::vector<int> senders;
+    std::vector<Sender> senders_through(int at) const {
+        std::vector<Sender> senders;
         if (problem_.collective == Collective::broadcast) {
             const int root = problem_.root;
             if (nodes_.node_of(root) != node_ && lane_rank(nodes_, node_, root) == at &&
                 problem_.elements() > 0)
-                senders.push_back(root);
+                senders.push_back({root, 0});
             return senders;
         }
-        for (const int peer : lane_peers(nodes_, at))
-            if (problem_.size(peer) > 0) senders.push_back(peer);
+        std::int64_t number = 0;
+        for (const int peer : lane_peers(nodes_, at)) {
+            if (problem_.size(peer) > 0) senders.push_back({peer, number});
+            ++number;
+        }
         return senders;
     }
 
@@ -170,8 +196,8 @@ private:
         for (const int peer : writers_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
         for (const int peer : remote_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
         for (const Relay &relay : relays_)
-            for (const int peer : relay.senders)
-                rounds = std::max(rounds, windows_.rounds(peer, rank_));
+            for (const Sender &sender : relay.senders)
+                rounds = std::max(rounds, windows_.rounds(sender.rank, rank_));
         return rounds;
     }
 
@@ -183,6 +209,11 @@ private:
             lane.signal(peer, ready,
                         count_of(std::min<std::int64_t>(2, windows_.rounds(peer, rank_))));
         const std::int64_t rounds = most_rounds();
+        // With thousands of senders this lane is of megabytes; growing it takes longer than filling
+        // it.
+        std::size_t steps = 4 + remote_.size();
+        for (const Relay &relay : relays_) steps += 2 * relay.senders.size();
+        lane.steps().reserve(lane.steps().size() + steps);
         for (std::int64_t k = 0; k < rounds; ++k) {
             publish(lane, k);
             if (k == 0) keep(lane);
@@ -223,11 +254,11 @@ private:
             awaited |= windows_.rounds(peer, rank_) > k + 2;
         }
         for (Relay &relay : relays_) {
-            for (const int peer : relay.senders) {
+            for (const auto &[peer, number] : relay.senders) {
                 if (windows_.rounds(peer, rank_) <= k) continue;
                 lane.wait(relay.at, relayed, ++relay.windows);
-                lane.copy(windows_.slot(relay.at, windows_.number(relay.at, peer), k),
-                          windows_.taken(peer, rank_, k), windows_.part(peer, rank_, k));
+                lane.copy(windows_.slot(relay.at, number, k), windows_.taken(peer, rank_, k),
+                          windows_.part(peer, rank_, k));
                 awaited |= windows_.rounds(peer, rank_) > k + 2;
             }
         }
@@ -244,7 +275,8 @@ private:
 
     // What comes through this rank for all of its node.
     void relay() {
-        const std::vector<int> senders = senders_through(rank_);
+        std::vector<int> senders;
+        for (const Sender &sender : senders_through(rank_)) senders.push_back(sender.rank);
         if (senders.empty()) return;
         Lane in, free;
         in.acquire();

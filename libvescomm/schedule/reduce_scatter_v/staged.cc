@@ -106,8 +106,12 @@ Schedule staged(const Problem &problem, int rank) {
     for (int other = 0; other < nodes.count() && problem.size(rank) > 0; ++other)
         if (other != node) partners.push_back(lane_rank(nodes, other, rank));
     std::int64_t rounds = 0;
-    for (int owner = 0; owner < problem.ranks(); ++owner)
-        rounds = std::max(rounds, problem.size(owner) > 0 ? windows.rounds(owner) : 0);
+    std::vector<int> given;  // owners for whom others read this rank's contribution
+    for (int owner = 0; owner < problem.ranks(); ++owner) {
+        if (problem.size(owner) == 0) continue;
+        rounds = std::max(rounds, windows.rounds(owner));
+        if (reader(owner) != rank) given.push_back(owner);
+    }
 
     Schedule schedule;
     schedule.stage = problem.stage.begin + problem.stage.elements;
@@ -131,9 +135,8 @@ Schedule staged(const Problem &problem, int rank) {
     };
     for (std::int64_t k = 0; k < rounds; ++k) {
         bool writes = false, awaited = false;
-        for (int owner = 0; owner < problem.ranks(); ++owner) {
-            if (problem.size(owner) == 0 || windows.rounds(owner) <= k || reader(owner) == rank)
-                continue;
+        for (const int owner : given) {
+            if (windows.rounds(owner) <= k) continue;
             if (k >= 2) lane.wait(reader(owner), read, count_of(k - 1));
             lane.copy(windows.given(rank, owner, k), windows.lot(rank, owner, k),
                       windows.part(owner, k));
