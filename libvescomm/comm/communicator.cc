@@ -223,7 +223,7 @@ void Communicator::settle_locked() noexcept {
         return true;
     };
     for (Operation *operation : running_)
-        if (operation->complete()) require_agreement_locked(*operation);
+        if (operation->complete() && !operation->agreed()) require_agreement_locked(*operation);
     // Somebody may sleep until one of them is complete, and not be the one who saw to it.
     if (std::erase_if(running_, settled) > 0) wake();
 }

@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "comm/signature.h"
 #include "execute/kernels.h"
+#include "schedule/eager.h"
 #include "simulate/select.h"
 
 namespace vescomm {
@@ -75,16 +76,17 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
     return bindings;
 }
 
-// Small sums for everyone go through the stage, where one wait does for what takes three in the
-// buffer: nobody has to know that it was read, nor where it was summed. What is only gathered or
-// only scattered is faster where it lies.
-bool through_stage(const Problem &problem, const Buffer *buffer, const Request::Options &options) {
-    constexpr std::int64_t most_bytes = 32 << 10;
-    if (buffer == nullptr || buffer->per_node() || problem.nodes.count() > 1) return false;
-    if (!options.algorithm.empty())
-        return options.algorithm == "staged" || options.algorithm == "flat";
-    return problem.collective == Collective::all_reduce &&
-           problem.elements() * static_cast<std::int64_t>(size_of(buffer->type())) <= most_bytes;
+// What is small goes through the stage, where one wait does for what takes two or three in the
+// buffer: nobody has to know that it was read, nor where it was summed. `problem` is that of arrays.
+bool through_stage(const Problem &problem, const Buffer &buffer, const std::string &algorithm) {
+    constexpr std::int64_t most_summed_bytes = 32 << 10;
+    if (buffer.per_node() || problem.nodes.count() > 1) return false;
+    if (!algorithm.empty())
+        return algorithm == "eager" || algorithm == "staged" || algorithm == "flat";
+    return can_be_eager(problem) ||
+           (problem.collective == Collective::all_reduce &&
+            problem.elements() * static_cast<std::int64_t>(size_of(buffer.type())) <=
+                most_summed_bytes);
 }
 
 // What a collective on a buffer writes on this node.
@@ -172,11 +174,14 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
     vescomm::check(*comm, buffer.get(), options);
     Problem problem = problem_of(*comm, buffer.get(), options);
-    const bool staged = through_stage(problem, buffer.get(), options);
     const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
-    if (staged) {
-        problem.arrays = true;
-        stage->give_room(problem, buffer->type());
+    bool staged = false;
+    if (buffer) {
+        Problem of_arrays = problem;
+        of_arrays.arrays = true;
+        stage->give_room(of_arrays, buffer->type());
+        staged = through_stage(of_arrays, *buffer, options.algorithm);
+        if (staged) problem = of_arrays;
     }
     const Choice choice = select(problem, bytes, Machine{}, options.algorithm);
 

@@ -9,11 +9,17 @@ namespace vescomm {
 
 namespace {
 
+// Bytes come beside their flag, or in lines of their own.
+constexpr std::uint64_t line = 64;
+static_assert(sizeof(EagerFlag) < line);
+
+constexpr std::uint64_t partial_begin = line + stage_bytes;
+constexpr std::uint64_t digests_begin = partial_begin + partial_bytes;
+
 // With room for a digest of every rank, on whole cache lines.
 std::uint64_t slot_bytes_for(int ranks) {
-    constexpr std::uint64_t line = 64;
     const std::uint64_t digests = static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t);
-    return stage_bytes + partial_bytes + (digests + line - 1) / line * line;
+    return digests_begin + (digests + line - 1) / line * line;
 }
 
 }  // namespace
@@ -22,7 +28,8 @@ Stage::Stage(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       slot_bytes_(slot_bytes_for(comm->ranks())),
       memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
-      channel_(comm->next_channel()) {
+      channel_(comm->next_channel()),
+      turns_(slots, comm->nodes().members(comm->nodes().node_of(comm->rank())).size()) {
     for (std::uint32_t slot = 1; slot < slots; ++slot) comm->next_channel();
 }
 
@@ -34,30 +41,32 @@ void Stage::give_room(Problem &problem, vescomm_type_t type) const {
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };
-    problem.stage = {0, in(stage_bytes, size_of(type))};
+    problem.stage = {in(line - sizeof(EagerFlag), size_of(type)), in(stage_bytes, size_of(type))};
     problem.partial = {0, in(partial_bytes, size_of(accumulator_of(type)))};
+    problem.eager = in(eager_bytes, size_of(type));
 }
 
-void Stage::bind(Bindings &bindings, vescomm_type_t type) const {
+void Stage::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.stage = {.type = type,
                       .memory = memory_->id(),
                       .mapping = memory_->mapping(),
-                      .offset_bytes = 0,
+                      .offset_bytes = sizeof(EagerFlag),
                       .slot_bytes = slot_bytes_};
     bindings.partial = bindings.stage;
     bindings.partial.type = accumulator_of(type);
-    bindings.partial.offset_bytes = stage_bytes;
-    bindings.pairs_offset = stage_bytes + partial_bytes;
+    bindings.partial.offset_bytes = partial_begin;
+    bindings.pairs_offset = digests_begin;
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;
+    bindings.turns = &turns_;
 }
 
 Run Stage::next() {
     const std::uint64_t turn = operations_ / slots;
     const auto slot = static_cast<std::uint32_t>(operations_ % slots);
     ++operations_;
-    return {.number = turn + 1, .releases = turn, .slot = slot};
+    return {.number = turn + 1, .releases = turn, .slot = slot, .turn = operations_};
 }
 
 }  // namespace vescomm

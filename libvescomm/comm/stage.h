@@ -17,7 +17,7 @@ namespace vescomm {
 // completed the one that had it before. All ranks make the same calls in the same order, so all
 // count alike, and no operation on arrays needs the control plane.
 //
-//     slot 0: │ stage │ partial sums │ pair digests │  slot 1: │ stage │ partial sums │  ...
+//     slot 0: │ eager flag │ stage │ partial sums │ pair digests │  slot 1: │ eager flag │ ...
 //
 // Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
 class Stage {
@@ -31,7 +31,7 @@ public:
 
     // What a problem may use.
     void give_room(Problem &problem, vescomm_type_t type) const;
-    void bind(Bindings &bindings, vescomm_type_t type) const;
+    void bind(Bindings &bindings, vescomm_type_t type);
     // The turn of the next operation.
     Run next();
 
@@ -42,6 +42,7 @@ private:
     std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // the first of as many as there are slots
+    Turns turns_;
     std::uint64_t operations_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "execute/turns.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
@@ -38,6 +39,7 @@ struct Bindings {
     std::uint32_t channel = 0;  // of the operation's flags
     SignalName release;  // of the memory: who has let go how often
     bool releases = false;  // completion of a run lets go
+    Turns *turns = nullptr;  // at the stage, which outlives the operation
     // What is called, as all ranks must; 0: they have agreed before.
     std::uint32_t signature = 0;
     // Of an exchange: by peer, what the two of them must know alike. They are where each slot of

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "execute/kernels.h"
+#include "transport/signal_board.h"
 
 namespace vescomm {
 
@@ -33,7 +34,9 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     : bindings_(bindings), counters_(counters) {
     const auto members = bindings_.nodes.members(bindings_.nodes.node_of(bindings_.rank));
     locals_.assign(members.begin(), members.end());
-    find_bases(0);
+    local_ = static_cast<std::size_t>(bindings_.nodes.local_rank(bindings_.rank));
+    board_ = bindings_.home->board();
+    find_bases();
     const auto ends = [](const std::vector<Piece> &pieces) {
         std::vector<std::int64_t> ends;
         for (const Piece &piece : pieces)
@@ -76,16 +79,23 @@ std::uint32_t Operation::first_base(Region region) const {
     return static_cast<std::uint32_t>(first);
 }
 
-void Operation::find_bases(std::uint32_t slot) {
-    bases_.clear();
+void Operation::find_bases() {
     for (const Region region : all_regions) {
         const RegionBinding &its = binding(region);
+        if (region == Region::stage) first_slotted_ = bases_.size();
         for (const Piece &piece : its.pieces) bases_.push_back(piece.data);
         if (!its.mapping) continue;
         for (const int peer : locals_)
-            bases_.push_back(its.mapping->base(peer) + its.offset_bytes + slot * its.slot_bytes);
+            bases_.push_back(its.mapping->base(peer) + its.offset_bytes);
     }
-    bases_of_slot_ = slot;
+}
+
+void Operation::move_to(std::uint32_t slot) noexcept {
+    if (slot == slot_) return;
+    const std::uint64_t from = slot_ * bindings_.stage.slot_bytes;
+    const std::uint64_t to = slot * bindings_.stage.slot_bytes;
+    for (std::size_t i = first_slotted_; i < bases_.size(); ++i) bases_[i] += to - from;
+    slot_ = slot;
 }
 
 void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece> output) {
@@ -173,6 +183,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
         if (step.action != Action::put) bound.to = address(step.to);
         bound.bytes = bound.count * size_of(bound.to_type);
     }
+    eager_ |= !step.moves() && step.flag == eager_flag;
     switch (step.action) {
         case Action::acquire:
         case Action::signal:
@@ -223,9 +234,9 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
 void Operation::start(const Run &run) noexcept {
     ++runs_;
     run_ = run;
-    if (run.slot != bases_of_slot_) find_bases(run.slot);
+    move_to(run.slot);
     for (BoundLane &lane : lanes_) lane.at = 0;
-    node_knows_ = others_know_ = false;
+    acquired_ = node_knows_ = others_know_ = false;
     add(counters_.operations, std::uint64_t{1});
 }
 
@@ -247,9 +258,14 @@ bool Operation::advance() noexcept {
     return moved;
 }
 
-// Says what was called here. Not before the slot is free: others may still compare what was called
-// in it before.
+// From here on what was called can be said: before, others may still compare what was called in the
+// slot before. An eager flag says it by itself.
 void Operation::acquired() noexcept {
+    acquired_ = true;
+    if (!eager_) tell_node();
+}
+
+void Operation::tell_node() noexcept {
     if (bindings_.signature == 0 || node_knows_) return;
     node_knows_ = true;
     for (std::size_t peer = 0; !bindings_.pair_digests.empty() && peer < locals_.size(); ++peer)
@@ -271,12 +287,15 @@ std::uint32_t Operation::signature_for(int peer) const noexcept {
 }
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {
-    const std::uint64_t called = bindings_.transports[peer]->signalled(peer, signal(called_flag));
+    std::uint64_t called = bindings_.transports[peer]->signalled(peer, signal(called_flag));
+    const bool near = bindings_.nodes.together(bindings_.rank, peer);
+    if (called >> 32 != run_.number && near && bindings_.turns != nullptr)
+        called = eager_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
+                     .called.load(std::memory_order_acquire);
     if (called >> 32 != run_.number) return 0;
     const auto theirs = static_cast<std::uint32_t>(called);
     // To its own node a rank says the same for all, and what is between two beside it.
-    const bool beside =
-        !bindings_.pair_digests.empty() && bindings_.nodes.together(bindings_.rank, peer);
+    const bool beside = !bindings_.pair_digests.empty() && near;
     return beside ? theirs ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed)
                   : theirs;
 }
@@ -291,7 +310,8 @@ int Operation::disagreeing() const noexcept {
 }
 
 void Operation::tell_signature() noexcept {
-    if (!node_knows_ || others_know_) return;
+    if (bindings_.signature == 0 || !acquired_ || others_know_) return;
+    tell_node();
     others_know_ = true;
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
         if (!bindings_.nodes.together(bindings_.rank, peer))
@@ -301,6 +321,13 @@ void Operation::tell_signature() noexcept {
 
 void Operation::release() noexcept {
     if (!bindings_.releases) return;
+    if (bindings_.turns != nullptr) {
+        bindings_.turns->let_go(run_.turn);
+        // The next operation begins to write there.
+        const std::uint32_t next = (slot_ + 1) % bindings_.turns->slots();
+        const std::uint64_t away = (std::uint64_t{next} - slot_) * bindings_.stage.slot_bytes;
+        __builtin_prefetch(bases_[first_slotted_ + local_] + away, 1);
+    }
     bindings_.home->signal(bindings_.rank,
                            {bindings_.release.channel + run_.slot, bindings_.release.flag},
                            run_.number);
@@ -313,18 +340,36 @@ bool Operation::complete() const noexcept {
     return puts_pending_.load(std::memory_order_acquire) == 0;
 }
 
-bool Operation::released_by(int peer) const noexcept {
+bool Operation::released_by(std::size_t local) const noexcept {
+    if (bindings_.turns != nullptr && bindings_.turns->free(local, run_.turn)) return true;
     const SignalName name{bindings_.release.channel + run_.slot, bindings_.release.flag};
-    return bindings_.home->signalled(peer, name) >= run_.releases;
+    return bindings_.home->signalled(locals_[local], name) >= run_.releases;
 }
 
 bool Operation::ready(const BoundStep &step) const noexcept {
-    if (step.action == Action::wait)
-        return step.transport->signalled(step.peer, signal(step.flag)) >= at_this_run(step.value);
-    if (step.action == Action::acquire)
-        return std::all_of(locals_.begin(), locals_.end(),
-                           [this](int peer) { return released_by(peer); });
+    if (step.action == Action::wait) {
+        if (step.flag != eager_flag)
+            return step.transport->signalled(step.peer, signal(step.flag)) >=
+                   at_this_run(step.value);
+        const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
+        const EagerFlag &flag = eager_flag_of(local);
+        if (flag.called.load(std::memory_order_acquire) != at_this_run(bindings_.signature))
+            return false;
+        bindings_.turns->hear(local, flag.turns.load(std::memory_order_relaxed));
+        return true;
+    }
+    if (step.action == Action::acquire) {
+        for (std::size_t local = 0; local < locals_.size(); ++local)
+            if (!released_by(local)) return false;
+    }
     return true;
+}
+
+void Operation::raise_eager_flag() noexcept {
+    EagerFlag &flag = eager_flag_of(local_);
+    flag.turns.store(bindings_.turns->mine(), std::memory_order_relaxed);
+    flag.called.store(at_this_run(bindings_.signature), std::memory_order_release);
+    board_->stored();
 }
 
 void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
@@ -334,6 +379,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
         case Action::wait:
             return;
         case Action::signal:
+            if (step.flag == eager_flag) return raise_eager_flag();
             step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
         case Action::put: {
@@ -390,8 +436,8 @@ std::vector<int> Operation::waiting_for() const {
         const BoundStep &step = lane.steps[lane.at];
         if (step.action == Action::wait) peers.push_back(step.peer);
         if (step.action == Action::acquire)
-            for (const int peer : locals_)
-                if (!released_by(peer)) peers.push_back(peer);
+            for (std::size_t local = 0; local < locals_.size(); ++local)
+                if (!released_by(local)) peers.push_back(locals_[local]);
     }
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());

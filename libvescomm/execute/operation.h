@@ -25,8 +25,9 @@ struct Run {
     std::uint64_t number = 1;  // on its channel, from 1; the same on every rank
     // How often everyone on this node must have released the memory before it may be overwritten.
     std::uint64_t releases = 0;
-    // Of the stage; also added to the channels of Bindings.
+    // Of the stage; the slot is also added to the channels of Bindings.
     std::uint32_t slot = 0;
+    std::uint64_t turn = 0;
 };
 
 // A schedule bound to memory and transports, made once and run many times: THE executor. It knows
@@ -54,10 +55,13 @@ public:
     int disagreeing() const noexcept;
     std::uint32_t signature_for(int peer) const noexcept;
     std::uint32_t signature_of(int peer) const noexcept;
-    // Tells the ranks of other nodes, once, what was called here; puts tell it, too.
+    // Tells the others, once, what was called here. Puts and eager flags tell it, too.
     void tell_signature() noexcept;
     // This run has come to nothing, and will never be complete.
     void condemn() noexcept { condemned_ = true; }
+
+    // Whether completion proves that all ranks that mattered had called the same.
+    bool agreed() const noexcept { return eager_ || bindings_.signature == 0; }
 
     // Once for each run that is complete: others may have its slot.
     void release() noexcept;
@@ -101,7 +105,8 @@ private:
 
     const RegionBinding &binding(Region region) const;
     std::uint32_t first_base(Region region) const;
-    void find_bases(std::uint32_t slot);
+    void find_bases();
+    void move_to(std::uint32_t slot) noexcept;
     Address address(const Place &place) const;
     void bind(BoundLane &lane, const Lane &from, const Step &step);
     void bind_whole(BoundLane &lane, const Lane &from, const Step &step);
@@ -120,8 +125,13 @@ private:
     SignalName signal(std::uint32_t flag) const noexcept {
         return {bindings_.channel + run_.slot, flag};
     }
-    bool released_by(int peer) const noexcept;
+    bool released_by(std::size_t local) const noexcept;
     void acquired() noexcept;
+    void tell_node() noexcept;
+    void raise_eager_flag() noexcept;
+    EagerFlag &eager_flag_of(std::size_t local) const noexcept {
+        return *reinterpret_cast<EagerFlag *>(bases_[first_slotted_ + local] - sizeof(EagerFlag));
+    }
     // What a rank of the node says of its exchange with another one.
     std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
     std::uint64_t at_this_run(std::uint32_t value) const noexcept {
@@ -133,15 +143,19 @@ private:
     Counters &counters_;
     std::vector<std::int64_t> source_ends_, output_ends_;
     std::vector<std::byte *> bases_;
-    std::uint32_t bases_of_slot_ = 0;
+    std::size_t first_slotted_ = 0;  // from here on they are in the slot: the stage, then sums
+    std::uint32_t slot_ = 0;
+    bool eager_ = false;  // the schedule uses eager_flag
+    std::size_t local_ = 0;  // this rank among those of its node
+    SignalBoard *board_ = nullptr;
     std::vector<BoundLane> lanes_;
     std::vector<const void *> pointers_;  // of a reduction's sources
     std::vector<double> factors_;  // as many
     std::uint64_t runs_ = 0;
     Run run_;
     bool condemned_ = false;
-    // Do this node and the others know what was called in this run?
-    bool node_knows_ = false, others_know_ = false;
+    // Has this run its slot, and do this node and the others know what was called?
+    bool acquired_ = false, node_knows_ = false, others_know_ = false;
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

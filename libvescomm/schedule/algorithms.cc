@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 
+#include "schedule/eager.h"
 #include "schedule/staged_blocks.h"
 
 namespace vescomm {
@@ -49,6 +50,9 @@ bool always(const Problem &) {
 constexpr std::string_view staged_blocks =
     "blocks pass through the stage, window by window, straight from each sender to each receiver";
 
+constexpr std::string_view eager_blocks =
+    "everything passes through the stage at once, each rank's part beside its flag";
+
 // THE table. To add an algorithm: write its file, declare it in algorithms.h, add a row here;
 // docs/adding-an-algorithm.md goes through one.
 constexpr AlgorithmEntry table[] = {
@@ -61,18 +65,25 @@ constexpr AlgorithmEntry table[] = {
      "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
+    {Collective::all_gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::reduce_scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged, reduce_scatter_v::can_stage,
      "contributions pass through the stage, and every rank sums its shard straight out of it"},
+    {Collective::all_reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
      "every rank sums everything for itself"},
     {Collective::all_reduce, "two_phase", all_reduce::two_phase, combinable,
      "a reduce_scatter_v, then an all_gather_v, both in place"},
+    {Collective::reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce, "at_root", reduce::at_root, reducible,
      "the root sums everything, as one shard of a reduce_scatter_v"},
+    {Collective::gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::all_to_all_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::broadcast, "eager", eager, can_be_eager, eager_blocks},
     {Collective::broadcast, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::broadcast, "tree", broadcast::tree, buffers,
      "a binomial tree over nodes; within a node everyone copies from the first holder",

@@ -170,7 +170,7 @@ private:
         const auto context = [&] {
             return who(rank) + ", " + describe(lane_of(rank, lane_index), step);
         };
-        if (step.flag >= algorithm_flags && step.flag != gate_flag)
+        if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != eager_flag)
             throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
         switch (step.action) {

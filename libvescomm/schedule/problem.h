@@ -34,6 +34,8 @@ bool has_root(Collective collective);
 // rank and read by another, should stay in their caches; the partial sums take one for each window.
 inline constexpr std::int64_t stage_bytes = 1 << 20;
 inline constexpr std::int64_t partial_bytes = 1 << 19;
+// More than this is not worth a copy of what the receiver does not need.
+inline constexpr std::int64_t eager_bytes = 1 << 13;
 
 // Part of a region.
 struct Room {
@@ -64,6 +66,7 @@ struct Problem {
     bool half = false;
     Room stage;  // what each rank may use
     Room partial;
+    std::int64_t eager = 0;  // elements from the very start of the stage that may follow eager_flag
 
     int ranks() const { return nodes.ranks(); }
     std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }

@@ -43,6 +43,9 @@ enum class Action : std::uint8_t {
 inline constexpr std::uint32_t algorithm_flags = 5;
 inline constexpr std::uint32_t release_flag = 6;
 inline constexpr std::uint32_t gate_flag = 7;
+// Lies before the first byte of the stage, in the same line of cache. Once in a schedule it may be
+// raised for the node, when all is in the stage.
+inline constexpr std::uint32_t eager_flag = 8;
 
 // A signal for all ranks of the node.
 inline constexpr int whole_node = -1;

@@ -44,7 +44,7 @@ struct RemoteCounter {
     LaneList waiting;
 };
 
-inline constexpr std::uint32_t flags_per_rank = gate_flag + 1;
+inline constexpr std::uint32_t flags_per_rank = eager_flag + 1;
 
 inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
     return static_cast<std::uint32_t>(raiser) * flags_per_rank + flag;

@@ -91,6 +91,7 @@ Problem problem_of(const Question &question) {
         !problem.arrays && !question.per_rank && problem.collective == Collective::all_gather_v;
     problem.stage = {0, stage_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
+    problem.eager = eager_bytes / 4;
     const int ranks = problem.ranks();
     const auto elements = static_cast<std::int64_t>(question.bytes / sizeof(float));
     if (problem.collective == Collective::barrier) return problem;

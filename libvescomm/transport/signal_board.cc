@@ -3,6 +3,7 @@
 #include "transport/signal_board.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,19 @@ long futex(std::atomic<std::uint32_t> &word, int operation, std::uint32_t value,
            const timespec *timeout) {
     static_assert(sizeof(word) == sizeof(std::uint32_t));
     return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
+}
+
+// Whether this process takes part in the fences of others; asked once.
+bool takes_fences() {
+    static const bool registered =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    return registered;
+}
+
+// A fence in every running thread of every process that takes part.
+void fence_all() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (takes_fences()) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
 }  // namespace
@@ -36,6 +50,7 @@ SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, i
     static_assert(sizeof(Header) == 64 && sizeof(Doorbell) == 64);
     static_assert(flags_per_channel * sizeof(std::uint64_t) == 64);
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+    if (!takes_fences()) header().unfenced.fetch_add(1);
 }
 
 SignalBoard::Doorbell &SignalBoard::doorbell(int seat) const noexcept {
@@ -49,18 +64,25 @@ std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) co
     return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
 }
 
-// Raiser: store the counter, then load who sleeps. Sleeper: store that it sleeps, then load the
-// counters. All sequentially consistent, so at least one of the two sees the other.
+// Raiser: store the counter, then load who sleeps. Sleeper: store that it sleeps, fence everyone,
+// then load the counters. A raiser that was not past its store at the fence sees the sleeper, and of
+// one that was, the sleeper sees the counter. Where not all can be fenced, raisers fence themselves.
 void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
-    counter(own_seat_, signal).store(value, std::memory_order_seq_cst);
-    auto &header = *reinterpret_cast<Header *>(memory_);
-    if (header.asleep.load(std::memory_order_seq_cst) == 0) return;
+    counter(own_seat_, signal).store(value, std::memory_order_release);
+    stored();
+}
+
+void SignalBoard::stored() noexcept {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (header().unfenced.load(std::memory_order_relaxed) > 0)
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (header().asleep.load(std::memory_order_relaxed) == 0) return;
     for (int seat = 0; seat < seats_; ++seat)
         if (seat != own_seat_) ring(seat);
 }
 
 std::uint64_t SignalBoard::value(int seat, SignalName signal) const noexcept {
-    return counter(seat, signal).load(std::memory_order_seq_cst);
+    return counter(seat, signal).load(std::memory_order_acquire);
 }
 
 void SignalBoard::ring(int seat) noexcept {
@@ -76,11 +98,16 @@ void SignalBoard::ring(int seat) noexcept {
     }
 }
 
+void SignalBoard::announce() noexcept {
+    header().asleep.fetch_add(1, std::memory_order_seq_cst);
+    fence_all();
+}
+
 std::uint32_t SignalBoard::begin_sleep() noexcept {
     Doorbell &bell = doorbell(own_seat_);
     const std::uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
     bell.sleeping.fetch_add(1, std::memory_order_seq_cst);
-    reinterpret_cast<Header *>(memory_)->asleep.fetch_add(1, std::memory_order_seq_cst);
+    announce();
     return seen;
 }
 
@@ -94,17 +121,17 @@ void SignalBoard::sleep(std::uint32_t seen, Clock::time_point until) noexcept {
 }
 
 void SignalBoard::end_sleep() noexcept {
-    reinterpret_cast<Header *>(memory_)->asleep.fetch_sub(1, std::memory_order_seq_cst);
+    header().asleep.fetch_sub(1, std::memory_order_seq_cst);
     doorbell(own_seat_).sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void SignalBoard::begin_poll() noexcept {
     doorbell(own_seat_).polling.fetch_add(1, std::memory_order_seq_cst);
-    reinterpret_cast<Header *>(memory_)->asleep.fetch_add(1, std::memory_order_seq_cst);
+    announce();
 }
 
 void SignalBoard::end_poll() noexcept {
-    reinterpret_cast<Header *>(memory_)->asleep.fetch_sub(1, std::memory_order_seq_cst);
+    header().asleep.fetch_sub(1, std::memory_order_seq_cst);
     doorbell(own_seat_).polling.fetch_sub(1, std::memory_order_seq_cst);
     std::uint64_t rung = 0;
     // Empties the counter so that the next poll sleeps; nothing to read is fine.

@@ -15,10 +15,11 @@ namespace vescomm {
 // Counters that some ranks ("seats") raise and all of them watch, in memory that all of them map,
 // and the doorbells by which a raiser wakes those who sleep. The memory must start out as zeros.
 //
-//     one word: how many sleep │ a doorbell for each seat │ for each channel and seat, one line of
+//     one line: how many sleep │ a doorbell for each seat │ for each channel and seat, one line of
 //                              │                          │ flags_per_channel counters
 //
-// A raise is one store when nobody sleeps. Threads: safe.
+// A raise is one store when nobody sleeps, and it does not wait until others see it: who wants to
+// sleep makes sure, with a fence in every process of the board (membarrier). Threads: safe.
 // Zone: per operation, no allocation; system calls only to sleep and to wake.
 class SignalBoard {
 public:
@@ -31,6 +32,8 @@ public:
     std::uint32_t channels() const noexcept { return channels_; }
 
     void raise(SignalName signal, std::uint64_t value) noexcept;
+    // Wakes those who sleep, after the caller has stored elsewhere what they may wait for.
+    void stored() noexcept;
     std::uint64_t value(int seat, SignalName signal) const noexcept;
 
     // Wakes one seat, whatever it sleeps on.
@@ -56,8 +59,11 @@ private:
     };
     struct alignas(64) Header {
         std::atomic<std::uint32_t> asleep;
+        std::atomic<std::uint32_t> unfenced;  // seats that nobody else can fence
     };
 
+    Header &header() const noexcept { return *reinterpret_cast<Header *>(memory_); }
+    void announce() noexcept;
     Doorbell &doorbell(int seat) const noexcept;
     std::atomic<std::uint64_t> &counter(int seat, SignalName signal) const noexcept;
 

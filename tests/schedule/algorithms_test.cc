@@ -103,6 +103,7 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
                 problem.arrays = true;
                 problem.stage = {static_cast<std::int64_t>(random() % 10), windows};
                 problem.partial = {static_cast<std::int64_t>(random() % 10), windows};
+                problem.eager = windows * 10;
                 if (entry.collective == Collective::all_to_all_v) {
                     std::vector<std::int64_t> counts;
                     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % 5);

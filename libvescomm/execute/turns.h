@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vescomm {
+
+// eager_flag, before the first byte of a stage.
+struct EagerFlag {
+    std::atomic<std::uint64_t> turns;  // Turns::mine() of the rank whose stage it is
+    std::atomic<std::uint64_t> called;  // stored last: the number of the run, and what was called
+};
+static_assert(sizeof(EagerFlag) == 16 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
+// rank and the others of its node have let go, as far as it has heard: who has heard enough need not
+// look at anybody's flag before it takes a slot.
+class Turns {
+public:
+    Turns(std::uint32_t slots, std::size_t locals) : last_(slots), heard_(locals) {}
+
+    std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(last_.size()); }
+    std::uint64_t mine() const noexcept { return mine_; }
+    void let_go(std::uint64_t turn) noexcept {
+        last_[turn % last_.size()] = turn;
+        while (last_[(mine_ + 1) % last_.size()] == mine_ + 1) ++mine_;
+    }
+
+    void hear(std::size_t local, std::uint64_t turns) noexcept {
+        heard_[local] = std::max(heard_[local], turns);
+    }
+    // Whether a rank has let go what was in the slot of `turn` before.
+    bool free(std::size_t local, std::uint64_t turn) const noexcept {
+        return heard_[local] + last_.size() >= turn;
+    }
+
+private:
+    std::vector<std::uint64_t> last_;  // by slot: the last turn that this rank has let go
+    std::uint64_t mine_ = 0;
+    std::vector<std::uint64_t> heard_;  // by rank of the node
+};
+
+}  // namespace vescomm

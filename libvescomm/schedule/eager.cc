@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/eager.h"
+
+namespace vescomm {
+
+namespace {
+
+// The elements of the sum that a rank wants.
+Room wanted(const Problem &problem, int rank) {
+    switch (problem.collective) {
+        case Collective::reduce_scatter_v:
+            return {problem.begin(rank), problem.size(rank)};
+        case Collective::reduce:
+            return {0, rank == problem.root ? problem.elements() : 0};
+        default:
+            return {0, problem.elements()};
+    }
+}
+
+// What `from` has for `to`.
+std::int64_t elements_between(const Problem &problem, int from, int to) {
+    return reduces(problem.collective) ? wanted(problem, to).elements
+                                       : problem.block(from, to);
+}
+
+}  // namespace
+
+bool can_be_eager(const Problem &problem) {
+    if (!problem.arrays || problem.half || problem.nodes.count() > 1 || problem.cuts.empty())
+        return false;
+    for (int rank = 0; rank < problem.ranks(); ++rank)
+        if (problem.source_size(rank) > problem.eager) return false;
+    return true;
+}
+
+Schedule eager(const Problem &problem, int rank) {
+    const int ranks = problem.ranks();
+    const auto stage = [](int peer, std::int64_t offset) {
+        return Place{peer, Region::stage, offset};
+    };
+    Schedule schedule;
+    Lane &lane = schedule.lanes.emplace_back();
+    lane.acquire();
+    bool gives = false;
+    for (int peer = 0; peer < ranks; ++peer)
+        gives |= peer != rank && elements_between(problem, rank, peer) > 0;
+    if (gives) {
+        schedule.stage = problem.source_size(rank);
+        lane.copy({rank, Region::source, 0}, stage(rank, 0), schedule.stage);
+        lane.signal_node(eager_flag, 1);
+    }
+    if (reduces(problem.collective)) {
+        const Room part = wanted(problem, rank);
+        if (part.elements == 0) return schedule;
+        std::vector<Place> from;
+        for (int peer = 0; peer < ranks; ++peer) {
+            if (peer != rank) lane.wait(peer, eager_flag, 1);
+            from.push_back(peer == rank ? Place{rank, Region::source, part.begin}
+                                        : stage(peer, part.begin));
+        }
+        lane.reduce(from, {rank, Region::output, 0}, part.elements, true);
+        return schedule;
+    }
+    lane.copy(problem.given(rank, rank), problem.taken(rank, rank), problem.block(rank, rank));
+    for (int away = 1; away < ranks; ++away) {
+        const int peer = (rank + away) % ranks;
+        if (problem.block(peer, rank) == 0) continue;
+        lane.wait(peer, eager_flag, 1);
+        lane.copy(stage(peer, problem.given(peer, rank).offset), problem.taken(peer, rank),
+                  problem.block(peer, rank));
+    }
+    return schedule;
+}
+
+}  // namespace vescomm
