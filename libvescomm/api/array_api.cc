@@ -3,6 +3,8 @@
 //
 // Collectives on arrays of the caller: every function describes its arrays as blocks of a Call.
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "api/guard.h"
 #include "api/handles.h"
@@ -43,9 +45,9 @@ struct Caller {
         return given;
     }
 
-    std::vector<std::int64_t> counts(const std::int64_t *given, const char *name) const {
+    void counts(const std::int64_t *given, const char *name,
+                std::vector<std::int64_t> &counts) const {
         require(given, function, name);
-        std::vector<std::int64_t> counts;
         std::int64_t sum = 0;
         for (int k = 0; k < ranks(); ++k) {
             const auto which = [&] { return std::string(name) + "[" + std::to_string(k) + "]"; };
@@ -55,7 +57,6 @@ struct Caller {
                 refuse_count(std::string("the sum of ") + name + " up to " + which(), sum);
             counts.push_back(given[k]);
         }
-        return counts;
     }
 
     // Sources are only read; the executor has one kind of pointer.
@@ -73,9 +74,8 @@ struct Caller {
         return {data + static_cast<std::size_t>(offset) * size, elements};
     }
 
-    std::vector<Piece> pieces(const void *array, const std::vector<std::int64_t> &counts,
-                              const std::int64_t *offsets, const char *name) const {
-        std::vector<Piece> pieces;
+    void pieces(const void *array, const std::vector<std::int64_t> &counts,
+                const std::int64_t *offsets, const char *name, std::vector<Piece> &pieces) const {
         std::int64_t next = 0;
         for (std::size_t k = 0; k < counts.size(); ++k) {
             std::int64_t offset = next;
@@ -85,7 +85,6 @@ struct Caller {
             pieces.push_back(piece(array, offset, counts[k], name));
             next += counts[k];
         }
-        return pieces;
     }
 };
 
@@ -99,24 +98,29 @@ struct Range {
 // that what a rank has for itself may be where it gets it.
 void require_apart(const Caller &caller, const Call &made) {
     const std::size_t size = vescomm::size_of(caller.type);
-    std::vector<Range> ranges;
-    const auto range = [size](const Piece &piece, bool written) {
+    std::array<Range, 16> few;
+    std::vector<Range> many;
+    const std::size_t most = made.source.size() + made.output.size();
+    if (most > few.size()) many.resize(most);
+    Range *const ranges = many.empty() ? few.data() : many.data();
+    std::size_t count = 0;
+    const auto add = [&](const Piece &piece, bool written) {
+        if (piece.elements == 0) return;
         const auto begin = reinterpret_cast<std::uintptr_t>(piece.data);
-        return Range{begin, begin + static_cast<std::size_t>(piece.elements) * size, written};
+        ranges[count++] = {begin, begin + static_cast<std::size_t>(piece.elements) * size, written};
     };
     const auto own = [&](const std::vector<Piece> &array) {
         if (array.empty()) return Piece{};
         return array[array.size() == 1 ? 0 : static_cast<std::size_t>(caller.rank())];
     };
     const bool in_place = own(made.source) == own(made.output);
-    for (const Piece &piece : made.output)
-        if (piece.elements > 0) ranges.push_back(range(piece, true));
+    for (const Piece &piece : made.output) add(piece, true);
     for (const Piece &piece : made.source)
-        if (piece.elements > 0 && !(in_place && piece == own(made.source)))
-            ranges.push_back(range(piece, false));
-    std::ranges::sort(ranges, {}, &Range::begin);
+        if (!in_place || piece != own(made.source)) add(piece, false);
+    const std::span<Range> all(ranges, count);
+    std::ranges::sort(all, {}, &Range::begin);
     Range read, written;  // what ends last so far
-    for (const Range &next : ranges) {
+    for (const Range &next : all) {
         if (next.begin < written.end || (next.written && next.begin < read.end))
             caller.refuse(
                 "arrays overlap: what is written must share no element with another block, but "
@@ -124,6 +128,14 @@ void require_apart(const Caller &caller, const Call &made) {
         Range &last = next.written ? written : read;
         if (next.end > last.end) last = next;
     }
+}
+
+// Runs one call to its end.
+void run(vescomm::Calls &calls, const Call &call) {
+    std::unique_ptr<vescomm::Request> request = calls.request({&call, 1});
+    request->start();
+    request->wait();
+    calls.keep(std::move(request));
 }
 
 void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
@@ -157,7 +169,7 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         if (comm->group && request != nullptr)
             caller.refuse(
                 "request must be NULL within a group; vescomm_group_end() gives one for all");
-        Call made;
+        Call &made = comm->calls->blank();
         made.options.collective = collective;
         made.options.type = type;
         if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
@@ -166,9 +178,10 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         vescomm::Request::check(*comm->value, made.options);
         require_apart(caller, made);
         if (comm->group) {
-            comm->group->push_back(std::move(made));
+            comm->group->push_back(made);
             return;
         }
+        if (request == nullptr) return run(*comm->calls, made);
         std::vector<std::unique_ptr<vescomm::Request>> parts;
         parts.push_back(comm->calls->request({&made, 1}));
         hand_out(comm, std::move(parts), request);
@@ -183,9 +196,9 @@ vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, 
                                       vescomm_request_t **request) {
     return call("vescomm_all_gather_v", Collective::all_gather_v, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
-                    made.counts = caller.counts(counts, "counts");
+                    caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
-                    made.output = caller.pieces(output, made.counts, offsets, "output");
+                    caller.pieces(output, made.counts, offsets, "output", made.output);
                 });
 }
 
@@ -196,8 +209,8 @@ vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *sour
     return call("vescomm_reduce_scatter_v", Collective::reduce_scatter_v, comm, type, options,
                 request, [&](const Caller &caller, Call &made) {
                     made.options.op = op;
-                    made.counts = caller.counts(counts, "counts");
-                    made.source = caller.pieces(source, made.counts, nullptr, "source");
+                    caller.counts(counts, "counts", made.counts);
+                    caller.pieces(source, made.counts, nullptr, "source", made.source);
                     made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
                 });
 }
@@ -251,10 +264,10 @@ vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void
     return call("vescomm_gather_v", Collective::gather_v, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
-                    made.counts = caller.counts(counts, "counts");
+                    caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
                     if (caller.rank() == root)
-                        made.output = caller.pieces(output, made.counts, offsets, "output");
+                        caller.pieces(output, made.counts, offsets, "output", made.output);
                 });
 }
 
@@ -266,9 +279,9 @@ vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source, voi
     return call("vescomm_scatter_v", Collective::scatter_v, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
-                    made.counts = caller.counts(counts, "counts");
+                    caller.counts(counts, "counts", made.counts);
                     if (caller.rank() == root)
-                        made.source = caller.pieces(source, made.counts, offsets, "source");
+                        caller.pieces(source, made.counts, offsets, "source", made.source);
                     made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
                 });
 }
@@ -281,15 +294,15 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                                       vescomm_request_t **request) {
     return call("vescomm_all_to_all_v", Collective::all_to_all_v, comm, type, options, request,
                 [&](const Caller &caller, Call &made) {
-                    made.sends = caller.counts(source_counts, "source_counts");
-                    made.receives = caller.counts(output_counts, "output_counts");
+                    caller.counts(source_counts, "source_counts", made.sends);
+                    caller.counts(output_counts, "output_counts", made.receives);
                     if (made.sends[caller.rank()] != made.receives[caller.rank()])
                         caller.refuse("this rank sends itself " +
                                       std::to_string(made.sends[caller.rank()]) +
                                       " elements and expects " +
                                       std::to_string(made.receives[caller.rank()]));
-                    made.source = caller.pieces(source, made.sends, source_offsets, "source");
-                    made.output = caller.pieces(output, made.receives, output_offsets, "output");
+                    caller.pieces(source, made.sends, source_offsets, "source", made.source);
+                    caller.pieces(output, made.receives, output_offsets, "output", made.output);
                 });
 }
 

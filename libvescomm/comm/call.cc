@@ -25,9 +25,10 @@ bool by_rank(Collective collective) {
 }
 
 // The pieces of all calls, block by block: within a block in the order of the calls.
-std::vector<Piece> join(std::span<const Call> calls, std::vector<Piece> Call::*array) {
+void join(std::span<const Call> calls, std::vector<Piece> Call::*array,
+          std::vector<Piece> &joined) {
     const std::size_t size = size_of(calls[0].options.type);
-    std::vector<Piece> joined;
+    joined.clear();
     for (std::size_t block = 0; block < (calls[0].*array).size(); ++block) {
         for (const Call &call : calls) {
             const Piece &piece = (call.*array)[block];
@@ -40,7 +41,6 @@ std::vector<Piece> join(std::span<const Call> calls, std::vector<Piece> Call::*a
             else joined.push_back(piece);
         }
     }
-    return joined;
 }
 
 std::vector<std::int64_t> sums(std::span<const Call> calls,
@@ -58,14 +58,19 @@ std::vector<std::int64_t> sums(std::span<const Call> calls,
     return sums;
 }
 
+// One shard for each rank.
+void cut(std::span<const std::int64_t> counts, std::vector<std::int64_t> &cuts) {
+    cuts.assign(1, 0);
+    for (const std::int64_t count : counts) cuts.push_back(cuts.back() + count);
+}
+
 // Equal shards, on whole cache lines when there is more than a few.
-std::vector<std::int64_t> even_cuts(std::int64_t elements, int ranks) {
+void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts) {
     const std::int64_t line = elements >= 64 * std::int64_t{ranks} ? 64 : 1;
     const std::int64_t share = (elements / ranks + line - 1) / line * line;
-    std::vector<std::int64_t> cuts{0};
+    cuts.assign(1, 0);
     for (int rank = 0; rank < ranks; ++rank)
         cuts.push_back(rank + 1 == ranks ? elements : std::min(elements, cuts.back() + share));
-    return cuts;
 }
 
 }  // namespace
@@ -76,27 +81,42 @@ bool fuse(const Call &a, const Call &b) {
            x.root == y.root && x.type == y.type && x.algorithm == y.algorithm;
 }
 
+void Call::clear() {
+    options = {};
+    counts.clear();
+    source.clear();
+    output.clear();
+    sends.clear();
+    receives.clear();
+}
+
+Call &Calls::blank() {
+    blank_.clear();
+    return blank_;
+}
+
 std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     const Request::Options &options = calls[0].options;
     const int ranks = stage_->comm()->ranks();
-    Request::Arrays arrays;
-    if (options.collective == Collective::all_to_all_v) {
+    Request::Arrays &arrays = arrays_;
+    arrays.cuts.clear();
+    arrays.exchange = {};
+    // Of one call nothing is added up.
+    const std::vector<std::int64_t> together =
+        calls.size() > 1 ? sums(calls, &Call::counts) : std::vector<std::int64_t>{};
+    const auto &counts = calls.size() > 1 ? together : calls[0].counts;
+    if (options.collective == Collective::all_to_all_v)
         arrays.exchange = Exchange::known_to(stage_->comm()->rank(), sums(calls, &Call::sends),
                                              sums(calls, &Call::receives));
-    } else if (by_rank(options.collective)) {
-        arrays.cuts = {0};
-        for (const std::int64_t count : sums(calls, &Call::counts))
-            arrays.cuts.push_back(arrays.cuts.back() + count);
-    } else {
-        arrays.cuts = even_cuts(sums(calls, &Call::counts)[0], ranks);
-    }
-    arrays.source = join(calls, &Call::source);
-    arrays.output = join(calls, &Call::output);
+    else if (by_rank(options.collective)) cut(counts, arrays.cuts);
+    else cut_evenly(counts[0], ranks, arrays.cuts);
+    join(calls, &Call::source, arrays.source);
+    join(calls, &Call::output, arrays.output);
 
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto &request) {
         return request->suits(options, arrays);
     });
-    if (found == kept_.rend()) return Request::create(stage_, std::move(arrays), options);
+    if (found == kept_.rend()) return Request::create(stage_, arrays, options);
     std::unique_ptr<Request> request = std::move(*found);
     kept_.erase(std::next(found).base());
     request->move_arrays(arrays);

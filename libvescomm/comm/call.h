@@ -24,6 +24,9 @@ struct Call {
     std::vector<Piece> source, output;  // a block each
     // all_to_all_v: counts of what this rank has for each, and gets from each.
     std::vector<std::int64_t> sends, receives;
+
+    // Keeps the room of the vectors.
+    void clear();
 };
 
 // Whether two calls can be one operation.
@@ -37,6 +40,9 @@ public:
         kept_.reserve(most_kept);
     }
 
+    // An empty call to be filled and given to request(). There is only one, so that a call like
+    // an earlier one allocates nothing.
+    Call &blank();
     // One operation for all of the calls, which fuse. Not started.
     std::unique_ptr<Request> request(std::span<const Call> calls);
     // Takes back one that is no longer needed.
@@ -49,6 +55,8 @@ private:
 
     std::shared_ptr<Stage> stage_;
     std::vector<std::unique_ptr<Request>> kept_;  // the most recent one last
+    Call blank_;
+    Request::Arrays arrays_;  // of the calls at hand
 };
 
 }  // namespace vescomm

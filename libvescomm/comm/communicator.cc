@@ -64,12 +64,16 @@ std::string list(const std::vector<int> &ranks) {
 // The lock, for threads that called the library.
 class Communicator::CallerLock {
 public:
+    // Without a progress thread there is nobody to keep out: callers come one at a time.
     explicit CallerLock(Communicator &comm) : comm_(comm) {
+        if (!comm_.threaded_) return;
         comm_.callers_.fetch_add(1, std::memory_order_relaxed);
         comm_.mutex_.lock();
         comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
     }
-    ~CallerLock() { comm_.mutex_.unlock(); }
+    ~CallerLock() {
+        if (comm_.threaded_) comm_.mutex_.unlock();
+    }
     CallerLock(const CallerLock &) = delete;
     CallerLock &operator=(const CallerLock &) = delete;
 
@@ -141,8 +145,8 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     }
     const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
-    if (config_.progress == "thread" || (config_.progress == "auto" && wired))
-        progress_thread_ = std::thread([this] { run_progress_thread(); });
+    threaded_ = config_.progress == "thread" || (config_.progress == "auto" && wired);
+    if (threaded_) progress_thread_ = std::thread([this] { run_progress_thread(); });
 }
 
 Communicator::~Communicator() {
@@ -222,6 +226,7 @@ void Communicator::settle_locked() noexcept {
         operation->release();
         return true;
     };
+    if (running_.empty()) return;
     for (Operation *operation : running_)
         if (operation->complete() && !operation->agreed()) require_agreement_locked(*operation);
     // Somebody may sleep until one of them is complete, and not be the one who saw to it.
@@ -292,7 +297,7 @@ void Communicator::start(Operation &operation, const Run &run) {
     running_.push_back(&operation);
     progress_locked();
     // The progress thread sleeps on what it knew of before.
-    if (!operation.complete() && progress_thread_.joinable()) wake();
+    if (threaded_ && !operation.complete()) wake();
 }
 
 void Communicator::require_agreement_locked(Operation &operation) noexcept {
@@ -323,7 +328,8 @@ void Communicator::progress() {
 }
 
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
-    wait([&operation] { return operation.complete(); },
+    if (attempt_often([&operation] { return operation.complete(); })) return;
+    wait_long([&operation] { return operation.complete(); },
          [&operation] { return operation.waiting_for(); }, what,
          [this] {
              // This one may wait for another that was started before it.
@@ -336,14 +342,24 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
 
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
-                        const std::function<std::string()> &what,
-                        const std::function<void()> &before_sleep) {
-    if (attempt(done)) return;
-    // Most waits are shorter than a look at the clock is worth.
-    for (int i = 0; i < std::min(spins_, spins_uncounted); ++i) {
+                        const std::function<std::string()> &what) {
+    if (!attempt_often(done)) wait_long(done, waiting_for, what, {});
+}
+
+// Most waits are shorter than a look at the clock is worth.
+template <typename Done>
+bool Communicator::attempt_often(const Done &done) {
+    for (int i = std::min(spins_, spins_uncounted);; --i) {
+        if (attempt(done)) return true;
+        if (i == 0) return false;
         pause_core();
-        if (attempt(done)) return;
     }
+}
+
+void Communicator::wait_long(const std::function<bool()> &done,
+                             const std::function<std::vector<int>()> &waiting_for,
+                             const std::function<std::string()> &what,
+                             const std::function<void()> &before_sleep) {
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
     const Deadline limit = deadline();
@@ -382,7 +398,7 @@ void Communicator::wait(const std::function<bool()> &done,
             throw;
         }
         // Without a progress thread nobody else listens to the wires: come back soon.
-        const bool deaf = !progress_thread_.joinable() && !transports_.wires.empty();
+        const bool deaf = !threaded_ && !transports_.wires.empty();
         const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
         if (!ready) {
             counters_.sleeps.fetch_add(1, std::memory_order_relaxed);

@@ -68,12 +68,10 @@ public:
     void start(Operation &operation, const Run &run);
     bool test(Operation &operation);
     // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
-    // names the culprits when the deadline passes, `what` the thing waited for. `before_sleep` runs
-    // under the lock, too, when it takes long.
+    // names the culprits when the deadline passes, `what` the thing waited for.
     void wait(const std::function<bool()> &done,
               const std::function<std::vector<int>()> &waiting_for,
-              const std::function<std::string()> &what,
-              const std::function<void()> &before_sleep = {});
+              const std::function<std::string()> &what);
     void wait(Operation &operation, const std::function<std::string()> &what);
     void progress();
     // Takes over an operation that its request no longer wants, and keeps it for as long as a
@@ -107,6 +105,13 @@ private:
     // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`.
     template <typename Done>
     bool attempt(const Done &done, double *busy = nullptr);
+    template <typename Done>
+    bool attempt_often(const Done &done);
+    // `before_sleep` runs under the lock, when it takes long.
+    void wait_long(const std::function<bool()> &done,
+                   const std::function<std::vector<int>()> &waiting_for,
+                   const std::function<std::string()> &what,
+                   const std::function<void()> &before_sleep);
     // Takes a wire's word for a failure once the control plane has had time to know better.
     void consider_wires() noexcept;
     void wake() noexcept;
@@ -136,6 +141,7 @@ private:
     std::atomic<MemoryId> memories_{0};
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
+    bool threaded_ = false;  // there is a progress thread
     std::thread progress_thread_;
     int spins_ = 0;
 };

@@ -337,7 +337,8 @@ void Request::start() {
 }
 
 void start_all(const std::vector<std::unique_ptr<Request>> &requests) {
-    for (const auto &request : requests) request->require_idle();
+    if (requests.size() > 1)
+        for (const auto &request : requests) request->require_idle();
     for (const auto &request : requests) request->start();
 }
 

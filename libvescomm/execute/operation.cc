@@ -323,10 +323,12 @@ void Operation::release() noexcept {
     if (!bindings_.releases) return;
     if (bindings_.turns != nullptr) {
         bindings_.turns->let_go(run_.turn);
-        // The next operation begins to write there.
-        const std::uint32_t next = (slot_ + 1) % bindings_.turns->slots();
-        const std::uint64_t away = (std::uint64_t{next} - slot_) * bindings_.stage.slot_bytes;
-        __builtin_prefetch(bases_[first_slotted_ + local_] + away, 1);
+        if (eager_ && locals_.size() > 1) {
+            // The next operation will begin to write there.
+            const std::uint32_t next = slot_ + 1 == bindings_.turns->slots() ? 0 : slot_ + 1;
+            const std::uint64_t away = (std::uint64_t{next} - slot_) * bindings_.stage.slot_bytes;
+            __builtin_prefetch(bases_[first_slotted_ + local_] + away, 1);
+        }
     }
     bindings_.home->signal(bindings_.rank,
                            {bindings_.release.channel + run_.slot, bindings_.release.flag},

@@ -27,8 +27,8 @@ public:
     std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(last_.size()); }
     std::uint64_t mine() const noexcept { return mine_; }
     void let_go(std::uint64_t turn) noexcept {
-        last_[turn % last_.size()] = turn;
-        while (last_[(mine_ + 1) % last_.size()] == mine_ + 1) ++mine_;
+        last_[turn % slots()] = turn;
+        while (last_[(mine_ + 1) % slots()] == mine_ + 1) ++mine_;
     }
 
     void hear(std::size_t local, std::uint64_t turns) noexcept {
