@@ -221,16 +221,14 @@ void Communicator::stop_locked() noexcept {
 }
 
 void Communicator::settle_locked() noexcept {
-    const auto settled = [](Operation *operation) {
+    const auto settles = [this](Operation *operation) {
         if (!operation->complete()) return false;
-        operation->release();
+        if (!operation->agreed() && !agree_locked(*operation)) return false;
+        operation->settle();
         return true;
     };
-    if (running_.empty()) return;
-    for (Operation *operation : running_)
-        if (operation->complete() && !operation->agreed()) require_agreement_locked(*operation);
-    // Somebody may sleep until one of them is complete, and not be the one who saw to it.
-    if (std::erase_if(running_, settled) > 0) wake();
+    // The caller may sleep until one of them is complete that the progress thread has seen to.
+    if (std::erase_if(running_, settles) > 0 && threaded_) wake();
 }
 
 void Communicator::wake() noexcept {
@@ -254,6 +252,7 @@ template <typename Done>
 bool Communicator::attempt(const Done &done, double *busy) {
     {
         const CallerLock lock(*this);
+        if (done()) return true;
         const double before = counters_.busy_seconds;
         progress_locked();
         if (busy != nullptr) *busy += counters_.busy_seconds - before;
@@ -283,28 +282,25 @@ std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const B
 }
 
 void Communicator::start(Operation &operation, const Run &run) {
-    check();
     const CallerLock lock(*this);
-    if (!operation.complete())
+    if (!operation.settled())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
     if (run.number >> 32 != 0)
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
                     "barriers and arrays another communicator");
-    // What completed since the last look must be let go before it runs again.
-    settle_locked();
     operation.start(run);
     running_.push_back(&operation);
     progress_locked();
     // The progress thread sleeps on what it knew of before.
-    if (threaded_ && !operation.complete()) wake();
+    if (threaded_ && !operation.settled()) wake();
 }
 
-void Communicator::require_agreement_locked(Operation &operation) noexcept {
+bool Communicator::agree_locked(Operation &operation) noexcept {
     const int peer = operation.disagreeing();
-    if (peer < 0) return;
+    if (peer < 0) return true;
     operation.condemn();
-    if (failure_.broken()) return;
+    if (failure_.broken()) return false;
     try {
         const std::string why = "rank " + std::to_string(rank()) + " called " +
                                 Signature(operation.signature_for(peer)).text() + ", and rank " +
@@ -316,10 +312,11 @@ void Communicator::require_agreement_locked(Operation &operation) noexcept {
     } catch (const std::bad_alloc &) {
         failure_.set(VESCOMM_ERROR_MISMATCH, {});
     }
+    return false;
 }
 
 bool Communicator::test(Operation &operation) {
-    return attempt([&operation] { return operation.complete(); });
+    return attempt([&operation] { return operation.settled(); });
 }
 
 void Communicator::progress() {
@@ -328,14 +325,14 @@ void Communicator::progress() {
 }
 
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
-    if (attempt_often([&operation] { return operation.complete(); })) return;
-    wait_long([&operation] { return operation.complete(); },
+    if (attempt_often([&operation] { return operation.settled(); })) return;
+    wait_long([&operation] { return operation.settled(); },
          [&operation] { return operation.waiting_for(); }, what,
          [this] {
              // This one may wait for another that was started before it.
              for (Operation *each : running_) {
                  each->tell_signature();
-                 require_agreement_locked(*each);
+                 agree_locked(*each);
              }
          });
 }
@@ -352,7 +349,7 @@ bool Communicator::attempt_often(const Done &done) {
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
         if (i == 0) return false;
-        pause_core();
+        if (i < 30) pause_core();
     }
 }
 
@@ -425,7 +422,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
     bool dropped = false;
     {
         const std::lock_guard lock(mutex_);
-        dropped = !operation->complete() && !stopped_;
+        dropped = !operation->settled() && !stopped_;
         std::erase(running_, operation.get());
         --admitted_;
         if (dropped) retired_.push_back(std::move(operation));
@@ -442,6 +439,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
 }
 
 void Communicator::barrier() {
+    check();
     start(*barrier_, {.number = barrier_->runs() + 1});
     wait(*barrier_, [] { return std::string("barrier"); });
 }

@@ -65,6 +65,7 @@ public:
 
     // Makes an operation, and room for it, so that starting it cannot fail halfway.
     std::unique_ptr<Operation> admit(const Schedule &schedule, const Bindings &bindings);
+    // After check().
     void start(Operation &operation, const Run &run);
     bool test(Operation &operation);
     // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
@@ -96,8 +97,8 @@ private:
     bool progress_locked() noexcept;
     void settle_locked() noexcept;
     void stop_locked() noexcept;
-    // Breaks the communicator when ranks have called different things.
-    void require_agreement_locked(Operation &operation) noexcept;
+    // False: ranks have called different things, and the communicator is broken.
+    bool agree_locked(Operation &operation) noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
     // thread.
     void check_still();

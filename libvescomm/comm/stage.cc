@@ -27,10 +27,10 @@ std::uint64_t slot_bytes_for(int ranks) {
 Stage::Stage(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       slot_bytes_(slot_bytes_for(comm->ranks())),
-      memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
+      memory_(Memory::create(comm, stage_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
       channel_(comm->next_channel()),
-      turns_(slots, comm->nodes().members(comm->nodes().node_of(comm->rank())).size()) {
-    for (std::uint32_t slot = 1; slot < slots; ++slot) comm->next_channel();
+      turns_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()) {
+    for (std::uint32_t slot = 1; slot < stage_slots; ++slot) comm->next_channel();
 }
 
 std::shared_ptr<Stage> Stage::create(const std::shared_ptr<Communicator> &comm) {
@@ -63,8 +63,8 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) {
 }
 
 Run Stage::next() {
-    const std::uint64_t turn = operations_ / slots;
-    const auto slot = static_cast<std::uint32_t>(operations_ % slots);
+    const std::uint64_t turn = operations_ / stage_slots;
+    const auto slot = static_cast<std::uint32_t>(operations_ % stage_slots);
     ++operations_;
     return {.number = turn + 1, .releases = turn, .slot = slot, .turn = operations_};
 }

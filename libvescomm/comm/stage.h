@@ -22,8 +22,6 @@ namespace vescomm {
 // Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
 class Stage {
 public:
-    static constexpr std::uint32_t slots = 4;
-
     // Collective, blocking.
     static std::shared_ptr<Stage> create(const std::shared_ptr<Communicator> &comm);
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/cache.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "execute/kernels.h"
 #include "transport/signal_board.h"
 
 namespace vescomm {
@@ -235,7 +235,12 @@ void Operation::start(const Run &run) noexcept {
     ++runs_;
     run_ = run;
     move_to(run.slot);
-    for (BoundLane &lane : lanes_) lane.at = 0;
+    settled_ = false;
+    lanes_under_way_ = 0;
+    for (BoundLane &lane : lanes_) {
+        lane.at = 0;
+        if (!lane.steps.empty()) ++lanes_under_way_;
+    }
     acquired_ = node_knows_ = others_know_ = false;
     add(counters_.operations, std::uint64_t{1});
 }
@@ -247,7 +252,7 @@ bool Operation::advance() noexcept {
         for (BoundLane &lane : lanes_) {
             while (lane.at < lane.steps.size() && ready(lane.steps[lane.at])) {
                 execute(lane, lane.steps[lane.at]);
-                ++lane.at;
+                if (++lane.at == lane.steps.size()) --lanes_under_way_;
                 again = true;
             }
         }
@@ -319,15 +324,16 @@ void Operation::tell_signature() noexcept {
                                                at_this_run(signature_for(peer)));
 }
 
-void Operation::release() noexcept {
+void Operation::settle() noexcept {
+    settled_ = true;
     if (!bindings_.releases) return;
     if (bindings_.turns != nullptr) {
         bindings_.turns->let_go(run_.turn);
         if (eager_ && locals_.size() > 1) {
-            // The next operation will begin to write there.
-            const std::uint32_t next = slot_ + 1 == bindings_.turns->slots() ? 0 : slot_ + 1;
+            // The operation after the next one will write there, and nobody reads there any more.
+            const std::uint32_t next = (slot_ + 2) % stage_slots;
             const std::uint64_t away = (std::uint64_t{next} - slot_) * bindings_.stage.slot_bytes;
-            __builtin_prefetch(bases_[first_slotted_ + local_] + away, 1);
+            prefetch_to_write(bases_[first_slotted_ + local_] + away);
         }
     }
     bindings_.home->signal(bindings_.rank,
@@ -336,10 +342,8 @@ void Operation::release() noexcept {
 }
 
 bool Operation::complete() const noexcept {
-    if (condemned_) return false;
-    for (const BoundLane &lane : lanes_)
-        if (lane.at < lane.steps.size()) return false;
-    return puts_pending_.load(std::memory_order_acquire) == 0;
+    return lanes_under_way_ == 0 && !condemned_ &&
+           puts_pending_.load(std::memory_order_acquire) == 0;
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
@@ -406,7 +410,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        kernels().convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
+        kernels_.convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
                           bindings_.streaming && step.timed);
         add(counters_.bytes_written, step.bytes);
     } else {
@@ -423,7 +427,7 @@ void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
     const std::size_t count = step.contributions + step.partials;
     for (std::size_t i = 0; i < count; ++i) pointers_[i] = at(lane.sources[step.sources + i]);
     const auto pointers = std::span<const void *const>(pointers_).first(count);
-    kernels().reduce(
+    kernels_.reduce(
         {.op = bindings_.op,
          .divisor = step.finish ? bindings_.divisor : 1,
          .factors = bindings_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr},

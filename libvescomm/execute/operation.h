@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "execute/bindings.h"
+#include "execute/kernels.h"
 #include "schedule/schedule.h"
 
 namespace vescomm {
@@ -64,7 +65,9 @@ public:
     bool agreed() const noexcept { return eager_ || bindings_.signature == 0; }
 
     // Once for each run that is complete: others may have its slot.
-    void release() noexcept;
+    void settle() noexcept;
+    // It has been, or has never been started.
+    bool settled() const noexcept { return settled_; }
 
     std::uint64_t runs() const noexcept { return runs_; }
 
@@ -141,6 +144,7 @@ private:
     Bindings bindings_;
     std::vector<int> locals_;
     Counters &counters_;
+    const Kernels &kernels_ = kernels();
     std::vector<std::int64_t> source_ends_, output_ends_;
     std::vector<std::byte *> bases_;
     std::size_t first_slotted_ = 0;  // from here on they are in the slot: the stage, then sums
@@ -154,6 +158,8 @@ private:
     std::uint64_t runs_ = 0;
     Run run_;
     bool condemned_ = false;
+    bool settled_ = true;
+    std::size_t lanes_under_way_ = 0;
     // Has this run its slot, and do this node and the others know what was called?
     bool acquired_ = false, node_knows_ = false, others_know_ = false;
     std::atomic<std::uint32_t> puts_pending_{0};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,18 +18,20 @@ struct EagerFlag {
 };
 static_assert(sizeof(EagerFlag) == 16 && std::atomic<std::uint64_t>::is_always_lock_free);
 
+// Of a stage.
+inline constexpr std::uint32_t stage_slots = 4;
+
 // Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
 // rank and the others of its node have let go, as far as it has heard: who has heard enough need not
 // look at anybody's flag before it takes a slot.
 class Turns {
 public:
-    Turns(std::uint32_t slots, std::size_t locals) : last_(slots), heard_(locals) {}
+    explicit Turns(std::size_t locals) : heard_(locals) {}
 
-    std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(last_.size()); }
     std::uint64_t mine() const noexcept { return mine_; }
     void let_go(std::uint64_t turn) noexcept {
-        last_[turn % slots()] = turn;
-        while (last_[(mine_ + 1) % slots()] == mine_ + 1) ++mine_;
+        last_[turn % stage_slots] = turn;
+        while (last_[(mine_ + 1) % stage_slots] == mine_ + 1) ++mine_;
     }
 
     void hear(std::size_t local, std::uint64_t turns) noexcept {
@@ -36,11 +39,11 @@ public:
     }
     // Whether a rank has let go what was in the slot of `turn` before.
     bool free(std::size_t local, std::uint64_t turn) const noexcept {
-        return heard_[local] + last_.size() >= turn;
+        return heard_[local] + stage_slots >= turn;
     }
 
 private:
-    std::vector<std::uint64_t> last_;  // by slot: the last turn that this rank has let go
+    std::array<std::uint64_t, stage_slots> last_{};  // by slot: the last turn that this rank has let go
     std::uint64_t mine_ = 0;
     std::vector<std::uint64_t> heard_;  // by rank of the node
 };

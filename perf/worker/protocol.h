@@ -47,7 +47,7 @@ struct Answer {
     int node = 0;  // of hello, where the implementation knows
     Costs costs;  // of prepare
     std::vector<double> times_us;  // of run, each from the arrival of the last rank
-    double start_us = -1;  // of run: median time until start() came back
+    double start_us = -1;  // of run: median time until start() came back, in the warm-up
     Verdict verdict;  // of verify
 };
 

@@ -30,7 +30,8 @@ public:
 private:
     Answer prepare(const Case &what);
     Answer run(const Turn &turn);
-    double run_once(const Turn &turn, std::vector<double> &starts);
+    // Of a warm-up, `starts` gets the times that start() took.
+    double run_once(const Turn &turn, std::vector<double> *starts);
     Answer verify();
     void end();
 
