@@ -4,12 +4,12 @@
 
 namespace vescomm {
 
-// Has a line of cache brought here to be written, while something else is done. Nothing happens when
-// the address is not mapped.
+// Has a line of cache brought here to be written, while something else is done. Nothing happens
+// when the address is not mapped.
 inline void prefetch_to_write(const void *line) noexcept {
 #if defined(__x86_64__)
-    // The builtin would only ask to read: its instruction to write is newer than the baseline, where
-    // processors without it take it for none.
+    // The builtin would only ask to read: its instruction to write is newer than the baseline,
+    // where processors without it take it for none.
     asm volatile("prefetchw (%0)" : : "r"(line));
 #else
     __builtin_prefetch(line, 1);

@@ -327,14 +327,14 @@ void Communicator::progress() {
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
     if (attempt_often([&operation] { return operation.settled(); })) return;
     wait_long([&operation] { return operation.settled(); },
-         [&operation] { return operation.waiting_for(); }, what,
-         [this] {
-             // This one may wait for another that was started before it.
-             for (Operation *each : running_) {
-                 each->tell_signature();
-                 agree_locked(*each);
-             }
-         });
+              [&operation] { return operation.waiting_for(); }, what,
+              [this] {
+                  // This one may wait for another that was started before it.
+                  for (Operation *each : running_) {
+                      each->tell_signature();
+                      agree_locked(*each);
+                  }
+              });
 }
 
 void Communicator::wait(const std::function<bool()> &done,

@@ -77,7 +77,8 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
 }
 
 // What is small goes through the stage, where one wait does for what takes two or three in the
-// buffer: nobody has to know that it was read, nor where it was summed. `problem` is that of arrays.
+// buffer: nobody has to know that it was read, nor where it was summed. `problem` is that of
+// arrays.
 bool through_stage(const Problem &problem, const Buffer &buffer, const std::string &algorithm) {
     constexpr std::int64_t most_summed_bytes = 32 << 10;
     if (buffer.per_node() || problem.nodes.count() > 1) return false;

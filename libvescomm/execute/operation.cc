@@ -85,8 +85,7 @@ void Operation::find_bases() {
         if (region == Region::stage) first_slotted_ = bases_.size();
         for (const Piece &piece : its.pieces) bases_.push_back(piece.data);
         if (!its.mapping) continue;
-        for (const int peer : locals_)
-            bases_.push_back(its.mapping->base(peer) + its.offset_bytes);
+        for (const int peer : locals_) bases_.push_back(its.mapping->base(peer) + its.offset_bytes);
     }
 }
 
@@ -411,7 +410,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
         kernels_.convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
-                          bindings_.streaming && step.timed);
+                         bindings_.streaming && step.timed);
         add(counters_.bytes_written, step.bytes);
     } else {
         reduce(lane, step);

@@ -22,8 +22,8 @@ static_assert(sizeof(EagerFlag) == 16 && std::atomic<std::uint64_t>::is_always_l
 inline constexpr std::uint32_t stage_slots = 4;
 
 // Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
-// rank and the others of its node have let go, as far as it has heard: who has heard enough need not
-// look at anybody's flag before it takes a slot.
+// rank and the others of its node have let go, as far as it has heard: who has heard enough need
+// not look at anybody's flag before it takes a slot.
 class Turns {
 public:
     explicit Turns(std::size_t locals) : heard_(locals) {}
@@ -43,7 +43,8 @@ public:
     }
 
 private:
-    std::array<std::uint64_t, stage_slots> last_{};  // by slot: the last turn that this rank has let go
+    std::array<std::uint64_t, stage_slots>
+        last_{};  // by slot: the last turn that this rank has let go
     std::uint64_t mine_ = 0;
     std::vector<std::uint64_t> heard_;  // by rank of the node
 };

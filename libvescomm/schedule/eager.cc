@@ -20,8 +20,7 @@ Room wanted(const Problem &problem, int rank) {
 
 // What `from` has for `to`.
 std::int64_t elements_between(const Problem &problem, int from, int to) {
-    return reduces(problem.collective) ? wanted(problem, to).elements
-                                       : problem.block(from, to);
+    return reduces(problem.collective) ? wanted(problem, to).elements : problem.block(from, to);
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : pr
         store(Region::stage).size = schedules[rank].stage;
         store(Region::partial).size = schedules[rank].partial;
         const auto limit = [&](const Room &room) { return room.begin + room.elements; };
-        if (problem.arrays && (schedules[rank].stage > std::max(limit(problem.stage), problem.eager) ||
-                               schedules[rank].partial > limit(problem.partial)))
+        if (problem.arrays &&
+            (schedules[rank].stage > std::max(limit(problem.stage), problem.eager) ||
+             schedules[rank].partial > limit(problem.partial)))
             throw Fault("rank " + std::to_string(rank) + " uses more of the stage than there is");
     }
     cut_into_cells(schedules);

@@ -65,8 +65,9 @@ std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) co
 }
 
 // Raiser: store the counter, then load who sleeps. Sleeper: store that it sleeps, fence everyone,
-// then load the counters. A raiser that was not past its store at the fence sees the sleeper, and of
-// one that was, the sleeper sees the counter. Where not all can be fenced, raisers fence themselves.
+// then load the counters. A raiser that was not past its store at the fence sees the sleeper, and
+// of one that was, the sleeper sees the counter. Where not all can be fenced, raisers fence
+// themselves.
 void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
     counter(own_seat_, signal).store(value, std::memory_order_release);
     stored();
