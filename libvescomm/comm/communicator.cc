@@ -13,6 +13,7 @@
 #include "comm/signature.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
+#include "topology/cores.h"
 
 namespace vescomm {
 
@@ -30,10 +31,15 @@ constexpr auto longest_sleep = std::chrono::milliseconds(100);
 // another survivor that gave up for that reason. The control plane has this long to say better.
 constexpr auto patience_for_news = std::chrono::milliseconds(500);
 
-int usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return std::max(1, CPU_COUNT(&set));
+// Of each node, how many cores its ranks may use together.
+std::vector<int> cores_of(const Nodes &nodes, const std::vector<std::string> &usable) {
+    std::vector<int> cores;
+    for (int node = 0; node < nodes.count(); ++node) {
+        std::vector<std::string> of_members;
+        for (const int rank : nodes.members(node)) of_members.push_back(usable[rank]);
+        cores.push_back(count_cores(of_members));
+    }
+    return cores;
 }
 
 void pause_core() noexcept {
@@ -116,13 +122,19 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         wake();
     });
     nodes_ = Nodes::from_names(control_->all_gather("node names", node, limit));
+    const std::vector<int> cores =
+        cores_of(nodes_, control_->all_gather("cores", usable_cores(), limit));
+    for (int each = 0; each < nodes_.count(); ++each)
+        if (static_cast<int>(nodes_.members(each).size()) > cores[each])
+            machine_.cores =
+                std::min(machine_.cores > 0 ? machine_.cores : cores[each], cores[each]);
     seat_ = nodes_.local_rank(rank());
     transports_ = make(
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
     board_ = transports_.home->board();
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
-    spins_ = locals <= usable_cores() ? spins_with_cores : 0;
+    spins_ = locals <= cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
     failure_.on_first([this] { wake(); });
 
     Problem problem;

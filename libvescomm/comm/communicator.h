@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "execute/operation.h"
 #include "observe/trace.h"
+#include "topology/machine.h"
 #include "topology/nodes.h"
 #include "transport/signal_board.h"
 #include "transport/transports.h"
@@ -41,6 +42,8 @@ public:
     int rank() const { return control_->rank(); }
     int ranks() const { return control_->ranks(); }
     const Nodes &nodes() const { return nodes_; }
+    // What all ranks know alike of what they run on.
+    const Machine &machine() const { return machine_; }
     const Config &config() const { return config_; }
     Control &control() { return *control_; }
     Failure &failure() { return failure_; }
@@ -126,6 +129,7 @@ private:
     std::atomic<Clock::rep> wire_failed_at_{0};
     std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
+    Machine machine_;
     // Its place on its node. Kept, since wake() is also called while control_ goes away.
     int seat_ = 0;
     Trace trace_;

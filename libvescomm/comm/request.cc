@@ -9,7 +9,6 @@
 #include "comm/agree.h"
 #include "comm/signature.h"
 #include "execute/kernels.h"
-#include "schedule/eager.h"
 #include "simulate/select.h"
 
 namespace vescomm {
@@ -76,18 +75,20 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
     return bindings;
 }
 
-// What is small goes through the stage, where one wait does for what takes two or three in the
-// buffer: nobody has to know that it was read, nor where it was summed. `problem` is that of
-// arrays.
-bool through_stage(const Problem &problem, const Buffer &buffer, const std::string &algorithm) {
-    constexpr std::int64_t most_summed_bytes = 32 << 10;
-    if (buffer.per_node() || problem.nodes.count() > 1) return false;
-    if (!algorithm.empty())
-        return algorithm == "eager" || algorithm == "staged" || algorithm == "flat";
-    return can_be_eager(problem) ||
-           (problem.collective == Collective::all_reduce &&
-            problem.elements() * static_cast<std::int64_t>(size_of(buffer.type())) <=
-                most_summed_bytes);
+// A collective on a buffer, and as one on arrays that pass through the stage: one more copy, but
+// one wait where it takes two or three in the buffer, since nobody has to know that it was read,
+// nor where it was summed. Of much, the copy costs more than any wait, and a prediction is long.
+std::vector<Problem> forms_of(const Problem &problem, const Buffer *buffer, const Stage &stage,
+                              bool forced) {
+    constexpr std::int64_t most_bytes = 1 << 20;
+    std::vector<Problem> forms{problem};
+    if (buffer == nullptr || buffer->per_node() || problem.nodes.count() > 1) return forms;
+    const auto size = static_cast<std::int64_t>(size_of(buffer->type()));
+    if (!forced && problem.elements() * size > most_bytes) return forms;
+    Problem &staged = forms.emplace_back(problem);
+    staged.arrays = true;
+    stage.give_room(staged, buffer->type());
+    return forms;
 }
 
 // What a collective on a buffer writes on this node.
@@ -174,17 +175,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
     vescomm::check(*comm, buffer.get(), options);
-    Problem problem = problem_of(*comm, buffer.get(), options);
-    const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
-    bool staged = false;
-    if (buffer) {
-        Problem of_arrays = problem;
-        of_arrays.arrays = true;
-        stage->give_room(of_arrays, buffer->type());
-        staged = through_stage(of_arrays, *buffer, options.algorithm);
-        if (staged) problem = of_arrays;
-    }
-    const Choice choice = select(problem, bytes, Machine{}, options.algorithm);
+    const std::vector<Problem> forms = forms_of(problem_of(*comm, buffer.get(), options),
+                                                buffer.get(), *stage, !options.algorithm.empty());
+    const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
+                                 comm->machine(), options.algorithm);
+    const Problem &problem = forms[choice.form];
+    const bool staged = choice.form > 0;
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;
@@ -267,7 +263,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
     stage->give_room(problem, options.type);
-    const Choice choice = select(problem, bytes_of(options.type), Machine{}, options.algorithm);
+    const Choice choice =
+        select({&problem, 1}, bytes_of(options.type), comm.machine(), options.algorithm);
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;

@@ -40,24 +40,29 @@ std::string why(const Candidate &best, const Choice &choice, const Problem &prob
     if (!best.seconds) return "it is the first for " + words(problem);
     std::string text = "it is predicted to take " + microseconds(*best.seconds);
     for (const Candidate &other : choice.candidates)
-        if (other.algorithm != best.algorithm && other.seconds)
-            text +=
-                ", and " + std::string(other.algorithm->name) + " " + microseconds(*other.seconds);
+        if (&other != &best && other.seconds)
+            text += ", and " + std::string(other.algorithm->name) +
+                    (other.form == best.form ? " " : " in its other form ") +
+                    microseconds(*other.seconds);
     return text;
 }
 
 }  // namespace
 
-Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &machine,
+Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced) {
+    const Problem &problem = forms.front();
     Choice choice;
     std::string names;
-    for (const AlgorithmEntry &entry : algorithms()) {
-        if (entry.collective != problem.collective || !entry.suits(problem)) continue;
-        names += (names.empty() ? "" : ", ") + std::string(entry.name);
-        choice.candidates.push_back({&entry, std::nullopt});
-        if (entry.name == forced) choice.algorithm = &entry;
-    }
+    for (std::size_t form = 0; form < forms.size(); ++form)
+        for (const AlgorithmEntry &entry : algorithms()) {
+            if (entry.collective != problem.collective || !entry.suits(forms[form])) continue;
+            names += (names.empty() ? "" : ", ") + std::string(entry.name);
+            choice.candidates.push_back({&entry, form});
+            if (entry.name != forced || choice.algorithm != nullptr) continue;
+            choice.algorithm = &entry;
+            choice.form = form;
+        }
     if (choice.candidates.empty() || (!forced.empty() && choice.algorithm == nullptr))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "there is no algorithm " +
@@ -70,9 +75,11 @@ Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &
     }
     if (choice.candidates.size() > 1)
         for (Candidate &candidate : choice.candidates)
-            candidate.seconds = predict(*candidate.algorithm, problem, bytes, machine);
+            candidate.seconds =
+                predict(*candidate.algorithm, forms[candidate.form], bytes, machine);
     const Candidate &best = best_of(choice.candidates);
     choice.algorithm = best.algorithm;
+    choice.form = best.form;
     choice.why = why(best, choice, problem);
     return choice;
 }

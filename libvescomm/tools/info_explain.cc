@@ -156,7 +156,7 @@ void show_row(const char *mark, const std::string &time, const AlgorithmEntry &e
 
 void explain(const Question &question) {
     const Problem problem = problem_of(question);
-    const Choice choice = select(problem, {}, question.machine, question.algorithm);
+    const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
     std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
                 static_cast<unsigned long long>(question.bytes), problem.ranks(),
                 problem.nodes.count(), where(problem).c_str());

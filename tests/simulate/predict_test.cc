@@ -130,6 +130,11 @@ TEST(Predict, TellsOfTenThousandRanks) {
     EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
 }
 
+Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &machine,
+              std::string_view forced) {
+    return select({&problem, 1}, bytes, machine, forced);
+}
+
 TEST(Select, TakesTheLeastPredictedTime) {
     for (const int ranks : {2, 4, 8, 64}) {
         const auto choose = [&](std::int64_t elements) {
