@@ -64,15 +64,6 @@ void cut(std::span<const std::int64_t> counts, std::vector<std::int64_t> &cuts) 
     for (const std::int64_t count : counts) cuts.push_back(cuts.back() + count);
 }
 
-// Equal shards, on whole cache lines when there is more than a few.
-void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts) {
-    const std::int64_t line = elements >= 64 * std::int64_t{ranks} ? 64 : 1;
-    const std::int64_t share = (elements / ranks + line - 1) / line * line;
-    cuts.assign(1, 0);
-    for (int rank = 0; rank < ranks; ++rank)
-        cuts.push_back(rank + 1 == ranks ? elements : std::min(elements, cuts.back() + share));
-}
-
 }  // namespace
 
 bool fuse(const Call &a, const Call &b) {

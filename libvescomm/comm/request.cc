@@ -23,6 +23,9 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
     problem.root = options.root;
     if (buffer != nullptr) {
         problem.cuts.assign(buffer->layout().cuts().begin(), buffer->layout().cuts().end());
+        // Whose shard is where means nothing to an all_reduce: everyone sums as much.
+        if (options.collective == Collective::all_reduce)
+            cut_evenly(problem.elements(), comm.ranks(), problem.cuts);
         problem.per_node = buffer->per_node();
         problem.in_place = options.source == nullptr && options.output == nullptr;
     }

@@ -17,6 +17,10 @@ bool per_rank(const Problem &problem) {
     return !problem.arrays && !problem.per_node;
 }
 
+bool per_rank_on_one_node(const Problem &problem) {
+    return per_rank(problem) && problem.nodes.count() == 1;
+}
+
 bool buffers(const Problem &problem) {
     return !problem.arrays;
 }
@@ -65,6 +69,8 @@ constexpr AlgorithmEntry table[] = {
      "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
+    {Collective::reduce_scatter_v, "balanced", reduce_scatter_v::balanced, per_rank_on_one_node,
+     "the ranks sum equal parts of the vector, whoever owns them"},
     {Collective::all_gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::reduce_scatter_v, "eager", eager, can_be_eager, eager_blocks},

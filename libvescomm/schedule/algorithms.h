@@ -43,6 +43,7 @@ Schedule ring(const Problem &problem, int rank);
 
 namespace reduce_scatter_v {
 Schedule direct(const Problem &problem, int rank);
+Schedule balanced(const Problem &problem, int rank);
 Schedule staged(const Problem &problem, int rank);
 bool can_stage(const Problem &problem);
 }  // namespace reduce_scatter_v

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/problem.h"
 
+#include <algorithm>
+
 namespace vescomm {
 
 std::string_view name_of(Collective collective) {
@@ -113,6 +115,14 @@ std::int64_t Problem::output_size(int rank) const {
         default:
             return elements();
     }
+}
+
+void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts) {
+    const std::int64_t line = elements >= 64 * std::int64_t{ranks} ? 64 : 1;
+    const std::int64_t share = (elements / ranks + line - 1) / line * line;
+    cuts.assign(1, 0);
+    for (int rank = 0; rank < ranks; ++rank)
+        cuts.push_back(rank + 1 == ranks ? elements : std::min(elements, cuts.back() + share));
 }
 
 }  // namespace vescomm

@@ -94,4 +94,7 @@ struct Problem {
     std::int64_t output_size(int rank) const;
 };
 
+// Equal shards, on whole cache lines when there is more than a few elements. Replaces `cuts`.
+void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts);
+
 }  // namespace vescomm

@@ -34,8 +34,7 @@ std::string usable_cores() {
 int count_cores(std::span<const std::string> usable) {
     std::vector<unsigned> together(CPU_SETSIZE / 4);
     for (const std::string &text : usable) {
-        if (text.size() > together.size() ||
-            text.find_first_not_of(digits) != std::string::npos)
+        if (text.size() > together.size() || text.find_first_not_of(digits) != std::string::npos)
             continue;
         for (std::size_t i = 0; i < text.size(); ++i)
             together[i] |= static_cast<unsigned>(digits.find(text[i]));
