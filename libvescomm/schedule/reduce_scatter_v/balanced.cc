@@ -54,8 +54,7 @@ Schedule balanced(const Problem &problem, int rank) {
     };
     const auto sum = [&](const Part &part, Place to) {
         std::vector<Place> from;
-        for (int peer = 0; peer < ranks; ++peer)
-            from.push_back({peer, Region::buffer, part.begin});
+        for (int peer = 0; peer < ranks; ++peer) from.push_back({peer, Region::buffer, part.begin});
         if (part.elements > 0) lane.reduce(from, to, part.elements, true);
     };
     // Where the part of a shard ends up, in place or in an output.
