@@ -44,6 +44,10 @@ void require_rank(int rank, int ranks) {
 }
 
 std::shared_ptr<Communicator> connect(TcpControlOptions control, const Config &config) {
+    // One rank speaks for all: launchers give them the same environment.
+    if (control.rank == 0)
+        for (const std::string &unknown : unknown_variables(process_variable_names()))
+            log(LogLevel::warn, "config", control.rank, control.ranks, unknown);
     control.silence_seconds = config.silence_seconds;
     // Several signs of life before anyone is given up, however short the silence.
     control.heartbeat_seconds = std::min(1.0, config.silence_seconds / 5);

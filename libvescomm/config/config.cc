@@ -2,18 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
-#include <vector>
 
 #include "base/error.h"
+#include "config/spelling.h"
 
 namespace vescomm {
 
 namespace {
+
+using Group = Variable::Group;
 
 std::string variable_name(std::string_view member) {
     std::string name = "VESCOMM_";
@@ -22,30 +26,42 @@ std::string variable_name(std::string_view member) {
     return name;
 }
 
-void parse(const std::string &name, std::string_view text, double &value) {
+[[noreturn]] void refuse(const std::string &name, std::string_view given, const std::string &why) {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, name + "=" + std::string(given) + " is " + why);
+}
+
+// A parser for each kind of setting: name, what is given, and the column `values`.
+
+double parse_seconds(const std::string &name, std::string_view given, std::string_view) {
     double parsed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed) ||
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), parsed);
+    if (error != std::errc() || end != given.data() + given.size() || !std::isfinite(parsed) ||
         parsed <= 0)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    name + "=" + std::string(text) +
-                        " is not a number above 0; give one, such as 30 or 0.5");
-    value = parsed;
+        refuse(name, given, "not a number above 0; give seconds, such as 30 or 0.5");
+    return parsed;
 }
 
-void parse(const std::string &, std::string_view text, std::string &value) {
-    value = text;
-}
-
-template <typename Value>
-std::string fallback_text(const Value &value) {
-    if constexpr (std::is_same_v<Value, double>) {
-        char digits[32];
-        const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-        return std::string(digits, end);
-    } else {
-        return value;
+std::string parse_choice(const std::string &name, std::string_view given, std::string_view values) {
+    constexpr std::string_view between = ", ";
+    for (std::size_t at = 0; at < values.size();) {
+        const std::size_t end = std::min(values.find(between, at), values.size());
+        if (values.substr(at, end - at) == given) return std::string(given);
+        at = end + between.size();
     }
+    refuse(name, given, "none of its values; there is: " + std::string(values));
+}
+
+std::string parse_text(const std::string &, std::string_view given, std::string_view) {
+    return std::string(given);
+}
+
+std::string fallback_text(double value) {
+    char digits[32];
+    return std::string(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
+
+std::string fallback_text(const std::string &value) {
+    return value;
 }
 
 }  // namespace
@@ -56,31 +72,75 @@ Environment process_environment() {
 
 Config read_config(const Environment &environment) {
     Config config;
-#define VESCOMM_READ(type, member, fallback, unit, values, what) \
-    if (const std::string name = variable_name(#member); true)   \
-        if (const char *text = environment(name.c_str());        \
-            text != nullptr && *text != '\0') /* not set */      \
-            parse(name, text, config.member);
-    VESCOMM_VARIABLES(VESCOMM_READ)
+#define VESCOMM_READ(kind, member, fallback, unit, values, what)                               \
+    if (const std::string name = variable_name(#member); true)                                 \
+        if (const char *given = environment(name.c_str()); given != nullptr && *given != '\0') \
+            config.member = parse_##kind(name, given, values);
+    VESCOMM_SETTINGS(VESCOMM_READ)
 #undef VESCOMM_READ
-    static constexpr std::string_view known[] = {"auto", "thread", "inline"};
-    if (std::find(std::begin(known), std::end(known), config.progress) == std::end(known))
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "VESCOMM_PROGRESS=" + config.progress + " is none of auto, thread and inline");
     return config;
 }
 
-std::span<const VariableHelp> variables() {
-    static const std::vector<VariableHelp> table = [] {
+std::span<const Variable> variables() {
+    static const std::vector<Variable> table = [] {
         const Config config;
-        return std::vector<VariableHelp>{
-#define VESCOMM_HELP(type, member, fallback, unit, values, what) \
-    {variable_name(#member), fallback_text(config.member), unit, values, what},
-            VESCOMM_VARIABLES(VESCOMM_HELP)
-#undef VESCOMM_HELP
+        return std::vector<Variable>{
+#define VESCOMM_ROW(kind, member, fallback, unit, values, what) \
+    {Group::setting, variable_name(#member), fallback_text(config.member), unit, values, what},
+            VESCOMM_SETTINGS(VESCOMM_ROW)
+#undef VESCOMM_ROW
+            // Read in bootstrap/launch.cc, beside what other launchers set.
+            {Group::place, "VESCOMM_RANK", "", "", "0 to VESCOMM_RANKS - 1",
+             "Which rank this process is."},
+            {Group::place, "VESCOMM_RANKS", "", "", "1 and more", "How many ranks the job has."},
+            {Group::place, "VESCOMM_ADDRESS", "", "", "HOST:PORT", "Where rank 0 listens."},
+            {Group::place, "VESCOMM_PORT", "", "", "1 to 65535",
+             "The port alone, where a launcher names the host."},
+            {Group::place, "VESCOMM_SECRET", "", "", "any text",
+             "Known to all ranks and to nobody else: keeps others out."},
+            {Group::place, "VESCOMM_LISTEN_DESCRIPTOR", "", "", "0 and more",
+             "On rank 0: a descriptor that listens at the address already. Launchers set it."},
+            {Group::prefix, "VESCOMM_UCX_", "", "", "as in UCX",
+             "A variable of UCX, for vescomm alone."},
+            {Group::prefix, "VESCOMM_PERF_", "", "", "see perf.md",
+             "What vescomm_perf reads, and what it tells its workers."},
+            {Group::prefix, "VESCOMM_TEST_", "", "", "see the tests", "What the tests read."},
         };
     }();
     return table;
+}
+
+std::vector<std::string> process_variable_names() {
+    std::vector<std::string> names;
+    for (char **entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view variable = *entry;
+        const std::size_t equals = variable.find('=');
+        if (equals + 1 < variable.size()) names.emplace_back(variable.substr(0, equals));
+    }
+    return names;
+}
+
+std::vector<std::string> unknown_variables(std::span<const std::string> names) {
+    std::vector<std::string> known;
+    for (const Variable &variable : variables())
+        if (variable.group != Group::prefix) known.push_back(variable.name);
+    const auto is_known = [](const std::string &name) {
+        return std::ranges::any_of(variables(), [&](const Variable &variable) {
+            return variable.group == Group::prefix ? name.starts_with(variable.name)
+                                                   : name == variable.name;
+        });
+    };
+    std::vector<std::string> sentences;
+    for (const std::string &name : names) {
+        // Short of an M, too, and whatever follows: nobody else's variables begin so.
+        if (!name.starts_with("VESCOM") || is_known(name)) continue;
+        const std::string meant = nearest(name, known);
+        sentences.push_back(
+            name + " is not a variable of vescomm and has no effect; " +
+            (meant.empty() ? "vescomm-info lists those there are" : "did you mean " + meant + "?"));
+    }
+    std::ranges::sort(sentences);
+    return sentences;
 }
 
 }  // namespace vescomm

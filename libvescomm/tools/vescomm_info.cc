@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "execute/kernels.h"
 #include "tools/info_explain.h"
+#include "tools/info_variables.h"
 #include "transport/transports.h"
 
 namespace vescomm {
@@ -21,13 +22,7 @@ void show_build() {
     std::printf("\nkernels\n  %s, the fastest of %zu that this machine can run\n", kernels().isa,
                 supported_kernels().size());
     std::printf("\nvariables\n");
-    for (const VariableHelp &variable : variables())
-        std::printf("  %s%s%s%s\n      %s Default: %s%s%s.\n", variable.name.c_str(),
-                    variable.unit.empty() ? "" : ", ", variable.unit.c_str(),
-                    variable.values.empty() ? "" : (" (" + variable.values + ")").c_str(),
-                    variable.what.c_str(),
-                    variable.fallback.empty() ? "empty" : variable.fallback.c_str(),
-                    variable.unit.empty() ? "" : " ", variable.unit.c_str());
+    show_variables(process_environment());
 }
 
 }  // namespace
@@ -35,13 +30,15 @@ void show_build() {
 
 int main(int argc, char **argv) {
     CLI::App app(
-        "Shows what this build of vescomm has, which variables it reads, and with --explain which\n"
-        "algorithm a collective uses and why.\n\n"
+        "Shows what this build of vescomm has, which variables it reads and what they are set to,\n"
+        "and with --explain which algorithm a collective uses and why.\n\n"
         "  vescomm-info\n"
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank");
     vescomm::Question question;
     app.set_version_flag("--version", vescomm_version());
+    bool markdown = false;
+    app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
     auto *explain =
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
@@ -77,7 +74,8 @@ int main(int argc, char **argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     try {
-        if (question.collective.empty()) vescomm::show_build();
+        if (markdown) vescomm::show_variables_as_markdown();
+        else if (question.collective.empty()) vescomm::show_build();
         else vescomm::explain(question);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "vescomm-info: %s\n", error.what());

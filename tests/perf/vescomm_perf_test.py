@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm_perf from the outside: VESCOMM_PERF holds its path, VESCOMM_PERF_SCHEMA the schema's,
-VESCOMM_PERF_REPORT that of perf/report. Nothing here looks at how long something took."""
+"""vescomm_perf from the outside: VESCOMM_TEST_PERF holds its path, VESCOMM_TEST_PERF_SCHEMA that of
+the schema, VESCOMM_TEST_PERF_REPORT that of perf/report. Nothing here looks at how long something
+took."""
 
 import json
 import os
@@ -17,9 +18,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from json_schema import violations  # noqa: E402
 
-PERF = os.environ["VESCOMM_PERF"]
-SCHEMA = os.environ["VESCOMM_PERF_SCHEMA"]
-REPORT = os.environ["VESCOMM_PERF_REPORT"]
+PERF = os.environ["VESCOMM_TEST_PERF"]
+SCHEMA = os.environ["VESCOMM_TEST_PERF_SCHEMA"]
+REPORT = os.environ["VESCOMM_TEST_PERF_REPORT"]
 # For machines that hang.
 PATIENCE = 120
 FAILED, TIMEOUT, NOT_IMPLEMENTED, USAGE, RESULTS = 3, 4, 5, 6, 7
@@ -153,7 +154,7 @@ class Table(unittest.TestCase):
             self.assertEqual(len(rows(out)), 10, out)
 
     def test_ranks_of_a_launcher_take_part(self):
-        launcher = os.environ.get("VESCOMM_RUN", "")
+        launcher = os.environ.get("VESCOMM_TEST_RUN", "")
         done = subprocess.run(
             [launcher, "-n", "3", "--no-prefix", PERF, "-b", "4000", *map(str, SMALL)],
             capture_output=True, timeout=PATIENCE, text=True, env=environment(),

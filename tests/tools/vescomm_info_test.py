@@ -1,20 +1,62 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-info from the outside. The variable VESCOMM_INFO holds its path."""
+"""vescomm-info from the outside. VESCOMM_TEST_INFO holds its path, VESCOMM_TEST_SOURCE that of the
+sources."""
 
 import os
 import re
 import subprocess
 import unittest
+from pathlib import Path
 
-INFO = os.environ["VESCOMM_INFO"]
+INFO = os.environ["VESCOMM_TEST_INFO"]
+SOURCE = Path(os.environ["VESCOMM_TEST_SOURCE"])
 
 
-def run(*arguments):
+def run(*arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
     done = subprocess.run(
-        [INFO, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+        [INFO, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False,
+        env={**environment, **variables},
     )
     return done.returncode, done.stdout, done.stderr
+
+
+class Variables(unittest.TestCase):
+    def test_are_those_of_the_documentation(self):
+        code, table, err = run("--markdown")
+        self.assertEqual((code, err), (0, ""))
+        page = (SOURCE / "docs/configuration.md").read_text(encoding="utf-8")
+        self.assertIn(table, page, "put the output of vescomm-info --markdown into the page")
+
+    def test_are_all_that_the_sources_read(self):
+        _, table, _ = run("--markdown")
+        known = re.findall(r"^\| `(VESCOMM_\w+)`", table, re.MULTILINE)
+        prefixes = tuple(name for name in known if name.endswith("_"))
+        read = set()
+        for folder in ("libvescomm", "planner", "fsdp", "perf"):
+            for path in (SOURCE / folder).rglob("*"):
+                if path.suffix in (".cc", ".c", ".h", ".py"):
+                    read |= set(re.findall(r'"(VESCOMM_[A-Z_]+)"',
+                                           path.read_text(encoding="utf-8")))
+        self.assertIn("VESCOMM_RANK", read)
+        # What else stands between quotation marks: the beginning of all names.
+        unknown = {name for name in read - set(known) - {"VESCOMM_"}
+                   if not name.startswith(prefixes)}
+        self.assertEqual(unknown, set())
+
+    def test_are_shown_with_what_they_are_set_to(self):
+        code, out, err = run(VESCOMM_TIMEOUT_SECONDS="7.5", VESCOMM_SECRET="swordfish")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"VESCOMM_TIMEOUT_SECONDS .*\n.*Default: 300 s\.\n +Set to 7\.5\.")
+        self.assertNotIn("swordfish", out)
+
+    def test_that_are_wrong_are_told(self):
+        code, out, err = run(VESCOMM_PROGRESS="sometimes", VESCOMM_TIMEOUT_SECOND="5")
+        self.assertEqual(code, 2)
+        self.assertIn("did you mean VESCOMM_TIMEOUT_SECONDS?", out)
+        self.assertEqual(err, "vescomm-info: VESCOMM_PROGRESS=sometimes is none of its values; "
+                              "there is: auto, thread, inline\n")
 
 
 class Explain(unittest.TestCase):

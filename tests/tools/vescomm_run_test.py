@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-run from the outside. The variable VESCOMM_RUN holds its path."""
+"""vescomm-run from the outside. The variable VESCOMM_TEST_RUN holds its path."""
 
 import collections
 import os
@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-RUN = os.environ["VESCOMM_RUN"]
+RUN = os.environ["VESCOMM_TEST_RUN"]
 # For machines that hang; nothing here takes nearly as long.
 PATIENCE = 60
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """train_gpt from the outside: the same curve on any number of ranks, and what it writes.
 
-TRAIN_GPT and VESCOMM_RUN are the paths of the two programs.
+TRAIN_GPT and VESCOMM_TEST_RUN are the paths of the two programs.
 """
 
 import json
@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 TRAIN_GPT = os.environ.get("TRAIN_GPT", "train_gpt")
-VESCOMM_RUN = os.environ.get("VESCOMM_RUN", "vescomm-run")
+RUN = os.environ.get("VESCOMM_TEST_RUN", "vescomm-run")
 
 STEPS = 12
 BATCH = 3  # fewer sequences than the largest number of ranks
@@ -48,7 +48,7 @@ MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node
 
 def launch(ranks, arguments):
     """Runs train_gpt on a number of ranks; one needs no launcher."""
-    launcher = [VESCOMM_RUN, "-n", str(ranks)] if ranks > 1 else []
+    launcher = [RUN, "-n", str(ranks)] if ranks > 1 else []
     return subprocess.run(
         [*launcher, TRAIN_GPT, *arguments], capture_output=True, text=True, timeout=300, check=False
     )

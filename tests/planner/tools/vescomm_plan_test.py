@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-plan from the outside. VESCOMM_PLAN holds its path, VESCOMM_PLAN_SCHEMA the schema's."""
+"""vescomm-plan from the outside. VESCOMM_TEST_PLAN holds its path, VESCOMM_TEST_PLAN_SCHEMA that of
+the schema."""
 
 import json
 import os
@@ -14,8 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 from json_schema import violations  # noqa: E402
 
-PLAN = os.environ["VESCOMM_PLAN"]
-SCHEMA = os.environ["VESCOMM_PLAN_SCHEMA"]
+PLAN = os.environ["VESCOMM_TEST_PLAN"]
+SCHEMA = os.environ["VESCOMM_TEST_PLAN_SCHEMA"]
 # For machines that hang.
 PATIENCE = 120
 

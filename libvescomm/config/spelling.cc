@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "config/spelling.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace vescomm {
+
+namespace {
+
+// How many letters must be changed, left out, added, or exchanged with their neighbour to make one
+// text of another (optimal string alignment: no letter is touched twice).
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::vector<std::size_t>> edits(a.size() + 1,
+                                                std::vector<std::size_t>(b.size() + 1));
+    for (std::size_t i = 0; i <= a.size(); ++i) edits[i][0] = i;
+    for (std::size_t j = 0; j <= b.size(); ++j) edits[0][j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i)
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+            edits[i][j] =
+                std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1, edits[i - 1][j - 1] + change});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
+        }
+    return edits[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view given, std::span<const std::string> known) {
+    // Names come from the environment: one that is longer than any of ours is not worth the work.
+    constexpr std::size_t longest = 64;
+    constexpr std::size_t prefix = sizeof("VESCOMM_") - 1;
+    if (given.size() > longest || given.size() <= prefix) return {};
+    std::string best;
+    std::size_t least = std::max<std::size_t>(1, (given.size() - prefix) / 3);
+    for (const std::string &name : known) {
+        const std::size_t shorter = std::min(given.size(), name.size());
+        // VESCOMM_TIMEOUT and VESCOMM_LOG_LEVEL are near, VESCOMM_ is not.
+        const bool cut =
+            shorter > prefix + 2 && given.substr(0, shorter) == name.substr(0, shorter);
+        const std::size_t edits = cut ? 1 : distance(given, name);
+        if (edits > least || (!best.empty() && edits == least)) continue;
+        least = edits;
+        best = name;
+    }
+    return best;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""What variables of the environment do to a whole job. environment_test.py WORKER [CASE...]"""
+
+import sys
+
+from ranks import INVALID_ARGUMENT, Job, expect, run_cases
+
+WORKER = sys.argv[1]
+
+
+def misspelt():
+    """One rank tells of a variable that has no effect, with the name that was meant."""
+    environment = {"VESCOMM_TIMEOUT_SECOND": "5", "VESCOMM_ROOT": "/opt"}
+    with Job([WORKER, "short", "--iterations", 1], 3, environment=environment) as job:
+        job.expect_success()
+        expect(job.ranks[0].said("warn 0/3 config: VESCOMM_TIMEOUT_SECOND is not a variable of "
+                                 "vescomm and has no effect; did you mean "
+                                 "VESCOMM_TIMEOUT_SECONDS?"), job.transcript())
+        told = sum("no effect" in line for rank in job.ranks.values() for line in rank.lines)
+        expect(told == 2, f"{told} lines\n{job.transcript()}")
+
+
+def malformed():
+    with Job([WORKER, "short"], 2, environment={"VESCOMM_PROGRESS": "maybe"}) as job:
+        codes = job.finish()
+        expect(set(codes.values()) == {INVALID_ARGUMENT}, f"codes {codes}\n{job.transcript()}")
+        for rank in job.ranks.values():
+            expect("VESCOMM_PROGRESS=maybe" in rank.lines[-1], rank.lines[-1])
+            expect("auto, thread, inline" in rank.lines[-1], rank.lines[-1])
+
+
+def cases():
+    yield "a misspelt variable", misspelt
+    yield "a malformed value", malformed
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(cases(), sys.argv[2:]))
