@@ -129,6 +129,9 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
             machine_.cores =
                 std::min(machine_.cores > 0 ? machine_.cores : cores[each], cores[each]);
     seat_ = nodes_.local_rank(rank());
+    const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
+    require_same(*control_, "communicator creation", limit, {{"VESCOMM_ALGORITHM", algorithms}});
+    forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
     board_ = transports_.home->board();

@@ -17,6 +17,7 @@
 #include "execute/operation.h"
 #include "observe/trace.h"
 #include "topology/machine.h"
+#include "schedule/forced.h"
 #include "topology/nodes.h"
 #include "transport/signal_board.h"
 #include "transport/transports.h"
@@ -49,6 +50,8 @@ public:
     Failure &failure() { return failure_; }
     Trace &trace() { return trace_; }
     Counters &counters() { return counters_; }
+    // Algorithms that the environment insists on; the same on every rank.
+    const Forced &forced() const { return forced_; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &home() { return *transports_.home; }
@@ -130,6 +133,7 @@ private:
     std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
     Machine machine_;
+    Forced forced_;
     // Its place on its node. Kept, since wake() is also called while control_ goes away.
     int seat_ = 0;
     Trace trace_;

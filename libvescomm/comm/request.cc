@@ -61,6 +61,19 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
                    "; f32 and f64 convert to and from every float");
 }
 
+// The algorithm that must be taken, if any, and the variable that says so, if it is not the caller,
+// who goes first.
+struct Wish {
+    std::string_view algorithm, variable;
+};
+
+Wish wish_of(const Communicator &comm, const Request::Options &options) {
+    if (!options.algorithm.empty()) return {options.algorithm, {}};
+    const std::string_view forced = comm.forced().of(options.collective);
+    if (forced.empty()) return {};
+    return {forced, "VESCOMM_ALGORITHM"};
+}
+
 ElementBytes bytes_of(vescomm_type_t type) {
     return {static_cast<int>(size_of(type)), static_cast<int>(size_of(accumulator_of(type)))};
 }
@@ -178,10 +191,11 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
     vescomm::check(*comm, buffer.get(), options);
+    const Wish wish = wish_of(*comm, options);
     const std::vector<Problem> forms = forms_of(problem_of(*comm, buffer.get(), options),
-                                                buffer.get(), *stage, !options.algorithm.empty());
+                                                buffer.get(), *stage, !wish.algorithm.empty());
     const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
-                                 comm->machine(), options.algorithm);
+                                 comm->machine(), wish.algorithm, wish.variable);
     const Problem &problem = forms[choice.form];
     const bool staged = choice.form > 0;
 
@@ -266,8 +280,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
     stage->give_room(problem, options.type);
-    const Choice choice =
-        select({&problem, 1}, bytes_of(options.type), comm.machine(), options.algorithm);
+    const Wish wish = wish_of(comm, options);
+    const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
+                                 wish.algorithm, wish.variable);
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;

@@ -28,6 +28,8 @@ Environment process_environment();
     X(choice, progress, "auto", "", "auto, thread, inline",                                     \
       "Who moves requests along: a thread of their own, or only calls of the library. auto: a " \
       "thread when there are other nodes.")                                                     \
+    X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
+      "Algorithms to take instead of those that are chosen. The same on every rank.")           \
     X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                           \
       "What is logged to standard error: error, warn, info or debug, for all or for one area.")
 

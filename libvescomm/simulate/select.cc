@@ -50,7 +50,7 @@ std::string why(const Candidate &best, const Choice &choice, const Problem &prob
 }  // namespace
 
 Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
-              std::string_view forced) {
+              std::string_view forced, std::string_view variable) {
     const Problem &problem = forms.front();
     Choice choice;
     std::string names;
@@ -65,12 +65,14 @@ Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const M
         }
     if (choice.candidates.empty() || (!forced.empty() && choice.algorithm == nullptr))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "there is no algorithm " +
+                    (variable.empty() ? std::string() : std::string(variable) + ": ") +
+                        "there is no algorithm " +
                         (forced.empty() ? std::string() : "\"" + std::string(forced) + "\" ") +
                         "for " + words(problem) +
                         (names.empty() ? "; use the other sharing" : "; there is: " + names));
     if (choice.algorithm != nullptr) {
-        choice.why = "the caller asked for it by name";
+        choice.why =
+            (variable.empty() ? "the caller" : std::string(variable)) + " asked for it by name";
         return choice;
     }
     if (choice.candidates.size() > 1)

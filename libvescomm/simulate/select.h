@@ -30,12 +30,12 @@ struct Choice {
 // forms: as it lies in a buffer, say, and as arrays that pass through the stage. Where two are
 // closer than a tenth, which is less than a model can tell, the order of the forms and of the table
 // decides. A pure function of its arguments, so ranks that agree about them choose alike; nothing
-// is predicted where only one suits. `forced` is a name that the caller insists on, or empty.
-// Throws Error(INVALID_ARGUMENT), listing the names there are, when that one does not exist or does
-// not solve the problem.
+// is predicted where only one suits. `forced` is a name that the caller insists on, or empty; where
+// it comes from the environment, `variable` is that of the name. Throws Error(INVALID_ARGUMENT),
+// listing the names there are, when that one does not exist or does not solve the problem.
 //
 // Cost: predict() for each that suits, when there are several.
 Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
-              std::string_view forced);
+              std::string_view forced, std::string_view variable = {});
 
 }  // namespace vescomm

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "schedule/forced.h"
 #include "simulate/select.h"
 
 namespace vescomm {
@@ -156,7 +157,12 @@ void show_row(const char *mark, const std::string &time, const AlgorithmEntry &e
 
 void explain(const Question &question) {
     const Problem problem = problem_of(question);
-    const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
+    const bool asked = !question.algorithm.empty();
+    const Forced forced = Forced::parse(question.forced);
+    const std::string_view algorithm =
+        asked ? std::string_view(question.algorithm) : forced.of(problem.collective);
+    const Choice choice = select({&problem, 1}, {}, question.machine, algorithm,
+                                 asked || algorithm.empty() ? "" : "VESCOMM_ALGORITHM");
     std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
                 static_cast<unsigned long long>(question.bytes), problem.ranks(),
                 problem.nodes.count(), where(problem).c_str());

@@ -19,7 +19,8 @@ struct Question {
     std::string ragged = "equal";
     bool per_rank = false;
     bool arrays = false;
-    std::string algorithm;
+    std::string algorithm;  // empty: as the environment says, or chosen
+    std::string forced;  // VESCOMM_ALGORITHM
     int steps_of = -1;
     Machine machine;
 };

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "schedule/forced.h"
+
 namespace vescomm {
 
 namespace {
@@ -47,7 +49,7 @@ void show_variables(const Environment &environment) {
     }
     for (const std::string &unknown : unknown_variables(process_variable_names()))
         std::printf("  %s\n", unknown.c_str());
-    read_config(environment);
+    Forced::parse(read_config(environment).algorithm);
 }
 
 void show_variables_as_markdown() {

@@ -76,7 +76,10 @@ int main(int argc, char **argv) {
     try {
         if (markdown) vescomm::show_variables_as_markdown();
         else if (question.collective.empty()) vescomm::show_build();
-        else vescomm::explain(question);
+        else {
+            question.forced = vescomm::read_config(vescomm::process_environment()).algorithm;
+            vescomm::explain(question);
+        }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "vescomm-info: %s\n", error.what());
         return 2;

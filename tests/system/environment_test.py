@@ -5,7 +5,7 @@
 
 import sys
 
-from ranks import INVALID_ARGUMENT, Job, expect, run_cases
+from ranks import INVALID_ARGUMENT, MISMATCH, PROMISE_SECONDS, Job, expect, run_cases
 
 WORKER = sys.argv[1]
 
@@ -31,9 +31,33 @@ def malformed():
             expect("auto, thread, inline" in rank.lines[-1], rank.lines[-1])
 
 
+def unsuitable_algorithm():
+    """A ring needs a buffer of each rank; arrays have none."""
+    with Job([WORKER, "short"], 3, environment={"VESCOMM_ALGORITHM": "all_gather_v=ring"}) as job:
+        codes = job.finish()
+        expect(set(codes.values()) == {INVALID_ARGUMENT}, f"codes {codes}\n{job.transcript()}")
+        for rank in job.ranks.values():
+            expect('VESCOMM_ALGORITHM: there is no algorithm "ring" for all_gather_v on'
+                   in rank.lines[-1], rank.lines[-1])
+
+
+def algorithms_that_differ():
+    """Nobody waits: the ranks are told before anything is called."""
+    each = {2: {"VESCOMM_ALGORITHM": "all_reduce=flat"}}
+    for nodes in (None, [0, 1, 1]):
+        with Job([WORKER, "collectives"], 3, nodes, each=each) as job:
+            codes = job.finish(seconds=PROMISE_SECONDS)
+            expect(set(codes.values()) == {MISMATCH}, f"codes {codes}\n{job.transcript()}")
+            for rank in job.ranks.values():
+                expect("VESCOMM_ALGORITHM is not set on rank 0 and all_reduce=flat on rank 2"
+                       in rank.lines[-1], rank.lines[-1])
+
+
 def cases():
     yield "a misspelt variable", misspelt
     yield "a malformed value", malformed
+    yield "a forced algorithm that does not suit", unsuitable_algorithm
+    yield "forced algorithms that differ", algorithms_that_differ
 
 
 if __name__ == "__main__":

@@ -109,6 +109,19 @@ class Explain(unittest.TestCase):
         self.assertIn(("*", "ring"), [(mark, name) for mark, _, name in rows])
         self.assertIn("the caller asked for it by name", out)
 
+    def test_obeys_the_environment_unless_asked_for_another(self):
+        arguments = ("--explain", "all_gather_v", "--per-rank")
+        _, out, _ = run(*arguments, VESCOMM_ALGORITHM="all_gather_v=ring")
+        self.assertRegex(out, r"(?m)^\* .* us  ring: ")
+        self.assertIn("VESCOMM_ALGORITHM asked for it by name", out)
+        _, out, _ = run(*arguments, "--algorithm", "direct", VESCOMM_ALGORITHM="all_gather_v=ring")
+        self.assertRegex(out, r"(?m)^\* .* us  direct: ")
+        self.assertIn("the caller asked for it by name", out)
+        code, _, err = run("--explain", "all_gather_v", VESCOMM_ALGORITHM="all_gather_v=ring")
+        self.assertEqual(code, 2)
+        self.assertIn('VESCOMM_ALGORITHM: there is no algorithm "ring" for all_gather_v on a '
+                      "buffer of one slab for each node; there is: slab", err)
+
     def test_shows_steps(self):
         _, out = self.explain("barrier", "--nodes", "1,1", "--steps", 1)
         self.assertIn("rank 1, offsets in f32 elements:\nlane 0\n", out)

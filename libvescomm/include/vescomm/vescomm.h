@@ -787,8 +787,8 @@ typedef struct vescomm_request_options {
      *  floats of 16 and 8 bits, f32. NULL: in place, at the shard's own elements of the buffer.
      *  Borrowed until the request is freed. */
     void *output;
-    /** Forces an algorithm by name. NULL: the library chooses; vescomm_request_explain() says what.
-     *  Borrowed for the call. */
+    /** Forces an algorithm by name. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
+     *  vescomm_request_explain() says what. Borrowed for the call. */
     const char *algorithm;
     /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
      *  rank. */
@@ -1001,7 +1001,8 @@ typedef struct vescomm_call_options {
     /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
      *  rank. */
     double factor;
-    /** Forces an algorithm by name. NULL: the library chooses. Borrowed for the call. */
+    /** Forces an algorithm by name. NULL: the variable VESCOMM_ALGORITHM, or the library chooses.
+     *  Borrowed for the call. */
     const char *algorithm;
 } vescomm_call_options_t;
 

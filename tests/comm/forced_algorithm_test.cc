@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Algorithms that the environment insists on, on arrays and on buffers.
+#include "support/array_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::check;
+using testing_support::Kind;
+using testing_support::run_array_ranks;
+
+testing_support::Stage insisting_on(const std::string &algorithms) {
+    testing_support::Stage stage{Kind::node, {0, 0}};
+    stage.config.algorithm = algorithms;
+    return stage;
+}
+
+// How a sum of ten elements will run, as arrays.
+std::string explained(vescomm_comm_t *comm, const char *algorithm) {
+    std::vector<float> data(10, 1);
+    auto options = vescomm_call_options();
+    options.algorithm = algorithm;
+    vescomm_request_t *request = nullptr;
+    check(vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, VESCOMM_SUM, &options,
+                             &request));
+    const char *text = nullptr;
+    check(vescomm_request_explain(request, &text));
+    const std::string copy = text;
+    check(vescomm_request_wait(request));
+    EXPECT_EQ(data, std::vector<float>(10, 2));
+    check(vescomm_request_free(request));
+    return copy;
+}
+
+TEST(ForcedAlgorithm, IsTakenForArrays) {
+    run_array_ranks(insisting_on("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
+        EXPECT_NE(explained(comm, nullptr).find("two_phase"), std::string::npos);
+        EXPECT_NE(explained(comm, nullptr).find("VESCOMM_ALGORITHM asked for it by name"),
+                  std::string::npos);
+    });
+}
+
+TEST(ForcedAlgorithm, GivesWayToTheCaller) {
+    run_array_ranks(insisting_on("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
+        EXPECT_NE(explained(comm, "flat").find("the caller asked for it by name"),
+                  std::string::npos);
+    });
+}
+
+TEST(ForcedAlgorithm, IsTakenForBuffersOrRefused) {
+    run_array_ranks(insisting_on("all_gather_v=ring"), [](vescomm_comm_t *comm) {
+        const Layout layout = Layout::from_counts(std::vector<std::int64_t>{3, 5});
+        for (const vescomm_sharing_t sharing : {VESCOMM_PER_RANK, VESCOMM_PER_NODE}) {
+            auto options = vescomm_buffer_options();
+            options.sharing = sharing;
+            vescomm_layout wanted{layout};
+            vescomm_buffer_t *buffer = nullptr;
+            check(vescomm_buffer_create(comm, &wanted, &options, &buffer));
+            vescomm_request_t *request = nullptr;
+            const vescomm_status_t status =
+                vescomm_all_gather_v_create(comm, buffer, nullptr, &request);
+            if (sharing == VESCOMM_PER_RANK) {
+                check(status);
+                const char *text = nullptr;
+                check(vescomm_request_explain(request, &text));
+                EXPECT_NE(std::string(text).find("ring"), std::string::npos);
+            } else {
+                EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
+                EXPECT_NE(std::string(vescomm_last_error()).find("VESCOMM_ALGORITHM: "),
+                          std::string::npos);
+            }
+            check(vescomm_request_free(request));
+            check(vescomm_buffer_free(buffer));
+        }
+    });
+}
+
+}  // namespace
+}  // namespace vescomm
