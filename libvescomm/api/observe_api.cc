@@ -69,6 +69,14 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
     });
 }
 
+vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm, const char *path) {
+    return guarded([&] {
+        require(comm, "vescomm_flight_recorder_write", "comm");
+        require(path, "vescomm_flight_recorder_write", "path");
+        comm->value->write_flight_recorder(path);
+    });
+}
+
 vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *context) {
     return guarded([&] { vescomm::set_log_sink(sink, context); });
 }

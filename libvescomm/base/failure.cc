@@ -18,8 +18,13 @@ bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
             // Out of memory for the sentence: the status alone must do.
         }
         then.swap(then_);
+        try {
+            if (record_) record_(status, why_);
+        } catch (...) {
+            // No memory for the record: the failure matters more.
+        }
+        broken_.store(true, std::memory_order_release);
     }
-    broken_.store(true, std::memory_order_release);
     if (then) then();
     return true;
 }
@@ -33,6 +38,11 @@ void Failure::on_first(std::function<void()> then) {
         }
     }
     if (then) then();
+}
+
+void Failure::record_first(std::function<void(vescomm_status_t, const std::string &)> record) {
+    std::lock_guard lock(mutex_);
+    record_ = std::move(record);
 }
 
 vescomm_status_t Failure::status() const noexcept {

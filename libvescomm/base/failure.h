@@ -25,6 +25,10 @@ public:
 
     void on_first(std::function<void()> then);
 
+    // Runs `record` with the first cause before anyone else knows it: who hears of a failure often
+    // ends the process. It must not use this object.
+    void record_first(std::function<void(vescomm_status_t, const std::string &)> record);
+
     vescomm_status_t status() const noexcept;
     std::string why() const;
 
@@ -37,6 +41,7 @@ private:
     vescomm_status_t status_ = VESCOMM_OK;
     std::string why_;
     std::function<void()> then_;
+    std::function<void(vescomm_status_t, const std::string &)> record_;
 };
 
 }  // namespace vescomm

@@ -19,4 +19,10 @@ inline std::string name_of_type(vescomm_type_t type) {
     return type >= 0 && type <= VESCOMM_U64 ? names[type] : "type " + std::to_string(type);
 }
 
+inline std::string name_of_op(vescomm_op_t op) {
+    static constexpr const char *names[] = {"sum", "average", "prod",
+                                            "min", "max",     "premultiplied sum"};
+    return op >= 0 && op <= VESCOMM_PREMULTIPLIED_SUM ? names[op] : "op " + std::to_string(op);
+}
+
 }  // namespace vescomm

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/agree.h"
 #include "comm/signature.h"
+#include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
 #include "topology/cores.h"
@@ -88,7 +89,10 @@ private:
 };
 
 Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
-    : config_(config), control_(std::move(control)) {}
+    : config_(config), control_(std::move(control)) {
+    static std::atomic<int> made{0};
+    number_ = made++;
+}
 
 std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> control,
                                                    const std::string &node, const Config &config,
@@ -113,6 +117,7 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 
 void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const Deadline limit = deadline();
+    record_failures();
     control_->listen([this](vescomm_status_t status, const std::string &why) {
         failure_.set(status, why);
         wire_failure_.set(status, why);
@@ -146,6 +151,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     Bindings bindings;
     bindings.rank = rank();
     bindings.nodes = nodes_;
+    bindings.flight_word = flight_word(algorithm, -1, 0, 0);
     bindings.channel = next_channel();
     bindings.home = transports_.home.get();
     bindings.transports = routes();
@@ -239,6 +245,7 @@ void Communicator::settle_locked() noexcept {
     const auto settles = [this](Operation *operation) {
         if (!operation->complete()) return false;
         if (!operation->agreed() && !agree_locked(*operation)) return false;
+        recorder_.complete(operation->flight);
         operation->settle();
         return true;
     };
@@ -305,6 +312,8 @@ void Communicator::start(Operation &operation, const Run &run) {
                     "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
                     "barriers and arrays another communicator");
     operation.start(run);
+    operation.flight =
+        recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
     running_.push_back(&operation);
     progress_locked();
     // The progress thread sleeps on what it knew of before.
@@ -343,7 +352,8 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
     if (attempt_often([&operation] { return operation.settled(); })) return;
     wait_long([&operation] { return operation.settled(); },
               [&operation] { return operation.waiting_for(); }, what,
-              [this] {
+              [this, &operation] {
+                  recorder_.takes_long(operation.flight);
                   // This one may wait for another that was started before it.
                   for (Operation *each : running_) {
                       each->tell_signature();
@@ -465,6 +475,34 @@ void Communicator::abort(const std::string &reason) {
     control_->fail(VESCOMM_ERROR_ABORTED, why);
     // Not only once the control plane says so: whatever this rank does next must fail.
     failure_.set(VESCOMM_ERROR_ABORTED, why);
+}
+
+FlightHeader Communicator::flight_header(vescomm_status_t status, const std::string &why) const {
+    return {
+        .rank = rank(), .ranks = ranks(), .communicator = number_, .status = status, .why = why};
+}
+
+void Communicator::write_flight_recorder(const std::string &pattern) const {
+    // One rank may write for itself: the name need not tell them apart.
+    const Writer writer{.rank = rank(), .communicator = number_};
+    const std::string name = file_name(pattern, writer, "");
+    const FlightHeader header = failure_.broken() ? flight_header(failure_.status(), failure_.why())
+                                                  : flight_header(VESCOMM_OK, {});
+    write_file(name, flight_text(header, recorder_), "the flight recorder");
+}
+
+void Communicator::record_failures() {
+    if (config_.flight_recorder.empty()) return;
+    const Writer writer{.rank = rank(), .ranks = ranks(), .communicator = number_};
+    const std::string name = file_name(config_.flight_recorder, writer, "VESCOMM_FLIGHT_RECORDER=");
+    failure_.record_first([this, name](vescomm_status_t status, const std::string &why) {
+        try {
+            write_file(name, flight_text(flight_header(status, why), recorder_),
+                       "the flight recorder");
+        } catch (const Error &error) {
+            log(LogLevel::warn, "flight", rank(), ranks(), error.what());
+        }
+    });
 }
 
 void Communicator::leave() {

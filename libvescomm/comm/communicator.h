@@ -13,6 +13,7 @@
 #include "base/deadline.h"
 #include "base/failure.h"
 #include "bootstrap/control.h"
+#include "comm/flight.h"
 #include "config/config.h"
 #include "execute/operation.h"
 #include "observe/trace.h"
@@ -50,6 +51,10 @@ public:
     Failure &failure() { return failure_; }
     Trace &trace() { return trace_; }
     Counters &counters() { return counters_; }
+    // Among all of this process, in the order in which they were made.
+    int number() const { return number_; }
+    // Writes the last operations of this rank. `pattern` as of file_name().
+    void write_flight_recorder(const std::string &pattern) const;
     // Algorithms that the environment insists on; the same on every rank.
     const Forced &forced() const { return forced_; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
@@ -123,6 +128,8 @@ private:
     void consider_wires() noexcept;
     void wake() noexcept;
     void run_progress_thread();
+    void record_failures();
+    FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
     void give_up(const std::string &what, const std::vector<int> &peers);
 
     Config config_;
@@ -138,6 +145,8 @@ private:
     int seat_ = 0;
     Trace trace_;
     Counters counters_;
+    int number_ = 0;
+    FlightRecorder recorder_;
     std::mutex mutex_;
     std::atomic<int> callers_{0};  // waiting for the mutex
     Transports transports_;

@@ -218,6 +218,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                   {"the algorithm", std::string(choice.algorithm->name)}});
 
     Bindings bindings = bindings_of(*comm, options);
+    const std::size_t element = buffer ? size_of(buffer->type()) : 0;
+    bindings.flight_word = flight_word(*choice.algorithm, buffer ? buffer->type() : -1, options.op,
+                                       static_cast<std::uint64_t>(problem.elements()) * element);
     const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm->rank());
     if (staged) {
         self.stage_ = stage;
@@ -295,6 +298,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     self.schedule_ = choice.algorithm->make(problem, comm.rank());
 
     Bindings bindings = bindings_of(comm, options);
+    bindings.flight_word =
+        flight_word(*choice.algorithm, options.type, options.op,
+                    static_cast<std::uint64_t>(self.elements_) * size_of(options.type));
     stage->bind(bindings, options.type);
     bindings.signature =
         Signature(problem, choice.algorithm->name, options.type, options.op, options.factor).bits();

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int digest_bits = 21;
 constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
-constexpr const char *ops[] = {"sum", "average", "prod", "min", "max", "premultiplied sum"};
 
 }  // namespace
 
@@ -35,11 +34,10 @@ std::string Signature::text() const {
     const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
     std::string text = fmt::format("{} of {}", name_of(collective),
                                    name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));
-    const std::uint32_t op = bits_ >> digest_bits & 7;
-    text += fmt::format(
-        " ({}digest {:06x})",
-        reduces(collective) && op < std::size(ops) ? std::string(ops[op]) + ", " : std::string(),
-        bits_ & digest_mask);
+    const auto op = static_cast<vescomm_op_t>(bits_ >> digest_bits & 7);
+    text += fmt::format(" ({}digest {:06x})",
+                        reduces(collective) ? name_of_op(op) + ", " : std::string(),
+                        bits_ & digest_mask);
     return text;
 }
 

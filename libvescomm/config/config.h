@@ -30,6 +30,9 @@ Environment process_environment();
       "thread when there are other nodes.")                                                     \
     X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
       "Algorithms to take instead of those that are chosen. The same on every rank.")           \
+    X(text, flight_recorder, "", "", "a file name with %r",                                     \
+      "Where each rank writes its last operations when its communicator breaks. %r is the "     \
+      "rank, %c the communicator of the process, %p the process. Empty: nowhere.")              \
     X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                           \
       "What is logged to standard error: error, warn, info or debug, for all or for one area.")
 

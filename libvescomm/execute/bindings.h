@@ -36,6 +36,7 @@ struct Bindings {
     int rank = 0;
     Nodes nodes;
     RegionBinding source, buffer, output, stage, partial;
+    std::uint64_t flight_word = 0;  // what the flight recorder keeps of it
     std::uint32_t channel = 0;  // of the operation's flags
     SignalName release;  // of the memory: who has let go how often
     bool releases = false;  // completion of a run lets go

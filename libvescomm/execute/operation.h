@@ -70,6 +70,9 @@ public:
     bool settled() const noexcept { return settled_; }
 
     std::uint64_t runs() const noexcept { return runs_; }
+    std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }
+    // Of the owner's: the number of this run in the flight recorder.
+    std::uint64_t flight = 0;
 
     // The ranks that the operation is waiting for now, ascending.
     std::vector<int> waiting_for() const;

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// vescomm-info: what this build has, what the environment says, and why an algorithm is chosen.
+// vescomm-info: what this build has, what the environment says, why an algorithm is chosen, and
+// what flight recorders say of a job that stopped.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "config/config.h"
 #include "execute/kernels.h"
+#include "tools/flight_report.h"
 #include "tools/info_explain.h"
 #include "tools/info_variables.h"
 #include "transport/transports.h"
@@ -31,14 +33,20 @@ void show_build() {
 int main(int argc, char **argv) {
     CLI::App app(
         "Shows what this build of vescomm has, which variables it reads and what they are set to,\n"
-        "and with --explain which algorithm a collective uses and why.\n\n"
+        "with --explain which algorithm a collective uses and why, and with --flight which rank "
+        "of\n"
+        "a job that stopped is behind.\n\n"
         "  vescomm-info\n"
+        "  vescomm-info --flight flight.*\n"
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank");
     vescomm::Question question;
     app.set_version_flag("--version", vescomm_version());
     bool markdown = false;
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
+    std::vector<std::string> flights;
+    app.add_option("--flight", flights,
+                   "files that flight recorders wrote, one of each rank: which rank is behind?");
     auto *explain =
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
@@ -74,7 +82,8 @@ int main(int argc, char **argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     try {
-        if (markdown) vescomm::show_variables_as_markdown();
+        if (!flights.empty()) std::printf("%s", vescomm::report_flights(flights).c_str());
+        else if (markdown) vescomm::show_variables_as_markdown();
         else if (question.collective.empty()) vescomm::show_build();
         else {
             question.forced = vescomm::read_config(vescomm::process_environment()).algorithm;

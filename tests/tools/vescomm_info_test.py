@@ -59,6 +59,18 @@ class Variables(unittest.TestCase):
                               "there is: auto, thread, inline\n")
 
 
+class Flight(unittest.TestCase):
+    def test_files_that_no_recorder_wrote_are_one_sentence_and_code_2(self):
+        for files, says in ((["/nonexistent/0"], "cannot read /nonexistent/0"),
+                            ([INFO], "give files that a flight recorder wrote"),
+                            (["/dev/null"], "/dev/null is empty"), ([SOURCE], "cannot read")):
+            with self.subTest(files=files):
+                code, out, err = run("--flight", *files)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(says, err)
+                self.assertEqual(err.count("\n"), 1)
+
+
 class Explain(unittest.TestCase):
     def explain(self, *arguments):
         """Rows of the candidates: (mark, microseconds or None, name)."""

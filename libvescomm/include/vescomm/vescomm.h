@@ -11,6 +11,7 @@
  *     request         a collective on a buffer, made once and started many times
  *     arrays          collectives on arrays of the caller, made as they are called
  *     trace           what happened when
+ *     flight recorder what happened last
  *
  * Words used throughout. A *rank* is one process (or thread) of a job, counted from 0. A *node* is
  * a set of ranks that can map one another's memory. A *buffer* holds the tensors of a *layout*; the
@@ -1175,6 +1176,25 @@ VESCOMM_API vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path);
+
+/* ----------------------------------------------------------------------- flight recorder ---- */
+
+/**
+ * Writes the last operations of this rank into a file, replaced when it exists: one line of JSON
+ * that says who writes, and one for each operation, with its number, what it is, whether it is
+ * complete, and when. A communicator records its last 128 operations at any time. When
+ * VESCOMM_FLIGHT_RECORDER names a file it also writes them there as soon as it breaks.
+ * `vescomm-info --flight FILES` compares what several ranks wrote and says which of them is behind.
+ *
+ * @param path  of the file. In it %r is this rank, %c the communicator of this process, counted
+ *              from 0, %p the process, and %% a %.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_SYSTEM: the file cannot be
+ *         written.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe, also while another one waits.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm,
+                                                           const char *path);
 
 #ifdef __cplusplus
 }

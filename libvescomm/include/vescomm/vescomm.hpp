@@ -235,6 +235,10 @@ public:
     void start_trace(std::uint64_t spans = 0) { check(vescomm_trace_start(get(), spans)); }
     void write_trace(const std::string &path) { check(vescomm_trace_write(get(), path.c_str())); }
 
+    void write_flight_recorder(const std::string &path) const {
+        check(vescomm_flight_recorder_write(get(), path.c_str()));
+    }
+
     vescomm_comm_t *get() const noexcept { return owner_.get(); }
 
     Communicator(Communicator &&) noexcept = default;

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/flight.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/types.h"
+
+namespace vescomm {
+
+namespace {
+
+constexpr int byte_bits = 44, row_bits = 8, type_bits = 6, op_bits = 4;
+constexpr std::uint64_t most_bytes = (std::uint64_t{1} << byte_bits) - 1;
+static_assert(op_bits + type_bits + row_bits + byte_bits < 63);
+
+// `bits` bits of a word, behind `before` bits.
+std::uint64_t part(std::uint64_t word, int before, int bits) {
+    return word >> before & ((std::uint64_t{1} << bits) - 1);
+}
+
+// Seconds, to the millisecond.
+double seconds(std::int64_t nanoseconds) {
+    return std::round(static_cast<double>(nanoseconds) / 1e6) / 1e3;
+}
+
+}  // namespace
+
+std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, vescomm_op_t op,
+                          std::uint64_t bytes) {
+    const auto row = static_cast<std::uint64_t>(&algorithm - algorithms().data());
+    return static_cast<std::uint64_t>(op) << (type_bits + row_bits + byte_bits) |
+           static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
+           std::min(bytes, most_bytes);
+}
+
+std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder) {
+    using nlohmann::ordered_json;
+    std::string text;
+    const auto append = [&text](const ordered_json &line) {
+        // The cause may quote a caller: bytes that are not UTF-8 are replaced.
+        text += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    };
+    append({{"flight_recorder", 1},
+            {"version", vescomm_version()},
+            {"rank", header.rank},
+            {"ranks", header.ranks},
+            {"communicator", header.communicator},
+            {"process", getpid()},
+            {"status", vescomm_status_name(header.status)},
+            {"why", header.why},
+            {"written", seconds(real_time_of_last_tick())},
+            {"operations", recorder.started()}});
+    for (const FlightRecorder::Entry &entry : recorder.entries()) {
+        const auto op =
+            static_cast<vescomm_op_t>(part(entry.what, type_bits + row_bits + byte_bits, op_bits));
+        const auto type =
+            static_cast<vescomm_type_t>(part(entry.what, row_bits + byte_bits, type_bits)) - 1;
+        const std::uint64_t row = part(entry.what, byte_bits, row_bits);
+        if (row >= algorithms().size()) continue;
+        const AlgorithmEntry &algorithm = algorithms()[row];
+        ordered_json line = {{"operation", entry.number},
+                             {"collective", name_of(algorithm.collective)},
+                             {"type", type < 0 ? "none" : name_of_type(type)},
+                             {"op", reduces(algorithm.collective) ? name_of_op(op) : "none"},
+                             {"bytes", part(entry.what, 0, byte_bits)},
+                             {"algorithm", algorithm.name},
+                             {"state", entry.completed ? "completed" : "started"}};
+        if (entry.started != 0) line["started"] = seconds(entry.started);
+        append(line);
+    }
+    return text;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/flight_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+namespace {
+
+using nlohmann::json;
+
+// Far more than a recorder writes.
+constexpr std::size_t most_file_bytes = 4 << 20;
+constexpr std::size_t most_line_bytes = 64 << 10;
+constexpr std::size_t most_operations = 4096;
+constexpr int most_ranks = 1'000'000;
+constexpr std::size_t most_named = 8;
+
+[[noreturn]] void refuse(const std::string &why) {
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
+}
+
+// A line of a file, read strictly.
+class Line {
+public:
+    Line(std::string where, std::string_view text) : where_(std::move(where)) {
+        if (text.size() > most_line_bytes) wrong("is too long");
+        line_ = json::parse(text, nullptr, false);
+        if (!line_.is_object()) wrong("is no object of JSON");
+    }
+
+    std::string text(const char *key) const {
+        const json &value = member(key);
+        if (!value.is_string()) wrong(fmt::format("has no text as \"{}\"", key));
+        return printable(value.get<std::string>());
+    }
+
+    std::uint64_t number(const char *key, std::uint64_t least, std::uint64_t most) const {
+        const json &value = member(key);
+        if (!value.is_number_unsigned() || value.get<std::uint64_t>() < least ||
+            value.get<std::uint64_t>() > most)
+            wrong(fmt::format("has no number from {} to {} as \"{}\"", least, most, key));
+        return value.get<std::uint64_t>();
+    }
+
+    [[noreturn]] void wrong(const std::string &why) const {
+        refuse(fmt::format("{} {}; give files that a flight recorder wrote", where_, why));
+    }
+
+private:
+    const json &member(const char *key) const {
+        const auto found = line_.find(key);
+        if (found == line_.end()) wrong(fmt::format("has no \"{}\"", key));
+        return *found;
+    }
+
+    // It will be shown on a terminal, which obeys some bytes.
+    static std::string printable(std::string text) {
+        for (char &byte : text)
+            if (static_cast<unsigned char>(byte) < ' ' || byte == 127) byte = '?';
+        return text;
+    }
+
+    std::string where_;
+    json line_;
+};
+
+std::string ranks_text(const std::vector<int> &ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (ranks.size() > most_named)
+        text += " and " + std::to_string(ranks.size() - most_named) + " more";
+    return text;
+}
+
+std::string words(const Flight::Operation &operation) {
+    if (operation.type == "none") return operation.collective;
+    return fmt::format("{} of {} bytes of {}{} by {}", operation.collective, operation.bytes,
+                       operation.type, operation.op == "none" ? "" : " (" + operation.op + ")",
+                       operation.algorithm);
+}
+
+const Flight::Operation *find(const Flight &flight, std::uint64_t number) {
+    const auto found = flight.operations.find(number);
+    return found == flight.operations.end() ? nullptr : &found->second;
+}
+
+// Of an exchange each rank knows its own part only.
+bool same(const Flight::Operation &a, const Flight::Operation &b) {
+    return a.collective == b.collective && a.type == b.type && a.op == b.op &&
+           a.algorithm == b.algorithm && (a.bytes == b.bytes || a.collective == "all_to_all_v");
+}
+
+// The first operation that is not the same on two ranks.
+std::optional<std::string> disagreement(const std::vector<Flight> &flights) {
+    std::map<std::uint64_t, const Flight *> first;
+    std::map<std::uint64_t, std::string> found;
+    for (const Flight &flight : flights)
+        for (const auto &[number, operation] : flight.operations) {
+            const Flight &other = *first.emplace(number, &flight).first->second;
+            const Flight::Operation &theirs = other.operations.at(number);
+            if (!same(theirs, operation))
+                found.emplace(number, fmt::format("{} on rank {}, and {} on rank {}", words(theirs),
+                                                  other.rank, words(operation), flight.rank));
+        }
+    if (found.empty()) return std::nullopt;
+    return fmt::format("Ranks called different things: operation {} is {}.", found.begin()->first,
+                       found.begin()->second);
+}
+
+// What it is, where any rank still has it.
+std::string describe(const std::vector<Flight> &flights, std::uint64_t number) {
+    for (const Flight &flight : flights)
+        if (const Flight::Operation *operation = find(flight, number))
+            return fmt::format("operation {}, {}", number, words(*operation));
+    return fmt::format("operation {}, which is too long ago for the others to know", number);
+}
+
+std::optional<std::string> who_is_behind(const std::vector<Flight> &flights) {
+    const auto [least, most] = std::ranges::minmax_element(flights, {}, &Flight::started);
+    if (least->started == most->started) return std::nullopt;
+    std::vector<int> behind;
+    for (const Flight &flight : flights)
+        if (flight.started == least->started) behind.push_back(flight.rank);
+    return fmt::format("Behind: {}. Not started there: {}.", ranks_text(behind),
+                       describe(flights, least->started + 1));
+}
+
+// All have started the same operations: the first that is not complete everywhere.
+std::optional<std::string> who_waits(const std::vector<Flight> &flights) {
+    std::uint64_t first = UINT64_MAX;
+    for (const Flight &flight : flights)
+        for (const auto &[number, operation] : flight.operations)
+            if (!operation.completed) first = std::min(first, number);
+    if (first == UINT64_MAX) return std::nullopt;
+    std::vector<int> waiting;
+    for (const Flight &flight : flights)
+        if (const auto *operation = find(flight, first); operation && !operation->completed)
+            waiting.push_back(flight.rank);
+    return fmt::format("Started on every rank that wrote, and not complete on {}: {}.",
+                       ranks_text(waiting), describe(flights, first));
+}
+
+}  // namespace
+
+Flight parse_flight(const std::string &file, std::string_view text) {
+    if (text.size() > most_file_bytes)
+        refuse(fmt::format("{} is larger than {} bytes; give files that a flight recorder wrote",
+                           file, most_file_bytes));
+    Flight flight;
+    flight.file = file;
+    std::size_t count = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        const Line line(fmt::format("{}: line {}", file, ++count), text.substr(at, end - at));
+        at = end + 1;
+        if (count == 1) {
+            line.number("flight_recorder", 1, 1);
+            flight.ranks = static_cast<int>(line.number("ranks", 1, most_ranks));
+            flight.rank = static_cast<int>(
+                line.number("rank", 0, static_cast<std::uint64_t>(flight.ranks) - 1));
+            flight.status = line.text("status");
+            flight.why = line.text("why");
+            flight.started = line.number("operations", 0, std::uint64_t{1} << 62);
+            continue;
+        }
+        if (count > most_operations) line.wrong("is one too many");
+        // One more may have come while it was being written.
+        const std::uint64_t number = line.number("operation", 1, flight.started + 1);
+        const std::string state = line.text("state");
+        if (state != "started" && state != "completed") line.wrong("has no known state");
+        Flight::Operation operation{line.text("collective"),
+                                    line.text("type"),
+                                    line.text("op"),
+                                    line.text("algorithm"),
+                                    line.number("bytes", 0, UINT64_MAX),
+                                    state == "completed"};
+        if (!flight.operations.emplace(number, std::move(operation)).second)
+            line.wrong("has an operation that was there before");
+        flight.started = std::max(flight.started, number);
+    }
+    if (count == 0) refuse(file + " is empty; give files that a flight recorder wrote");
+    return flight;
+}
+
+std::string compare_flights(std::vector<Flight> flights) {
+    std::ranges::sort(flights, {}, &Flight::rank);
+    for (std::size_t i = 1; i < flights.size(); ++i) {
+        const Flight &a = flights[i - 1], &b = flights[i];
+        if (a.rank == b.rank)
+            refuse(fmt::format("{} and {} are both of rank {}; give one file of each rank", a.file,
+                               b.file, a.rank));
+        if (a.ranks != b.ranks)
+            refuse(fmt::format("{} is of {} ranks and {} of {}; give files of one communicator",
+                               a.file, a.ranks, b.file, b.ranks));
+    }
+    std::string text;
+    std::set<int> there;
+    for (const Flight &flight : flights) {
+        there.insert(flight.rank);
+        const auto open = std::ranges::count_if(
+            flight.operations, [](const auto &each) { return !each.second.completed; });
+        text += fmt::format("rank {}: {} operations started, {} of them not complete; {}\n",
+                            flight.rank, flight.started, open,
+                            flight.why.empty() ? flight.status : flight.status + ": " + flight.why);
+    }
+    std::vector<int> missing;
+    std::size_t missing_count = 0;
+    for (int rank = 0; rank < flights.front().ranks; ++rank) {
+        if (there.contains(rank)) continue;
+        ++missing_count;
+        if (missing.size() < most_named) missing.push_back(rank);
+    }
+    if (missing_count > 0)
+        text += fmt::format("No file of {}{}: dead, stopped, or not told of the failure.\n",
+                            ranks_text(missing),
+                            missing_count > missing.size()
+                                ? fmt::format(" and {} more", missing_count - missing.size())
+                                : "");
+    for (const auto find : {disagreement, who_is_behind, who_waits})
+        if (const std::optional<std::string> verdict = find(flights)) return text + *verdict + "\n";
+    return text + "All that was started is complete on every rank that wrote.\n";
+}
+
+std::string report_flights(const std::vector<std::string> &files) {
+    std::vector<Flight> flights;
+    for (const std::string &file : files) {
+        std::ifstream stream(file, std::ios::binary);
+        std::string text(most_file_bytes + 1, '\0');
+        stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+        if (stream.bad() || (stream.gcount() == 0 && !stream.eof())) refuse("cannot read " + file);
+        text.resize(static_cast<std::size_t>(stream.gcount()));
+        flights.push_back(parse_flight(file, text));
+    }
+    return compare_flights(std::move(flights));
+}
+
+}  // namespace vescomm

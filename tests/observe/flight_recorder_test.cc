@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/flight_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "comm/flight.h"
+
+namespace vescomm {
+namespace {
+
+using nlohmann::json;
+
+TEST(FlightRecorder, KeepsWhatWasStartedAndSaysWhatIsComplete) {
+    FlightRecorder recorder;
+    EXPECT_TRUE(recorder.entries().empty());
+    EXPECT_EQ(recorder.start(7, true), 1u);
+    EXPECT_EQ(recorder.start(8, true), 2u);
+    recorder.complete(1);
+    const auto entries = recorder.entries();
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[0].number, 1u);
+    EXPECT_EQ(entries[0].what, 7u);
+    EXPECT_TRUE(entries[0].completed);
+    EXPECT_FALSE(entries[1].completed);
+    EXPECT_GT(entries[0].started, 0);
+}
+
+TEST(FlightRecorder, ForgetsTheOldest) {
+    FlightRecorder recorder;
+    for (std::uint64_t i = 1; i <= 1000; ++i) EXPECT_EQ(recorder.start(i, false), i);
+    recorder.complete(1);  // long gone: whoever has its place now is not complete
+    recorder.complete(1000);
+    const auto entries = recorder.entries();
+    ASSERT_EQ(entries.size(), FlightRecorder::kept);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        EXPECT_EQ(entries[i].number, 1000 - FlightRecorder::kept + 1 + i);
+        EXPECT_EQ(entries[i].what, entries[i].number);
+        EXPECT_EQ(entries[i].completed, entries[i].number == 1000);
+    }
+}
+
+TEST(FlightRecorder, KnowsWhenSomethingStartedThatTakesLong) {
+    FlightRecorder recorder;
+    recorder.start(1, false);
+    EXPECT_EQ(recorder.entries()[0].started, 0);
+    recorder.takes_long(1);
+    const std::int64_t first = recorder.entries()[0].started;
+    EXPECT_GT(first, 0);
+    recorder.takes_long(1);
+    EXPECT_EQ(recorder.entries()[0].started, first);
+}
+
+TEST(FlightRecorder, MayBeReadWhileItIsWritten) {
+    FlightRecorder recorder;
+    std::atomic<bool> stop{false};
+    std::thread reader([&] {
+        while (!stop)
+            for (const auto &entry : recorder.entries()) EXPECT_EQ(entry.what, entry.number);
+    });
+    for (std::uint64_t i = 1; i <= 200'000; ++i) recorder.complete(recorder.start(i, false));
+    stop = true;
+    reader.join();
+}
+
+std::vector<json> lines(const std::string &text) {
+    std::vector<json> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+    return lines;
+}
+
+TEST(FlightText, IsALineForTheRankAndOneForEachOperation) {
+    FlightRecorder recorder;
+    const auto *flat = find_algorithm(Collective::all_reduce, "flat");
+    const auto *barrier = find_algorithm(Collective::barrier, "dissemination");
+    recorder.complete(recorder.start(flight_word(*flat, VESCOMM_BF16, VESCOMM_MAX, 640), true));
+    recorder.start(flight_word(*barrier, -1, 0, 0), false);
+    const auto text = lines(flight_text({.rank = 2,
+                                         .ranks = 5,
+                                         .communicator = 1,
+                                         .status = VESCOMM_ERROR_TIMEOUT,
+                                         .why = "a \"reason\"\n\xff"},
+                                        recorder));
+    ASSERT_EQ(text.size(), 3u);
+    EXPECT_EQ(text[0]["rank"], 2);
+    EXPECT_EQ(text[0]["ranks"], 5);
+    EXPECT_EQ(text[0]["status"], "timeout");
+    EXPECT_EQ(text[0]["operations"], 2);
+    EXPECT_EQ(text[1]["operation"], 1);
+    EXPECT_EQ(text[1]["collective"], "all_reduce");
+    EXPECT_EQ(text[1]["algorithm"], "flat");
+    EXPECT_EQ(text[1]["type"], "bf16");
+    EXPECT_EQ(text[1]["op"], "max");
+    EXPECT_EQ(text[1]["bytes"], 640);
+    EXPECT_EQ(text[1]["state"], "completed");
+    EXPECT_GT(text[1]["started"], 1e9);
+    EXPECT_EQ(text[2]["collective"], "barrier");
+    EXPECT_EQ(text[2]["type"], "none");
+    EXPECT_EQ(text[2]["op"], "none");
+    EXPECT_EQ(text[2]["state"], "started");
+    EXPECT_FALSE(text[2].contains("started"));
+}
+
+TEST(FlightText, HasRoomForEveryWordThereIs) {
+    for (const AlgorithmEntry &entry : algorithms()) {
+        FlightRecorder recorder;
+        constexpr std::uint64_t bytes = std::uint64_t{1} << 43;
+        recorder.start(flight_word(entry, VESCOMM_U64, VESCOMM_PREMULTIPLIED_SUM, bytes), false);
+        const json line = lines(flight_text({}, recorder)).at(1);
+        EXPECT_EQ(line["collective"], name_of(entry.collective));
+        EXPECT_EQ(line["algorithm"], entry.name);
+        EXPECT_EQ(line["type"], "u64");
+        EXPECT_EQ(line["bytes"], bytes);
+        EXPECT_EQ(line["state"], "started");
+    }
+}
+
+}  // namespace
+}  // namespace vescomm
