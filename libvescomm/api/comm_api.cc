@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/connect.h"
+#include "observe/metrics.h"
 
 using vescomm::guarded;
 using vescomm::require;
@@ -22,6 +23,31 @@ vescomm_comm_t *hand_out(std::shared_ptr<vescomm::Communicator> comm) {
     handle->calls = std::make_shared<vescomm::Calls>(vescomm::Stage::create(comm));
     handle->value = std::move(comm);
     return handle.release();
+}
+
+vescomm_comm_info_t info_of(const vescomm::Communicator &comm) {
+    const vescomm::Nodes &nodes = comm.nodes();
+    vescomm_comm_info_t info = vescomm_comm_info();
+    info.rank = comm.rank();
+    info.ranks = comm.ranks();
+    info.node = nodes.node_of(comm.rank());
+    info.nodes = nodes.count();
+    info.local_rank = nodes.local_rank(comm.rank());
+    info.local_ranks = static_cast<int32_t>(nodes.members(info.node).size());
+    return info;
+}
+
+vescomm_comm_counters_t counters_of(vescomm::Communicator &comm) {
+    const vescomm::Counters &counted = comm.counters();
+    vescomm_comm_counters_t counters = vescomm_comm_counters();
+    counters.operations = counted.operations;
+    counters.bytes_written = counted.bytes_written;
+    counters.bytes_reduced = counted.bytes_reduced;
+    counters.bytes_sent = counted.bytes_sent;
+    counters.sleeps = counted.sleeps;
+    counters.busy_seconds = counted.busy_seconds;
+    counters.waiting_seconds = counted.waiting_seconds;
+    return counters;
 }
 
 }  // namespace
@@ -70,32 +96,29 @@ vescomm_status_t vescomm_comm_create_from_all_gather(int32_t rank, int32_t ranks
 vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm, vescomm_comm_info_t *info) {
     return guarded([&] {
         require(comm, "vescomm_comm_query", "comm");
-        const vescomm::Communicator &c = *comm->value;
-        const vescomm::Nodes &nodes = c.nodes();
-        vescomm_comm_info_t filled = vescomm_comm_info();
-        filled.rank = c.rank();
-        filled.ranks = c.ranks();
-        filled.node = nodes.node_of(c.rank());
-        filled.nodes = nodes.count();
-        filled.local_rank = nodes.local_rank(c.rank());
-        filled.local_ranks = static_cast<int32_t>(nodes.members(filled.node).size());
-        vescomm::write_struct(info, filled, "vescomm_comm_query", "info");
+        vescomm::write_struct(info, info_of(*comm->value), "vescomm_comm_query", "info");
     });
 }
 
 vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm, vescomm_comm_counters_t *counters) {
     return guarded([&] {
         require(comm, "vescomm_comm_count", "comm");
-        const vescomm::Counters &counted = comm->value->counters();
-        vescomm_comm_counters_t filled = vescomm_comm_counters();
-        filled.operations = counted.operations;
-        filled.bytes_written = counted.bytes_written;
-        filled.bytes_reduced = counted.bytes_reduced;
-        filled.bytes_sent = counted.bytes_sent;
-        filled.sleeps = counted.sleeps;
-        filled.busy_seconds = counted.busy_seconds;
-        filled.waiting_seconds = counted.waiting_seconds;
-        vescomm::write_struct(counters, filled, "vescomm_comm_count", "counters");
+        vescomm::write_struct(counters, counters_of(*comm->value), "vescomm_comm_count",
+                              "counters");
+    });
+}
+
+vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, char *text, size_t capacity,
+                                      size_t *size) {
+    return guarded([&] {
+        require(comm, "vescomm_comm_metrics", "comm");
+        require(size, "vescomm_comm_metrics", "size");
+        if (capacity > 0) require(text, "vescomm_comm_metrics", "text");
+        vescomm::Communicator &c = *comm->value;
+        const std::string made =
+            vescomm::metrics_text(info_of(c), counters_of(c), c.number(), c.failure().broken());
+        if (capacity > made.size()) std::memcpy(text, made.c_str(), made.size() + 1);
+        *size = made.size() + 1;
     });
 }
 

@@ -105,10 +105,13 @@ MEMBER(vescomm_call_options_t, algorithm, 16);
 FREEZE(sizeof(vescomm_call_options_t) == 24);
 
 /* Functions of which the rest has no test in C. */
+typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);
 typedef vescomm_status_t (*flight_function)(const vescomm_comm_t *, const char *);
+static const metrics_function metrics = vescomm_comm_metrics;
 static const flight_function flight = vescomm_flight_recorder_write;
 
 int main(void) {
+    if (metrics(NULL, NULL, 0, NULL) != VESCOMM_ERROR_INVALID_ARGUMENT) return 1;
     if (flight(NULL, "x") != VESCOMM_ERROR_INVALID_ARGUMENT) return 1;
     const vescomm_request_options_t options = vescomm_request_options();
     if (options.struct_size != sizeof options || options.source != NULL) return 1;

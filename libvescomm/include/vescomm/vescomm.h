@@ -261,6 +261,23 @@ VESCOMM_API vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm,
                                                 vescomm_comm_counters_t *counters);
 
 /**
+ * Writes what vescomm_comm_count() counts, who this rank is, and whether the communicator is
+ * broken, as text in the format of Prometheus (0.0.4). The program decides where it goes: over
+ * HTTP, or into a file for a collector. Samples have the labels rank and communicator, which counts
+ * those of this process from 0; text of several communicators is to be served apart.
+ *
+ * @param text      [out] all of it, with a zero at its end, when @p capacity suffices, otherwise
+ *                  untouched. May be NULL when that is 0.
+ * @param capacity  in bytes; 4096 are enough for this version.
+ * @param size      [out] number of bytes there are, with the zero.
+ * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, char *text,
+                                                  size_t capacity, size_t *size);
+
+/**
  * Moves started requests along without waiting: call it now and then inside long computations.
  *
  * @return VESCOMM_OK. The first error of a broken communicator.

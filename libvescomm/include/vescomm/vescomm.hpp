@@ -228,6 +228,18 @@ public:
         return counters;
     }
 
+    std::string metrics() const {
+        // Numbers may grow between two calls.
+        std::size_t size = 4096;
+        for (std::string text;;) {
+            text.resize(size);
+            check(vescomm_comm_metrics(get(), text.data(), text.size(), &size));
+            if (size > text.size()) continue;
+            text.resize(size - 1);
+            return text;
+        }
+    }
+
     void barrier() { check(vescomm_barrier(get())); }
     void progress() { check(vescomm_comm_progress(get())); }
     void abort(const std::string &reason) { check(vescomm_comm_abort(get(), reason.c_str())); }
