@@ -33,6 +33,20 @@ inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
     return peers;
 }
 
+// Peers of lane_peers() in the order in which a rank should put to them: the next one after itself
+// first, and round. When all ranks do so, no two of them begin with the same receiver.
+inline std::vector<int> in_turn(std::vector<int> peers, int rank) {
+    std::ranges::rotate(peers, std::ranges::upper_bound(peers, rank));
+    return peers;
+}
+
+// The order in which a rank should let peers put: who puts here first comes first.
+inline std::vector<int> in_turn_for(std::vector<int> peers, int rank) {
+    peers = in_turn(std::move(peers), rank);
+    std::ranges::reverse(peers);
+    return peers;
+}
+
 // No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
 inline std::int64_t most_lane_peers(const Nodes &nodes) {
     int smallest = nodes.ranks();

@@ -150,6 +150,7 @@ public:
             for (int peer = 0; peer < nodes_.ranks(); ++peer)
                 if (nodes_.node_of(peer) != node_ && windows_.rounds(peer, rank_) > 0)
                     remote_.push_back(peer);
+            remote_ = in_turn_for(std::move(remote_), rank_);
         }
         pass();
         if (windows_.shared()) relay();
@@ -187,6 +188,9 @@ private:
             if (problem_.size(peer) > 0) senders.push_back({peer, number});
             ++number;
         }
+        // In the order in which they put.
+        std::ranges::rotate(senders, std::ranges::upper_bound(senders, at, {}, &Sender::rank));
+        std::ranges::reverse(senders);
         return senders;
     }
 

@@ -36,7 +36,7 @@ Schedule direct(const Problem &problem, int rank) {
     Lane &local = schedule.lanes.emplace_back();
 
     const std::vector<int> senders = lane_peers(nodes, rank);
-    for (const int sender : senders)
+    for (const int sender : in_turn_for(senders, rank))
         if (problem.size(sender) > 0) local.signal(sender, ready, 1);
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));

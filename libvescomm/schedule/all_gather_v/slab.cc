@@ -44,7 +44,7 @@ Schedule slab(const Problem &problem, int rank) {
 
     local.acquire();
     const std::vector<int> senders = senders_through(problem, rank);
-    for (const int sender : senders) local.signal(sender, ready, 1);
+    for (const int sender : in_turn_for(senders, rank)) local.signal(sender, ready, 1);
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));
     local.signal_node(written, 1);

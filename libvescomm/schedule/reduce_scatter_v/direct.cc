@@ -57,13 +57,13 @@ Schedule direct(const Problem &problem, int rank) {
             schedule.partial += problem.size(rank);
         }
     }
-    for (const int partner : partners) local().signal(partner, ready, 1);
+    for (const int partner : in_turn_for(partners, rank)) local().signal(partner, ready, 1);
     if (members.size() > 1) local().signal_node(filled, 1);
     for (const int peer : members)
         if (peer != rank) local().wait(peer, filled, 1);
 
     std::uint32_t partials = 0;
-    for (const int peer : lane_peers(nodes, rank)) {
+    for (const int peer : in_turn(lane_peers(nodes, rank), rank)) {
         const std::int64_t count = problem.size(peer);
         if (count == 0) continue;
         const Place sum{rank, Region::partial, schedule.partial};

@@ -100,7 +100,7 @@ Schedule staged(const Problem &problem, int rank) {
         return nodes.node_of(owner) == node ? owner : lane_rank(nodes, node, owner);
     };
     std::vector<int> abroad;  // owners on other nodes for whom this rank sums
-    for (const int peer : lane_peers(nodes, rank))
+    for (const int peer : in_turn(lane_peers(nodes, rank), rank))
         if (problem.size(peer) > 0) abroad.push_back(peer);
     std::vector<int> partners;  // who sums for this rank on other nodes
     for (int other = 0; other < nodes.count() && problem.size(rank) > 0; ++other)
@@ -118,7 +118,7 @@ Schedule staged(const Problem &problem, int rank) {
     schedule.partial = problem.partial.begin + problem.partial.elements;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
-    for (const int partner : partners)
+    for (const int partner : in_turn_for(partners, rank))
         lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))));
 
     const auto contributions = [&](int owner, std::int64_t k) {
