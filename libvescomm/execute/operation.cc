@@ -207,6 +207,10 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
                     ++(partial ? bound.partials : bound.contributions);
                     bound.bytes += bound.count * size_of(binding(place.region).type);
                 }
+            // Sums alone are of contributions all the same.
+            if (bound.contributions == 0)
+                bound.from_type =
+                    (bindings_.stage.mapping ? bindings_.stage : bindings_.buffer).type;
             pointers_.resize(std::max(pointers_.size(), places.size()));
             factors_.resize(pointers_.size(), bindings_.factor);
             if (!can_reduce(bound.to_type, bound.from_type))

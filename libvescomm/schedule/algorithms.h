@@ -13,9 +13,10 @@ namespace vescomm {
 // schedule/<collective>/<name>.cc.
 using Algorithm = Schedule (*)(const Problem &problem, int rank);
 
-// How the time of an algorithm grows with the number of nodes, when each rank's share stays.
+// How the time of an algorithm grows with the number of nodes.
 enum class Growth : std::uint8_t {
-    linear,
+    linear,  // as long as each rank's share stays, or the whole where everyone has the whole
+    by_share,  // as long as each rank's share stays, although everyone has the whole
     logarithmic,  // a round for every doubling
 };
 
@@ -50,6 +51,8 @@ bool can_stage(const Problem &problem);
 
 namespace all_reduce {
 Schedule flat(const Problem &problem, int rank);
+Schedule doubling(const Problem &problem, int rank);
+bool can_double(const Problem &problem);
 Schedule two_phase(const Problem &problem, int rank);
 }  // namespace all_reduce
 

@@ -58,4 +58,15 @@ inline std::int64_t most_lane_peers(const Nodes &nodes) {
     return most;
 }
 
+// Below this many elements, another rank that puts a part of them costs more than it saves.
+inline constexpr std::int64_t least_slice = 2048;
+
+// How many ranks of each node should share in putting `elements`.
+inline int slices_for(const Nodes &nodes, std::int64_t elements) {
+    std::int64_t smallest = nodes.ranks();
+    for (int node = 0; node < nodes.count(); ++node)
+        smallest = std::min(smallest, static_cast<std::int64_t>(nodes.members(node).size()));
+    return static_cast<int>(std::clamp<std::int64_t>(elements / least_slice, 1, smallest));
+}
+
 }  // namespace vescomm

@@ -20,10 +20,12 @@ int largest_node(const Nodes &nodes) {
     return static_cast<int>(largest);
 }
 
-// Whether everyone gets, or gives, the whole vector: then it stays when ranks are left out.
-bool keeps_whole(Collective collective) {
-    return collective == Collective::all_reduce || collective == Collective::broadcast ||
-           collective == Collective::reduce;
+// Whether everyone gets, or gives, the whole vector, and it stays when ranks are left out.
+bool keeps_whole(const AlgorithmEntry &algorithm) {
+    return algorithm.growth != Growth::by_share &&
+           (algorithm.collective == Collective::all_reduce ||
+            algorithm.collective == Collective::broadcast ||
+            algorithm.collective == Collective::reduce);
 }
 
 constexpr int most_stages = 4;  // that an array passes through
@@ -33,6 +35,7 @@ struct Scale {
     int nodes = 0;
     int of_a_node = 0;  // ranks of the largest one
     double vector = 1;
+    bool keeps_whole = false;
 };
 
 class Part {
@@ -47,8 +50,7 @@ public:
         // the stage.
         if (whole.nodes.count() > 1) {
             problem.partial.elements = of_nodes(whole.partial.elements);
-            if (!keeps_whole(whole.collective))
-                problem.stage.elements = of_nodes(whole.stage.elements);
+            if (!scale.keeps_whole) problem.stage.elements = of_nodes(whole.stage.elements);
         }
         shrink(machine, speed_for(whole, bytes, machine));
     }
@@ -107,7 +109,7 @@ private:
             if (whole_.size(rank) > whole_.size(owner)) owner = rank;
         const auto ranks = static_cast<std::int64_t>(whole_.ranks()), kept = std::ssize(kept_);
         std::int64_t largest = whole_.size(owner), total = 0;
-        if (keeps_whole(whole_.collective)) {
+        if (scale_.keeps_whole) {
             total = whole_.elements();
             largest = std::min(total, largest * ranks / kept);
         } else {
@@ -220,7 +222,8 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
         for (const int size : sizes) {
             Line by_count;
             for (const int nodes : counts) {
-                const Part part(problem, bytes, machine, {nodes, size, vector});
+                const Part part(problem, bytes, machine,
+                                {nodes, size, vector, keeps_whole(algorithm)});
                 by_count.add(growth(nodes), run(algorithm, part.problem, bytes, part.machine));
             }
             by_size.add(size, by_count.at(growth(count)));

@@ -34,6 +34,8 @@ constexpr vescomm_type_t type_of() {
 class Case {
 public:
     virtual ~Case() = default;
+    // Asks for any algorithm that suits, instead of the one that is chosen.
+    virtual void force(vescomm_comm_t *comm) = 0;
     // Starts it, or adds it to the group when one is open.
     virtual void call(vescomm_comm_t *comm, vescomm_request_t **request) = 0;
     virtual void fill(int run) = 0;
@@ -79,6 +81,27 @@ public:
             next += count;
         }
         end_ = next;
+        drawn_ = random();
+    }
+
+    void force(vescomm_comm_t *comm) override {
+        Problem problem;
+        problem.collective = collective_;
+        problem.nodes = comm->value->nodes();
+        problem.arrays = true;
+        problem.root = root_;
+        comm->calls->stage()->give_room(problem, type_of<T>());
+        const bool by_rank = collective_ != Collective::all_reduce &&
+                             collective_ != Collective::reduce &&
+                             collective_ != Collective::broadcast;
+        problem.cuts = {0};
+        for (int k = 0; k < ranks_; ++k)
+            problem.cuts.push_back(by_rank ? begin(k + 1) : counts_[0] * (k + 1) / ranks_);
+        std::vector<const char *> names;
+        for (const AlgorithmEntry &entry : algorithms())
+            if (entry.collective == collective_ && entry.suits(problem))
+                names.push_back(entry.name.data());
+        options_.algorithm = names.at(drawn_ % names.size());
     }
 
     void fill(int run) override {
@@ -126,29 +149,29 @@ public:
             case Collective::all_gather_v:
                 if (in_place_) source = output + offsets_[rank_];
                 return check(vescomm_all_gather_v(comm, source, output, counts_.data(), offsets,
-                                                  type, nullptr, request));
+                                                  type, &options_, request));
             case Collective::reduce_scatter_v:
                 // In place the result lies in the source.
                 if (in_place_) output = source_.data() + begin(rank_);
                 return check(vescomm_reduce_scatter_v(comm, source, output, counts_.data(), type,
-                                                      op_, nullptr, request));
+                                                      op_, &options_, request));
             case Collective::all_reduce:
                 if (in_place_) source = output;
                 return check(vescomm_all_reduce(comm, source, output, counts_[0], type, op_,
-                                                nullptr, request));
+                                                &options_, request));
             case Collective::reduce:
                 if (in_place_ && rank_ == root_) source = output;
                 return check(vescomm_reduce(comm, source, output, counts_[0], type, op_, root_,
-                                            nullptr, request));
+                                            &options_, request));
             case Collective::broadcast:
                 return check(vescomm_broadcast(comm, rank_ == root_ ? source_.data() : output,
-                                               counts_[0], type, root_, nullptr, request));
+                                               counts_[0], type, root_, &options_, request));
             case Collective::gather_v:
                 return check(vescomm_gather_v(comm, source, output, counts_.data(), offsets, type,
-                                              root_, nullptr, request));
+                                              root_, &options_, request));
             case Collective::scatter_v:
                 return check(vescomm_scatter_v(comm, source, output, counts_.data(),
-                                               offsets_.data(), type, root_, nullptr, request));
+                                               offsets_.data(), type, root_, &options_, request));
             default: {
                 sends_.clear();
                 receives_.clear();
@@ -157,7 +180,7 @@ public:
                     receives_.push_back(sent(k, rank_));
                 }
                 return check(vescomm_all_to_all_v(comm, source, sends_.data(), nullptr, output,
-                                                  receives_.data(), nullptr, type, nullptr,
+                                                  receives_.data(), nullptr, type, &options_,
                                                   request));
             }
         }
@@ -268,6 +291,8 @@ private:
     int rank_, ranks_, number_, root_ = 0;
     vescomm_op_t op_ = VESCOMM_SUM;
     bool in_place_ = false, gaps_ = false;
+    std::size_t drawn_ = 0;
+    vescomm_call_options_t options_ = vescomm_call_options();
     std::vector<std::int64_t> counts_, offsets_, matrix_, sends_, receives_;
     std::int64_t end_ = 0;
     std::vector<T> source_, output_;
@@ -328,6 +353,7 @@ void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
         if (group) check(vescomm_group_begin(comm));
         for (int i = 0; i < size; ++i, ++number) {
             started.cases.push_back(random_case(rank, ranks, number, random));
+            if (!group && random() % 2 == 0) started.cases.back()->force(comm);
             started.cases.back()->fill(0);
             started.cases.back()->call(comm, group || blocking ? nullptr : &started.request);
         }

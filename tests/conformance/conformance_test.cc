@@ -167,37 +167,34 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
             std::vector<float> output(static_cast<std::size_t>(shard.elements()) + 1);
-            const auto outside = Request::create(
-                stage, buffer,
-                {.collective = Collective::reduce_scatter_v, .output = output.data()});
-            const auto average = Request::create(stage, buffer,
-                                                 {.collective = Collective::reduce_scatter_v,
-                                                  .op = VESCOMM_AVERAGE,
-                                                  .output = output.data()});
-            const auto inside =
-                Request::create(stage, buffer, {.collective = Collective::reduce_scatter_v});
-            for (int run = 0; run < runs; ++run) {
-                const auto fill = [&] {
+            for (const auto &name : algorithms_for(Collective::reduce_scatter_v, *buffer)) {
+                Request::Options options{.collective = Collective::reduce_scatter_v,
+                                         .algorithm = name};
+                const auto inside = Request::create(stage, buffer, options);
+                options.output = output.data();
+                const auto outside = Request::create(stage, buffer, options);
+                options.op = VESCOMM_AVERAGE;
+                const auto average = Request::create(stage, buffer, options);
+                for (int run = 0; run < runs; ++run) {
                     for (std::int64_t i = 0; i < layout.elements(); ++i)
                         store(*buffer, i, value(comm->rank(), i, run));
-                };
-                fill();
-                outside->start();
-                outside->wait();
-                for (auto i = shard.begin; i < shard.end; ++i)
-                    ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run));
-                average->start();
-                average->wait();
-                const float scale = 1.0f / static_cast<float>(comm->ranks());
-                for (auto i = shard.begin; i < shard.end; ++i)
-                    ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run) * scale);
-                inside->start();
-                inside->wait();
-                for (auto i = shard.begin; i < shard.end; ++i)
-                    ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run));
-                for (std::int64_t i = 0; i < layout.elements(); ++i) {
-                    if (i >= shard.begin && i < shard.end) continue;
-                    ASSERT_EQ(load(*buffer, i), value(comm->rank(), i, run));
+                    outside->start();
+                    outside->wait();
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run)) << name;
+                    average->start();
+                    average->wait();
+                    const float scale = 1.0f / static_cast<float>(comm->ranks());
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        ASSERT_EQ(output[i - shard.begin], sum_of(comm->ranks(), i, run) * scale);
+                    inside->start();
+                    inside->wait();
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run));
+                    for (std::int64_t i = 0; i < layout.elements(); ++i) {
+                        if (i >= shard.begin && i < shard.end) continue;
+                        ASSERT_EQ(load(*buffer, i), value(comm->rank(), i, run));
+                    }
                 }
             }
         });
@@ -208,16 +205,18 @@ TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
         const auto stage = vescomm::Stage::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
-            const auto request =
-                Request::create(stage, buffer, {.collective = Collective::all_reduce});
-            const std::int64_t elements = buffer->layout().elements();
-            for (int run = 0; run < runs; ++run) {
-                for (std::int64_t i = 0; i < elements; ++i)
-                    store(*buffer, i, value(comm->rank(), i, run));
-                request->start();
-                request->wait();
-                for (std::int64_t i = 0; i < elements; ++i)
-                    ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run));
+            for (const auto &name : algorithms_for(Collective::all_reduce, *buffer)) {
+                const auto request = Request::create(
+                    stage, buffer, {.collective = Collective::all_reduce, .algorithm = name});
+                const std::int64_t elements = buffer->layout().elements();
+                for (int run = 0; run < runs; ++run) {
+                    for (std::int64_t i = 0; i < elements; ++i)
+                        store(*buffer, i, value(comm->rank(), i, run));
+                    request->start();
+                    request->wait();
+                    for (std::int64_t i = 0; i < elements; ++i)
+                        ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run)) << name;
+                }
             }
         });
     });
@@ -229,18 +228,21 @@ TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const std::int64_t elements = buffer->layout().elements();
             for (const int root : {0, comm->ranks() / 2, comm->ranks() - 1}) {
-                const auto request = Request::create(
-                    stage, buffer, {.collective = Collective::broadcast, .root = root});
-                for (int run = 0; run < 2; ++run) {
-                    if (comm->rank() == root) {
-                        buffer->memory().acquire("test");
+                for (const auto &name : algorithms_for(Collective::broadcast, *buffer)) {
+                    const auto request = Request::create(
+                        stage, buffer,
+                        {.collective = Collective::broadcast, .root = root, .algorithm = name});
+                    for (int run = 0; run < 2; ++run) {
+                        if (comm->rank() == root) {
+                            buffer->memory().acquire("test");
+                            for (std::int64_t i = 0; i < elements; ++i)
+                                store(*buffer, i, value(root, i, run));
+                        }
+                        request->start();
+                        request->wait();
                         for (std::int64_t i = 0; i < elements; ++i)
-                            store(*buffer, i, value(root, i, run));
+                            ASSERT_EQ(load(*buffer, i), value(root, i, run)) << name;
                     }
-                    request->start();
-                    request->wait();
-                    for (std::int64_t i = 0; i < elements; ++i)
-                        ASSERT_EQ(load(*buffer, i), value(root, i, run));
                 }
             }
         });

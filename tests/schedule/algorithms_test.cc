@@ -30,7 +30,7 @@ std::vector<std::int64_t> random_cuts(std::mt19937 &random, int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
         // A third of the shards are empty, and one in ten dwarfs the others.
         const auto kind = random() % 10;
-        const std::int64_t size = kind < 3 ? 0 : kind == 9 ? 500 + random() % 500 : random() % 20;
+        const std::int64_t size = kind < 3 ? 0 : kind == 9 ? 5000 + random() % 5000 : random() % 20;
         cuts.push_back(cuts.back() + size);
     }
     return cuts;
@@ -88,7 +88,8 @@ TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
 }
 
 // Blocks of a few elements, through stages so small that they need several rounds, and so large
-// that they need one.
+// that they need one. The last vectors are a thousand times as long, and the stage is too: several
+// ranks of a node share in what others do alone.
 TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(2);
@@ -96,10 +97,13 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             // All shapes of few ranks, some of many.
             if (ranks > 9 && random() % 4 != 0) continue;
-            for (const std::int64_t windows : {4, 2 * (ranks + 6), 20 * (ranks + 6)}) {
+            for (const std::int64_t windows :
+                 {4, 2 * (ranks + 6), 20 * (ranks + 6), 40'000 * (ranks + 6)}) {
                 Problem problem = random_problem(entry, nodes, random);
+                const int scale = windows > 10'000 ? 1000 : 1;
                 for (std::size_t i = 1; i < problem.cuts.size(); ++i)
-                    problem.cuts[i] = problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7);
+                    problem.cuts[i] =
+                        problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7) * scale;
                 problem.arrays = true;
                 problem.stage = {static_cast<std::int64_t>(random() % 10), windows};
                 problem.partial = {static_cast<std::int64_t>(random() % 10), windows};

@@ -77,6 +77,17 @@ TEST(Predict, IsNearTheSimulationOfMany) {
             });
 }
 
+// With fewer ranks, shares of a vector that everyone has whole would be larger.
+TEST(Predict, KeepsSharesWhereAnAlgorithmCutsTheVector) {
+    const AlgorithmEntry &two_phase = *find_algorithm(Collective::all_reduce, "two_phase");
+    for (const std::int64_t elements : {1000, 16000}) {
+        const Problem problem =
+            on_arrays(problem_of(Collective::all_reduce, even(40, 8), elements));
+        EXPECT_NEAR(*predict(two_phase, problem, {}, {}) / simulated(two_phase, problem, {}), 1,
+                    0.35);
+    }
+}
+
 TEST(Predict, FollowsRoundsToLongVectors) {
     for (const Nodes &nodes : {even(1, 4), even(3, 2)})
         for_each_algorithm(nodes, 20 << 18, [](const auto &entry, const auto &problem) {
