@@ -73,6 +73,8 @@ constexpr AlgorithmEntry table[] = {
      "the ranks sum equal parts of the vector, whoever owns them"},
     {Collective::all_gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::all_gather_v, "bruck", all_gather_v::bruck, all_gather_v::can_bruck,
+     "the shards of 1, 2, 4, ... nodes travel together, log2(nodes) rounds", Growth::logarithmic},
     {Collective::reduce_scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged, reduce_scatter_v::can_stage,
      "contributions pass through the stage, and every rank sums its shard straight out of it"},

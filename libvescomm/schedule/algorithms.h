@@ -40,6 +40,8 @@ namespace all_gather_v {
 Schedule slab(const Problem &problem, int rank);
 Schedule direct(const Problem &problem, int rank);
 Schedule ring(const Problem &problem, int rank);
+Schedule bruck(const Problem &problem, int rank);
+bool can_bruck(const Problem &problem);
 }  // namespace all_gather_v
 
 namespace reduce_scatter_v {

@@ -11,6 +11,7 @@ namespace vescomm {
 namespace {
 
 constexpr int most_ranks = 32;  // that are simulated
+constexpr int most_ranks_logarithmic = 64;  // they have fewer steps
 constexpr int most_of_a_node = 8;  // where there are several
 
 int largest_node(const Nodes &nodes) {
@@ -185,6 +186,23 @@ private:
     std::vector<double> x_, y_;
 };
 
+double rounds(double nodes) {
+    return std::ceil(std::log2(nodes));
+}
+
+// Times of n, 2 n and 4 n nodes that have a round for every doubling, and bytes in proportion to
+// nodes. What each doubling adds is the sum of the two.
+double follow_doublings(const std::vector<int> &counts, const std::vector<double> &seconds,
+                        int count) {
+    if (seconds.size() == 1) return seconds[0];
+    const double before = seconds[1] - seconds[0];
+    const double last = std::max(seconds[2] - seconds[1], 0.0);
+    // The bytes of the second doubling are twice those of the first.
+    const double bytes = std::clamp(2 * (last - before), 0.0, last);
+    return seconds[2] + (last - bytes) * (rounds(count) - rounds(counts[2])) +
+           bytes * 2 * (count - counts[2]) / counts[2];
+}
+
 // Parts of a vector that passes through the stage in many rounds.
 std::vector<double> vectors_for(const Problem &problem) {
     const double stages =
@@ -203,30 +221,31 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
         return std::nullopt;
     const int count = problem.nodes.count(), largest = largest_node(problem.nodes);
     std::vector<int> sizes{largest}, counts{count};
-    if (problem.ranks() > most_ranks) {
-        const int most = count == 1 ? most_ranks : most_of_a_node;
-        if (largest > most) sizes = {most / 2, most};
+    const bool logarithmic = algorithm.growth == Growth::logarithmic;
+    const int most = logarithmic ? most_ranks_logarithmic : most_ranks;
+    if (problem.ranks() > most) {
+        const int most_of_one = count == 1 ? most : most_of_a_node;
+        if (largest > most_of_one) sizes = {most_of_one / 2, most_of_one};
         // Powers of two: a tree over them has no half-filled round.
         const int most_nodes =
-            most_ranks / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
+            most / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
         if (count > most_nodes) counts = {most_nodes / 2, most_nodes};
+        if (count > most_nodes && logarithmic) counts.insert(counts.begin(), most_nodes / 4);
     }
-    const auto growth = [&](int nodes) {
-        return algorithm.growth == Growth::logarithmic
-                   ? static_cast<double>(std::bit_width(static_cast<unsigned>(nodes - 1)))
-                   : nodes;
-    };
     Line by_vector;
     for (const double vector : vectors_for(problem)) {
         Line by_size;
         for (const int size : sizes) {
             Line by_count;
+            std::vector<double> seconds;
             for (const int nodes : counts) {
                 const Part part(problem, bytes, machine,
                                 {nodes, size, vector, keeps_whole(algorithm)});
-                by_count.add(growth(nodes), run(algorithm, part.problem, bytes, part.machine));
+                seconds.push_back(run(algorithm, part.problem, bytes, part.machine));
+                by_count.add(nodes, seconds.back());
             }
-            by_size.add(size, by_count.at(growth(count)));
+            by_size.add(
+                size, logarithmic ? follow_doublings(counts, seconds, count) : by_count.at(count));
         }
         by_vector.add(vector, by_size.at(largest));
     }

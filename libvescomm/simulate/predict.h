@@ -15,10 +15,11 @@ namespace vescomm {
 //
 // Up to 32 ranks are simulated. Of more, parts are: fewer nodes, and fewer ranks of each, that keep
 // the order of ranks and their share of memory and rails. Two of them in each direction give a
-// line, which is followed to the size that was asked for: in nodes, or in their logarithm
-// (Growth), and in ranks of a node. In a part the shares of ranks stay what they are, or the whole
-// where everyone has the whole; the largest share stays as it is to the average. Stragglers are
-// left out.
+// line, which is followed to the size that was asked for, in nodes and in ranks of a node. Where
+// every doubling of nodes is a round (Growth), it is up to 64 ranks, and three numbers of nodes
+// tell what a round costs and what the bytes of a node do. In a part the shares of ranks stay what
+// they are, or the whole where everyone has the whole; the largest share stays as it is to the
+// average. Stragglers are left out.
 //
 // Likewise an array of more than four stages is taken for two and for four of them.
 //

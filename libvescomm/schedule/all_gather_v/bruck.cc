@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/algorithms.h"
+#include "schedule/lanes.h"
+#include "schedule/node_blocks.h"
+
+namespace vescomm::all_gather_v {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    // Of the first rank of a node, 1: its buffer may be written; 2: all shards of the node are in.
+    // Of any, 3 + k: what comes through me in round k is in.
+    held,
+    written,  // my shard is with the first rank of my node
+    ready,  // my buffer may be overwritten (told to the ranks that put into it)
+    arrived,  // a put: value i + 1 brings the i-th piece
+    read,  // I have copied what I need from the first rank of my node
+};
+
+}  // namespace
+
+bool can_bruck(const Problem &problem) {
+    return problem.nodes.count() > 1 &&
+           (!problem.arrays || problem.elements() <= problem.stage.elements);
+}
+
+// Bruck: the shards of 1, 2, 4, ... nodes travel together.
+//
+//     round k:   node n - 2^k ──shards of 2^k nodes up to it──► node n ──the same──► node n + 2^k
+//
+// After round k a node holds the shards of 2^(k + 1) nodes up to itself, counted round; the last
+// round brings what is left. They lie where they belong, and what lies together is one message: in
+// the slab of the node, or in the buffer or the stage of its first rank. Of a long message, each of
+// several ranks of the node puts a slice, to the rank in its place if there is one slab.
+//
+// Cost: log2(nodes) rounds, rounded up, and two passes within a node; a node sends every other
+// node's shards once. Best while messages cost more than bytes.
+// Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications
+// in Multiport Message-Passing Systems", IEEE TPDS 8(11), 1997; blocks there are equal, and are
+// rotated to their place in the end.
+Schedule bruck(const Problem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
+    const auto members = nodes.members(node);
+    const int first = members[0];
+    const bool is_first = rank == first;
+    const bool per_node = !problem.arrays && problem.per_node;
+    const bool per_rank = !problem.arrays && !problem.per_node;
+    const auto in_vector = [&](int at, std::int64_t begin) {
+        return problem.arrays ? Place{at, Region::stage, problem.stage.begin + begin}
+                              : Place{at, Region::buffer, begin};
+    };
+
+    // What a round brings to a node, and through whom.
+    struct Message {
+        int from = 0, to = 0;  // nodes
+        std::vector<Extent> extents;
+        int slices = 0;
+    };
+    const NodeBlocks blocks(nodes, problem.cuts);
+    std::vector<Message> incoming, outgoing;
+    for (int k = 0; k < blocks.rounds(); ++k) {
+        for (const bool in : {true, false}) {
+            Message message;
+            message.from = in ? blocks.wrap(node - (1 << k)) : node;
+            message.to = in ? node : blocks.wrap(node + (1 << k));
+            message.extents = blocks.extents(message.from - blocks.sent(k) + 1, blocks.sent(k));
+            // Nobody but its owner puts from a buffer: the owner would not know when that has left.
+            if (!message.extents.empty())
+                message.slices = per_rank ? 1 : slices_for(nodes, elements_of(message.extents));
+            (in ? incoming : outgoing).push_back(std::move(message));
+        }
+    }
+    const auto receiver = [&](const Message &message, int slice) {
+        return nodes.members(message.to)[per_node ? slice : 0];
+    };
+    const auto round_is_in = [](int k) { return static_cast<std::uint32_t>(k) + 3; };
+    const auto await = [&](Lane &lane, int k) {
+        const int receivers = per_node ? incoming[k].slices : std::min(1, incoming[k].slices);
+        for (int slice = 0; slice < receivers; ++slice)
+            lane.wait(receiver(incoming[k], slice), held, round_is_in(k));
+    };
+
+    Schedule schedule;
+    schedule.stage = problem.arrays ? problem.stage.begin + problem.elements() : 0;
+    Lane lane, send;
+
+    // To the first rank.
+    const std::int64_t begin = problem.begin(rank), size = problem.size(rank);
+    if (!per_rank) lane.acquire();
+    for (const Message &message : incoming)
+        for (int slice = 0; slice < message.slices; ++slice)
+            if (receiver(message, slice) == rank)
+                lane.signal(nodes.members(message.from)[slice], ready, 1);
+    if (per_rank && is_first && members.size() > 1) lane.signal_node(held, 1);
+    if (per_rank && !is_first) {
+        lane.wait(first, held, 1);
+        if (!problem.in_place) lane.copy(problem.source(rank), problem.shard(rank, rank), size);
+    }
+    const bool is_there = !problem.arrays && problem.in_place && (per_node || is_first);
+    if (!is_there) lane.copy(problem.source(rank), in_vector(first, begin), size);
+    if (!is_first) lane.signal_node(written, 1);
+    if (is_first) {
+        for (const int peer : members)
+            if (peer != rank) lane.wait(peer, written, 1);
+        lane.signal_node(held, 2);
+    }
+
+    // Between nodes.
+    send.wait(first, held, 2);
+    for (int k = 0; k < blocks.rounds(); ++k) {
+        const Message &message = outgoing[k];
+        if (mine < message.slices) {
+            const int to = receiver(message, mine);
+            send.wait(to, ready, 1);
+            std::uint32_t pieces = 0;
+            for (const Extent &piece : slice_of(message.extents, mine, message.slices))
+                send.put(in_vector(first, piece.begin), in_vector(to, piece.begin), piece.size,
+                         arrived, ++pieces);
+        }
+        await(send, k);
+
+        bool receives = false;
+        for (int slice = 0; slice < incoming[k].slices; ++slice) {
+            if (receiver(incoming[k], slice) != rank) continue;
+            const auto pieces = slice_of(incoming[k].extents, slice, incoming[k].slices).size();
+            for (std::uint32_t i = 1; i <= pieces; ++i)
+                lane.wait(nodes.members(incoming[k].from)[slice], arrived, i);
+            receives = true;
+        }
+        if (receives) lane.signal_node(held, round_is_in(k));
+    }
+
+    // To everyone.
+    if (problem.arrays)
+        send.copy(in_vector(first, 0), {rank, Region::output, 0}, problem.elements());
+    if (per_rank && !is_first) {
+        const std::int64_t end = begin + size;
+        send.copy(in_vector(first, 0), in_vector(rank, 0), begin);
+        send.copy(in_vector(first, end), in_vector(rank, end), problem.elements() - end);
+        send.signal_node(read, 1);
+    }
+    for (const int peer : members)
+        if (per_rank && is_first && peer != rank) send.wait(peer, read, 1);
+    schedule.lanes.push_back(std::move(lane));
+    schedule.lanes.push_back(std::move(send));
+    return schedule;
+}
+
+}  // namespace vescomm::all_gather_v

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "topology/nodes.h"
+
+namespace vescomm {
+
+// Elements of the vector that lie together.
+struct Extent {
+    std::int64_t begin = 0;
+    std::int64_t size = 0;
+    bool operator==(const Extent &) const = default;
+};
+
+inline std::int64_t elements_of(const std::vector<Extent> &extents) {
+    std::int64_t elements = 0;
+    for (const Extent &extent : extents) elements += extent.size;
+    return elements;
+}
+
+// The n-th of so many equal slices.
+inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, int slices) {
+    const std::int64_t elements = elements_of(extents);
+    const std::int64_t begin = elements * n / slices, end = elements * (n + 1) / slices;
+    std::vector<Extent> slice;
+    std::int64_t passed = 0;
+    for (const Extent &extent : extents) {
+        const std::int64_t from = std::max(begin, passed);
+        const std::int64_t to = std::min(end, passed + extent.size);
+        if (from < to) slice.push_back({extent.begin + from - passed, to - from});
+        passed += extent.size;
+    }
+    return slice;
+}
+
+// What the shards of nodes are together, for algorithms whose rounds pass on those of 1, 2, 4, ...
+// nodes at once.
+class NodeBlocks {
+public:
+    NodeBlocks(const Nodes &nodes, std::span<const std::int64_t> cuts)
+        : nodes_(nodes), cuts_(cuts) {}
+
+    int rounds() const { return std::bit_width(static_cast<unsigned>(nodes_.count() - 1)); }
+    // Of how many nodes the shards pass in a round.
+    int sent(int round) const { return std::min(1 << round, nodes_.count() - (1 << round)); }
+    int wrap(int node) const { return (node + nodes_.count()) % nodes_.count(); }
+
+    // Of so many nodes from `first` on, counted round; in the order of the vector, and as few as
+    // possible. Cost: O(ranks of these nodes), and a sort where ranks are dealt out.
+    std::vector<Extent> extents(int first, int count) const {
+        std::vector<Extent> shards;
+        for (int node = first; node < first + count; ++node)
+            for (const int rank : nodes_.members(wrap(node)))
+                if (cuts_[rank + 1] > cuts_[rank])
+                    add(shards, {cuts_[rank], cuts_[rank + 1] - cuts_[rank]});
+        if (std::ranges::is_sorted(shards, {}, &Extent::begin)) return shards;
+        std::ranges::sort(shards, {}, &Extent::begin);
+        std::vector<Extent> merged;
+        for (const Extent &shard : shards) add(merged, shard);
+        return merged;
+    }
+
+private:
+    static void add(std::vector<Extent> &extents, const Extent &next) {
+        if (!extents.empty() && extents.back().begin + extents.back().size == next.begin)
+            extents.back().size += next.size;
+        else extents.push_back(next);
+    }
+
+    const Nodes &nodes_;
+    std::span<const std::int64_t> cuts_;
+};
+
+}  // namespace vescomm
