@@ -33,15 +33,6 @@ bool few_on_one_node(const Problem &problem) {
            problem.stage.elements >= 2;
 }
 
-bool combinable(const Problem &problem) {
-    if (!problem.arrays) return !problem.per_node;
-    // Each phase has half of the stage.
-    Problem half = problem;
-    half.stage.elements /= 2;
-    half.collective = Collective::all_gather_v;
-    return reduce_scatter_v::can_stage(half) && can_pass_blocks(half);
-}
-
 bool reducible(const Problem &problem) {
     if (!problem.arrays) return !problem.per_node && problem.in_place;
     return reduce_scatter_v::can_stage(problem);
@@ -78,14 +69,19 @@ constexpr AlgorithmEntry table[] = {
     {Collective::reduce_scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged, reduce_scatter_v::can_stage,
      "contributions pass through the stage, and every rank sums its shard straight out of it"},
+    {Collective::reduce_scatter_v, "bruck", reduce_scatter_v::bruck, reduce_scatter_v::can_bruck,
+     "sums for ..., 4, 2, 1 nodes travel together, log2(nodes) rounds", Growth::logarithmic},
     {Collective::all_reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
      "every rank sums everything for itself"},
     {Collective::all_reduce, "doubling", all_reduce::doubling, all_reduce::can_double,
      "nodes exchange sums of 1, 2, 4, ... nodes, about log2(nodes) rounds of the whole",
      Growth::logarithmic},
-    {Collective::all_reduce, "two_phase", all_reduce::two_phase, combinable,
-     "a reduce_scatter_v, then an all_gather_v, both in place", Growth::by_share},
+    {Collective::all_reduce, "two_phase", all_reduce::two_phase, all_reduce::can_two_phase,
+     "a reduce_scatter_v, then an all_gather_v, both in place", Growth::linear, true},
+    {Collective::all_reduce, "bruck", all_reduce::bruck, all_reduce::can_bruck,
+     "sums for many nodes travel together, then their shards, 2 log2(nodes) rounds",
+     Growth::logarithmic, true},
     {Collective::reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce, "at_root", reduce::at_root, reducible,
      "the root sums everything, as one shard of a reduce_scatter_v"},

@@ -13,10 +13,9 @@ namespace vescomm {
 // schedule/<collective>/<name>.cc.
 using Algorithm = Schedule (*)(const Problem &problem, int rank);
 
-// How the time of an algorithm grows with the number of nodes.
+// How the time of an algorithm grows with the number of nodes, when each rank's share stays.
 enum class Growth : std::uint8_t {
-    linear,  // as long as each rank's share stays, or the whole where everyone has the whole
-    by_share,  // as long as each rank's share stays, although everyone has the whole
+    linear,
     logarithmic,  // a round for every doubling
 };
 
@@ -28,6 +27,8 @@ struct AlgorithmEntry {
     bool (*suits)(const Problem &problem);
     std::string_view summary;  // for people: what it does and what it costs
     Growth growth = Growth::linear;
+    // Everyone has the whole vector, and works on a share of it.
+    bool by_share = false;
 };
 
 // All algorithms of vescomm. Of two that are as good as each other, select() takes the first.
@@ -49,6 +50,8 @@ Schedule direct(const Problem &problem, int rank);
 Schedule balanced(const Problem &problem, int rank);
 Schedule staged(const Problem &problem, int rank);
 bool can_stage(const Problem &problem);
+Schedule bruck(const Problem &problem, int rank);
+bool can_bruck(const Problem &problem);
 }  // namespace reduce_scatter_v
 
 namespace all_reduce {
@@ -56,6 +59,9 @@ Schedule flat(const Problem &problem, int rank);
 Schedule doubling(const Problem &problem, int rank);
 bool can_double(const Problem &problem);
 Schedule two_phase(const Problem &problem, int rank);
+bool can_two_phase(const Problem &problem);
+Schedule bruck(const Problem &problem, int rank);
+bool can_bruck(const Problem &problem);
 }  // namespace all_reduce
 
 namespace reduce {

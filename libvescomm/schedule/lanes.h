@@ -47,11 +47,17 @@ inline std::vector<int> in_turn_for(std::vector<int> peers, int rank) {
     return peers;
 }
 
-// No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
-inline std::int64_t most_lane_peers(const Nodes &nodes) {
+// Ranks of the node that has the fewest.
+inline int smallest_node(const Nodes &nodes) {
     int smallest = nodes.ranks();
     for (int node = 0; node < nodes.count(); ++node)
         smallest = std::min(smallest, static_cast<int>(nodes.members(node).size()));
+    return smallest;
+}
+
+// No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
+inline std::int64_t most_lane_peers(const Nodes &nodes) {
+    const int smallest = smallest_node(nodes);
     std::int64_t most = 0;
     for (int node = 0; node < nodes.count(); ++node)
         most += (static_cast<int>(nodes.members(node).size()) + smallest - 1) / smallest;
@@ -61,12 +67,9 @@ inline std::int64_t most_lane_peers(const Nodes &nodes) {
 // Below this many elements, another rank that puts a part of them costs more than it saves.
 inline constexpr std::int64_t least_slice = 2048;
 
-// How many ranks of each node should share in putting `elements`.
-inline int slices_for(const Nodes &nodes, std::int64_t elements) {
-    std::int64_t smallest = nodes.ranks();
-    for (int node = 0; node < nodes.count(); ++node)
-        smallest = std::min(smallest, static_cast<std::int64_t>(nodes.members(node).size()));
-    return static_cast<int>(std::clamp<std::int64_t>(elements / least_slice, 1, smallest));
+// How many of `ranks` should share in putting `elements`.
+inline int slices_for(int ranks, std::int64_t elements) {
+    return static_cast<int>(std::clamp<std::int64_t>(elements / least_slice, 1, ranks));
 }
 
 }  // namespace vescomm

@@ -25,10 +25,14 @@ inline std::int64_t elements_of(const std::vector<Extent> &extents) {
     return elements;
 }
 
-// The n-th of so many equal slices.
+// Where the n-th of so many equal slices begins.
+inline std::int64_t slice_begin(std::int64_t elements, int n, int slices) {
+    return elements * n / slices;
+}
 inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, int slices) {
     const std::int64_t elements = elements_of(extents);
-    const std::int64_t begin = elements * n / slices, end = elements * (n + 1) / slices;
+    const std::int64_t begin = slice_begin(elements, n, slices);
+    const std::int64_t end = slice_begin(elements, n + 1, slices);
     std::vector<Extent> slice;
     std::int64_t passed = 0;
     for (const Extent &extent : extents) {
@@ -45,13 +49,25 @@ inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, i
 class NodeBlocks {
 public:
     NodeBlocks(const Nodes &nodes, std::span<const std::int64_t> cuts)
-        : nodes_(nodes), cuts_(cuts) {}
+        : nodes_(nodes), cuts_(cuts) {
+        for (int node = 0; node < nodes.count(); ++node) {
+            std::int64_t elements = 0;
+            for (const int rank : nodes.members(node)) elements += cuts[rank + 1] - cuts[rank];
+            before_.push_back(before_.back() + elements);
+        }
+    }
 
     int rounds() const { return std::bit_width(static_cast<unsigned>(nodes_.count() - 1)); }
     // Of how many nodes the shards pass in a round.
     int sent(int round) const { return std::min(1 << round, nodes_.count() - (1 << round)); }
     int wrap(int node) const { return (node + nodes_.count()) % nodes_.count(); }
 
+    // Of so many nodes from `first` on, counted round.
+    std::int64_t elements(int first, int count) const {
+        const int begin = wrap(first), end = begin + count;
+        if (end <= nodes_.count()) return before_[end] - before_[begin];
+        return before_.back() - before_[begin] + before_[end - nodes_.count()];
+    }
     // Of so many nodes from `first` on, counted round; in the order of the vector, and as few as
     // possible. Cost: O(ranks of these nodes), and a sort where ranks are dealt out.
     std::vector<Extent> extents(int first, int count) const {
@@ -76,6 +92,7 @@ private:
 
     const Nodes &nodes_;
     std::span<const std::int64_t> cuts_;
+    std::vector<std::int64_t> before_{0};  // elements of the nodes before each
 };
 
 }  // namespace vescomm

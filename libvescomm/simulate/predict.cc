@@ -23,10 +23,9 @@ int largest_node(const Nodes &nodes) {
 
 // Whether everyone gets, or gives, the whole vector, and it stays when ranks are left out.
 bool keeps_whole(const AlgorithmEntry &algorithm) {
-    return algorithm.growth != Growth::by_share &&
-           (algorithm.collective == Collective::all_reduce ||
-            algorithm.collective == Collective::broadcast ||
-            algorithm.collective == Collective::reduce);
+    return !algorithm.by_share && (algorithm.collective == Collective::all_reduce ||
+                                   algorithm.collective == Collective::broadcast ||
+                                   algorithm.collective == Collective::reduce);
 }
 
 constexpr int most_stages = 4;  // that an array passes through

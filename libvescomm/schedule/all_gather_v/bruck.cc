@@ -59,6 +59,8 @@ Schedule bruck(const Problem &problem, int rank) {
         int slices = 0;
     };
     const NodeBlocks blocks(nodes, problem.cuts);
+    // Nobody but its owner puts from a buffer: the owner would not know when that has left.
+    const int most_slices = per_rank ? 1 : smallest_node(nodes);
     std::vector<Message> incoming, outgoing;
     for (int k = 0; k < blocks.rounds(); ++k) {
         for (const bool in : {true, false}) {
@@ -66,9 +68,8 @@ Schedule bruck(const Problem &problem, int rank) {
             message.from = in ? blocks.wrap(node - (1 << k)) : node;
             message.to = in ? node : blocks.wrap(node + (1 << k));
             message.extents = blocks.extents(message.from - blocks.sent(k) + 1, blocks.sent(k));
-            // Nobody but its owner puts from a buffer: the owner would not know when that has left.
             if (!message.extents.empty())
-                message.slices = per_rank ? 1 : slices_for(nodes, elements_of(message.extents));
+                message.slices = slices_for(most_slices, elements_of(message.extents));
             (in ? incoming : outgoing).push_back(std::move(message));
         }
     }

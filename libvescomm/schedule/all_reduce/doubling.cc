@@ -21,7 +21,7 @@ enum Flag : std::uint32_t {
 class Slices {
 public:
     explicit Slices(const Problem &problem)
-        : problem_(problem), slices_(slices_for(problem.nodes, problem.elements())) {
+        : problem_(problem), slices_(slices_for(smallest_node(problem.nodes), problem.elements())) {
         const int nodes = problem.nodes.count();
         doubled_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes)));
         rounds_ = std::bit_width(static_cast<unsigned>(doubled_)) - 1;

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "schedule/problem.h"
+
+namespace vescomm::all_reduce {
+
+// A reduce_scatter_v in place, and then an all_gather_v in place. Every element is summed by one
+// rank only, so all ranks end with the same bits. Of arrays, each phase has a half of the stage, so
+// that a fast rank does not write where a slow one still reads.
+struct Phases {
+    Problem scatter, gather;
+
+    explicit Phases(const Problem &problem) : scatter(problem) {
+        scatter.collective = Collective::reduce_scatter_v;
+        scatter.in_place = true;
+        scatter.half = problem.arrays;
+        scatter.stage.elements /= 2;
+        gather = scatter;
+        gather.collective = Collective::all_gather_v;
+        gather.stage.begin += gather.stage.elements;
+    }
+};
+
+}  // namespace vescomm::all_reduce
