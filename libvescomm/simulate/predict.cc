@@ -36,6 +36,7 @@ struct Scale {
     int of_a_node = 0;  // ranks of the largest one
     double vector = 1;
     bool keeps_whole = false;
+    bool keeps_rooms = false;
 };
 
 class Part {
@@ -47,8 +48,8 @@ public:
         problem.root = kept_near(whole.root);
         if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
         // Windows stay what they are: every node has its own among the partial sums, every share in
-        // the stage.
-        if (whole.nodes.count() > 1) {
+        // the stage; unless a round is for as many nodes as there are.
+        if (whole.nodes.count() > 1 && !scale.keeps_rooms) {
             problem.partial.elements = of_nodes(whole.partial.elements);
             if (!scale.keeps_whole) problem.stage.elements = of_nodes(whole.stage.elements);
         }
@@ -239,7 +240,8 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
             std::vector<double> seconds;
             for (const int nodes : counts) {
                 const Part part(problem, bytes, machine,
-                                {nodes, size, vector, keeps_whole(algorithm)});
+                                {nodes, size, vector, keeps_whole(algorithm),
+                                 keeps_whole(algorithm) && logarithmic});
                 seconds.push_back(run(algorithm, part.problem, bytes, part.machine));
                 by_count.add(nodes, seconds.back());
             }

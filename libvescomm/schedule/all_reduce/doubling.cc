@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 
 #include "schedule/algorithms.h"
@@ -10,6 +11,7 @@ namespace vescomm::all_reduce {
 namespace {
 
 enum Flag : std::uint32_t {
+    // Values count windows, from 1 on.
     written,  // my contribution can be read
     ready,  // my partial sums may be overwritten (told to the ranks that put into them)
     arrived,  // a put: the sender's sum is among the receiver's partial sums
@@ -17,32 +19,52 @@ enum Flag : std::uint32_t {
     read,  // I have read all I need
 };
 
-// The vector is cut into a slice for each of the first ranks of every node.
+// A power of two of nodes takes part in the rounds. Each of the others has one of these sum for it.
+int doubled(const Nodes &nodes) {
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes.count())));
+}
+
+int rounds_of(const Nodes &nodes) {
+    return std::bit_width(static_cast<unsigned>(doubled(nodes))) - 1;
+}
+
+// Partial sums of a slice: a sum of its own, one more and an arrival for each round, and the same
+// for a node that takes no part.
+int sums_of(const Nodes &nodes) {
+    return 2 * rounds_of(nodes) + 3;
+}
+
+// Elements that can be summed at once; as many windows as needed follow one another. They are of
+// the same size on up to 2^15 nodes, so times of few nodes tell those of many.
+std::int64_t most_at_once(const Problem &problem) {
+    if (!problem.arrays) return problem.elements();
+    const std::int64_t slice = problem.partial.elements / std::max(31, sums_of(problem.nodes));
+    // In shorter vectors slices may be longer than a rank's part.
+    const int slices = slice < 2 * least_slice ? 1 : smallest_node(problem.nodes);
+    return std::min(problem.stage.elements, slice * slices);
+}
+
+// A window of the vector is cut into a slice for each of the first ranks of every node.
 class Slices {
 public:
-    explicit Slices(const Problem &problem)
-        : problem_(problem), slices_(slices_for(smallest_node(problem.nodes), problem.elements())) {
-        const int nodes = problem.nodes.count();
-        doubled_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes)));
-        rounds_ = std::bit_width(static_cast<unsigned>(doubled_)) - 1;
-    }
+    Slices(const Problem &problem, std::int64_t begin, std::int64_t elements)
+        : problem_(problem),
+          begin_(begin),
+          elements_(elements),
+          slices_(slices_for(smallest_node(problem.nodes), elements)),
+          rounds_(rounds_of(problem.nodes)) {}
 
     int count() const { return slices_; }
-    // So many nodes take part in the rounds, a power of two. Each of the others has one of them sum
-    // for it.
-    int doubled() const { return doubled_; }
-    int rounds() const { return rounds_; }
-
-    std::int64_t begin(int slice) const { return problem_.elements() * slice / slices_; }
-    std::int64_t size(int slice) const { return begin(slice + 1) - begin(slice); }
+    // In the window, and in the vector.
+    std::int64_t offset(int slice) const { return elements_ * slice / slices_; }
+    std::int64_t begin(int slice) const { return begin_ + offset(slice); }
+    std::int64_t size(int slice) const { return offset(slice + 1) - offset(slice); }
 
     // Among the partial sums of the rank that has the slice: what comes from a node that takes no
     // part, or is the result for one; what comes in each round; and its own sums.
     Place from_outside(int rank, int slice) const { return partial(rank, slice, 0); }
     Place incoming(int rank, int slice, int round) const { return partial(rank, slice, 1 + round); }
     Place sum(int rank, int slice, int n) const { return partial(rank, slice, 1 + rounds_ + n); }
-    // Elements of all of these: a sum of its own, one for each round, and one for the node outside.
-    std::int64_t partials(int slice) const { return (2 * rounds_ + 3) * size(slice); }
 
 private:
     Place partial(int rank, int slice, int n) const {
@@ -50,19 +72,16 @@ private:
     }
 
     const Problem &problem_;
+    std::int64_t begin_, elements_;
     int slices_;
-    int doubled_ = 1;
-    int rounds_ = 0;
+    int rounds_;
 };
 
 }  // namespace
 
 bool can_double(const Problem &problem) {
     if (problem.nodes.count() == 1) return false;
-    if (!problem.arrays) return !problem.per_node;
-    const Slices slices(problem);
-    return problem.elements() <= problem.stage.elements &&
-           slices.partials(slices.count() - 1) <= problem.partial.elements;
+    return problem.arrays ? most_at_once(problem) > 0 : !problem.per_node;
 }
 
 // Doubling: sums of 1, 2, 4, ... nodes are exchanged.
@@ -73,7 +92,8 @@ bool can_double(const Problem &problem) {
 //
 // Within a node the first rank sums all contributions; of a longer vector, each of several ranks
 // sums a slice of it, and exchanges that with the ranks in its place. Everyone takes the last sum
-// for itself. All sums are made in the order of nodes, so all ranks end with the same bits.
+// for itself. All sums are made in the order of nodes, so all ranks end with the same bits. Arrays
+// are summed window by window, as the stage and the partial sums have room.
 //
 // Cost: log2(nodes) puts of the vector one after another, and two more where nodes are no power of
 // two: best while latencies cost more than bytes.
@@ -81,112 +101,122 @@ bool can_double(const Problem &problem) {
 // MPICH", IJHPCA 19(1), 2005, section 4.4; slices in each node are as in their hierarchical forms.
 Schedule doubling(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const Slices slices(problem);
-    const int node = nodes.node_of(rank);
+    const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
-    const int mine = nodes.local_rank(rank);  // which slice, if there are so many
-    const bool has_slice = mine < slices.count();
-    const std::int64_t begin = has_slice ? slices.begin(mine) : 0;
-    const std::int64_t size = has_slice ? slices.size(mine) : 0;
-    // Whether somebody else reads what this rank has.
-    const bool is_read = slices.count() > 1 || !has_slice;
     const auto there = [&](int other) { return nodes.members(other)[mine]; };
-    const auto shared = [&](int peer) {
-        return problem.arrays ? Place{peer, Region::stage, problem.stage.begin}
-                              : Place{peer, Region::buffer, 0};
-    };
-    const auto own = [&](Region region) {
-        return Place{rank, problem.arrays ? region : Region::buffer, 0};
-    };
-    const auto later = [](Place place, std::int64_t elements) {
-        place.offset += elements;
-        return place;
+    const auto own = [&](Region region, std::int64_t begin) {
+        return Place{rank, problem.arrays ? region : Region::buffer, begin};
     };
 
     // Who takes part in no round has one for whom it does, and the other way round.
-    const bool outside = node >= slices.doubled();
-    const int other = outside ? node - slices.doubled() : node + slices.doubled();
+    const int rounds = rounds_of(nodes);
+    const bool outside = node >= doubled(nodes);
+    const int other = outside ? node - doubled(nodes) : node + doubled(nodes);
     const bool has_other = other < nodes.count();
+    std::vector<int> partners;
+    if (has_other) partners.push_back(other);
+    for (int k = 0; k < rounds && !outside; ++k) partners.push_back(node ^ 1 << k);
 
     Schedule schedule;
-    schedule.stage = problem.arrays ? problem.stage.begin + problem.elements() : 0;
-    schedule.partial = problem.partial.begin + (has_slice ? slices.partials(mine) : 0);
     Lane &lane = schedule.lanes.emplace_back();
     if (problem.arrays) lane.acquire();
-    if (has_slice) {
-        if (has_other) lane.signal(there(other), ready, 1);
-        for (int k = 0; k < slices.rounds() && !outside; ++k)
-            lane.signal(there(node ^ 1 << k), ready, 1);
-    }
-    if (is_read) {
-        if (problem.arrays) {
-            lane.copy(own(Region::source), shared(rank), begin);
-            const std::int64_t end = begin + size;
-            lane.copy(later(own(Region::source), end), later(shared(rank), end),
-                      problem.elements() - end);
-        }
-        lane.signal_node(written, 1);
-    }
-
-    if (has_slice) {
-        int sums = 0;
-        const auto sum = [&] { return slices.sum(rank, mine, sums - 1); };
-        const auto add = [&](const std::vector<Place> &from) {
-            ++sums;
-            lane.reduce(from, sum(), size, false);
-        };
-        const auto put = [&](int to, Place place) {
-            lane.wait(there(to), ready, 1);
-            place.rank = there(to);
-            lane.put(sum(), place, size, arrived, 1);
+    const std::int64_t most = most_at_once(problem);
+    const std::int64_t windows =
+        problem.elements() == 0 ? 0 : (problem.elements() + most - 1) / most;
+    for (std::int64_t w = 0; w < windows; ++w) {
+        const std::int64_t begin = problem.elements() * w / windows;
+        const std::int64_t end = problem.elements() * (w + 1) / windows;
+        const auto value = static_cast<std::uint32_t>(w) + 1;
+        const bool again = w + 1 < windows;
+        const Slices slices(problem, begin, end - begin);
+        const bool has_slice = mine < slices.count();
+        // Whether somebody else reads what this rank has.
+        const bool is_read = slices.count() > 1 || !has_slice;
+        const auto shared = [&](int peer, std::int64_t offset) {
+            return problem.arrays ? Place{peer, Region::stage, problem.stage.begin + offset}
+                                  : Place{peer, Region::buffer, begin + offset};
         };
 
-        std::vector<Place> contributions;
-        for (const int peer : members) {
-            if (peer != rank) lane.wait(peer, written, 1);
-            contributions.push_back(
-                later(peer == rank ? own(Region::source) : shared(peer), begin));
+        if (has_slice)
+            for (const int partner : partners) lane.signal(there(partner), ready, value);
+        if (is_read) {
+            if (problem.arrays) {
+                const std::int64_t first = has_slice ? slices.offset(mine) : 0;
+                const std::int64_t second = has_slice ? slices.offset(mine + 1) : 0;
+                lane.copy(own(Region::source, begin), shared(rank, 0), first);
+                lane.copy(own(Region::source, begin + second), shared(rank, second),
+                          end - begin - second);
+                schedule.stage = std::max(schedule.stage, shared(rank, end - begin).offset);
+            }
+            lane.signal_node(written, value);
         }
-        add(contributions);
-        const Place from_outside = slices.from_outside(rank, mine);
-        if (outside) put(other, from_outside);
-        if (has_other) lane.wait(there(other), arrived, 1);
-        if (has_other && !outside) add({sum(), from_outside});
-        for (int k = 0; k < slices.rounds() && !outside; ++k) {
-            const int peer = node ^ 1 << k;
-            put(peer, slices.incoming(rank, mine, k));
-            lane.wait(there(peer), arrived, 1);
-            // The last one is for everyone to take.
-            const bool last = k + 1 == slices.rounds();
-            if (last) lane.signal_node(summed, 1);
-            if (last && !has_other) break;
-            const Place incoming = slices.incoming(rank, mine, k);
-            add(node < peer ? std::vector{sum(), incoming} : std::vector{incoming, sum()});
-        }
-        if (outside) lane.signal_node(summed, 1);
-        if (has_other && !outside) put(other, from_outside);
-    }
 
-    for (int slice = 0; slice < slices.count(); ++slice) {
-        const int peer = members[slice];
-        if (peer != rank) lane.wait(peer, summed, 1);
-        std::vector<Place> from;
-        if (outside) {
-            from.push_back(slices.from_outside(peer, slice));
-        } else {
-            const int k = slices.rounds() - 1;
-            from.push_back(slices.sum(peer, slice, has_other ? k + 1 : k));
-            from.push_back(slices.incoming(peer, slice, k));
-            if ((node >> k & 1) != 0) std::swap(from[0], from[1]);
+        if (has_slice) {
+            const std::int64_t size = slices.size(mine);
+            schedule.partial =
+                std::max(schedule.partial, problem.partial.begin + sums_of(nodes) * size);
+            int sums = 0;
+            const auto sum = [&] { return slices.sum(rank, mine, sums - 1); };
+            const auto add = [&](const std::vector<Place> &from) {
+                ++sums;
+                lane.reduce(from, sum(), size, false);
+            };
+            const auto put = [&](int to, Place place) {
+                if (w == 0) lane.wait(there(to), ready, value);
+                place.rank = there(to);
+                lane.put(sum(), place, size, arrived, value);
+            };
+
+            // Whoever is ready for this window has got the sums of the last one, which are
+            // overwritten now.
+            for (const int partner : partners)
+                if (w > 0) lane.wait(there(partner), ready, value);
+            std::vector<Place> contributions;
+            for (const int peer : members) {
+                if (peer != rank) lane.wait(peer, written, value);
+                contributions.push_back(peer == rank ? own(Region::source, slices.begin(mine))
+                                                     : shared(peer, slices.offset(mine)));
+            }
+            add(contributions);
+            const Place from_outside = slices.from_outside(rank, mine);
+            if (outside) put(other, from_outside);
+            if (has_other) lane.wait(there(other), arrived, value);
+            if (has_other && !outside) add({sum(), from_outside});
+            for (int k = 0; k < rounds && !outside; ++k) {
+                const int peer = node ^ 1 << k;
+                const Place incoming = slices.incoming(rank, mine, k);
+                put(peer, incoming);
+                lane.wait(there(peer), arrived, value);
+                // The last one is for everyone to take.
+                const bool last = k + 1 == rounds;
+                if (last) lane.signal_node(summed, value);
+                if (last && !has_other) break;
+                add(node < peer ? std::vector{sum(), incoming} : std::vector{incoming, sum()});
+            }
+            if (outside) lane.signal_node(summed, value);
+            if (has_other && !outside) put(other, from_outside);
         }
-        lane.reduce(from, later(own(Region::output), slices.begin(slice)), slices.size(slice),
-                    true);
+
+        for (int slice = 0; slice < slices.count(); ++slice) {
+            const int peer = members[slice];
+            if (peer != rank) lane.wait(peer, summed, value);
+            std::vector<Place> from;
+            if (outside) {
+                from.push_back(slices.from_outside(peer, slice));
+            } else {
+                from.push_back(slices.sum(peer, slice, has_other ? rounds : rounds - 1));
+                from.push_back(slices.incoming(peer, slice, rounds - 1));
+                if ((node >> (rounds - 1) & 1) != 0) std::swap(from[0], from[1]);
+            }
+            lane.reduce(from, own(Region::output, slices.begin(slice)), slices.size(slice), true);
+        }
+        // The partial sums will be overwritten: by the next window, or in the next run. Arrays wait
+        // for that with acquire.
+        if (members.size() == 1 || (problem.arrays && !again)) continue;
+        if (is_read) lane.signal_node(read, value);
+        for (const int peer : members)
+            if (has_slice && peer != rank) lane.wait(peer, read, value);
     }
-    if (problem.arrays || members.size() == 1) return schedule;
-    // The partial sums will be overwritten by the next run.
-    if (is_read) lane.signal_node(read, 1);
-    for (const int peer : members)
-        if (has_slice && peer != rank) lane.wait(peer, read, 1);
     return schedule;
 }
 
