@@ -95,6 +95,9 @@ constexpr AlgorithmEntry table[] = {
     {Collective::broadcast, "tree", broadcast::tree, buffers,
      "a binomial tree over nodes; within a node everyone copies from the first holder",
      Growth::logarithmic},
+    {Collective::broadcast, "pipeline", broadcast::pipeline, broadcast::can_pipeline,
+     "a binary tree over nodes for each rank of a node, through which the vector passes in windows",
+     Growth::logarithmic},
     {Collective::barrier, "dissemination", barrier::dissemination, always,
      "one signal within a node, ceil(log2(nodes)) rounds between nodes", Growth::logarithmic},
 };

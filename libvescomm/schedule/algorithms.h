@@ -70,7 +70,9 @@ Schedule at_root(const Problem &problem, int rank);
 
 namespace broadcast {
 Schedule tree(const Problem &problem, int rank);
-}
+Schedule pipeline(const Problem &problem, int rank);
+bool can_pipeline(const Problem &problem);
+}  // namespace broadcast
 
 namespace barrier {
 Schedule dissemination(const Problem &problem, int rank);

@@ -191,14 +191,14 @@ double rounds(double nodes) {
 }
 
 // Times of n, 2 n and 4 n nodes that have a round for every doubling, and bytes in proportion to
-// nodes. What each doubling adds is the sum of the two.
+// nodes where each adds its own. What a doubling adds is the sum of the two.
 double follow_doublings(const std::vector<int> &counts, const std::vector<double> &seconds,
-                        int count) {
+                        int count, bool keeps_whole) {
     if (seconds.size() == 1) return seconds[0];
     const double before = seconds[1] - seconds[0];
     const double last = std::max(seconds[2] - seconds[1], 0.0);
     // The bytes of the second doubling are twice those of the first.
-    const double bytes = std::clamp(2 * (last - before), 0.0, last);
+    const double bytes = keeps_whole ? 0 : std::clamp(2 * (last - before), 0.0, last);
     return seconds[2] + (last - bytes) * (rounds(count) - rounds(counts[2])) +
            bytes * 2 * (count - counts[2]) / counts[2];
 }
@@ -245,8 +245,9 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
                 seconds.push_back(run(algorithm, part.problem, bytes, part.machine));
                 by_count.add(nodes, seconds.back());
             }
-            by_size.add(
-                size, logarithmic ? follow_doublings(counts, seconds, count) : by_count.at(count));
+            by_size.add(size, logarithmic
+                                  ? follow_doublings(counts, seconds, count, keeps_whole(algorithm))
+                                  : by_count.at(count));
         }
         by_vector.add(vector, by_size.at(largest));
     }
