@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick. Each rank has a region that all can read; its input is there already (but for a
-// shared all_gather_v, whose input is the rank's own). A step is a number that only rises.
+// The yardstick on one node. Each rank has a region that all can read; its input is there already
+// (but for a shared all_gather_v, whose input is the rank's own). A step is a number that only
+// rises.
 //
 //     all_gather_v      copy the others' shards into the own region, from each as it comes
 //        shared         write the own shard into the node's slab
@@ -23,11 +24,9 @@
 
 #include "libvescomm/execute/isa.h"
 #include "perf/case/collectives.h"
-#include "perf/implementations/limit_kernels.h"
 #include "perf/implementations/limit_memory.h"
 
 namespace vescomm::perf {
-namespace {
 
 const limit_kernels_t &fastest_kernels() {
 #if defined(__x86_64__)
@@ -38,6 +37,8 @@ const limit_kernels_t &fastest_kernels() {
     return limit_kernels_baseline;
 #endif
 }
+
+namespace {
 
 // What all ranks touch together no longer fits into the last cache: streaming stores are faster
 // from here on (16 MiB for each of two ranks, on 32 MiB of L3), and slower below.
@@ -232,6 +233,7 @@ private:
 }  // namespace
 
 std::unique_ptr<Implementation> make_limit(const Worker &worker) {
+    if (!worker.address.empty()) return make_limit_between_hosts(worker);
     return std::make_unique<Limit>(worker);
 }
 

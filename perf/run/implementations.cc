@@ -20,46 +20,63 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words open_mpi(int ranks, Words details) {
-    Words words = {
-        "mpirun.openmpi",     "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
-        std::to_string(ranks)};
+Words open_mpi(const Launch &launch, Words details) {
+    Words words = {"mpirun.openmpi",
+                   "--allow-run-as-root",
+                   "--oversubscribe",
+                   "--bind-to",
+                   "none",
+                   "-n",
+                   std::to_string(launch.ranks)};
     // Without it a rank that waits keeps the core from the rank that it waits for.
-    if (more_ranks_than_cores(ranks)) details.insert(details.end(), {"mpi_yield_when_idle", "1"});
+    if (more_ranks_than_cores(launch.ranks))
+        details.insert(details.end(), {"mpi_yield_when_idle", "1"});
+    if (!launch.hosts.empty()) {
+        std::string hosts;
+        for (const auto &[address, ranks] : launch.hosts)
+            hosts += (hosts.empty() ? "" : ",") + address + ":" + std::to_string(ranks);
+        words.insert(words.end(), {"--host", hosts});
+        details.insert(details.end(),
+                       {"plm", "rsh", "plm_rsh_agent", launch.agent, "oob_tcp_if_include", "eth0"});
+    }
     for (std::size_t i = 0; i < details.size(); i += 2)
         words.insert(words.end(), {"--mca", details[i], details[i + 1]});
     return words;
 }
 
 // The sm transport of Open MPI 4 is called vader; CMA copies once between processes.
-Words mpi(int ranks) {
-    return open_mpi(ranks, {"pml", "ob1", "btl", "self,vader", "btl_vader_single_copy_mechanism",
-                            "cma", "btl_base_warn_component_unused", "0"});
+Words mpi(const Launch &launch) {
+    Words details = {
+        "pml", "ob1", "btl_vader_single_copy_mechanism", "cma", "btl_base_warn_component_unused",
+        "0"};
+    if (launch.hosts.empty()) details.insert(details.end(), {"btl", "self,vader"});
+    else details.insert(details.end(), {"btl", "self,vader,tcp", "btl_tcp_if_include", "eth0"});
+    return open_mpi(launch, details);
 }
 
-Words mpi_ucx(int ranks) {
+Words mpi_ucx(const Launch &launch) {
     // Without "any" Open MPI takes UCX only where there is a network of its liking.
-    return open_mpi(ranks, {"pml", "ucx", "pml_ucx_tls", "any", "pml_ucx_devices", "any"});
+    return open_mpi(launch, {"pml", "ucx", "pml_ucx_tls", "any", "pml_ucx_devices", "any"});
 }
 
-Words mpich(int ranks) {
-    return {"mpiexec.mpich", "-n", std::to_string(ranks)};
+Words mpich(const Launch &launch) {
+    return {"mpiexec.mpich", "-n", std::to_string(launch.ranks)};
 }
 
 constexpr int any_number = 1 << 30;
 
 // name, what it is, worker, launcher, ranks on each of several hosts, what is missing without it.
-// UCC: UCX takes pretended hosts for one machine and would use its memory, so it is kept to TCP,
-// which is no way to go between ranks of one host.
+// UCC and Open MPI over UCX: UCX takes pretended hosts for one machine and would use its memory, so
+// it is kept to TCP, which is no way to go between ranks of one host.
 const ImplementationRow table[] = {
     {"vescomm", "this library", "", nullptr, any_number, ""},
     {"vescomm-arrays", "this library on arrays of the caller, called at once", "", nullptr,
      any_number, ""},
-    {"limit", "direct copies and sums in shared memory, with counters and nothing else", "",
-     nullptr, 0, ""},
-    {"mpi", "Open MPI, shared memory (ob1, vader, CMA)", "vescomm_perf_mpi", mpi, 0,
-     "install libopenmpi-dev and openmpi-bin, and configure again"},
-    {"mpi-ucx", "Open MPI over UCX", "vescomm_perf_mpi", mpi_ucx, 0,
+    {"limit", "direct copies and sums in shared memory with counters, or plain TCP between hosts",
+     "", nullptr, 1, ""},
+    {"mpi", "Open MPI, shared memory (ob1, vader, CMA), and TCP", "vescomm_perf_mpi", mpi,
+     any_number, "install libopenmpi-dev and openmpi-bin, and configure again"},
+    {"mpi-ucx", "Open MPI over UCX", "vescomm_perf_mpi", mpi_ucx, 1,
      "install libopenmpi-dev and openmpi-bin, and configure again"},
     {"mpich", "MPICH", "vescomm_perf_mpich", mpich, 0,
      "install libmpich-dev and mpich, and configure again"},
@@ -123,7 +140,7 @@ std::string why_not(const ImplementationRow &row, int ranks, int hosts) {
     if (hosts > 1 && ranks > row.ranks_on_host * static_cast<std::int64_t>(hosts))
         return "on several hosts it is measured with one rank on each";
     if (row.launcher != nullptr) {
-        const std::string program = row.launcher(1).front();
+        const std::string program = row.launcher({}).front();
         if (!in_path(program)) return program + " is not installed";
     }
     return "";

@@ -5,9 +5,18 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vescomm::perf {
+
+// What a launcher must know.
+struct Launch {
+    int ranks = 1;
+    // Of each host, in the order of ranks: its address and how many ranks it has. Empty: here.
+    std::vector<std::pair<std::string, int>> hosts;
+    std::string agent;  // a program that is given an address and a command to run there
+};
 
 // Who can be measured, and how its processes are started.
 struct ImplementationRow {
@@ -15,7 +24,7 @@ struct ImplementationRow {
     std::string_view summary;
     std::string_view worker;  // a program beside this one; "": this program itself
     // Words before the program that start all ranks; none: each rank is started by itself.
-    std::vector<std::string> (*launcher)(int ranks);
+    std::vector<std::string> (*launcher)(const Launch &launch);
     int ranks_on_host;  // 0: it is measured on one host; else the most on each of several
     std::string_view missing;  // what to do when the worker is not there
 };

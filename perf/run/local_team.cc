@@ -90,7 +90,7 @@ LocalTeam::LocalTeam(const ImplementationRow &row, const LocalSetting &setting)
       gate_(4096),
       log_(0) {
     mkdir(folder_.c_str(), 0700);
-    if (name_ == "limit")
+    if (name_ == "limit" && setting.hosts == nullptr)
         shared_ = std::make_unique<SharedFile>(
             LimitMemory::bytes_for(setting.ranks, setting.largest_bytes));
     const int listener = listen_at(folder_ + "/socket");
@@ -125,10 +125,31 @@ void LocalTeam::start(const ImplementationRow &row) {
     if (listener_for_vescomm_ >= 0) close(listener_for_vescomm_);
 }
 
+// A launcher reaches other hosts through a program of its choice: on pretended ones a script, which
+// is called with an address and one string of words.
+Launch LocalTeam::launch() const {
+    Launch launch{.ranks = setting_.ranks, .hosts = {}, .agent = folder_ + "/on-host"};
+    if (setting_.hosts == nullptr) return launch;
+    std::ofstream script(launch.agent);
+    script << "#!/bin/sh\ncase \"$1\" in\n";
+    for (int host = 0; host < setting_.hosts->count(); ++host) {
+        launch.hosts.emplace_back(setting_.hosts->address(host), 0);
+        script << setting_.hosts->address(host) << ") network=" << setting_.hosts->network(host)
+               << ";;\n";
+    }
+    script << "esac\nshift\nexec ip netns exec \"$network\" sh -c \"$*\"\n";
+    script.close();
+    if (!script || chmod(launch.agent.c_str(), 0700) != 0)
+        throw Failure(ExitCode::internal, launch.agent + ": " + std::strerror(errno));
+    for (int rank = 0; rank < setting_.ranks; ++rank)
+        ++launch.hosts[setting_.hosts->host_of(rank, setting_.ranks)].second;
+    return launch;
+}
+
 ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) const {
     ProcessOptions options;
     options.log = log_.path();
-    if (launched_) options.words = row.launcher(setting_.ranks);
+    if (launched_) options.words = row.launcher(launch());
     for (std::string &word : worker_command(row)) options.words.push_back(std::move(word));
     const auto set = [&](const char *name, const std::string &value) {
         options.environment.emplace_back(name, value);
@@ -142,7 +163,13 @@ ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) con
         set("VESCOMM_PERF_SHARED_BYTES",
             std::to_string(LimitMemory::bytes_for(setting_.ranks, setting_.largest_bytes)));
     }
-    if (launched_) return options;
+    // UCX takes pretended hosts for one machine, and would use its memory.
+    if (setting_.hosts != nullptr && (name_ == "ucc" || name_ == "mpi-ucx"))
+        set("UCX_TLS", "self,tcp");
+    if (launched_) {
+        if (setting_.hosts != nullptr) options.network = setting_.hosts->network(0);
+        return options;
+    }
     set("VESCOMM_PERF_RANK", std::to_string(rank));
     set("VESCOMM_RANK", std::to_string(rank));
     set("VESCOMM_RANKS", std::to_string(setting_.ranks));
@@ -152,7 +179,6 @@ ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) con
         options.network = setting_.hosts->network(host);
         set("VESCOMM_PERF_ADDRESS", setting_.hosts->address(host));
         set("VESCOMM_NODE", options.network);
-        if (name_ == "ucc") set("UCX_TLS", "self,tcp");
     } else if (rank == 0) {
         options.inherit = listener_for_vescomm_;
         set("VESCOMM_LISTEN_DESCRIPTOR", std::to_string(listener_for_vescomm_));

@@ -39,6 +39,7 @@ public:
 
 private:
     void start(const ImplementationRow &row);
+    Launch launch() const;
     ProcessOptions options_of(int rank, const ImplementationRow &row) const;
     void gather_workers(int listener);
     // Waits for a worker to say something, or for one to end: that throws.

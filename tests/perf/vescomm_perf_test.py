@@ -352,14 +352,22 @@ def may_make_namespaces():
 class SeveralHosts(unittest.TestCase):
     def test_ranks_are_dealt_to_hosts_that_are_gone_afterwards(self):
         before = namespaces()
-        code, out, err = run("--ranks", 3, "--hosts", 2, "-b", 4000, "--impl", "vescomm,limit",
+        code, out, err = run("--ranks", 3, "--hosts", 2, "-b", 4000, "--impl", "vescomm,nccl",
                              *SMALL)  # fmt: skip
         if "UCX" in err and code == FAILED:
             self.skipTest("this build has no UCX: " + err)
         self.assertEqual((code, err), (0, ""), out)
         self.assertIn("3 ranks on 2 nodes", out)
-        self.assertIn("# limit is left out: it is measured on one host only", out)
+        self.assertIn("# nccl is left out: ", out)
         self.assertEqual(namespaces() - before, set())
+
+    def test_the_limit_and_open_mpi_are_right_between_hosts(self):
+        code, out, err = run("--ranks", 3, "--hosts", 3, "-b", 4, "-e", 400000, "-f", 300,
+                             "--ragged", "linear", "--collective",
+                             "all_gather_v,reduce_scatter_v,all_reduce,barrier",
+                             "--impl", "limit,mpi", *SMALL)  # fmt: skip
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("# Out of bounds values : 0 OK", out)
 
     def test_hosts_are_gone_after_a_failure_too(self):
         before = namespaces()
