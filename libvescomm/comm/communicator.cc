@@ -28,6 +28,14 @@ constexpr int yields = 50;
 // Sleeps end at least this often, to look at deadlines.
 constexpr auto longest_sleep = std::chrono::milliseconds(100);
 
+// How long the progress thread leaves the wires to callers that watch them, before it looks whether
+// any still does: twice as long each time. Looking costs tens of microseconds on virtual machines.
+constexpr auto shortest_rest = std::chrono::microseconds(200);
+constexpr auto longest_rest = std::chrono::microseconds(3200);
+
+// How often start() moves things along; what is still to be done then is the progress thread's.
+constexpr int most_start_rounds = 2;
+
 // What a transport says of a peer may be an echo: of a death that the control plane reports, or of
 // another survivor that gave up for that reason. The control plane has this long to say better.
 constexpr auto patience_for_news = std::chrono::milliseconds(500);
@@ -86,6 +94,36 @@ public:
 
 private:
     Communicator &comm_;
+};
+
+// A caller that tries again and again looks at the wires itself, and faster than the progress
+// thread could, which would only keep the lock and a core from it.
+class Communicator::Watch {
+public:
+    explicit Watch(Communicator &comm) : comm_(comm) { resume(); }
+    ~Watch() { end(); }
+    Watch(const Watch &) = delete;
+    Watch &operator=(const Watch &) = delete;
+
+    // Before it sleeps: somebody must listen.
+    void pause() {
+        end();
+        comm_.unwatched_.notify_one();
+    }
+    void resume() {
+        watching_ = comm_.threaded_;
+        if (!watching_) return;
+        comm_.watchers_.fetch_add(1, std::memory_order_relaxed);
+    }
+
+private:
+    void end() {
+        if (watching_) comm_.watchers_.fetch_sub(1, std::memory_order_relaxed);
+        watching_ = false;
+    }
+
+    Communicator &comm_;
+    bool watching_ = false;
 };
 
 Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
@@ -271,12 +309,13 @@ void Communicator::consider_wires() noexcept {
 }
 
 template <typename Done>
-bool Communicator::attempt(const Done &done, double *busy) {
+bool Communicator::attempt(const Done &done, double *busy, bool *moved) {
     {
         const CallerLock lock(*this);
         if (done()) return true;
         const double before = counters_.busy_seconds;
-        progress_locked();
+        const bool any = progress_locked();
+        if (moved != nullptr) *moved = any;
         if (busy != nullptr) *busy += counters_.busy_seconds - before;
         if (done()) return true;
     }
@@ -315,9 +354,12 @@ void Communicator::start(Operation &operation, const Run &run) {
     operation.flight =
         recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
     running_.push_back(&operation);
-    progress_locked();
-    // The progress thread sleeps on what it knew of before.
-    if (threaded_ && !operation.settled()) wake();
+    // What comes in wakes the progress thread, and so does room for what goes out. Only what could
+    // be done at once must not wait for either.
+    bool more = progress_locked();
+    if (!threaded_) return;
+    for (int i = 1; more && i < most_start_rounds; ++i) more = progress_locked();
+    if (more && !operation.settled()) wake();
 }
 
 bool Communicator::agree_locked(Operation &operation) noexcept {
@@ -349,8 +391,9 @@ void Communicator::progress() {
 }
 
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
+    Watch watch(*this);
     if (attempt_often([&operation] { return operation.settled(); })) return;
-    wait_long([&operation] { return operation.settled(); },
+    wait_long(watch, [&operation] { return operation.settled(); },
               [&operation] { return operation.waiting_for(); }, what,
               [this, &operation] {
                   recorder_.takes_long(operation.flight);
@@ -365,12 +408,14 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
                         const std::function<std::string()> &what) {
-    if (!attempt_often(done)) wait_long(done, waiting_for, what, {});
+    Watch watch(*this);
+    if (!attempt_often(done)) wait_long(watch, done, waiting_for, what, {});
 }
 
 // Most waits are shorter than a look at the clock is worth.
 template <typename Done>
 bool Communicator::attempt_often(const Done &done) {
+    if (threaded_) waits_.fetch_add(1, std::memory_order_relaxed);
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
         if (i == 0) return false;
@@ -378,7 +423,7 @@ bool Communicator::attempt_often(const Done &done) {
     }
 }
 
-void Communicator::wait_long(const std::function<bool()> &done,
+void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
                              const std::function<std::vector<int>()> &waiting_for,
                              const std::function<std::string()> &what,
                              const std::function<void()> &before_sleep) {
@@ -393,13 +438,15 @@ void Communicator::wait_long(const std::function<bool()> &done,
         if (trace_.on()) trace_.add("wait " + what(), "wait", begin, end);
     };
     for (;;) {
-        for (int i = 0; i < spins_; ++i) {
-            if (attempt(done, &busy)) return finish();
+        // As long as something moves there is no reason to sleep.
+        bool moved = false;
+        for (int i = 0; i < spins_; i = moved ? 0 : i + 1) {
+            if (attempt(done, &busy, &moved)) return finish();
             pause_core();
         }
-        for (int i = 0; i < yields; ++i) {
+        for (int i = 0; i < yields; i = moved ? 0 : i + 1) {
             sched_yield();
-            if (attempt(done, &busy)) return finish();
+            if (attempt(done, &busy, &moved)) return finish();
         }
         if (limit.expired()) {
             std::unique_lock lock(mutex_);
@@ -423,8 +470,10 @@ void Communicator::wait_long(const std::function<bool()> &done,
         const bool deaf = !threaded_ && !transports_.wires.empty();
         const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
         if (!ready) {
+            watch.pause();
             counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
             board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));
+            watch.resume();
         }
         board.end_sleep();
         if (ready) return finish();
@@ -517,13 +566,29 @@ void Communicator::run_progress_thread() {
     std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
     for (const auto &wire : transports_.wires)
         if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+    std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
+    const auto watched = [&] {
+        const bool any = watchers_ > 0 || waits_ != waits;
+        waits = waits_;
+        return any && !stopping_;
+    };
     while (!stopping_) {
+        for (auto rest = shortest_rest; watched(); rest = std::min(2 * rest, longest_rest)) {
+            std::unique_lock lock(rest_mutex_);
+            unwatched_.wait_for(lock, rest);
+        }
         // A mutex is not fair: whoever called the library goes first.
         while (callers_ > 0) sched_yield();
         consider_wires();
+        bool moved = false;
         {
             std::lock_guard lock(mutex_);
-            if (progress_locked()) continue;
+            moved = progress_locked();
+        }
+        if (moved) {
+            // Whoever sleeps until something happens does the rest better than this thread.
+            wake();
+            continue;
         }
         board.begin_poll();
         bool sleepy = true;

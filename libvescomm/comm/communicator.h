@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -103,6 +104,7 @@ private:
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
     class CallerLock;
+    class Watch;
 
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
@@ -114,13 +116,14 @@ private:
     // thread.
     void check_still();
     // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
-    // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`.
+    // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`;
+    // `moved`: anything did.
     template <typename Done>
-    bool attempt(const Done &done, double *busy = nullptr);
+    bool attempt(const Done &done, double *busy = nullptr, bool *moved = nullptr);
     template <typename Done>
     bool attempt_often(const Done &done);
     // `before_sleep` runs under the lock, when it takes long.
-    void wait_long(const std::function<bool()> &done,
+    void wait_long(Watch &watch, const std::function<bool()> &done,
                    const std::function<std::vector<int>()> &waiting_for,
                    const std::function<std::string()> &what,
                    const std::function<void()> &before_sleep);
@@ -149,6 +152,10 @@ private:
     FlightRecorder recorder_;
     std::mutex mutex_;
     std::atomic<int> callers_{0};  // waiting for the mutex
+    std::atomic<int> watchers_{0};  // callers that look at the wires all the time
+    std::atomic<std::uint64_t> waits_{0};  // so far
+    std::mutex rest_mutex_;  // for unwatched_ alone
+    std::condition_variable unwatched_;
     Transports transports_;
     bool stopped_ = false;
     std::vector<Operation *> running_;
