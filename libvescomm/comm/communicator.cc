@@ -343,6 +343,7 @@ std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const B
 }
 
 void Communicator::start(Operation &operation, const Run &run) {
+    const Watch watch(*this);
     const CallerLock lock(*this);
     if (!operation.settled())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");

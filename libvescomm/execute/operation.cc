@@ -48,7 +48,23 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     for (const Lane &lane : schedule.lanes) {
         BoundLane &bound = lanes_.emplace_back();
         for (const Step &step : lane.steps()) bind(bound, lane, step);
+        let_come_early(bound);
         bound.at = bound.steps.size();
+    }
+}
+
+// Waits for what a put may come before are that put's instead.
+void Operation::let_come_early(BoundLane &lane) {
+    for (std::size_t i = 0; i + 1 < lane.steps.size(); ++i) {
+        const BoundStep &wait = lane.steps[i];
+        if (wait.action != Action::wait || !wait.early) continue;
+        // Of pieces of arrays, a put has become several.
+        for (std::size_t k = i + 1; k < lane.steps.size(); ++k) {
+            BoundStep &put = lane.steps[k];
+            if (put.action != Action::put || put.peer != wait.peer) break;
+            put.early_flag = wait.flag;
+            put.early_value = wait.value;
+        }
     }
 }
 
@@ -175,6 +191,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
                     .peer = step.peer == whole_node ? bindings_.rank : step.peer,
                     .count = static_cast<std::size_t>(step.count)};
     bound.transport = bindings_.transports[bound.peer];
+    bound.early = step.early && bound.transport->keeps_early();
     if (step.moves()) {
         bound.to_type = binding(step.to.region).type;
         bound.from_type = binding(step.from.region).type;
@@ -358,7 +375,8 @@ bool Operation::released_by(std::size_t local) const noexcept {
 bool Operation::ready(const BoundStep &step) const noexcept {
     if (step.action == Action::wait) {
         if (step.flag != eager_flag)
-            return step.transport->signalled(step.peer, signal(step.flag)) >=
+            return step.early ||
+                   step.transport->signalled(step.peer, signal(step.flag)) >=
                    at_this_run(step.value);
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
         const EagerFlag &flag = eager_flag_of(local);
@@ -389,7 +407,9 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             return;
         case Action::signal:
             if (step.flag == eager_flag) return raise_eager_flag();
-            step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
+            if (step.early)
+                step.transport->expect(step.peer, signal(step.flag), at_this_run(step.value));
+            else step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
         case Action::put: {
             puts_pending_.fetch_add(1, std::memory_order_relaxed);
@@ -404,7 +424,9 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
                  .signal = signal(step.flag),
                  .value = step.value == 0 ? 0 : at_this_run(step.value),
                  .pending = &puts_pending_,
-                 .called = step.value == 0 ? 0 : signature_for(step.peer)});
+                 .called = step.value == 0 ? 0 : signature_for(step.peer),
+                 .early = step.early_value == 0 ? 0 : at_this_run(step.early_value),
+                 .early_flag = step.early_flag});
             return;
         }
         case Action::copy:

@@ -87,6 +87,8 @@ private:
         Action action;
         bool timed = false;  // large enough to look at the clock
         bool in_slot = false;  // a put into the stage
+        bool early = false;  // see Step
+        std::uint32_t early_flag = 0, early_value = 0;  // of a put that may come early
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
         int peer = 0;
@@ -115,6 +117,7 @@ private:
     void move_to(std::uint32_t slot) noexcept;
     Address address(const Place &place) const;
     void bind(BoundLane &lane, const Lane &from, const Step &step);
+    static void let_come_early(BoundLane &lane);
     void bind_whole(BoundLane &lane, const Lane &from, const Step &step);
     // Where the pieces of source or output end, and in which of them a place lies.
     const std::vector<std::int64_t> &piece_ends(Region region) const;

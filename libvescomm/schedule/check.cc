@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 
 #include "schedule/symbolic_memory.h"
 
@@ -25,12 +26,22 @@ std::string who(int rank) {
 
 // A counter's history: who waits for a value learns what its raiser knew then, and no more.
 struct Counter {
-    std::vector<std::pair<std::uint64_t, std::shared_ptr<const Clock>>> raised;
+    struct Raise {
+        std::uint64_t value;
+        std::shared_ptr<const Clock> clock;
+        bool early;
+    };
+    std::vector<Raise> raised;
 
-    std::shared_ptr<const Clock> reached(std::uint64_t value) const {
-        for (const auto &[at, clock] : raised)
-            if (at >= value) return clock;
+    // nullptr: not yet.
+    const Raise *first(std::uint64_t value) const {
+        for (const Raise &raise : raised)
+            if (raise.value >= value) return &raise;
         return nullptr;
+    }
+    std::shared_ptr<const Clock> reached(std::uint64_t value) const {
+        const Raise *raise = first(value);
+        return raise == nullptr ? nullptr : raise->clock;
     }
 };
 
@@ -42,7 +53,8 @@ public:
             Rank state;
             state.user.id = threads_++;
             for (std::size_t lane = 0; lane < schedules[rank].lanes.size(); ++lane) {
-                state.lanes.push_back({.thread = {.id = threads_++, .clock = {}}});
+                state.lanes.push_back(
+                    {.thread = {.id = threads_++, .clock = {}}, .at = 0, .expected = {}});
                 for (std::size_t at = 0; at < steps(rank, lane).size(); ++at)
                     if (steps(rank, lane)[at].action == Action::put)
                         state.put_threads[{lane, at}] = threads_++;
@@ -68,6 +80,7 @@ private:
     struct LaneState {
         Thread thread;
         std::size_t at = 0;
+        std::shared_ptr<const Clock> expected;  // the next put may come early
     };
     struct Rank {
         Thread user;
@@ -133,8 +146,8 @@ private:
         state.user.tick();
         memory_.verify_outputs(rank, state.operation, state.user);
         if (problem_.collective == Collective::barrier) verify_barrier(rank);
-        state.released.raised.emplace_back(state.operation + 1,
-                                           std::make_shared<const Clock>(state.user.clock));
+        state.released.raised.push_back({static_cast<std::uint64_t>(state.operation + 1),
+                                         std::make_shared<const Clock>(state.user.clock), false});
         ++state.operation;
         state.running = false;
     }
@@ -179,10 +192,14 @@ private:
                 break;
             case Action::wait: {
                 const Counter *counter = counter_for(step.peer, rank, step.flag);
-                const auto clock =
-                    counter ? counter->reached(value_of(state.operation, step.value)) : nullptr;
-                if (!clock) return false;
-                thread.join(*clock);
+                const auto *raise =
+                    counter ? counter->first(value_of(state.operation, step.value)) : nullptr;
+                if (raise == nullptr) return false;
+                if (raise->early != step.early)
+                    throw Fault(context() + ": one side takes it for early, and the other not");
+                // What comes early is sent before; it only takes effect after that.
+                if (step.early) lane.expected = raise->clock;
+                else thread.join(*raise->clock);
                 break;
             }
             case Action::signal:
@@ -196,7 +213,7 @@ private:
             case Action::copy:
             case Action::reduce:
                 thread.tick();
-                memory_.move(rank, lane_of(rank, lane_index), step, thread);
+                memory_.move(rank, lane_of(rank, lane_index), step, thread, thread);
                 break;
             case Action::put: {
                 if (problem_.nodes.together(rank, step.to.rank))
@@ -206,7 +223,9 @@ private:
                            .clock = Clock(threads_, 0)};
                 put.join(thread.clock);
                 put.tick();
-                memory_.move(rank, lane_of(rank, lane_index), step, put);
+                const Thread reader = put;
+                if (lane.expected) put.join(*std::exchange(lane.expected, nullptr));
+                memory_.move(rank, lane_of(rank, lane_index), step, reader, put);
                 raise(remote_flags_[{rank, step.to.rank, step.flag}], step, state.operation, put,
                       context());
                 state.puts.push_back(std::move(put));
@@ -220,9 +239,9 @@ private:
     void raise(Counter &counter, const Step &step, int operation, const Thread &thread,
                const std::string &context) {
         const std::uint64_t value = value_of(operation, step.value);
-        if (!counter.raised.empty() && counter.raised.back().first >= value)
+        if (!counter.raised.empty() && counter.raised.back().value >= value)
             throw Fault(context + ": the flag does not rise");
-        counter.raised.emplace_back(value, std::make_shared<const Clock>(thread.clock));
+        counter.raised.push_back({value, std::make_shared<const Clock>(thread.clock), step.early});
     }
 
     const Counter *counter_for(int source, int reader, std::uint32_t flag) const {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "topology/nodes.h"
+#include "schedule/problem.h"
 
 namespace vescomm {
 
@@ -45,6 +45,20 @@ inline std::vector<int> in_turn_for(std::vector<int> peers, int rank) {
     peers = in_turn(std::move(peers), rank);
     std::ranges::reverse(peers);
     return peers;
+}
+
+// Up to so many elements a put may come early (Step::early): the receiver keeps them, one copy
+// more, and a message is spared, which between hosts takes several microseconds.
+inline constexpr std::int64_t most_early_elements = 16 * 1024;
+
+// Whether a put of `count` elements from rank to rank of another node, each of which handles the
+// other's traffic, may come early. Only where the sender needs something of the receiver as well:
+// then neither is more than one operation ahead, and what is kept stays little.
+inline bool comes_early(const Problem &problem, int from, int to, std::int64_t count) {
+    const Nodes &nodes = problem.nodes;
+    return count <= most_early_elements && problem.size(from) > 0 && problem.size(to) > 0 &&
+           lane_rank(nodes, nodes.node_of(to), from) == to &&
+           lane_rank(nodes, nodes.node_of(from), to) == from;
 }
 
 // Ranks of the node that has the fewest.

@@ -62,9 +62,11 @@ std::string describe(const Lane &lane, const Step &step) {
         case Action::signal:
             return "raise " + flag +
                    (step.peer == whole_node ? " for this node"
-                                            : " for rank " + std::to_string(step.peer));
+                                            : " for rank " + std::to_string(step.peer)) +
+                   (step.early ? ", without a message" : "");
         case Action::wait:
-            return "wait for rank " + std::to_string(step.peer) + " to raise " + flag;
+            return (step.early ? "let the next put wait for rank " : "wait for rank ") +
+                   std::to_string(step.peer) + " to raise " + flag;
     }
     return "unknown step";
 }

@@ -55,6 +55,9 @@ inline constexpr int whole_node = -1;
 struct Step {
     Action action = Action::wait;
     bool finish = false;
+    // Of a signal: the peer need not hear of it, for it puts without waiting. Of its wait, right
+    // before a put of its lane: the put may come early, and is kept until the flag is raised.
+    bool early = false;
     int peer = whole_node;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
@@ -94,11 +97,13 @@ public:
     void signal_node(std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::signal, .flag = flag, .value = value});
     }
-    void signal(int peer, std::uint32_t flag, std::uint32_t value) {
-        steps_.push_back({.action = Action::signal, .peer = peer, .flag = flag, .value = value});
+    void signal(int peer, std::uint32_t flag, std::uint32_t value, bool early = false) {
+        steps_.push_back(
+            {.action = Action::signal, .early = early, .peer = peer, .flag = flag, .value = value});
     }
-    void wait(int peer, std::uint32_t flag, std::uint32_t value) {
-        steps_.push_back({.action = Action::wait, .peer = peer, .flag = flag, .value = value});
+    void wait(int peer, std::uint32_t flag, std::uint32_t value, bool early = false) {
+        steps_.push_back(
+            {.action = Action::wait, .early = early, .peer = peer, .flag = flag, .value = value});
     }
 
     const std::vector<Step> &steps() const { return steps_; }

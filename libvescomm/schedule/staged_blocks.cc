@@ -171,6 +171,13 @@ private:
         std::uint32_t windows = 0;  // so far
     };
 
+    // The first two windows are free in any case.
+    bool early(int from, int to, std::int64_t k) const {
+        if (k >= 2 || problem_.collective == Collective::broadcast) return false;
+        const std::int64_t count = windows_.part(from, to, 0);
+        return windows_.shared() ? comes_early(problem_, from, to, count)
+                                 : count <= most_early_elements && problem_.block(to, from) > 0;
+    }
     int neighbour(int away) const {
         return nodes_.members(node_)[(nodes_.local_rank(rank_) + away) % locals_];
     }
@@ -211,7 +218,8 @@ private:
         lane.acquire();
         for (const int peer : remote_)
             lane.signal(peer, ready,
-                        count_of(std::min<std::int64_t>(2, windows_.rounds(peer, rank_))));
+                        count_of(std::min<std::int64_t>(2, windows_.rounds(peer, rank_))),
+                        early(peer, rank_, 0));
         const std::int64_t rounds = most_rounds();
         // With thousands of senders this lane is of megabytes; growing it takes longer than filling
         // it.
@@ -287,7 +295,7 @@ private:
         std::int64_t rounds = 0;
         for (const int peer : senders) {
             const std::int64_t its = windows_.rounds(peer, rank_);
-            in.signal(peer, ready, count_of(std::min<std::int64_t>(2, its)));
+            in.signal(peer, ready, count_of(std::min<std::int64_t>(2, its)), early(peer, rank_, 0));
             rounds = std::max(rounds, its);
         }
         std::uint32_t windows = 0;
@@ -325,7 +333,7 @@ private:
         const std::int64_t number = windows_.number(peer, rank_);
         Lane &lane = schedule_.lanes.emplace_back();
         for (std::int64_t k = 0; k < rounds; ++k) {
-            lane.wait(peer, ready, count_of(k + 1));
+            lane.wait(peer, ready, count_of(k + 1), early(rank_, peer, k));
             lane.put(windows_.given(rank_, peer, k), windows_.slot(peer, number, k),
                      windows_.part(rank_, peer, k), arrived, count_of(k + 1));
         }

@@ -142,7 +142,8 @@ void Memory::write(Cell &cell, const Place &place, const Thread &thread) {
     cell.reads.clear();
 }
 
-void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &thread) {
+void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &reader,
+                  const Thread &writer) {
     const auto [first, last] = cells(step.to, step.count);
     Store &target = stores_[index(step.to)];
     for (std::size_t i = first; i < last; ++i) {
@@ -152,7 +153,7 @@ void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &th
             const std::int64_t offset = target.starts[i] - step.to.offset + from.offset;
             Cell &cell =
                 stores_[index(from)].cells[cells({from.rank, from.region, offset}, 0).first];
-            read(cell, from, thread);
+            read(cell, from, reader);
             const auto context = [&] {
                 return "rank " + std::to_string(rank) + ", " + describe(lane, step) + ": ";
             };
@@ -173,7 +174,7 @@ void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &th
                                 " twice");
             }
         }
-        write(target.cells[i], step.to, thread);
+        write(target.cells[i], step.to, writer);
         sum.writes = std::move(target.cells[i].writes);
         target.cells[i] = std::move(sum);
     }

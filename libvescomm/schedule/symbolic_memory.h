@@ -44,8 +44,9 @@ public:
     void fill_inputs(int rank, int operation, const Thread &thread);
     // The caller of `rank` reads its results: throws Fault when one is not what it must be.
     void verify_outputs(int rank, int operation, const Thread &thread);
-    // A copy, reduce or put by `rank`.
-    void move(int rank, const Lane &lane, const Step &step, const Thread &thread);
+    // A copy, reduce or put by `rank`. What comes early is written later than it was read.
+    void move(int rank, const Lane &lane, const Step &step, const Thread &reader,
+              const Thread &writer);
 
 private:
     struct Access {

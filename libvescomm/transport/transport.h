@@ -55,6 +55,10 @@ struct Put {
     std::atomic<std::uint32_t> *pending = nullptr;
     // Not 0: raises called_flag of the channel as well, with this in the lower half of the value.
     std::uint32_t called = 0;
+    // Not 0: may come early. It takes effect once the target expects this value of `early_flag` of
+    // the channel. Until then the target keeps it, and what comes later passes it.
+    std::uint64_t early = 0;
+    std::uint32_t early_flag = 0;
 };
 
 class SignalBoard;
@@ -96,12 +100,21 @@ public:
 
     // ---- per operation; a failure is told once, through the Failure given at creation ----
 
-    // Hands bytes over. Puts and signals to one peer take effect in the order of the calls.
+    // Hands bytes over. Puts and signals to one peer take effect in the order of the calls, but for
+    // puts that come early.
     virtual void put(const Put &put) noexcept;
 
     // Raises a signal of this rank at one peer. For a peer that is mapped, all ranks of the node
     // see it at once, this one included.
     virtual void signal(int peer, SignalName signal, std::uint64_t value) noexcept = 0;
+
+    // Whether this rank's transport and its peers' keep puts that come early.
+    virtual bool keeps_early() const noexcept { return false; }
+
+    // From now on puts of `peer` that came early for this value of the signal, or a lower one, take
+    // effect. Where keeps_early().
+    virtual void expect(int /* peer */, SignalName /* signal */,
+                        std::uint64_t /* value */) noexcept {}
 
     // The value to which `peer` has raised a signal for this rank; 0 before the first. What the
     // peer wrote before it raised the signal is visible to the caller afterwards.

@@ -53,6 +53,10 @@ public:
 
     void put(const Put &put) noexcept override;
     void signal(int peer, SignalName signal, std::uint64_t value) noexcept override;
+    bool keeps_early() const noexcept override { return true; }
+    void expect(int peer, SignalName signal, std::uint64_t value) noexcept override {
+        if (!stopped_ && puts(peer)) inbox_.expect(peer, signal, value);
+    }
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
         return inbox_.signalled(peer, signal);
     }

@@ -127,6 +127,8 @@ void UcxEndpoint::send_piece(UcxPut &put) noexcept {
     piece->message.bytes = bytes;
     piece->message.value = put.put.value;
     piece->message.called = put.complete ? put.put.called : 0;
+    piece->message.early = put.put.early;
+    piece->message.early_flag = put.put.early_flag;
     send(piece, bytes == 0 ? nullptr : put.put.from + offset, put.source);
 }
 

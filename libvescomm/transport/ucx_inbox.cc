@@ -59,6 +59,9 @@ void UcxInbox::open() {
 void UcxInbox::close() noexcept {
     closed_ = true;
     for (Sender &sender : senders_)
+        for (const Early &early : sender.early)
+            if (early.rendezvous != nullptr) ucx_.am_data_release(worker_, early.rendezvous);
+    for (Sender &sender : senders_)
         for (Arrival *arrival = sender.first; arrival != nullptr; arrival = arrival->next)
             if (arrival->state == Arrival::parked && arrival->rendezvous != nullptr)
                 ucx_.am_data_release(worker_, arrival->rendezvous);
@@ -119,9 +122,57 @@ const char *UcxInbox::receive(const Message &message, void *data, bool rendezvou
             return nullptr;
         case MessageKind::piece:
         case MessageKind::put:
+            if (!is_expected(sender, message)) return keep(sender, message, data, rendezvous);
             return take_in(sender, message, data, rendezvous);
     }
     return "its kind is unknown";
+}
+
+bool UcxInbox::is_expected(const Sender &sender, const Message &message) noexcept {
+    if (message.early == 0) return true;
+    return sender.expects.read({message.signal.channel, message.early_flag}) >= message.early;
+}
+
+const char *UcxInbox::keep(Sender &sender, const Message &message, void *data,
+                           bool rendezvous) noexcept {
+    // Schedules put only little early, and no rank is more than an operation ahead.
+    constexpr std::uint64_t most_bytes = 256 << 20;
+    if (message.bytes > most_bytes - sender.early_bytes)
+        return "it is too much to be kept until it is expected";
+    try {
+        Early &early = sender.early.emplace_back();
+        early.message = message;
+        if (rendezvous) {
+            early.rendezvous = data;
+        } else if (message.bytes > 0) {
+            const auto *bytes = static_cast<const std::byte *>(data);
+            early.bytes.assign(bytes, bytes + message.bytes);
+        }
+    } catch (...) {
+        return "there is no memory left to keep it until it is expected";
+    }
+    keep_data_ = rendezvous;
+    sender.early_bytes += message.bytes;
+    return nullptr;
+}
+
+void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
+    Sender &sender = senders_[peer];
+    if (!sender.expects.raise(signal, value))
+        tell(failure_, [] { return "there is no memory left to expect a message over UCX"; });
+    for (auto early = sender.early.begin();
+         early != sender.early.end() && !closed_ && !failure_.broken();) {
+        if (!is_expected(sender, early->message)) {
+            ++early;
+            continue;
+        }
+        const bool rendezvous = early->rendezvous != nullptr;
+        void *data = rendezvous ? std::exchange(early->rendezvous, nullptr) : early->bytes.data();
+        const char *why = take_in(sender, early->message, data, rendezvous);
+        if (why != nullptr) return refuse(early->message, why);
+        sender.early_bytes -= early->message.bytes;
+        early = sender.early.erase(early);
+    }
 }
 
 const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data,

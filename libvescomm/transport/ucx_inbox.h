@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "base/failure.h"
@@ -37,6 +38,9 @@ public:
     // What a message must know to be taken in.
     std::uint64_t token() const { return token_; }
 
+    // See Transport::expect().
+    void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
+
     bool heard(int peer, MessageKind kind) const noexcept;
 
     // Whether a put of this peer has begun to arrive and not ended.
@@ -65,6 +69,13 @@ private:
         std::vector<std::byte> bytes;  // a copy of a small one
     };
 
+    // A message that came early.
+    struct Early {
+        Message message;
+        void *rendezvous = nullptr;  // UCX's descriptor, or
+        std::vector<std::byte> bytes;  // a copy
+    };
+
     struct Sender {
         bool expected = false;
         bool said_hello = false;
@@ -72,6 +83,9 @@ private:
         bool said_goodbye = false;
         std::uint64_t messages = 0;
         ReceivedSignals signals;
+        ReceivedSignals expects;  // this rank of that sender
+        std::deque<Early> early;  // in order
+        std::uint64_t early_bytes = 0;
         Arrival *first = nullptr;  // the queue, in order
         Arrival *last = nullptr;
         bool advancing = false;
@@ -83,6 +97,8 @@ private:
     static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes, void *arrival);
 
     const char *receive(const Message &message, void *data, bool rendezvous) noexcept;
+    static bool is_expected(const Sender &sender, const Message &message) noexcept;
+    const char *keep(Sender &sender, const Message &message, void *data, bool rendezvous) noexcept;
     const char *take_in(Sender &sender, const Message &message, void *data,
                         bool rendezvous) noexcept;
     bool collides(const Arrival &arrival) const noexcept;

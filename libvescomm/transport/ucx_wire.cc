@@ -73,6 +73,7 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     if (message.bytes != payload_bytes) return "its length is not the one announced";
     if (message.called != 0 && message.kind != MessageKind::put)
         return "it says what was called, and raises nothing";
+    if (message.early_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case MessageKind::put:
             if (message.signal.channel >= most_channels) return "its channel is out of range";

@@ -37,8 +37,11 @@ struct Message {
     std::uint64_t offset = 0;  // within the receiver's memory
     std::uint64_t bytes = 0;  // that follow this header
     std::uint64_t value = 0;  // of the signal
+    std::uint64_t early = 0;  // see Put
+    std::uint32_t early_flag = 0;
+    std::uint32_t reserved = 0;
 };
-static_assert(sizeof(Message) == 64);
+static_assert(sizeof(Message) == 80);
 
 // Most channels that a signal may name: bounds what a hostile message can make us allocate.
 inline constexpr std::uint32_t most_channels = 1u << 22;

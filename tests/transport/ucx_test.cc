@@ -86,6 +86,70 @@ TEST_P(UcxRanks, PutsOfAllSizesAreCompleteWhenTheSignalIsSeenByRendezvous) {
 
 INSTANTIATE_TEST_SUITE_P(TwoToFive, UcxRanks, testing::Values(2, 3, 4, 5));
 
+// Rank 0 puts before rank 1 expects it; what it says later comes first.
+void put_early(std::size_t bytes) {
+    run_ranks(2, [bytes](Rank &self) {
+        constexpr SignalName arrived{3, 1}, later{3, 2}, elsewhere{4, 0};
+        constexpr std::uint32_t ready = 0;
+        const std::uint64_t run = std::uint64_t{7} << 32;
+        self.share(1, bytes);
+        if (self.rank == 0) {
+            const auto source = make_bytes(5, bytes);
+            std::atomic<std::uint32_t> pending{2};
+            for (const std::uint64_t value : {run + 1, run + 2}) {
+                Put put{1, source.data(), 1, 0, bytes, arrived, value, &pending};
+                put.early = value;
+                put.early_flag = ready;
+                self.transport->put(put);
+            }
+            self.transport->signal(1, later, run + 1);
+            self.transport->signal(1, elsewhere, 1);
+            self.wait([&] { return pending.load() == 0; });
+            self.meet();
+            return;
+        }
+        self.wait_for(0, later, run + 1);
+        self.wait_for(0, elsewhere, 1);
+        EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
+        EXPECT_EQ(self.arena, std::vector<std::byte>(bytes));
+        // What was expected in the run before is not enough, and of another channel neither.
+        self.transport->expect(0, {3, ready}, run - 1);
+        self.transport->expect(0, {4, ready}, run + 9);
+        EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
+        self.transport->expect(0, {3, ready}, run + 1);
+        self.wait_for(0, arrived, run + 1);
+        EXPECT_EQ(self.transport->signalled(0, arrived), run + 1);
+        EXPECT_EQ(first_difference(self.arena.data(), 5, bytes), bytes);
+        self.transport->expect(0, {3, ready}, run + 2);
+        self.wait_for(0, arrived, run + 2);
+        self.meet();
+    });
+}
+
+TEST(Ucx, WhatComesEarlyIsKeptUntilItIsExpected) {
+    put_early(100);
+    put_early(300'000);
+}
+
+TEST(Ucx, WhatComesEarlyIsKeptUntilItIsExpectedByRendezvous) {
+    const Rendezvous rendezvous;
+    put_early(300'000);
+}
+
+TEST(Ucx, WhatIsNeverExpectedIsGivenUp) {
+    run_ranks(2, [](Rank &self) {
+        const std::vector<std::byte> source(100);
+        self.share(1, 100);
+        Put put{1 - self.rank, source.data(), 1, 0, 100, {3, 1}, 1, nullptr};
+        put.early = 1;
+        self.transport->put(put);
+        self.transport->signal(1 - self.rank, {4, 0}, 1);
+        self.wait_for(1 - self.rank, {4, 0}, 1);
+        EXPECT_EQ(self.transport->signalled(1 - self.rank, {3, 1}), 0u);
+        self.meet();
+    });
+}
+
 TEST(Ucx, Puts64MebibytesAtOnce) {
     run_ranks(2, [](Rank &self) {
         const std::size_t bytes = 64u << 20;

@@ -131,7 +131,7 @@ TEST_F(UcxMessages, AHeaderOfAnyOtherLengthIsRefusedUnread) {
 TEST_F(UcxMessages, RandomBytesAreNeverAccepted) {
     std::mt19937_64 random(1);
     for (int i = 0; i < 100000; ++i) {
-        std::uint64_t words[8];
+        std::uint64_t words[sizeof message / 8];
         for (std::uint64_t &word : words) word = random();
         std::memcpy(static_cast<void *>(&message), words, sizeof message);
         EXPECT_NE(parse(random() % 100), nullptr);

@@ -37,7 +37,9 @@ Schedule direct(const Problem &problem, int rank) {
 
     const std::vector<int> senders = lane_peers(nodes, rank);
     for (const int sender : in_turn_for(senders, rank))
-        if (problem.size(sender) > 0) local.signal(sender, ready, 1);
+        if (problem.size(sender) > 0)
+            local.signal(sender, ready, 1,
+                         comes_early(problem, sender, rank, problem.size(sender)));
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));
     local.signal_node(written, 1);
@@ -77,7 +79,7 @@ Schedule direct(const Problem &problem, int rank) {
         const int to = lane_rank(nodes, (node + away) % nodes.count(), rank);
         Lane &lane = schedule.lanes.emplace_back();
         lane.wait(rank, written, 1);
-        lane.wait(to, ready, 1);
+        lane.wait(to, ready, 1, comes_early(problem, rank, to, problem.size(rank)));
         lane.put(problem.shard(rank, rank), problem.shard(to, rank), problem.size(rank), arrived,
                  1);
     }

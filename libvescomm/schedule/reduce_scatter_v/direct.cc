@@ -57,7 +57,8 @@ Schedule direct(const Problem &problem, int rank) {
             schedule.partial += problem.size(rank);
         }
     }
-    for (const int partner : in_turn_for(partners, rank)) local().signal(partner, ready, 1);
+    for (const int partner : in_turn_for(partners, rank))
+        local().signal(partner, ready, 1, comes_early(problem, partner, rank, problem.size(rank)));
     if (members.size() > 1) local().signal_node(filled, 1);
     for (const int peer : members)
         if (peer != rank) local().wait(peer, filled, 1);
@@ -75,7 +76,7 @@ Schedule direct(const Problem &problem, int rank) {
         const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
         Lane lane;
         lane.wait(rank, partial, partials);
-        lane.wait(peer, ready, 1);
+        lane.wait(peer, ready, 1, comes_early(problem, rank, peer, count));
         lane.put(sum, {peer, Region::partial, slot * count}, count, arrived, 1);
         schedule.lanes.push_back(std::move(lane));
     }

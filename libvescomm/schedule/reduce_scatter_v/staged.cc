@@ -118,8 +118,10 @@ Schedule staged(const Problem &problem, int rank) {
     schedule.partial = problem.partial.begin + problem.partial.elements;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
+    // The first two windows are free in any case.
     for (const int partner : in_turn_for(partners, rank))
-        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))));
+        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))),
+                    comes_early(problem, partner, rank, windows.part(rank, 0)));
 
     const auto contributions = [&](int owner, std::int64_t k) {
         std::vector<Place> places;
@@ -148,8 +150,11 @@ Schedule staged(const Problem &problem, int rank) {
             if (windows.rounds(owner) <= k) continue;
             const Place sum = windows.sum_made(rank, static_cast<std::int64_t>(i), k);
             const auto from = contributions(owner, k);
-            lane.wait(owner, ready, count_of(k + 1));
+            const bool early = k < 2 && comes_early(problem, rank, owner, windows.part(owner, 0));
+            // From the third round on, that also means that the last sum of this window has left.
+            if (!early) lane.wait(owner, ready, count_of(k + 1));
             lane.reduce(from, sum, windows.part(owner, k), false);
+            if (early) lane.wait(owner, ready, count_of(k + 1), true);
             lane.put(sum, windows.sum_from(node, owner, k), windows.part(owner, k), arrived,
                      count_of(k + 1));
             awaited |= windows.rounds(owner) > k + 2;
