@@ -417,11 +417,19 @@ void Communicator::wait(const std::function<bool()> &done,
 template <typename Done>
 bool Communicator::attempt_often(const Done &done) {
     if (threaded_) waits_.fetch_add(1, std::memory_order_relaxed);
+    // The first ones come without a pause: what takes longest is often less than one.
+    constexpr int paused = 30;
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
         if (i == 0) return false;
-        if (i < 30) pause_core();
+        if (i < paused || !transports_.wires.empty()) let_others();
     }
+}
+
+// A look at a wire is a system call, so another that lets others run costs little.
+void Communicator::let_others() const noexcept {
+    if (transports_.wires.empty()) pause_core();
+    else sched_yield();
 }
 
 void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
@@ -443,7 +451,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         bool moved = false;
         for (int i = 0; i < spins_; i = moved ? 0 : i + 1) {
             if (attempt(done, &busy, &moved)) return finish();
-            pause_core();
+            let_others();
         }
         for (int i = 0; i < yields; i = moved ? 0 : i + 1) {
             sched_yield();

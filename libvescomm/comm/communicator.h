@@ -122,6 +122,7 @@ private:
     bool attempt(const Done &done, double *busy = nullptr, bool *moved = nullptr);
     template <typename Done>
     bool attempt_often(const Done &done);
+    void let_others() const noexcept;
     // `before_sleep` runs under the lock, when it takes long.
     void wait_long(Watch &watch, const std::function<bool()> &done,
                    const std::function<std::vector<int>()> &waiting_for,
