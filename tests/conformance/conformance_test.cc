@@ -3,10 +3,12 @@
 //
 // The suite that every transport passes: every collective, on ragged and empty shards, in place and
 // not, run several times, compared with what it must give.
+#include <atomic>
 #include <cstring>
 #include <random>
 
 #include "comm/request.h"
+#include "execute/kernels.h"
 #include "support/thread_ranks.h"
 
 namespace vescomm {
@@ -218,6 +220,39 @@ TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
                         ASSERT_EQ(load(*buffer, i), sum_of(comm->ranks(), i, run)) << name;
                 }
             }
+        });
+    });
+}
+
+// Of every shard, each other node must hear once; and once of each other node's part of its sum.
+TEST_P(Conformance, BytesBetweenNodesAreTheFewestPossible) {
+    std::atomic<std::uint64_t> sent{0}, fewest{0};
+    run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
+        const auto stage = vescomm::Stage::create(comm);
+        const auto others = static_cast<std::uint64_t>(comm->nodes().count() - 1);
+        for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
+            const auto elements = static_cast<std::uint64_t>(buffer->layout().elements());
+            const auto count = [&](Collective collective, const char *algorithm,
+                                   std::uint64_t bytes_each) {
+                const auto request = Request::create(
+                    stage, buffer, {.collective = collective, .algorithm = algorithm});
+                for (std::int64_t i = 0; i < buffer->layout().elements(); ++i)
+                    if (!buffer->per_node()) store(*buffer, i, 0);
+                const std::uint64_t before = comm->counters().bytes_sent;
+                request->start();
+                request->wait();
+                sent += comm->counters().bytes_sent - before;
+                if (comm->rank() == 0) fewest += others * elements * bytes_each;
+                comm->barrier();
+                EXPECT_EQ(sent, fewest) << name_of(collective) << " " << algorithm;
+                comm->barrier();
+            };
+            const std::uint64_t bytes = size_of(buffer->type());
+            const std::uint64_t sum_bytes = size_of(accumulator_of(buffer->type()));
+            if (buffer->per_node()) return count(Collective::all_gather_v, "slab", bytes);
+            count(Collective::all_gather_v, "direct", bytes);
+            count(Collective::reduce_scatter_v, "direct", sum_bytes);
+            count(Collective::all_reduce, "two_phase", sum_bytes + bytes);
         });
     });
 }
