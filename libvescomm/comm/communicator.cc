@@ -394,16 +394,17 @@ void Communicator::progress() {
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
     Watch watch(*this);
     if (attempt_often([&operation] { return operation.settled(); })) return;
-    wait_long(watch, [&operation] { return operation.settled(); },
-              [&operation] { return operation.waiting_for(); }, what,
-              [this, &operation] {
-                  recorder_.takes_long(operation.flight);
-                  // This one may wait for another that was started before it.
-                  for (Operation *each : running_) {
-                      each->tell_signature();
-                      agree_locked(*each);
-                  }
-              });
+    wait_long(
+        watch, [&operation] { return operation.settled(); },
+        [&operation] { return operation.waiting_for(); }, what,
+        [this, &operation] {
+            recorder_.takes_long(operation.flight);
+            // This one may wait for another that was started before it.
+            for (Operation *each : running_) {
+                each->tell_signature();
+                agree_locked(*each);
+            }
+        });
 }
 
 void Communicator::wait(const std::function<bool()> &done,
@@ -446,14 +447,15 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
                                             std::memory_order_relaxed);
         if (trace_.on()) trace_.add("wait " + what(), "wait", begin, end);
     };
+    // As long as something moves there is no reason to sleep.
+    const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
     for (;;) {
-        // As long as something moves there is no reason to sleep.
         bool moved = false;
-        for (int i = 0; i < spins_; i = moved ? 0 : i + 1) {
+        for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
             if (attempt(done, &busy, &moved)) return finish();
             let_others();
         }
-        for (int i = 0; i < yields; i = moved ? 0 : i + 1) {
+        for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             sched_yield();
             if (attempt(done, &busy, &moved)) return finish();
         }

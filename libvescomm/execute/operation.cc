@@ -375,9 +375,8 @@ bool Operation::released_by(std::size_t local) const noexcept {
 bool Operation::ready(const BoundStep &step) const noexcept {
     if (step.action == Action::wait) {
         if (step.flag != eager_flag)
-            return step.early ||
-                   step.transport->signalled(step.peer, signal(step.flag)) >=
-                   at_this_run(step.value);
+            return step.early || step.transport->signalled(step.peer, signal(step.flag)) >=
+                                     at_this_run(step.value);
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
         const EagerFlag &flag = eager_flag_of(local);
         if (flag.called.load(std::memory_order_acquire) != at_this_run(bindings_.signature))
