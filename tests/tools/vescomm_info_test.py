@@ -82,8 +82,8 @@ class Explain(unittest.TestCase):
     def test_shows_candidates_the_best_first(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4", "--per-rank")
         self.assertEqual([(mark, name) for mark, _, name in rows],
-                         [("*", "direct"), (" ", "ring"), ("-", "slab"), ("-", "eager"),
-                          ("-", "staged")])
+                         [("*", "direct"), (" ", "ring"), (" ", "bruck"), ("-", "slab"),
+                          ("-", "eager"), ("-", "staged")])
         self.assertLess(rows[0][1], rows[1][1])
         self.assertIn("1048576 bytes over 8 ranks on 2 nodes, one slab for each rank", out)
         self.assertIn("because it is predicted to take", out)
