@@ -101,6 +101,11 @@ public:
     void leave();
 
 private:
+    // What a transport says of a peer may be an echo: of a death that the control plane reports, or
+    // of another survivor that gave up for that reason. The control plane has this long to say
+    // better.
+    static constexpr auto patience_for_news = std::chrono::milliseconds(500);
+
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
     class CallerLock;

@@ -36,9 +36,9 @@ TEST(Forced, KnowsEveryRowOfTheTable) {
 }
 
 TEST(Forced, SaysWhichPartIsWrongAndWhatThereIs) {
-    EXPECT_EQ(refusal("all_reduce=two_fase"),
-              "VESCOMM_ALGORITHM=all_reduce=two_fase: there is no algorithm \"two_fase\" for "
-              "all_reduce; there is: flat, two_phase");
+    EXPECT_EQ(refusal("barrier=disemination"),
+              "VESCOMM_ALGORITHM=barrier=disemination: there is no algorithm \"disemination\" for "
+              "barrier; there is: dissemination");
     EXPECT_EQ(refusal("broadcast=tree,allreduce=flat"),
               "VESCOMM_ALGORITHM=broadcast=tree,allreduce=flat: there is no collective "
               "\"allreduce\"; there is: all_gather_v, reduce_scatter_v, all_reduce, reduce, "

@@ -1,0 +1,391 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a communicator moves its operations along, and how callers wait for them.
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "comm/signature.h"
+
+namespace vescomm {
+
+namespace {
+
+// Tries before a wait looks at the clock.
+constexpr int spins_uncounted = 50;
+constexpr int yields = 50;
+// Sleeps end at least this often, to look at deadlines.
+constexpr auto longest_sleep = std::chrono::milliseconds(100);
+
+// How long the progress thread leaves the wires to callers that watch them, before it looks whether
+// any still does: twice as long each time. Looking costs tens of microseconds on virtual machines.
+constexpr auto shortest_rest = std::chrono::microseconds(200);
+constexpr auto longest_rest = std::chrono::microseconds(3200);
+
+// How often start() moves things along; what is still to be done then is the progress thread's.
+constexpr int most_start_rounds = 2;
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", seconds);
+    return text;
+}
+
+std::string list(const std::vector<int> &ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    constexpr std::size_t most = 8;
+    for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (ranks.size() > most) text += " and " + std::to_string(ranks.size() - most) + " more";
+    return text;
+}
+
+}  // namespace
+
+// The lock, for threads that called the library.
+class Communicator::CallerLock {
+public:
+    // Without a progress thread there is nobody to keep out: callers come one at a time.
+    explicit CallerLock(Communicator &comm) : comm_(comm) {
+        if (!comm_.threaded_) return;
+        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
+        comm_.mutex_.lock();
+        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    ~CallerLock() {
+        if (comm_.threaded_) comm_.mutex_.unlock();
+    }
+    CallerLock(const CallerLock &) = delete;
+    CallerLock &operator=(const CallerLock &) = delete;
+
+private:
+    Communicator &comm_;
+};
+
+// A caller that tries again and again looks at the wires itself, and faster than the progress
+// thread could, which would only keep the lock and a core from it.
+class Communicator::Watch {
+public:
+    explicit Watch(Communicator &comm) : comm_(comm) { resume(); }
+    ~Watch() { end(); }
+    Watch(const Watch &) = delete;
+    Watch &operator=(const Watch &) = delete;
+
+    // Before it sleeps: somebody must listen.
+    void pause() {
+        end();
+        comm_.unwatched_.notify_one();
+    }
+    void resume() {
+        watching_ = comm_.threaded_;
+        if (!watching_) return;
+        comm_.watchers_.fetch_add(1, std::memory_order_relaxed);
+    }
+
+private:
+    void end() {
+        if (watching_) comm_.watchers_.fetch_sub(1, std::memory_order_relaxed);
+        watching_ = false;
+    }
+
+    Communicator &comm_;
+    bool watching_ = false;
+};
+
+bool Communicator::progress_locked() noexcept {
+    if (failure_.broken() || wire_failure_.broken()) {
+        // From here on nobody must write what the caller takes back.
+        stop_locked();
+        return false;
+    }
+    bool moved = transports_.home->progress();
+    for (auto &wire : transports_.wires) moved |= wire->progress();
+    for (Operation *operation : running_) moved |= operation->advance();
+    settle_locked();
+    return moved;
+}
+
+void Communicator::stop_locked() noexcept {
+    if (stopped_) return;
+    stopped_ = true;
+    if (transports_.home) transports_.home->stop();
+    for (auto &wire : transports_.wires) wire->stop();
+}
+
+void Communicator::settle_locked() noexcept {
+    const auto settles = [this](Operation *operation) {
+        if (!operation->complete()) return false;
+        if (!operation->agreed() && !agree_locked(*operation)) return false;
+        recorder_.complete(operation->flight);
+        operation->settle();
+        return true;
+    };
+    // The caller may sleep until one of them is complete that the progress thread has seen to.
+    if (std::erase_if(running_, settles) > 0 && threaded_) wake();
+}
+
+void Communicator::wake() noexcept {
+    if (SignalBoard *board = board_.load()) board->ring(seat_);
+}
+
+void Communicator::consider_wires() noexcept {
+    if (!wire_failure_.broken() || failure_.broken()) return;
+    const Clock::time_point since{Clock::duration(wire_failed_at_.load())};
+    if (Clock::now() - since < patience_for_news) return;
+    try {
+        const std::string why = wire_failure_.why();
+        control_->fail(wire_failure_.status(), why);
+        failure_.set(wire_failure_.status(), why);
+    } catch (const std::bad_alloc &) {
+        failure_.set(wire_failure_.status(), {});
+    }
+}
+
+template <typename Done>
+bool Communicator::attempt(const Done &done, double *busy, bool *moved) {
+    {
+        const CallerLock lock(*this);
+        if (done()) return true;
+        const double before = counters_.busy_seconds;
+        const bool any = progress_locked();
+        if (moved != nullptr) *moved = any;
+        if (busy != nullptr) *busy += counters_.busy_seconds - before;
+        if (done()) return true;
+    }
+    consider_wires();
+    check_still();
+    return false;
+}
+
+void Communicator::check_still() {
+    if (!failure_.broken()) return;
+    {
+        const CallerLock lock(*this);
+        progress_locked();
+    }
+    failure_.check();
+}
+
+void Communicator::start(Operation &operation, const Run &run) {
+    const Watch watch(*this);
+    const CallerLock lock(*this);
+    if (!operation.settled())
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
+    if (run.number >> 32 != 0)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
+                    "barriers and arrays another communicator");
+    operation.start(run);
+    operation.flight =
+        recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+    running_.push_back(&operation);
+    // What comes in wakes the progress thread, and so does room for what goes out. Only what could
+    // be done at once must not wait for either.
+    bool more = progress_locked();
+    if (!threaded_) return;
+    for (int i = 1; more && i < most_start_rounds; ++i) more = progress_locked();
+    if (more && !operation.settled()) wake();
+}
+
+bool Communicator::agree_locked(Operation &operation) noexcept {
+    const int peer = operation.disagreeing();
+    if (peer < 0) return true;
+    operation.condemn();
+    if (failure_.broken()) return false;
+    try {
+        const std::string why = "rank " + std::to_string(rank()) + " called " +
+                                Signature(operation.signature_for(peer)).text() + ", and rank " +
+                                std::to_string(peer) + " in its place " +
+                                Signature(operation.signature_of(peer)).text() +
+                                "; every rank must make the same calls in the same order";
+        control_->fail(VESCOMM_ERROR_MISMATCH, why);
+        failure_.set(VESCOMM_ERROR_MISMATCH, why);
+    } catch (const std::bad_alloc &) {
+        failure_.set(VESCOMM_ERROR_MISMATCH, {});
+    }
+    return false;
+}
+
+bool Communicator::test(Operation &operation) {
+    return attempt([&operation] { return operation.settled(); });
+}
+
+void Communicator::progress() {
+    check();
+    attempt([] { return false; });
+}
+
+void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
+    Watch watch(*this);
+    if (attempt_often([&operation] { return operation.settled(); })) return;
+    wait_long(
+        watch, [&operation] { return operation.settled(); },
+        [&operation] { return operation.waiting_for(); }, what,
+        [this, &operation] {
+            recorder_.takes_long(operation.flight);
+            // This one may wait for another that was started before it.
+            for (Operation *each : running_) {
+                each->tell_signature();
+                agree_locked(*each);
+            }
+        });
+}
+
+void Communicator::wait(const std::function<bool()> &done,
+                        const std::function<std::vector<int>()> &waiting_for,
+                        const std::function<std::string()> &what) {
+    Watch watch(*this);
+    if (!attempt_often(done)) wait_long(watch, done, waiting_for, what, {});
+}
+
+// Most waits are shorter than a look at the clock is worth.
+template <typename Done>
+bool Communicator::attempt_often(const Done &done) {
+    if (threaded_) waits_.fetch_add(1, std::memory_order_relaxed);
+    // The first ones come without a pause: what takes longest is often less than one.
+    constexpr int paused = 30;
+    for (int i = std::min(spins_, spins_uncounted);; --i) {
+        if (attempt(done)) return true;
+        if (i == 0) return false;
+        if (i < paused || !transports_.wires.empty()) let_others();
+    }
+}
+
+// A look at a wire is a system call, so another that lets others run costs little.
+void Communicator::let_others() const noexcept {
+    if (transports_.wires.empty()) pause_core();
+    else sched_yield();
+}
+
+void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
+                             const std::function<std::vector<int>()> &waiting_for,
+                             const std::function<std::string()> &what,
+                             const std::function<void()> &before_sleep) {
+    const double begin = trace_seconds();
+    double busy = 0;  // moving bytes meanwhile
+    const Deadline limit = deadline();
+    SignalBoard &board = *transports_.home->board();
+    const auto finish = [&] {
+        const double end = trace_seconds();
+        counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
+                                            std::memory_order_relaxed);
+        if (trace_.on()) trace_.add("wait " + what(), "wait", begin, end);
+    };
+    // As long as something moves there is no reason to sleep.
+    const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
+    for (;;) {
+        bool moved = false;
+        for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
+            if (attempt(done, &busy, &moved)) return finish();
+            let_others();
+        }
+        for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
+            sched_yield();
+            if (attempt(done, &busy, &moved)) return finish();
+        }
+        if (limit.expired()) {
+            std::unique_lock lock(mutex_);
+            const std::vector<int> peers = waiting_for();
+            lock.unlock();
+            give_up(what(), peers);
+        }
+        if (before_sleep) {
+            const CallerLock lock(*this);
+            if (!stopped_) before_sleep();
+        }
+        const std::uint32_t seen = board.begin_sleep();
+        bool ready = false;
+        try {
+            ready = attempt(done, &busy);
+        } catch (...) {
+            board.end_sleep();
+            throw;
+        }
+        // Without a progress thread nobody else listens to the wires: come back soon.
+        const bool deaf = !threaded_ && !transports_.wires.empty();
+        const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
+        if (!ready) {
+            watch.pause();
+            counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
+            board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));
+            watch.resume();
+        }
+        board.end_sleep();
+        if (ready) return finish();
+    }
+}
+
+void Communicator::give_up(const std::string &what, const std::vector<int> &peers) {
+    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
+    const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waited " +
+                            seconds_text(config_.timeout_seconds) + " s for " + culprits +
+                            "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is "
+                            "expected to take longer";
+    control_->fail(VESCOMM_ERROR_TIMEOUT, why);
+    failure_.set(VESCOMM_ERROR_TIMEOUT, why);
+    check_still();
+}
+
+// Moves requests along while the program computes. Sleeps in poll: on the wires, and on the event
+// descriptor by which the ranks of this node wake it.
+void Communicator::run_progress_thread() {
+    SignalBoard &board = *transports_.home->board();
+    std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
+    for (const auto &wire : transports_.wires)
+        if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+    std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
+    const auto watched = [&] {
+        const bool any = watchers_ > 0 || waits_ != waits;
+        waits = waits_;
+        return any && !stopping_;
+    };
+    while (!stopping_) {
+        for (auto rest = shortest_rest; watched(); rest = std::min(2 * rest, longest_rest)) {
+            std::unique_lock lock(rest_mutex_);
+            unwatched_.wait_for(lock, rest);
+        }
+        // A mutex is not fair: whoever called the library goes first.
+        while (callers_ > 0) sched_yield();
+        consider_wires();
+        bool moved = false;
+        {
+            std::lock_guard lock(mutex_);
+            moved = progress_locked();
+        }
+        if (moved) {
+            // Whoever sleeps until something happens does the rest better than this thread.
+            wake();
+            continue;
+        }
+        board.begin_poll();
+        bool sleepy = true;
+        {
+            std::lock_guard lock(mutex_);
+            if (progress_locked()) sleepy = false;
+            for (auto &wire : transports_.wires)
+                if (sleepy && !wire_failure_.broken()) sleepy = wire->arm();
+        }
+        if (sleepy && !stopping_) {
+            constexpr int milliseconds = 200;
+            // A broken communicator has nothing to listen to but its own end.
+            const auto count = wire_failure_.broken() ? 1 : entries.size();
+            poll(entries.data(), count, milliseconds);
+        }
+        board.end_poll();
+    }
+}
+
+}  // namespace vescomm
