@@ -159,6 +159,7 @@ private:
     std::mutex mutex_;
     std::atomic<int> callers_{0};  // waiting for the mutex
     std::atomic<int> watchers_{0};  // callers that look at the wires all the time
+    std::atomic<int> sleepers_{0};  // that have stopped doing so until they are woken
     std::atomic<std::uint64_t> waits_{0};  // so far
     std::mutex rest_mutex_;  // for unwatched_ alone
     std::condition_variable unwatched_;

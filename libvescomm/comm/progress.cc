@@ -86,13 +86,21 @@ public:
 
     // Before it sleeps: somebody must listen.
     void pause() {
+        if (!watching_) return;
         end();
+        {
+            const std::lock_guard lock(comm_.rest_mutex_);
+            ++comm_.sleepers_;
+        }
         comm_.unwatched_.notify_one();
+        sleeping_ = true;
     }
     void resume() {
         watching_ = comm_.threaded_;
         if (!watching_) return;
         comm_.watchers_.fetch_add(1, std::memory_order_relaxed);
+        if (sleeping_) --comm_.sleepers_;
+        sleeping_ = false;
     }
 
 private:
@@ -103,6 +111,7 @@ private:
 
     Communicator &comm_;
     bool watching_ = false;
+    bool sleeping_ = false;
 };
 
 bool Communicator::progress_locked() noexcept {
@@ -348,14 +357,15 @@ void Communicator::run_progress_thread() {
         if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
     std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
     const auto watched = [&] {
-        const bool any = watchers_ > 0 || waits_ != waits;
+        const bool any = watchers_ > 0 || (waits_ != waits && sleepers_ == 0);
         waits = waits_;
         return any && !stopping_;
     };
     while (!stopping_) {
-        for (auto rest = shortest_rest; watched(); rest = std::min(2 * rest, longest_rest)) {
+        {
             std::unique_lock lock(rest_mutex_);
-            unwatched_.wait_for(lock, rest);
+            for (auto rest = shortest_rest; watched(); rest = std::min(2 * rest, longest_rest))
+                unwatched_.wait_for(lock, rest);
         }
         // A mutex is not fair: whoever called the library goes first.
         while (callers_ > 0) sched_yield();
