@@ -173,6 +173,16 @@ private:
         return true;
     }
 
+    // The message of the operation before is through here, since its lane is at its end.
+    bool join_turn(int rank, const Step &step, int operation, Thread &thread) {
+        if (operation == 0 || step.value == 0) return true;
+        const Counter *counter = counter_for(step.peer, rank, step.flag);
+        const auto clock =
+            counter ? counter->reached(value_of(operation - 1, step.value)) : nullptr;
+        if (clock) thread.join(*clock);
+        return clock != nullptr;
+    }
+
     // One step of a lane; false when it has to wait or is at its end.
     bool step(int rank, std::size_t lane_index) {
         Rank &state = ranks_[rank];
@@ -188,7 +198,11 @@ private:
         Thread &thread = lane.thread;
         switch (step.action) {
             case Action::acquire:
-                if (!join_releases(rank, state.operation, thread)) return false;
+                if (step.peer == whole_node) {
+                    if (!join_releases(rank, state.operation, thread)) return false;
+                } else if (!join_turn(rank, step, state.operation, thread)) {
+                    return false;
+                }
                 break;
             case Action::wait: {
                 const Counter *counter = counter_for(step.peer, rank, step.flag);
@@ -204,7 +218,8 @@ private:
             }
             case Action::signal:
                 thread.tick();
-                if (step.peer != whole_node && problem_.nodes.together(rank, step.peer))
+                if (step.peer != whole_node && !problem_.messages &&
+                    problem_.nodes.together(rank, step.peer))
                     throw Fault(context() + ": within a node everyone is told at once");
                 raise(step.peer == whole_node ? node_flags_[{rank, step.flag}]
                                               : remote_flags_[{rank, step.peer, step.flag}],
@@ -245,7 +260,7 @@ private:
     }
 
     const Counter *counter_for(int source, int reader, std::uint32_t flag) const {
-        if (problem_.nodes.together(source, reader)) {
+        if (!problem_.messages && problem_.nodes.together(source, reader)) {
             const auto found = node_flags_.find({source, flag});
             return found == node_flags_.end() ? nullptr : &found->second;
         }

@@ -26,6 +26,10 @@ std::string_view name_of(Collective collective) {
             return "scatter_v";
         case Collective::all_to_all_v:
             return "all_to_all_v";
+        case Collective::send:
+            return "send";
+        case Collective::receive:
+            return "receive";
     }
     return "unknown collective";
 }
@@ -38,6 +42,10 @@ bool reduces(Collective collective) {
 bool has_root(Collective collective) {
     return collective == Collective::broadcast || collective == Collective::reduce ||
            collective == Collective::gather_v || collective == Collective::scatter_v;
+}
+
+bool is_message(Collective collective) {
+    return collective == Collective::send || collective == Collective::receive;
 }
 
 std::int64_t Problem::block(int from, int to) const {

@@ -22,6 +22,8 @@ enum class Collective : std::uint8_t {
     gather_v,
     scatter_v,
     all_to_all_v,
+    send,
+    receive,
 };
 
 std::string_view name_of(Collective collective);
@@ -29,6 +31,8 @@ std::string_view name_of(Collective collective);
 bool reduces(Collective collective);
 // Whether one rank is the source or the target of all.
 bool has_root(Collective collective);
+// Whether it is between two ranks.
+bool is_message(Collective collective);
 
 // What every operation on arrays has of each rank's memory. Windows of the stage, written by one
 // rank and read by another, should stay in their caches; the partial sums take one for each window.
@@ -64,6 +68,8 @@ struct Problem {
     // Results of reduce_scatter_v, and sources of all_gather_v, lie in the output array at their
     // place in the vector: halves of an all_reduce.
     bool half = false;
+    // all_to_all_v: flags are for one rank, also within a node.
+    bool messages = false;
     Room stage;  // what each rank may use
     Room partial;
     std::int64_t eager = 0;  // elements from the very start of the stage that may follow eager_flag

@@ -47,7 +47,9 @@ std::string describe(const Lane &lane, const Step &step) {
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
     switch (step.action) {
         case Action::acquire:
-            return "acquire the memory from all of this node";
+            return step.peer == whole_node ? "acquire the memory from all of this node"
+                                           : "wait for the message before it, to or from rank " +
+                                                 std::to_string(step.peer);
         case Action::copy:
             return "copy " + count + describe(step.from) + " -> " + describe(step.to);
         case Action::reduce: {

@@ -30,7 +30,8 @@ struct Place {
 };
 
 enum class Action : std::uint8_t {
-    acquire,  // wait until every rank of this node has released the buffer, or the stage
+    acquire,  // wait until every rank of this node has released the buffer, or the stage; of a
+              // message, until the one that had its box before is through
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
     put,  // from -> to in a peer's memory, and then raise `flag` there
@@ -79,6 +80,11 @@ struct Step {
 class Lane {
 public:
     void acquire() { steps_.push_back({.action = Action::acquire}); }
+    // Waits until the message before, to or from `peer`, is through here and, unless `value` is 0,
+    // until the peer has raised `flag` as far as that message says by its own value.
+    void take_turn(int peer, std::uint32_t flag, std::uint32_t value) {
+        steps_.push_back({.action = Action::acquire, .peer = peer, .flag = flag, .value = value});
+    }
     void copy(Place from, Place to, std::int64_t count) {
         if (count > 0)
             steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});

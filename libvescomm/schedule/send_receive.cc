@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/send_receive.h"
+
+#include <algorithm>
+
+namespace vescomm {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    written,  // of the sender: the first k windows are in the box
+    read,  // of the receiver: the first k windows have been copied out of it
+};
+
+std::int64_t window_of(const Problem &problem) {
+    return problem.stage.elements / (2 * problem.ranks());
+}
+
+// The windows of a message, counted from 0.
+class Windows {
+public:
+    Windows(const Nodes &nodes, std::int64_t size, const Message &message)
+        : size_(size), message_(message) {
+        const int from = message.source.rank, to = message.output.rank;
+        near_ = nodes.together(from, to);
+        box_ = near_ ? Place{from, Region::stage, 2 * size * to}
+                     : Place{to, Region::stage, 2 * size * from};
+    }
+
+    bool near() const { return near_; }
+    // At least one.
+    std::uint32_t count() const {
+        return static_cast<std::uint32_t>(
+            std::max<std::int64_t>(1, (message_.count + size_ - 1) / size_));
+    }
+    std::int64_t part(std::uint32_t k) const { return std::min(size_, message_.count - k * size_); }
+    Place given(std::uint32_t k) const { return later(message_.source, k * size_); }
+    Place taken(std::uint32_t k) const { return later(message_.output, k * size_); }
+    Place window(std::uint32_t k) const { return later(box_, k % 2 * size_); }
+
+private:
+    static Place later(Place place, std::int64_t elements) {
+        place.offset += elements;
+        return place;
+    }
+
+    std::int64_t size_;
+    const Message &message_;
+    bool near_ = false;
+    Place box_;
+};
+
+}  // namespace
+
+Lane send(const Nodes &nodes, std::int64_t window, const Message &message) {
+    const Windows windows(nodes, window, message);
+    const int to = message.output.rank;
+    Lane lane;
+    lane.take_turn(to, read, windows.count());
+    for (std::uint32_t k = 0; k < windows.count(); ++k) {
+        if (k >= 2) lane.wait(to, read, k - 1);
+        if (windows.near()) {
+            lane.copy(windows.given(k), windows.window(k), windows.part(k));
+            lane.signal(to, written, k + 1);
+        } else {
+            lane.put(windows.given(k), windows.window(k), windows.part(k), written, k + 1);
+        }
+    }
+    return lane;
+}
+
+Lane receive(const Nodes &nodes, std::int64_t window, const Message &message) {
+    const Windows windows(nodes, window, message);
+    const int from = message.source.rank;
+    Lane lane;
+    lane.take_turn(from, written, 0);
+    for (std::uint32_t k = 0; k < windows.count(); ++k) {
+        lane.wait(from, written, k + 1);
+        lane.copy(windows.window(k), windows.taken(k), windows.part(k));
+        lane.signal(from, read, k + 1);
+    }
+    return lane;
+}
+
+Schedule send_receive(const Problem &problem, int rank) {
+    Schedule schedule;
+    schedule.stage = problem.stage.elements;
+    const auto message = [&](int from, int to) {
+        return Message{problem.given(from, to), problem.taken(from, to), problem.block(from, to)};
+    };
+    for (int peer = 0; peer < problem.ranks(); ++peer) {
+        if (problem.block(rank, peer) > 0)
+            schedule.lanes.push_back(send(problem.nodes, window_of(problem), message(rank, peer)));
+        if (problem.block(peer, rank) > 0)
+            schedule.lanes.push_back(
+                receive(problem.nodes, window_of(problem), message(peer, rank)));
+    }
+    return schedule;
+}
+
+bool can_send_receive(const Problem &problem) {
+    return problem.arrays && window_of(problem) > 0;
+}
+
+}  // namespace vescomm
