@@ -176,7 +176,7 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         made.options.factor = given.factor;
         describe(caller, made);
         vescomm::Request::check(*comm->value, made.options);
-        require_apart(caller, made);
+        if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
         if (comm->group) {
             comm->group->push_back(made);
             return;
@@ -303,6 +303,29 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                                       std::to_string(made.receives[caller.rank()]));
                     caller.pieces(source, made.sends, source_offsets, "source", made.source);
                     caller.pieces(output, made.receives, output_offsets, "output", made.output);
+                });
+}
+
+vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t count,
+                              vescomm_type_t type, int32_t peer,
+                              const vescomm_call_options_t *options, vescomm_request_t **request) {
+    return call("vescomm_send", Collective::send, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.root = peer;
+                    made.counts = {caller.count(count)};
+                    made.source = {caller.piece(source, 0, count, "source")};
+                });
+}
+
+vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
+                                 vescomm_type_t type, int32_t peer,
+                                 const vescomm_call_options_t *options,
+                                 vescomm_request_t **request) {
+    return call("vescomm_receive", Collective::receive, comm, type, options, request,
+                [&](const Caller &caller, Call &made) {
+                    made.options.root = peer;
+                    made.counts = {caller.count(count)};
+                    made.output = {caller.piece(output, 0, count, "output")};
                 });
 }
 

@@ -20,7 +20,7 @@ vescomm::CommOptions read(const vescomm_comm_options_t *options, const char *fun
 
 vescomm_comm_t *hand_out(std::shared_ptr<vescomm::Communicator> comm) {
     auto handle = std::make_unique<vescomm_comm>();
-    handle->calls = std::make_shared<vescomm::Calls>(vescomm::Stage::create(comm));
+    handle->calls = vescomm::Calls::create(comm);
     handle->value = std::move(comm);
     return handle.release();
 }

@@ -68,8 +68,9 @@ void cut(std::span<const std::int64_t> counts, std::vector<std::int64_t> &cuts) 
 
 bool fuse(const Call &a, const Call &b) {
     const Request::Options &x = a.options, &y = b.options;
-    return x.collective == y.collective && x.op == y.op && x.factor == y.factor &&
-           x.root == y.root && x.type == y.type && x.algorithm == y.algorithm;
+    return x.collective == y.collective && !is_message(x.collective) && x.op == y.op &&
+           x.factor == y.factor && x.root == y.root && x.type == y.type &&
+           x.algorithm == y.algorithm;
 }
 
 void Call::clear() {
@@ -79,6 +80,17 @@ void Call::clear() {
     output.clear();
     sends.clear();
     receives.clear();
+}
+
+Calls::Calls(std::shared_ptr<Stage> stage, std::shared_ptr<Mailbox> mailbox)
+    : stage_(std::move(stage)), mailbox_(std::move(mailbox)) {
+    kept_.reserve(most_kept);
+}
+
+std::shared_ptr<Calls> Calls::create(const std::shared_ptr<Communicator> &comm) {
+    std::shared_ptr<Stage> stage = Stage::create(comm);
+    std::shared_ptr<Mailbox> mailbox = Mailbox::create(comm);
+    return std::shared_ptr<Calls>(new Calls(std::move(stage), std::move(mailbox)));
 }
 
 Call &Calls::blank() {
@@ -100,14 +112,16 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
         arrays.exchange = Exchange::known_to(stage_->comm()->rank(), sums(calls, &Call::sends),
                                              sums(calls, &Call::receives));
     else if (by_rank(options.collective)) cut(counts, arrays.cuts);
-    else cut_evenly(counts[0], ranks, arrays.cuts);
+    else if (!is_message(options.collective)) cut_evenly(counts[0], ranks, arrays.cuts);
     join(calls, &Call::source, arrays.source);
     join(calls, &Call::output, arrays.output);
 
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto &request) {
         return request->suits(options, arrays);
     });
-    if (found == kept_.rend()) return Request::create(stage_, arrays, options);
+    if (found == kept_.rend())
+        return is_message(options.collective) ? Request::create(mailbox_, arrays, options)
+                                              : Request::create(stage_, arrays, options);
     std::unique_ptr<Request> request = std::move(*found);
     kept_.erase(std::next(found).base());
     request->move_arrays(arrays);

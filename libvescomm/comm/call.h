@@ -14,7 +14,7 @@ namespace vescomm {
 // countable, and bytes.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-// One collective on arrays of the caller, as it was called: a value.
+// One collective on arrays of the caller, or one side of a message, as it was called: a value.
 //
 // Arrays consist of blocks. One that holds something of every rank has a block for each (what is
 // gathered, scattered or exchanged), others have one; a rank that has no such array has none.
@@ -36,9 +36,8 @@ bool fuse(const Call &a, const Call &b);
 // costs no new schedule. Not thread-safe.
 class Calls {
 public:
-    explicit Calls(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {
-        kept_.reserve(most_kept);
-    }
+    // Collective, blocking.
+    static std::shared_ptr<Calls> create(const std::shared_ptr<Communicator> &comm);
 
     // An empty call to be filled and given to request(). There is only one, so that a call like
     // an earlier one allocates nothing.
@@ -53,7 +52,10 @@ public:
 private:
     static constexpr std::size_t most_kept = 64;
 
+    Calls(std::shared_ptr<Stage> stage, std::shared_ptr<Mailbox> mailbox);
+
     std::shared_ptr<Stage> stage_;
+    std::shared_ptr<Mailbox> mailbox_;
     std::vector<std::unique_ptr<Request>> kept_;  // the most recent one last
     Call blank_;
     Request::Arrays arrays_;  // of the calls at hand

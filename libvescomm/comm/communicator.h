@@ -113,7 +113,8 @@ private:
 
     void set_up(const std::string &node, const MakeTransports &make);
     bool progress_locked() noexcept;
-    void settle_locked() noexcept;
+    // Whether anything was complete.
+    bool settle_locked() noexcept;
     void stop_locked() noexcept;
     // False: ranks have called different things, and the communicator is broken.
     bool agree_locked(Operation &operation) noexcept;

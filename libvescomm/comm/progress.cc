@@ -123,8 +123,7 @@ bool Communicator::progress_locked() noexcept {
     bool moved = transports_.home->progress();
     for (auto &wire : transports_.wires) moved |= wire->progress();
     for (Operation *operation : running_) moved |= operation->advance();
-    settle_locked();
-    return moved;
+    return settle_locked() || moved;
 }
 
 void Communicator::stop_locked() noexcept {
@@ -134,7 +133,7 @@ void Communicator::stop_locked() noexcept {
     for (auto &wire : transports_.wires) wire->stop();
 }
 
-void Communicator::settle_locked() noexcept {
+bool Communicator::settle_locked() noexcept {
     const auto settles = [this](Operation *operation) {
         if (!operation->complete()) return false;
         if (!operation->agreed() && !agree_locked(*operation)) return false;
@@ -143,7 +142,9 @@ void Communicator::settle_locked() noexcept {
         return true;
     };
     // The caller may sleep until one of them is complete that the progress thread has seen to.
-    if (std::erase_if(running_, settles) > 0 && threaded_) wake();
+    if (std::erase_if(running_, settles) == 0) return false;
+    if (threaded_) wake();
+    return true;
 }
 
 void Communicator::wake() noexcept {
@@ -215,11 +216,16 @@ bool Communicator::agree_locked(Operation &operation) noexcept {
     operation.condemn();
     if (failure_.broken()) return false;
     try {
-        const std::string why = "rank " + std::to_string(rank()) + " called " +
-                                Signature(operation.signature_for(peer)).text() + ", and rank " +
-                                std::to_string(peer) + " in its place " +
-                                Signature(operation.signature_of(peer)).text() +
-                                "; every rank must make the same calls in the same order";
+        const std::string mine = Signature(operation.signature_for(peer)).text();
+        const std::string theirs = Signature(operation.signature_of(peer)).text();
+        const std::string here = "rank " + std::to_string(rank());
+        const std::string there = "rank " + std::to_string(peer);
+        const std::string why =
+            operation.receives()
+                ? here + " receives " + mine + " from " + there + ", which sent " + theirs +
+                      " in their place; both must give the same count and type, in the same order"
+                : here + " called " + mine + ", and " + there + " in its place " + theirs +
+                      "; every rank must make the same calls in the same order";
         control_->fail(VESCOMM_ERROR_MISMATCH, why);
         failure_.set(VESCOMM_ERROR_MISMATCH, why);
     } catch (const std::bad_alloc &) {
@@ -316,9 +322,11 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             if (!stopped_) before_sleep();
         }
         const std::uint32_t seen = board.begin_sleep();
+        // What this rank has moved by itself, as in a message to itself, nobody rings for.
         bool ready = false;
+        moved = false;
         try {
-            ready = attempt(done, &busy);
+            ready = attempt(done, &busy, &moved);
         } catch (...) {
             board.end_sleep();
             throw;
@@ -326,7 +334,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         // Without a progress thread nobody else listens to the wires: come back soon.
         const bool deaf = !threaded_ && !transports_.wires.empty();
         const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
-        if (!ready) {
+        if (!ready && !moved) {
             watch.pause();
             counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
             board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));

@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "comm/signature.h"
 #include "execute/kernels.h"
+#include "schedule/send_receive.h"
 #include "simulate/select.h"
 
 namespace vescomm {
@@ -119,6 +120,11 @@ std::uint64_t written_bytes(const Communicator &comm, const Buffer &buffer) {
 // their host, which is of no use.
 constexpr std::uint64_t last_level_cache = 32 << 20;
 
+// What messages have in the place of a row of the table: there is no choice.
+constexpr AlgorithmEntry through_mailbox = {
+    Collective::send, "mailbox", send_receive, can_send_receive,
+    "the message passes through a box of the mailbox, window by window"};
+
 // A buffer as the arrays of its collective.
 void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
                  const Request::Options &options) {
@@ -161,10 +167,11 @@ void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffe
 }  // namespace
 
 void Request::check(const Communicator &comm, const Options &options) {
+    const bool message = is_message(options.collective);
     if (options.root < 0 || options.root >= comm.ranks())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
-               "root is " + std::to_string(options.root) + ", and there are ranks 0 to " +
-                   std::to_string(comm.ranks() - 1));
+               (message ? "peer is " : "root is ") + std::to_string(options.root) +
+                   ", and there are ranks 0 to " + std::to_string(comm.ranks() - 1));
     if (options.op < VESCOMM_SUM || options.op > VESCOMM_PREMULTIPLIED_SUM)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no op " + std::to_string(options.op) +
@@ -172,7 +179,7 @@ void Request::check(const Communicator &comm, const Options &options) {
                    std::to_string(VESCOMM_PREMULTIPLIED_SUM) + ")");
     if (options.op != 0 && !reduces(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
-    if (options.root != 0 && !has_root(options.collective))
+    if (options.root != 0 && !message && !has_root(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
     if (options.op == VESCOMM_PREMULTIPLIED_SUM && options.factor == 0)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
@@ -314,6 +321,44 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     return request;
 }
 
+std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox, Arrays arrays,
+                                         const Options &options) {
+    Communicator &comm = *mailbox->comm();
+    comm.check();
+    check(comm, options);
+    if (!options.algorithm.empty() && options.algorithm != through_mailbox.name)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "there is no algorithm \"" + options.algorithm + "\"; leave it NULL");
+    const bool receives = options.collective == Collective::receive;
+    const std::vector<Piece> &pieces = receives ? arrays.output : arrays.source;
+    const int from = receives ? options.root : comm.rank();
+    const int to = receives ? comm.rank() : options.root;
+    const Message message{{from, Region::source, 0},
+                          {to, Region::output, 0},
+                          pieces.empty() ? 0 : pieces[0].elements};
+
+    std::unique_ptr<Request> request(new Request());
+    Request &self = *request;
+    self.comm_ = mailbox->comm();
+    self.mailbox_ = mailbox;
+    self.options_ = options;
+    self.algorithm_ = &through_mailbox;
+    self.why_ = "no other is for messages";
+    self.elements_ = message.count;
+    const auto make = receives ? receive : send;
+    self.schedule_.lanes.push_back(make(comm.nodes(), mailbox->window(options.type), message));
+
+    Bindings bindings = bindings_of(comm, options);
+    mailbox->bind(bindings, options.type, options.root, receives);
+    bindings.signature = Signature::of_message(options.type, message.count).bits();
+    bindings.source.type = bindings.output.type = options.type;
+    bindings.source.pieces = arrays.source;
+    bindings.output.pieces = arrays.output;
+    self.operation_ = comm.admit(self.schedule_, bindings);
+    self.arrays_ = std::move(arrays);
+    return request;
+}
+
 bool Request::suits(const Options &options, const Arrays &arrays) const {
     const auto same_form = [](const std::vector<Piece> &a, const std::vector<Piece> &b) {
         return std::ranges::equal(a, b, {}, &Piece::elements, &Piece::elements);
@@ -334,8 +379,11 @@ Request::~Request() {
 std::string Request::describe() const {
     std::string text(name_of(options_.collective));
     if (buffer_) text += " of \"" + buffer_->name() + "\"";
-    if (stage_ && !buffer_)
+    if (!buffer_ && (stage_ || mailbox_))
         text += " of " + std::to_string(elements_) + " " + name_of_type(options_.type);
+    if (mailbox_)
+        text += (options_.collective == Collective::send ? " to rank " : " from rank ") +
+                std::to_string(options_.root);
     return text;
 }
 
@@ -352,6 +400,7 @@ void Request::start() {
     require_idle();
     Run run{.number = operation_->runs() + 1};
     if (stage_) run = stage_->next();
+    if (mailbox_) run = mailbox_->next(options_.root, options_.collective == Collective::receive);
     if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     started_ = true;

@@ -6,20 +6,22 @@
 #include <string>
 
 #include "comm/buffer.h"
+#include "comm/mailbox.h"
 #include "comm/stage.h"
 #include "execute/operation.h"
 #include "schedule/algorithms.h"
 
 namespace vescomm {
 
-// A collective operation: the choice of an algorithm, its schedule, and the operation that runs it.
+// A collective operation, or one side of a message: the choice of an algorithm, its schedule, and
+// the operation that runs it.
 class Request {
 public:
     struct Options {
         Collective collective = Collective::barrier;
         vescomm_op_t op = VESCOMM_SUM;
         double factor = 0;  // of VESCOMM_PREMULTIPLIED_SUM, and only of it
-        int root = 0;
+        int root = 0;  // or the peer of a message
         vescomm_type_t type = VESCOMM_F32;
         const void *source = nullptr;
         void *output = nullptr;
@@ -44,6 +46,9 @@ public:
     // Of `options`, source and output are not used; `type` is that of both arrays. Does not
     // communicate.
     static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage, Arrays arrays,
+                                           const Options &options);
+    // A message, of which the arrays have one side.
+    static std::unique_ptr<Request> create(const std::shared_ptr<Mailbox> &mailbox, Arrays arrays,
                                            const Options &options);
     ~Request();
 
@@ -71,6 +76,7 @@ private:
     std::shared_ptr<Communicator> comm_;
     std::shared_ptr<Buffer> buffer_;
     std::shared_ptr<Stage> stage_;
+    std::shared_ptr<Mailbox> mailbox_;
     std::shared_ptr<Memory> partial_;
     Options options_;
     Arrays arrays_;

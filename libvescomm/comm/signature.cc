@@ -16,6 +16,8 @@ namespace {
 
 constexpr int digest_bits = 21;
 constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
+// Of messages: counts below this are told as they are, others by a digest.
+constexpr std::uint32_t large = 1u << 23;
 
 }  // namespace
 
@@ -30,8 +32,24 @@ Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm
             (static_cast<std::uint32_t>(digest) & digest_mask);
 }
 
+Signature Signature::of_message(vescomm_type_t type, std::int64_t count) {
+    const std::uint32_t told =
+        count < large
+            ? static_cast<std::uint32_t>(count)
+            : large | (static_cast<std::uint32_t>(XXH3_64bits(&count, sizeof count)) & (large - 1));
+    return Signature((static_cast<std::uint32_t>(Collective::send) + 1) << 28 |
+                     static_cast<std::uint32_t>(type) << 24 | told);
+}
+
 std::string Signature::text() const {
     const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
+    if (collective == Collective::send) {
+        const std::string type = name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15));
+        const std::uint32_t told = bits_ & (2 * large - 1);
+        return told < large
+                   ? fmt::format("{} {}", told, type)
+                   : fmt::format("{} or more {} (digest {:06x})", large, type, told - large);
+    }
     std::string text = fmt::format("{} of {}", name_of(collective),
                                    name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));
     const auto op = static_cast<vescomm_op_t>(bits_ >> digest_bits & 7);

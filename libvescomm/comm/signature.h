@@ -22,8 +22,13 @@ public:
     Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
               vescomm_op_t op, double factor);
 
+    // Of a message.
+    //
+    //     │ send + 1: 4 bits │ type: 4 bits │ count, or the digest of one that is larger: 24 bits │
+    static Signature of_message(vescomm_type_t type, std::int64_t count);
+
     std::uint32_t bits() const { return bits_; }
-    // "all_reduce of f32 (max, 1f03a)".
+    // "all_reduce of f32 (max, 1f03a)", "10 f32".
     std::string text() const;
 
 private:

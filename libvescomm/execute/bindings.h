@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "execute/queue.h"
 #include "execute/turns.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
@@ -41,7 +42,13 @@ struct Bindings {
     SignalName release;  // of the memory: who has let go how often
     bool releases = false;  // completion of a run lets go
     Turns *turns = nullptr;  // at the stage, which outlives the operation
-    // What is called, as all ranks must; 0: they have agreed before.
+    // Of a message: where it waits for its turn, by slot, and the channel of the peer's flags for
+    // this rank. `channel` is that of this rank's flags for the peer. The mailbox outlives the
+    // operation.
+    Queue *queues = nullptr;
+    std::uint32_t peer_channel = 0;
+    // What is called, as all ranks must; 0: they have agreed before. Of a message, what its sender
+    // tells and its receiver expects.
     std::uint32_t signature = 0;
     // Of an exchange: by peer, what the two of them must know alike. They are where each slot of
     // the stage has room for one of each rank of the node.

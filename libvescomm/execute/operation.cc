@@ -51,6 +51,13 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         let_come_early(bound);
         bound.at = bound.steps.size();
     }
+    const Queue *queue = bindings_.queues;
+    agreed_ = eager_ || bindings_.signature == 0 || (queue != nullptr && !queue->receives);
+    tells_at_once_ = !eager_ && queue == nullptr;
+    heard_channel_ = bindings_.channel;
+    if (queue == nullptr) return;
+    tells_with_flag_ = !queue->receives && bindings_.nodes.together(bindings_.rank, queue->peer);
+    heard_channel_ = bindings_.peer_channel;
 }
 
 // Waits for what a put may come before are that put's instead.
@@ -284,10 +291,12 @@ bool Operation::advance() noexcept {
 }
 
 // From here on what was called can be said: before, others may still compare what was called in the
-// slot before. An eager flag says it by itself.
+// slot before. An eager flag says it by itself, and so does a put.
 void Operation::acquired() noexcept {
     acquired_ = true;
-    if (!eager_) tell_node();
+    if (tells_at_once_) tell_node();
+    // Nothing of another message is taken: this one is at its end.
+    if (receives() && disagreeing() >= 0) lanes_[0].at = lanes_[0].steps.size() - 1;
 }
 
 void Operation::tell_node() noexcept {
@@ -312,7 +321,7 @@ std::uint32_t Operation::signature_for(int peer) const noexcept {
 }
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {
-    std::uint64_t called = bindings_.transports[peer]->signalled(peer, signal(called_flag));
+    std::uint64_t called = bindings_.transports[peer]->signalled(peer, heard(called_flag));
     const bool near = bindings_.nodes.together(bindings_.rank, peer);
     if (called >> 32 != run_.number && near && bindings_.turns != nullptr)
         called = eager_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
@@ -327,6 +336,10 @@ std::uint32_t Operation::signature_of(int peer) const noexcept {
 
 int Operation::disagreeing() const noexcept {
     if (bindings_.signature == 0) return -1;
+    if (const Queue *queue = bindings_.queues) {
+        const std::uint32_t sent = queue->receives ? signature_of(queue->peer) : 0;
+        return sent != 0 && sent != bindings_.signature ? queue->peer : -1;
+    }
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
         const std::uint32_t theirs = signature_of(peer);
         if (theirs != 0 && theirs != signature_for(peer)) return peer;
@@ -335,7 +348,8 @@ int Operation::disagreeing() const noexcept {
 }
 
 void Operation::tell_signature() noexcept {
-    if (bindings_.signature == 0 || !acquired_ || others_know_) return;
+    if (bindings_.signature == 0 || bindings_.queues != nullptr || !acquired_ || others_know_)
+        return;
     tell_node();
     others_know_ = true;
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
@@ -346,6 +360,11 @@ void Operation::tell_signature() noexcept {
 
 void Operation::settle() noexcept {
     settled_ = true;
+    if (bindings_.queues != nullptr) {
+        Queue &queue = bindings_.queues[run_.slot];
+        queue.settled = run_.number;
+        queue.unread = at_this_run(lanes_[0].steps[0].value);
+    }
     if (!bindings_.releases) return;
     if (bindings_.turns != nullptr) {
         bindings_.turns->let_go(run_.turn);
@@ -372,10 +391,18 @@ bool Operation::released_by(std::size_t local) const noexcept {
     return bindings_.home->signalled(locals_[local], name) >= run_.releases;
 }
 
+// A receiver takes its turn when it knows what was sent.
+bool Operation::has_turn(const BoundStep &step) const noexcept {
+    const Queue &queue = bindings_.queues[run_.slot];
+    if (queue.settled + 1 != run_.number) return false;
+    if (queue.receives) return signature_of(step.peer) != 0;
+    return step.transport->signalled(step.peer, heard(step.flag)) >= queue.unread;
+}
+
 bool Operation::ready(const BoundStep &step) const noexcept {
     if (step.action == Action::wait) {
         if (step.flag != eager_flag)
-            return step.early || step.transport->signalled(step.peer, signal(step.flag)) >=
+            return step.early || step.transport->signalled(step.peer, heard(step.flag)) >=
                                      at_this_run(step.value);
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
         const EagerFlag &flag = eager_flag_of(local);
@@ -385,6 +412,7 @@ bool Operation::ready(const BoundStep &step) const noexcept {
         return true;
     }
     if (step.action == Action::acquire) {
+        if (bindings_.queues != nullptr) return has_turn(step);
         for (std::size_t local = 0; local < locals_.size(); ++local)
             if (!released_by(local)) return false;
     }
@@ -406,6 +434,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             return;
         case Action::signal:
             if (step.flag == eager_flag) return raise_eager_flag();
+            if (tells_with_flag_) tell_node();
             if (step.early)
                 step.transport->expect(step.peer, signal(step.flag), at_this_run(step.value));
             else step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
@@ -465,13 +494,15 @@ std::vector<int> Operation::waiting_for() const {
         if (lane.at == lane.steps.size()) continue;
         const BoundStep &step = lane.steps[lane.at];
         if (step.action == Action::wait) peers.push_back(step.peer);
-        if (step.action == Action::acquire)
+        if (step.action == Action::acquire && bindings_.queues != nullptr)
+            peers.push_back(step.peer);
+        else if (step.action == Action::acquire)
             for (std::size_t local = 0; local < locals_.size(); ++local)
                 if (!released_by(local)) peers.push_back(locals_[local]);
     }
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-    std::erase(peers, bindings_.rank);
+    if (bindings_.queues == nullptr) std::erase(peers, bindings_.rank);
     return peers;
 }
 

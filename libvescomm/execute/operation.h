@@ -62,7 +62,11 @@ public:
     void condemn() noexcept { condemned_ = true; }
 
     // Whether completion proves that all ranks that mattered had called the same.
-    bool agreed() const noexcept { return eager_ || bindings_.signature == 0; }
+    bool agreed() const noexcept { return agreed_; }
+    // It takes a message, which its sender may have sent as something else.
+    bool receives() const noexcept {
+        return bindings_.queues != nullptr && bindings_.queues->receives;
+    }
 
     // Once for each run that is complete: others may have its slot.
     void settle() noexcept;
@@ -134,7 +138,12 @@ private:
     SignalName signal(std::uint32_t flag) const noexcept {
         return {bindings_.channel + run_.slot, flag};
     }
+    // The same, raised by a peer.
+    SignalName heard(std::uint32_t flag) const noexcept {
+        return {heard_channel_ + run_.slot, flag};
+    }
     bool released_by(std::size_t local) const noexcept;
+    bool has_turn(const BoundStep &step) const noexcept;
     void acquired() noexcept;
     void tell_node() noexcept;
     void raise_eager_flag() noexcept;
@@ -156,6 +165,11 @@ private:
     std::size_t first_slotted_ = 0;  // from here on they are in the slot: the stage, then sums
     std::uint32_t slot_ = 0;
     bool eager_ = false;  // the schedule uses eager_flag
+    bool agreed_ = false;
+    // The node is told what was called once the slot is acquired; of a message, beside its first
+    // flag, in the same line of cache.
+    bool tells_at_once_ = false, tells_with_flag_ = false;
+    std::uint32_t heard_channel_ = 0;
     std::size_t local_ = 0;  // this rank among those of its node
     SignalBoard *board_ = nullptr;
     std::vector<BoundLane> lanes_;

@@ -45,6 +45,20 @@ TEST_F(ArraysHpp, EveryCollectiveOfOneRankIsACopy) {
     EXPECT_EQ(source, (Floats{1, 2, 3}));
 }
 
+TEST_F(ArraysHpp, AMessageToOneselfIsACopy) {
+    vescomm::Request request;
+    vescomm::receive<float>(comm, output, 0, &request);
+    vescomm::send<float>(comm, source, 0);
+    request.wait();
+    EXPECT_EQ(output, source);
+    output = {0, 0, 0};
+    vescomm::group(comm, [&] {
+        vescomm::send<float>(comm, source, 0);
+        vescomm::receive<float>(comm, output, 0);
+    });
+    EXPECT_EQ(output, source);
+}
+
 TEST_F(ArraysHpp, ARequestCanBeStartedAgain) {
     vescomm::Request request;
     vescomm::all_reduce<float>(comm, std::span<const float>(source), output, VESCOMM_SUM, &request);

@@ -19,7 +19,7 @@ inline void check(vescomm_status_t status) {
 // Collective.
 inline std::unique_ptr<vescomm_comm> handle_of(const std::shared_ptr<Communicator> &comm) {
     auto handle = std::make_unique<vescomm_comm>();
-    handle->calls = std::make_shared<Calls>(vescomm::Stage::create(comm));
+    handle->calls = Calls::create(comm);
     handle->value = comm;
     return handle;
 }

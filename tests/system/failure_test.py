@@ -41,7 +41,7 @@ def kill_cases():
     """Kills in every phase, of every position, on one node and several."""
     stages = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]), ("apart", [0, 1, 2])]
     generator = random.Random(SEED)
-    names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create", "arrays")
+    names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create", "arrays", "messages")
     for turn, name in enumerate(names):
         for where, nodes in stages:
             count = len(nodes)
@@ -53,7 +53,7 @@ def kill_cases():
                 yield (f"kill rank {position} of {count} in {name} {after}, {where}",
                        lambda n=name, p=position, c=count, o=nodes, a=after:
                        phase(n, [p], c, o, a, reap=a % 2 == 0))
-    for name in ("sleep", "acquire", "test", "progress", "memory"):
+    for name in ("sleep", "acquire", "test", "progress", "memory", "receive"):
         yield (f"kill rank 1 of 3 while the others wait in {name}",
                lambda n=name: phase(n, [1], 3))
     for name in ("sleep", "test", "memory"):

@@ -87,6 +87,19 @@ void call_for_ever(const Communicator &comm) {
     });
 }
 
+// Large messages round a ring, which everyone waits for.
+void send_for_ever(const Communicator &comm) {
+    const int rank = comm.rank(), ranks = comm.ranks();
+    std::vector<float> mine(shard_elements, 1), left(shard_elements);
+    say(rank, "ready");
+    repeat(rank, "messages", [&] {
+        vescomm::group(comm, [&] {
+            vescomm::send<float>(comm, mine, (rank + 1) % ranks);
+            vescomm::receive<float>(comm, left, (rank + ranks - 1) % ranks);
+        });
+    });
+}
+
 void create_for_ever(const Communicator &comm) {
     const int rank = comm.rank();
     repeat(rank, "create", [&] {
@@ -106,6 +119,7 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
         return create_for_ever(comm);
     }
     if (name == "arrays") return call_for_ever(comm);
+    if (name == "messages") return send_for_ever(comm);
     if (name == "too_much") return ask_for_too_much(comm);
     Stage slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
     Request gather = Request::all_gather_v(comm, slab.buffer);
@@ -140,6 +154,11 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
     if (victim && name == "throw") throw std::runtime_error("there is no more data");
     if (victim) stand_still();
     if (name == "free") return;  // the others free, and wait for the victims
+    if (name == "receive") {
+        std::vector<float> data(10);
+        vescomm::receive<float>(comm, data, *victims.begin());
+        throw std::runtime_error("something came from a rank that stands still");
+    }
     gather.start();
     if (name == "test")
         while (!gather.test()) std::this_thread::yield();

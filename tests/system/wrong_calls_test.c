@@ -281,6 +281,18 @@ static void requests(void) {
         REFUSED(
             vescomm_all_to_all_v(comm, in, &one, NULL, out, &many, NULL, VESCOMM_F32, NULL, NULL),
             "output_counts[0]");
+        REFUSED(vescomm_send(NULL, in, 1, VESCOMM_F32, 0, NULL, NULL), "vescomm_send",
+                "comm is NULL");
+        REFUSED(vescomm_send(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL), "source is NULL");
+        REFUSED(vescomm_send(comm, in, many, VESCOMM_F32, 0, NULL, NULL),
+                "count is 9223372036854775807");
+        REFUSED(vescomm_send(comm, in, 1, VESCOMM_F32, 1, NULL, NULL), "peer is 1", "0 to 0");
+        REFUSED(vescomm_receive(NULL, out, 1, VESCOMM_F32, 0, NULL, NULL), "vescomm_receive",
+                "comm is NULL");
+        REFUSED(vescomm_receive(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL), "output is NULL");
+        REFUSED(vescomm_receive(comm, out, 1, VESCOMM_F32, -1, NULL, NULL), "peer is -1");
+        FINE(vescomm_send(comm, in, 1, VESCOMM_F32, 0, NULL, NULL));
+        FINE(vescomm_receive(comm, out, 1, VESCOMM_F32, 0, NULL, NULL));
         call_options.algorithm = "magic";
         REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, &call_options, NULL),
                 "\"magic\"", "there is: ");

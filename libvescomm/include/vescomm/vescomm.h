@@ -9,7 +9,7 @@
  *     layout          where tensors and shards lie in a fused buffer (a plain value)
  *     memory, buffer  the bytes themselves, at addresses that never change
  *     request         a collective on a buffer, made once and started many times
- *     arrays          collectives on arrays of the caller, made as they are called
+ *     arrays          collectives and messages on arrays of the caller, made as they are called
  *     trace           what happened when
  *     flight recorder what happened last
  *
@@ -1126,11 +1126,49 @@ vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *so
                      const vescomm_call_options_t *options, vescomm_request_t **request);
 
 /**
+ * Sends to one rank, which calls vescomm_receive(). Only the two of them call.
+ * Before: the peer has called vescomm_receive() for this message, or will; with the same count and
+ *         type. Messages from one rank to another are received in the order in which they are sent.
+ * After completion: source may be changed. What is small (128 KiB among up to 8 ranks, 2 KiB among
+ *         512 and more) completes at once, as long as fewer than four messages before it to the
+ *         same peer are still to be received. What is larger completes when all but that much of
+ *         it has been received.
+ * @param source  @p count elements. With count 0 nothing but the fact is sent.
+ * @param peer    who receives; it may be this rank itself.
+ * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such peer.
+ *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the sentence names both.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the peer.
+ * Collective: no, but one vescomm_receive() of the peer.  Blocking: as the collectives.
+ * Threads: as the collectives.  Cost: two copies, which overlap.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t count,
+                                          vescomm_type_t type, int32_t peer,
+                                          const vescomm_call_options_t *options,
+                                          vescomm_request_t **request);
+
+/**
+ * Receives what one rank sends with vescomm_send(). Only the two of them call.
+ * Before: as vescomm_send().
+ * After completion: output holds what the peer sent.
+ * @param output  @p count elements. With count 0 it completes when the peer has called.
+ * @param peer    who sends; it may be this rank itself.
+ * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH nothing has been written.
+ * Collective: no, but one vescomm_send() of the peer.  Blocking: as the collectives.
+ * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
+                                             vescomm_type_t type, int32_t peer,
+                                             const vescomm_call_options_t *options,
+                                             vescomm_request_t **request);
+
+/**
  * Begins a group: collectives on arrays that follow are collected, and everything else happens at
  * once, as ever. Those that differ in nothing but their arrays and counts become one operation,
- * however many there are. They have no order: none may write what another one reads or writes,
- * which is not checked. A call that is refused is not part of the group, which goes on without it.
- * A group that has not ended when its communicator is freed has no effect.
+ * however many there are. Sends and receives stay apart, and are all under way at once: ranks that
+ * send to one another in a group do not wait for each other in a circle. Between two ranks they
+ * keep their order; else the calls of a group have none: none may write what another one reads or
+ * writes, which is not checked. A call that is refused is not part of the group, which goes on
+ * without it. A group that has not ended when its communicator is freed has no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.2
  */

@@ -578,7 +578,23 @@ void all_to_all_v(const Communicator &comm, std::span<const T> source,
                                       nullptr, started.slot()));
 }
 
-// Collects the collectives on arrays that `calls` makes, and starts them together.
+template <typename T>
+void send(const Communicator &comm, std::span<const T> source, std::int32_t peer,
+          Request *request = nullptr) {
+    detail::Started started(request);
+    started.done(vescomm_send(comm.get(), source.data(), static_cast<std::int64_t>(source.size()),
+                              type_of<T>(), peer, nullptr, started.slot()));
+}
+
+template <typename T>
+void receive(const Communicator &comm, std::span<T> data, std::int32_t peer,
+             Request *request = nullptr) {
+    detail::Started started(request);
+    started.done(vescomm_receive(comm.get(), data.data(), static_cast<std::int64_t>(data.size()),
+                                 type_of<T>(), peer, nullptr, started.slot()));
+}
+
+// Collects the collectives and messages on arrays that `calls` makes, and starts them together.
 template <typename Calls>
 void group(const Communicator &comm, const Calls &calls, Request *request = nullptr) {
     check(vescomm_group_begin(comm.get()));

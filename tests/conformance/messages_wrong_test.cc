@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Send and receive where something is wrong: two ranks that differ, peers that never call or give
+// up, arguments.
+#include <algorithm>
+#include <barrier>
+
+#include "support/array_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::check;
+using testing_support::Kind;
+using testing_support::run_array_ranks;
+using Floats = std::vector<float>;
+
+std::vector<testing_support::Stage> stages() {
+    std::vector<testing_support::Stage> all = {{Kind::node, {0, 0, 0}},
+                                               {Kind::loopback, {0, 1, 1}}};
+#if VESCOMM_HAVE_UCX
+    all.push_back({Kind::ucx, {0, 1, 1}});
+#endif
+    return all;
+}
+
+testing_support::Stage hurried(testing_support::Stage stage) {
+    stage.config.timeout_seconds = 1;
+    return stage;
+}
+
+vescomm_status_t send(vescomm_comm_t *comm, const Floats &data, std::int64_t count, int peer,
+                      vescomm_type_t type = VESCOMM_F32) {
+    return vescomm_send(comm, data.data(), count, type, peer, nullptr, nullptr);
+}
+
+vescomm_status_t receive(vescomm_comm_t *comm, Floats &data, std::int64_t count, int peer,
+                         vescomm_type_t type = VESCOMM_F32) {
+    return vescomm_receive(comm, data.data(), count, type, peer, nullptr, nullptr);
+}
+
+void expect_told(vescomm_status_t status, vescomm_status_t expected,
+                 const std::vector<std::string> &texts) {
+    EXPECT_EQ(status, expected) << vescomm_last_error();
+    for (const std::string &text : texts)
+        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
+            << vescomm_last_error();
+}
+
+TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
+    struct Sides {
+        std::int64_t sent, received;
+        vescomm_type_t type;
+        std::string text;
+    };
+    const Sides all[] = {
+        {10, 11, VESCOMM_F32, "rank 1 receives 11 f32 from rank 0, which sent 10 f32"},
+        {10, 10, VESCOMM_I32, "receives 10 i32 from rank 0, which sent 10 f32"},
+        {0, 5, VESCOMM_F32, "which sent 0 f32"},
+        {5, 0, VESCOMM_F32, "receives 0 f32"},
+        {9'000'000, 5, VESCOMM_F32, "which sent 8388608 or more f32"},
+        {5, 9'000'000, VESCOMM_F32, "which sent 5 f32"},
+        {9'000'000, 9'000'001, VESCOMM_F32, "8388608 or more f32"},
+        {100'000, 200'000, VESCOMM_F32, "which sent 100000 f32"},
+    };
+    for (const auto &stage : stages()) {
+        for (const Sides &sides : all) {
+            SCOPED_TRACE(testing::Message() << sides.text << " on " << name_of(stage));
+            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+                const int rank = comm->value->rank();
+                Floats data(static_cast<std::size_t>(std::max(sides.sent, sides.received)), 7);
+                if (rank == 2) return;
+                vescomm_status_t status = VESCOMM_OK;
+                // A sender of little is told in a later call, since the mailbox has slots.
+                for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
+                    status = rank == 0 ? send(comm, data, sides.sent, 1)
+                                       : receive(comm, data, sides.received, 0, sides.type);
+                expect_told(status, VESCOMM_ERROR_MISMATCH, {"rank 0", "rank 1", sides.text});
+                EXPECT_TRUE(
+                    std::all_of(data.begin(), data.end(), [](float value) { return value == 7; }));
+            });
+        }
+    }
+}
+
+// Also to who only tests.
+TEST(MessagesThatDiffer, AreToldToATest) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(300'000, 7);
+            if (rank == 2) return;
+            vescomm_request_t *request = nullptr;
+            if (rank == 0)
+                check(vescomm_send(comm, data.data(), 300'000, VESCOMM_F32, 1, nullptr, &request));
+            else
+                check(
+                    vescomm_receive(comm, data.data(), 200'000, VESCOMM_F32, 0, nullptr, &request));
+            vescomm_status_t status = VESCOMM_IN_PROGRESS;
+            while (status == VESCOMM_IN_PROGRESS) status = vescomm_request_test(request);
+            expect_told(status, VESCOMM_ERROR_MISMATCH, {"200000 f32", "300000 f32"});
+            check(vescomm_request_free(request));
+        });
+    }
+}
+
+// One that is right is not mistaken for the one after it, which is not.
+TEST(MessagesThatDiffer, AreToldInTheirPlace) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(1'000, 7);
+            if (rank == 2) return;
+            for (int i = 0; i < 20; ++i)
+                check(rank == 0 ? send(comm, data, 10 + i, 1) : receive(comm, data, 10 + i, 0));
+            vescomm_status_t status = VESCOMM_OK;
+            for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
+                status = rank == 0 ? send(comm, data, 50, 1) : receive(comm, data, 60, 0);
+            expect_told(status, VESCOMM_ERROR_MISMATCH, {"60 f32", "50 f32"});
+        });
+    }
+}
+
+TEST(MessagesThatNobodyTakes, NameThePeer) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(hurried(stage), [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(500'000, 7);
+            vescomm_status_t status = VESCOMM_OK;
+            if (rank == 0) status = send(comm, data, 500'000, 2);
+            else
+                while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
+            expect_told(status, VESCOMM_ERROR_TIMEOUT,
+                        {"rank 0: send of 500000 f32 to rank 2 waited 1 s for rank 2"});
+        });
+    }
+}
+
+TEST(MessagesThatNobodySends, NameThePeer) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(hurried(stage), [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(10, 7);
+            vescomm_status_t status = VESCOMM_OK;
+            if (rank == 1) status = receive(comm, data, 10, 2);
+            else
+                while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
+            expect_told(status, VESCOMM_ERROR_TIMEOUT,
+                        {"rank 1: receive of 10 f32 from rank 2 waited 1 s for rank 2"});
+        });
+    }
+}
+
+// More than fits, without a group: nobody takes it.
+TEST(MessagesThatNobodyTakes, NameThisRankWhereItIsTheOne) {
+    run_array_ranks(hurried({Kind::node, {0}}), [&](vescomm_comm_t *comm) {
+        Floats data(500'000, 7);
+        expect_told(send(comm, data, 500'000, 0), VESCOMM_ERROR_TIMEOUT, {"waited 1 s for rank 0"});
+    });
+}
+
+TEST(MessagesThatNobodyTakes, AreNoneOfTheOthersBusiness) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            Floats data(10, 7);
+            // Handed over, and left there.
+            if (comm->value->rank() == 0) check(send(comm, data, 10, 2));
+            check(vescomm_barrier(comm));
+        });
+    }
+}
+
+TEST(MessageArguments, AreChecked) {
+    for (const auto &stage : stages()) {
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            Floats data(10, 1);
+            const auto expect_refused = [](vescomm_status_t status, const char *text) {
+                expect_told(status, VESCOMM_ERROR_INVALID_ARGUMENT, {text});
+            };
+            char *odd = reinterpret_cast<char *>(data.data()) + 2;
+            auto options = vescomm_call_options();
+            for (const int peer : {-1, 3}) {
+                expect_refused(send(comm, data, 10, peer), "peer is");
+                expect_refused(receive(comm, data, 10, peer), "peer is");
+            }
+            expect_refused(vescomm_send(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr),
+                           "vescomm_send: source is NULL");
+            expect_refused(vescomm_receive(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr),
+                           "vescomm_receive: output is NULL");
+            expect_refused(vescomm_send(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr),
+                           "source is not aligned");
+            expect_refused(vescomm_receive(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr),
+                           "output is not aligned");
+            expect_refused(send(comm, data, -1, 0), "count is -1");
+            expect_refused(send(comm, data, 1, 0, 99), "there is no");
+            expect_refused(vescomm_send(nullptr, data.data(), 1, VESCOMM_F32, 0, nullptr, nullptr),
+                           "comm");
+            options.factor = 2;
+            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr),
+                           "factor");
+            options.factor = 0;
+            options.algorithm = "magic";
+            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr),
+                           "magic");
+            vescomm_request_t *request = nullptr;
+            check(vescomm_group_begin(comm));
+            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, nullptr, &request),
+                           "group");
+            check(vescomm_group_end(comm, nullptr));
+            // What was refused did not count.
+            const int rank = comm->value->rank();
+            const int left = (rank + 2) % 3, right = (rank + 1) % 3;
+            data[0] = static_cast<float>(rank);
+            check(send(comm, data, 1, right));
+            check(receive(comm, data, 1, left));
+            EXPECT_EQ(data[0], static_cast<float>(left));
+        });
+    }
+}
+
+TEST(MessageRequests, ThatAreDroppedHalfwayBreakTheCommunicator) {
+    std::barrier meeting(2);
+    run_array_ranks({Kind::node, {0, 0}}, [&](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        if (comm->value->rank() == 0) {
+            vescomm_request_t *request = nullptr;
+            check(vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, &request));
+            delete request;
+        }
+        meeting.arrive_and_wait();
+        vescomm_status_t status = VESCOMM_OK;
+        for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = send(comm, data, 10, 0);
+        expect_told(status, VESCOMM_ERROR_ABORTED,
+                    {"rank 0 gave up receive of 10 f32 from rank 1"});
+    });
+}
+
+TEST(MessageRequests, ExplainThemselves) {
+    run_array_ranks({Kind::node, {0, 0}}, [&](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        const bool sends = comm->value->rank() == 0;
+        vescomm_request_t *request = nullptr;
+        if (sends) check(vescomm_send(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, &request));
+        else check(vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, &request));
+        const char *text = nullptr;
+        check(vescomm_request_explain(request, &text));
+        EXPECT_EQ(std::string(text).find(sends ? "send of 10 f32 to rank 1: mailbox"
+                                               : "receive of 10 f32 from rank 0: mailbox"),
+                  0u)
+            << text;
+        check(vescomm_request_wait(request));
+        check(vescomm_request_free(request));
+    });
+}
+
+}  // namespace
+}  // namespace vescomm
