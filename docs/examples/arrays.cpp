@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives on arrays of your own: nothing to make first, blocking or not, alone or in groups.
+// Collectives and messages on arrays of your own: nothing to make first, blocking or not, alone or in groups.
 //
 //     c++ -std=c++20 arrays.cpp $(pkg-config --cflags --libs vescomm) -o arrays
 //     vescomm-run -n 3 ./arrays
@@ -29,9 +29,16 @@ int main() try {
         for (auto &gradient : gradients) vescomm::all_reduce<float>(comm, gradient, gradient);
     });
 
+    // Round a ring. In a group, so that nobody waits for somebody who waits for somebody who...
+    std::vector<int> mine(50'000, rank), left(50'000);
+    vescomm::group(comm, [&] {
+        vescomm::send<int>(comm, mine, (rank + 1) % comm.ranks());
+        vescomm::receive<int>(comm, left, (rank + comm.ranks() - 1) % comm.ranks());
+    });
+
     exchange.wait();
-    std::printf("largest %g, last token %d, gradient %g\n", largest[0], got.back(),
-                gradients[299][6]);
+    std::printf("largest %g, last token %d, gradient %g, left %d\n", largest[0], got.back(),
+                gradients[299][6], left.back());
 } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -83,8 +83,9 @@ def collectives_on_arrays(installation):
     for count in (1, 3, 5):
         with Job([program], count, environment=environment) as job:
             job.expect_success()
-            expected = f"largest {count}, last token {count - 1}, gradient {count}"
             for number in range(count):
+                expected = (f"largest {count}, last token {count - 1}, gradient {count}, "
+                            f"left {(number - 1) % count}")
                 expect(job.ranks[number].lines == [expected],
                        f"arrays.cpp at {count} ranks printed {job.ranks[number].lines}, "
                        f"expected {expected}")
