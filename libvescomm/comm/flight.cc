@@ -16,6 +16,8 @@ namespace {
 
 constexpr int byte_bits = 44, row_bits = 8, type_bits = 6, op_bits = 4;
 constexpr std::uint64_t most_bytes = (std::uint64_t{1} << byte_bits) - 1;
+// In the place of a row: send, then receive.
+constexpr std::uint64_t messages = (1 << row_bits) - 2;
 static_assert(op_bits + type_bits + row_bits + byte_bits < 63);
 
 // `bits` bits of a word, behind `before` bits.
@@ -35,6 +37,12 @@ std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, 
     const auto row = static_cast<std::uint64_t>(&algorithm - algorithms().data());
     return static_cast<std::uint64_t>(op) << (type_bits + row_bits + byte_bits) |
            static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
+           std::min(bytes, most_bytes);
+}
+
+std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t bytes) {
+    const std::uint64_t row = messages + (message == Collective::receive ? 1 : 0);
+    return static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
            std::min(bytes, most_bytes);
 }
 
@@ -61,14 +69,17 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
         const auto type =
             static_cast<vescomm_type_t>(part(entry.what, row_bits + byte_bits, type_bits)) - 1;
         const std::uint64_t row = part(entry.what, byte_bits, row_bits);
-        if (row >= algorithms().size()) continue;
-        const AlgorithmEntry &algorithm = algorithms()[row];
+        const bool message = row >= messages;
+        if (!message && row >= algorithms().size()) continue;
+        const Collective collective = !message          ? algorithms()[row].collective
+                                      : row == messages ? Collective::send
+                                                        : Collective::receive;
         ordered_json line = {{"operation", entry.number},
-                             {"collective", name_of(algorithm.collective)},
+                             {"collective", name_of(collective)},
                              {"type", type < 0 ? "none" : name_of_type(type)},
-                             {"op", reduces(algorithm.collective) ? name_of_op(op) : "none"},
+                             {"op", reduces(collective) ? name_of_op(op) : "none"},
                              {"bytes", part(entry.what, 0, byte_bits)},
-                             {"algorithm", algorithm.name},
+                             {"algorithm", message ? "mailbox" : algorithms()[row].name},
                              {"state", entry.completed ? "completed" : "started"}};
         if (entry.started != 0) line["started"] = seconds(entry.started);
         append(line);

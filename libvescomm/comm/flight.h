@@ -19,6 +19,8 @@ namespace vescomm {
 // none.
 std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, vescomm_op_t op,
                           std::uint64_t bytes);
+// Of a message, which has no row.
+std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t bytes);
 
 // Whether a look at the clock is nothing beside the operation.
 inline bool takes_time(std::uint64_t flight_word) {

@@ -349,6 +349,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
     self.schedule_.lanes.push_back(make(comm.nodes(), mailbox->window(options.type), message));
 
     Bindings bindings = bindings_of(comm, options);
+    bindings.flight_word =
+        flight_word(options.collective, options.type,
+                    static_cast<std::uint64_t>(message.count) * size_of(options.type));
     mailbox->bind(bindings, options.type, options.root, receives);
     bindings.signature = Signature::of_message(options.type, message.count).bits();
     bindings.source.type = bindings.output.type = options.type;
