@@ -66,11 +66,6 @@ Config read_config(const UcxLibrary &ucx) {
     // UCX 1.13 aborts the process when a peer dies between a connect() that waits and the first
     // message behind it (an assertion in tcp_ep.c).
     set_default(ucx, config, "TCP_CONN_NB", "y", plain_keys(ucx) ? "CONN_NB" : "TCP_CONN_NB");
-
-    // Without it UCX asks who the peer is before the first large message, amid traffic. When a
-    // transport that stops is asked so, UCX 1.13 aborts the process (an assertion in
-    // ucp_request.c: "got REP message"). So it asks while it connects.
-    set_default(ucx, config, "RESOLVE_REMOTE_EP_ID", "y");
     return config;
 }
 
