@@ -118,6 +118,8 @@ private:
     void stop_locked() noexcept;
     // False: ranks have called different things, and the communicator is broken.
     bool agree_locked(Operation &operation) noexcept;
+    // Tells the others what is called here, and looks whether they called the same.
+    void compare_locked() noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
     // thread.
     void check_still();
@@ -174,6 +176,7 @@ private:
     std::atomic<MemoryId> memories_{0};
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
+    std::uint64_t vain_tests_ = 0;
     bool threaded_ = false;  // there is a progress thread
     std::thread progress_thread_;
     int spins_ = 0;

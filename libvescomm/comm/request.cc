@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/agree.h"
@@ -28,9 +29,16 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
         if (options.collective == Collective::all_reduce)
             cut_evenly(problem.elements(), comm.ranks(), problem.cuts);
         problem.per_node = buffer->per_node();
-        problem.in_place = options.source == nullptr && options.output == nullptr;
     }
     return problem;
+}
+
+// Whether any rank has a source or an output of its own. Then all count as having one: those that
+// gave none have their shard of the buffer.
+bool anyone_apart(Communicator &comm, const std::string &label, const Request::Options &options) {
+    const bool mine = options.source != nullptr || options.output != nullptr;
+    const auto all = comm.control().all_gather(label, mine ? "apart" : "in place", comm.deadline());
+    return std::ranges::find(all, "apart") != all.end();
 }
 
 [[noreturn]] void refuse(vescomm_status_t status, const Request::Options &options,
@@ -198,31 +206,35 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
     vescomm::check(*comm, buffer.get(), options);
-    const Wish wish = wish_of(*comm, options);
-    const std::vector<Problem> forms = forms_of(problem_of(*comm, buffer.get(), options),
-                                                buffer.get(), *stage, !wish.algorithm.empty());
-    const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
-                                 comm->machine(), wish.algorithm, wish.variable);
-    const Problem &problem = forms[choice.form];
-    const bool staged = choice.form > 0;
-
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;
     self.comm_ = comm;
     self.buffer_ = buffer;
     self.options_ = options;
+    const std::string label = "creation of " + self.describe();
+
+    Problem in_buffer = problem_of(*comm, buffer.get(), options);
+    in_buffer.in_place = !anyone_apart(*comm, label, options);
+    const Wish wish = wish_of(*comm, options);
+    const std::vector<Problem> forms =
+        forms_of(in_buffer, buffer.get(), *stage, !wish.algorithm.empty());
+    const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
+                                 comm->machine(), wish.algorithm, wish.variable);
+    const Problem &problem = forms[choice.form];
+    const bool staged = choice.form > 0;
+
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
     self.schedule_ = choice.algorithm->make(problem, comm->rank());
 
     const Deadline deadline = comm->deadline();
-    const std::string label = "creation of " + self.describe();
     require_same(comm->control(), label, deadline,
                  {{"the op", std::to_string(options.op)},
                   {"the factor", std::to_string(options.factor)},
                   {"the root", std::to_string(options.root)},
                   {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
-                  {"the algorithm", std::string(choice.algorithm->name)}});
+                  {"the algorithm", std::string(choice.algorithm->name)},
+                  {"the way", staged ? "through the stage" : "in the buffer"}});
 
     Bindings bindings = bindings_of(*comm, options);
     const std::size_t element = buffer ? size_of(buffer->type()) : 0;
@@ -249,11 +261,14 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         bindings.streaming = written_bytes(*comm, *buffer) > last_level_cache;
     }
     // Sources are only read; the executor has one kind of pointer.
-    bindings.source.type = options.type;
-    bindings.source.pieces = {
-        {static_cast<std::byte *>(const_cast<void *>(options.source)), shard}};
-    bindings.output.type = options.type;
-    bindings.output.pieces = {{static_cast<std::byte *>(options.output), shard}};
+    for (const auto &[its, given] :
+         {std::pair{&bindings.source, const_cast<void *>(options.source)},
+          std::pair{&bindings.output, options.output}}) {
+        auto *data = static_cast<std::byte *>(given);
+        const bool in_buffer_too = data == nullptr && buffer && !problem.cuts.empty();
+        its->type = in_buffer_too ? buffer->type() : options.type;
+        its->pieces = {{in_buffer_too ? buffer->at(problem.begin(comm->rank())) : data, shard}};
+    }
 
     // Partial sums lie in memory like any other: everyone makes as much as whoever needs most.
     // Requests on one memory never run at once, so they share it.
@@ -406,8 +421,8 @@ void Request::start() {
     if (mailbox_) run = mailbox_->next(options_.root, options_.collective == Collective::receive);
     if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
-    started_ = true;
     comm_->start(*operation_, run);
+    started_ = true;
 }
 
 void start_all(const std::vector<std::unique_ptr<Request>> &requests) {

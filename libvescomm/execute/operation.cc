@@ -52,7 +52,8 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         bound.at = bound.steps.size();
     }
     const Queue *queue = bindings_.queues;
-    agreed_ = eager_ || bindings_.signature == 0 || (queue != nullptr && !queue->receives);
+    agreed_ = waits_for_all_flags(schedule) || bindings_.signature == 0 ||
+              (queue != nullptr && !queue->receives);
     tells_at_once_ = !eager_ && queue == nullptr;
     heard_channel_ = bindings_.channel;
     if (queue == nullptr) return;
@@ -334,8 +335,19 @@ std::uint32_t Operation::signature_of(int peer) const noexcept {
                   : theirs;
 }
 
+// Whoever waits for an eager flag of every other rank has compared what they called.
+bool Operation::waits_for_all_flags(const Schedule &schedule) const {
+    std::size_t flags = 0;
+    for (const Lane &lane : schedule.lanes)
+        for (const Step &step : lane.steps())
+            if (step.action == Action::wait && step.flag == eager_flag) ++flags;
+    return eager_ && flags + 1 == locals_.size();
+}
+
 int Operation::disagreeing() const noexcept {
     if (bindings_.signature == 0) return -1;
+    // Of two that wait for nobody, the later one sees what the other one has called.
+    if (eager_) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (const Queue *queue = bindings_.queues) {
         const std::uint32_t sent = queue->receives ? signature_of(queue->peer) : 0;
         return sent != 0 && sent != bindings_.signature ? queue->peer : -1;

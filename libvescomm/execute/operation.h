@@ -61,7 +61,7 @@ public:
     // This run has come to nothing, and will never be complete.
     void condemn() noexcept { condemned_ = true; }
 
-    // Whether completion proves that all ranks that mattered had called the same.
+    // Whether completion proves that all ranks had called the same.
     bool agreed() const noexcept { return agreed_; }
     // It takes a message, which its sender may have sent as something else.
     bool receives() const noexcept {
@@ -145,6 +145,7 @@ private:
     bool released_by(std::size_t local) const noexcept;
     bool has_turn(const BoundStep &step) const noexcept;
     void acquired() noexcept;
+    bool waits_for_all_flags(const Schedule &schedule) const;
     void tell_node() noexcept;
     void raise_eager_flag() noexcept;
     EagerFlag &eager_flag_of(std::size_t local) const noexcept {

@@ -31,7 +31,8 @@ public:
     std::uint64_t mine() const noexcept { return mine_; }
     void let_go(std::uint64_t turn) noexcept {
         last_[turn % stage_slots] = turn;
-        while (last_[(mine_ + 1) % stage_slots] == mine_ + 1) ++mine_;
+        // A slot may have had another turn since; it was let go in between.
+        while (last_[(mine_ + 1) % stage_slots] >= mine_ + 1) ++mine_;
     }
 
     void hear(std::size_t local, std::uint64_t turns) noexcept {

@@ -20,7 +20,8 @@ constexpr std::string_view digits = "0123456789abcdef";
 std::string usable_cores() {
     cpu_set_t set;
     std::string text;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return text;
+    // More cores than a set has room for: all that there is room for.
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return std::string(CPU_SETSIZE / 4, 'f');
     for (int first = 0; first < CPU_SETSIZE; first += 4) {
         unsigned four = 0;
         for (int core = 0; core < 4; ++core)

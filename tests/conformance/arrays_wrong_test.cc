@@ -83,6 +83,33 @@ TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
     }
 }
 
+// Roots wait for nobody: the later one of two sees that there was another.
+TEST(ArraysThatDisagree, AboutTheRootAreToldThoughBothOnlyGive) {
+    run_array_ranks(three, [](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        const int root = comm->value->rank() == 2 ? 2 : 0;
+        vescomm_status_t status = VESCOMM_OK;
+        for (int i = 0; i < 20 && status == VESCOMM_OK; ++i)
+            status = vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, root, nullptr, nullptr);
+        expect_told(status, {"rank 2", "broadcast"});
+    });
+}
+
+TEST(ArraysThatDisagree, AreToldWhenTheyOnlyEverAsk) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(11, 1);
+        vescomm_request_t *request = nullptr;
+        vescomm_status_t status =
+            vescomm_all_reduce(comm, data.data(), data.data(), 10 + comm->value->rank(),
+                               VESCOMM_F32, VESCOMM_SUM, nullptr, &request);
+        if (status == VESCOMM_OK) do
+                status = vescomm_request_test(request);
+            while (status == VESCOMM_IN_PROGRESS);
+        expect_told(status, {"rank 0", "rank 1"});
+        check(vescomm_request_free(request));
+    });
+}
+
 TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
     run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {
         Floats data(1'000, 1);

@@ -177,6 +177,10 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
                 const auto outside = Request::create(stage, buffer, options);
                 options.op = VESCOMM_AVERAGE;
                 const auto average = Request::create(stage, buffer, options);
+                // Only one rank has an output of its own.
+                options.op = VESCOMM_SUM;
+                if (comm->rank() > 0) options.output = nullptr;
+                const auto mixed = Request::create(stage, buffer, options);
                 for (int run = 0; run < runs; ++run) {
                     for (std::int64_t i = 0; i < layout.elements(); ++i)
                         store(*buffer, i, value(comm->rank(), i, run));
@@ -197,6 +201,14 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
                         if (i >= shard.begin && i < shard.end) continue;
                         ASSERT_EQ(load(*buffer, i), value(comm->rank(), i, run));
                     }
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        store(*buffer, i, value(comm->rank(), i, run));
+                    comm->barrier();
+                    mixed->start();
+                    mixed->wait();
+                    for (auto i = shard.begin; i < shard.end; ++i)
+                        ASSERT_EQ(comm->rank() == 0 ? output[i - shard.begin] : load(*buffer, i),
+                                  sum_of(comm->ranks(), i, run));
                 }
             }
         });
