@@ -137,8 +137,10 @@ Schedule doubling(const Problem &problem, int rank) {
                                   : Place{peer, Region::buffer, begin + offset};
         };
 
+        // Partners put to each other, so what little one puts may come early.
+        const bool early = w == 0 && slices.size(mine) <= most_early_elements;
         if (has_slice)
-            for (const int partner : partners) lane.signal(there(partner), ready, value);
+            for (const int partner : partners) lane.signal(there(partner), ready, value, early);
         if (is_read) {
             if (problem.arrays) {
                 const std::int64_t first = has_slice ? slices.offset(mine) : 0;
@@ -162,7 +164,7 @@ Schedule doubling(const Problem &problem, int rank) {
                 lane.reduce(from, sum(), size, false);
             };
             const auto put = [&](int to, Place place) {
-                if (w == 0) lane.wait(there(to), ready, value);
+                if (w == 0) lane.wait(there(to), ready, value, early);
                 place.rank = there(to);
                 lane.put(sum(), place, size, arrived, value);
             };
