@@ -36,6 +36,9 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
 // Whether any rank has a source or an output of its own. Then all count as having one: those that
 // gave none have their shard of the buffer.
 bool anyone_apart(Communicator &comm, const std::string &label, const Request::Options &options) {
+    const bool takes_any = options.collective == Collective::all_gather_v ||
+                           options.collective == Collective::reduce_scatter_v;
+    if (!takes_any) return false;
     const bool mine = options.source != nullptr || options.output != nullptr;
     const auto all = comm.control().all_gather(label, mine ? "apart" : "in place", comm.deadline());
     return std::ranges::find(all, "apart") != all.end();
