@@ -55,7 +55,7 @@ constexpr AlgorithmEntry table[] = {
      "one slab for each node: every rank writes its shard once, and puts it once into each other "
      "node"},
     {Collective::all_gather_v, "direct", all_gather_v::direct, per_rank,
-     "every rank copies the others' shards straight out of their buffers"},
+     "every rank copies its shard straight into the others' buffers"},
     {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank,
      "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
@@ -74,6 +74,9 @@ constexpr AlgorithmEntry table[] = {
     {Collective::all_reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
      "every rank sums everything for itself"},
+    {Collective::all_reduce, "direct", all_reduce::direct, per_rank_on_one_node,
+     "every rank sums its share straight out of everyone's buffer and writes it to all",
+     Growth::linear, true},
     {Collective::all_reduce, "doubling", all_reduce::doubling, all_reduce::can_double,
      "nodes exchange sums of 1, 2, 4, ... nodes, about log2(nodes) rounds of the whole",
      Growth::logarithmic},

@@ -56,6 +56,7 @@ bool can_bruck(const Problem &problem);
 
 namespace all_reduce {
 Schedule flat(const Problem &problem, int rank);
+Schedule direct(const Problem &problem, int rank);
 Schedule doubling(const Problem &problem, int rank);
 bool can_double(const Problem &problem);
 Schedule two_phase(const Problem &problem, int rank);

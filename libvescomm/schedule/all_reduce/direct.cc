@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/fan_out.h"
+
+namespace vescomm::all_reduce {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    filled,  // my buffer holds my contribution, and my share of it may be read and overwritten
+    summed,  // everyone has my share of the sum
+};
+
+}  // namespace
+
+// Direct: every rank of the one node sums its share of the vector straight out of everyone's
+// buffer, and writes it to all of them.
+//
+//     buffer 0 ─┐                     ┌─► buffer 0
+//     buffer 1 ─┼─sum─► a window of ──┼─► buffer 1      then the next window
+//     buffer 2 ─┘       buffer 1      └─► buffer 2
+//
+// A share is read and written by its own rank only, so all end with the same bits, and nobody waits
+// between the sum and the copies.
+//
+// Cost: with m ranks each reads a mth of m buffers and writes a mth of m buffers; two waits.
+// Source: reduce_scatter_v/direct and all_gather_v/direct, joined while a window is in the cache.
+Schedule direct(const Problem &problem, int rank) {
+    const int ranks = problem.ranks();
+    Schedule schedule;
+    Lane &lane = schedule.lanes.emplace_back();
+    const auto tell_and_wait = [&](std::uint32_t flag) {
+        if (ranks > 1) lane.signal_node(flag, 1);
+        for (int peer = 0; peer < ranks; ++peer)
+            if (peer != rank) lane.wait(peer, flag, 1);
+    };
+
+    tell_and_wait(filled);
+    const std::int64_t window = fan_out_window(problem.size(rank));
+    for (std::int64_t begin = 0; begin < problem.size(rank); begin += window) {
+        const std::int64_t count = std::min(window, problem.size(rank) - begin);
+        const auto part = [&](int holder) {
+            Place place = problem.shard(holder, rank);
+            place.offset += begin;
+            return place;
+        };
+        std::vector<Place> from, others;
+        for (int peer = 0; peer < ranks; ++peer) from.push_back(part(peer));
+        for (int away = 1; away < ranks; ++away) others.push_back(part((rank + away) % ranks));
+        lane.reduce(from, part(rank), count, true);
+        fan_out(lane, part(rank), others, count);
+    }
+    tell_and_wait(summed);
+    return schedule;
+}
+
+}  // namespace vescomm::all_reduce
