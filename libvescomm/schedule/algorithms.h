@@ -70,6 +70,7 @@ Schedule at_root(const Problem &problem, int rank);
 }
 
 namespace broadcast {
+Schedule direct(const Problem &problem, int rank);
 Schedule tree(const Problem &problem, int rank);
 Schedule pipeline(const Problem &problem, int rank);
 bool can_pipeline(const Problem &problem);

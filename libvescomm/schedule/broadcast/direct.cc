@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/algorithms.h"
+#include "schedule/fan_out.h"
+
+namespace vescomm::broadcast {
+
+namespace {
+
+enum Flag : std::uint32_t {
+    started,  // the root has its data, and everyone else's buffer may be overwritten
+    written,  // everyone has my slice
+};
+
+}  // namespace
+
+// Direct: every rank of the one node, the root as well, takes an equal slice of the root's buffer
+// to all other buffers.
+//
+//     root │ slice 0 │ slice 1 │ slice 2 │      rank k copies slice k, window by window, to every
+//              0         1         2            buffer but the root's
+//
+// Cost: with m ranks each reads a mth of the buffer and writes it m - 1 times; two waits.
+// Source: the scatter and all-gather of large broadcasts (van de Geijn), without the scatter, which
+// shared memory does not need.
+Schedule direct(const Problem &problem, int rank) {
+    const int ranks = problem.ranks();
+    Schedule schedule;
+    Lane &lane = schedule.lanes.emplace_back();
+    const auto tell_and_wait = [&](std::uint32_t flag) {
+        if (ranks > 1) lane.signal_node(flag, 1);
+        for (int peer = 0; peer < ranks; ++peer)
+            if (peer != rank) lane.wait(peer, flag, 1);
+    };
+
+    std::vector<std::int64_t> slices;
+    cut_evenly(problem.elements(), ranks, slices);
+    const auto slice = [&](int holder) { return Place{holder, Region::buffer, slices[rank]}; };
+    std::vector<Place> to;
+    for (int away = 0; away < ranks; ++away) {
+        const int peer = (rank + away) % ranks;
+        if (peer != problem.root) to.push_back(slice(peer));
+    }
+    tell_and_wait(started);
+    fan_out(lane, slice(problem.root), to, slices[rank + 1] - slices[rank]);
+    tell_and_wait(written);
+    return schedule;
+}
+
+}  // namespace vescomm::broadcast
