@@ -7,6 +7,7 @@
 // Zone: per operation, in start().
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoallv.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
@@ -14,12 +15,13 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 
 #include <cstring>
 #include <filesystem>
 #include <functional>
 
-#include "perf/baselines/private_buffers.h"
+#include "perf/case/private_buffers.h"
 #include "perf/worker/serve.h"
 
 namespace vescomm::perf {
@@ -63,8 +65,7 @@ public:
             });
             return {};
         }
-        for (const std::vector<Extent> &tensor : split_by_tensor(what))
-            calls_.push_back(make_call(what, tensor));
+        for (const Part &part : parts_of(what)) calls_.push_back(make_call(what, part));
         return {};
     }
 
@@ -87,23 +88,25 @@ public:
 private:
     using Call = std::function<void()>;
 
-    Call make_call(const Case &what, const std::vector<Extent> &tensor) {
-        std::byte *first = buffers_.whole() + tensor.front().begin * bytes_;
-        const auto elements = static_cast<std::size_t>(tensor.back().end - tensor.front().begin);
+    Call make_call(const Case &what, const Part &part) {
+        std::byte *first = buffers_.whole() + part.first * bytes_;
+        const auto elements = static_cast<std::size_t>(part.elements);
         if (elements == 0) return [] {};
-        if (what.collective == "all_gather_v") return gather(first, tensor);
-        if (what.collective == "reduce_scatter_v") return reduce_scatter(what, first, tensor);
+        if (what.collective == "all_gather_v") return gather(first, part);
+        if (what.collective == "reduce_scatter_v") return reduce_scatter(first, part);
+        if (what.collective == "all_to_all_v") return all_to_all(what, part);
+        if (what.collective == "send_receive") return send_receive(what, part);
         if (what.collective == "all_reduce") return all_reduce(first, elements);
         if (what.collective == "broadcast") return broadcast(first, elements, what.root);
         throw Unsupported("this worker has no " + what.collective);
     }
 
     // In place: without an input, Gloo takes this rank's part of the output.
-    Call gather(std::byte *first, const std::vector<Extent> &tensor) {
+    Call gather(std::byte *first, const Part &part) {
         auto options = keep(gloo::AllgathervOptions(context_));
         std::vector<std::size_t> counts;
-        for (const Extent &extent : tensor)
-            counts.push_back(static_cast<std::size_t>(extent.elements() * bytes_));
+        for (const std::int64_t count : part.counts)
+            counts.push_back(static_cast<std::size_t>(count * bytes_));
         options->setOutput(reinterpret_cast<char *>(first), counts);
         options->setTimeout(patience);
         return [options] { gloo::allgatherv(*options); };
@@ -111,15 +114,14 @@ private:
 
     // Gloo's only reduce_scatter works in the buffer itself and leaves this rank's part at its
     // beginning.
-    Call reduce_scatter(const Case &what, std::byte *first, const std::vector<Extent> &tensor) {
-        std::vector<int> counts;
-        for (const Extent &extent : tensor) counts.push_back(static_cast<int>(extent.elements()));
+    Call reduce_scatter(std::byte *first, const Part &part) {
+        const std::vector<int> counts(part.counts.begin(), part.counts.end());
         auto *data = reinterpret_cast<float *>(first);
-        const auto elements = static_cast<int>(tensor.back().end - tensor.front().begin);
+        const auto elements = static_cast<int>(part.elements);
         auto algorithm = std::make_shared<gloo::ReduceScatterHalvingDoubling<float>>(
             context_, std::vector<float *>{data}, elements, counts);
-        std::byte *result = buffers_.output() + (tensor[rank_].begin - what.cuts[rank_]) * bytes_;
-        const auto bytes = static_cast<std::size_t>(tensor[rank_].elements() * bytes_);
+        std::byte *result = buffers_.output() + part.in_shard[rank_] * bytes_;
+        const auto bytes = static_cast<std::size_t>(part.counts[rank_] * bytes_);
         return [algorithm, data, result, bytes] {
             algorithm->run();
             if (bytes > 0) std::memcpy(result, data, bytes);
@@ -142,6 +144,41 @@ private:
         options->setRoot(root);
         options->setTimeout(patience);
         return [options] { gloo::broadcast(*options); };
+    }
+
+    Call all_to_all(const Case &what, const Part &part) {
+        if (what.tensors.size() > 2)
+            throw Unsupported("Gloo puts what ranks send one after another");
+        auto options = keep(gloo::AlltoallvOptions(context_));
+        const auto each = [this](const std::vector<std::int64_t> &counts) {
+            std::vector<std::int64_t> bytes;
+            for (const std::int64_t count : counts) bytes.push_back(count * bytes_);
+            return bytes;
+        };
+        const std::vector<std::int64_t> mine(part.counts.size(), part.counts[rank_]);
+        options->setInput(reinterpret_cast<char *>(buffers_.whole()), each(part.counts));
+        options->setOutput(reinterpret_cast<char *>(buffers_.output()), each(mine));
+        options->setTimeout(patience);
+        return [options] { gloo::alltoallv(*options); };
+    }
+
+    Call send_receive(const Case &what, const Part &part) {
+        const int next = what.next(rank_), previous = what.previous(rank_);
+        if (next == rank_) throw Unsupported("Gloo has no messages from a rank to itself");
+        const auto place = [&](int rank) { return ranks_ * part.in_shard[rank] * bytes_; };
+        const auto bytes = [&](int rank) {
+            return static_cast<std::size_t>(ranks_ * part.counts[rank] * bytes_);
+        };
+        std::shared_ptr<gloo::transport::UnboundBuffer> sent =
+            context_->createUnboundBuffer(buffers_.input() + place(rank_), bytes(rank_));
+        std::shared_ptr<gloo::transport::UnboundBuffer> received =
+            context_->createUnboundBuffer(buffers_.output() + place(previous), bytes(previous));
+        return [=] {
+            received->recv(previous, 0);
+            sent->send(next, 0);
+            sent->waitSend(patience);
+            received->waitRecv(patience);
+        };
     }
 
     template <typename Options>

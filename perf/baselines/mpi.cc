@@ -10,26 +10,46 @@
 #include <climits>
 #include <cstdlib>
 
-#include "perf/baselines/private_buffers.h"
+#include "perf/case/private_buffers.h"
 #include "perf/worker/serve.h"
 
 namespace vescomm::perf {
 namespace {
-
-// One MPI call: counts and displacements in elements, by rank.
-struct Part {
-    std::vector<int> counts;
-    std::vector<int> begins;
-    std::int64_t first = 0;  // of the tensor
-    std::int64_t result = 0;  // first element of this rank's part within its shard
-    int elements = 0;
-};
 
 int as_int(std::int64_t value) {
     // MPI 3's interfaces count in int.
     if (value > INT_MAX) throw Unsupported("MPI counts elements in int; the buffer has more");
     return static_cast<int>(value);
 }
+
+// One MPI call: counts and displacements in elements, by rank.
+struct Call {
+    Call(const Part &part, const Case &what, int rank)
+        : tensor(part.first),
+          in_shard(part.in_shard[rank]),
+          in_shard_of_previous(part.in_shard[what.previous(rank)]),
+          elements(as_int(part.elements)) {
+        const bool exchanges = what.collective == "all_to_all_v";
+        if (exchanges || what.collective == "send_receive")
+            as_int(what.largest_shard() * what.ranks());
+        for (int peer = 0; peer < what.ranks(); ++peer) {
+            counts.push_back(as_int(part.counts[peer]));
+            begins.push_back(as_int(part.begins[peer] - part.first));
+            if (!exchanges) continue;
+            mine.push_back(as_int(part.counts[rank]));
+            mine_begins.push_back(as_int(peer * what.shard(rank) + in_shard));
+        }
+    }
+
+    std::int64_t tensor;  // its first element in the buffer
+    std::int64_t in_shard;  // of this rank's part
+    std::int64_t in_shard_of_previous;
+    int elements;
+    std::vector<int> counts;
+    std::vector<int> begins;  // in the tensor
+    std::vector<int> mine;  // all_to_all_v: what each has for this rank
+    std::vector<int> mine_begins;  // and where it goes in the output
+};
 
 MPI_Datatype datatype_of(const Case &what) {
     const Type &type = find_type(what.type);
@@ -73,21 +93,13 @@ public:
         else if (what.collective == "reduce") act_ = &Mpi::reduce;
         else if (what.collective == "gather_v") act_ = &Mpi::gather_at_root;
         else if (what.collective == "scatter_v") act_ = &Mpi::scatter;
+        else if (what.collective == "all_to_all_v") act_ = &Mpi::all_to_all;
+        else if (what.collective == "send_receive") act_ = &Mpi::send_receive;
         else throw Unsupported("this worker has no " + what.collective);
         bytes_ = find_type(what.type).bytes();
-        root_ = what.root;
-        parts_.clear();
-        for (const std::vector<Extent> &tensor : split_by_tensor(what)) {
-            Part part;
-            part.first = tensor.front().begin;
-            for (const Extent &extent : tensor) {
-                part.counts.push_back(as_int(extent.elements()));
-                part.begins.push_back(as_int(extent.begin - part.first));
-            }
-            part.result = tensor[rank_].begin - what.cuts[rank_];
-            part.elements = as_int(tensor.back().end - part.first);
-            parts_.push_back(std::move(part));
-        }
+        what_ = what;
+        calls_.clear();
+        for (const Part &part : parts_of(what)) calls_.emplace_back(part, what, rank_);
         buffers_ = PrivateBuffers(what, rank_);
         return {};
     }
@@ -95,62 +107,75 @@ public:
     std::byte *input() override { return buffers_.input(); }
     std::byte *output() override { return buffers_.output(); }
     void start() override {
-        for (const Part &part : parts_) (this->*act_)(part);
+        for (const Call &call : calls_) (this->*act_)(call);
     }
     void wait() override {}
     void end() override { buffers_ = {}; }
     void meet() override { MPI_Barrier(MPI_COMM_WORLD); }
 
 private:
-    std::byte *tensor(const Part &part) { return buffers_.whole() + part.first * bytes_; }
+    std::byte *tensor(const Call &call) { return buffers_.whole() + call.tensor * bytes_; }
+    // Of results that are arrays of their own.
+    std::byte *shard(const Call &call) { return buffers_.output() + call.in_shard * bytes_; }
 
-    void gather(const Part &part) {
-        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, tensor(part), part.counts.data(),
-                       part.begins.data(), type_, MPI_COMM_WORLD);
+    void gather(const Call &call) {
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, tensor(call), call.counts.data(),
+                       call.begins.data(), type_, MPI_COMM_WORLD);
     }
 
-    void reduce_scatter(const Part &part) {
-        MPI_Reduce_scatter(tensor(part), buffers_.output() + in_shard(part), part.counts.data(),
-                           type_, MPI_SUM, MPI_COMM_WORLD);
+    void reduce_scatter(const Call &call) {
+        MPI_Reduce_scatter(tensor(call), shard(call), call.counts.data(), type_, MPI_SUM,
+                           MPI_COMM_WORLD);
     }
 
-    void all_reduce(const Part &part) {
-        MPI_Allreduce(MPI_IN_PLACE, tensor(part), part.elements, type_, MPI_SUM, MPI_COMM_WORLD);
+    void all_reduce(const Call &call) {
+        MPI_Allreduce(MPI_IN_PLACE, tensor(call), call.elements, type_, MPI_SUM, MPI_COMM_WORLD);
     }
 
-    void broadcast(const Part &part) {
-        MPI_Bcast(tensor(part), part.elements, type_, root_, MPI_COMM_WORLD);
+    void broadcast(const Call &call) {
+        MPI_Bcast(tensor(call), call.elements, type_, what_.root, MPI_COMM_WORLD);
     }
 
-    void reduce(const Part &part) {
-        MPI_Reduce(tensor(part), buffers_.output() + part.first * bytes_, part.elements, type_,
-                   MPI_SUM, root_, MPI_COMM_WORLD);
+    void reduce(const Call &call) {
+        const bool root = rank_ == what_.root;
+        MPI_Reduce(root ? MPI_IN_PLACE : tensor(call), root ? tensor(call) : nullptr, call.elements,
+                   type_, MPI_SUM, what_.root, MPI_COMM_WORLD);
     }
 
-    std::int64_t in_shard(const Part &part) const {
-        return part.counts[rank_] > 0 ? part.result * bytes_ : 0;
+    void gather_at_root(const Call &call) {
+        MPI_Gatherv(buffers_.input() + call.in_shard * bytes_, call.counts[rank_], type_,
+                    buffers_.output() + call.tensor * bytes_, call.counts.data(),
+                    call.begins.data(), type_, what_.root, MPI_COMM_WORLD);
     }
 
-    void gather_at_root(const Part &part) {
-        MPI_Gatherv(buffers_.input() + in_shard(part), part.counts[rank_], type_,
-                    buffers_.output() + part.first * bytes_, part.counts.data(), part.begins.data(),
-                    type_, root_, MPI_COMM_WORLD);
+    void scatter(const Call &call) {
+        MPI_Scatterv(tensor(call), call.counts.data(), call.begins.data(), type_, shard(call),
+                     call.counts[rank_], type_, what_.root, MPI_COMM_WORLD);
     }
 
-    void scatter(const Part &part) {
-        MPI_Scatterv(tensor(part), part.counts.data(), part.begins.data(), type_,
-                     buffers_.output() + in_shard(part), part.counts[rank_], type_, root_,
-                     MPI_COMM_WORLD);
+    void all_to_all(const Call &call) {
+        MPI_Alltoallv(tensor(call), call.counts.data(), call.begins.data(), type_,
+                      buffers_.output(), call.mine.data(), call.mine_begins.data(), type_,
+                      MPI_COMM_WORLD);
     }
 
-    void barrier(const Part &) { MPI_Barrier(MPI_COMM_WORLD); }
+    void send_receive(const Call &call) {
+        const int ranks = what_.ranks();
+        const int previous = what_.previous(rank_);
+        MPI_Sendrecv(
+            buffers_.input() + ranks * call.in_shard * bytes_, ranks * call.counts[rank_], type_,
+            what_.next(rank_), 0, buffers_.output() + ranks * call.in_shard_of_previous * bytes_,
+            ranks * call.counts[previous], type_, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+
+    void barrier(const Call &) { MPI_Barrier(MPI_COMM_WORLD); }
 
     int rank_;
-    int root_ = 0;
+    Case what_;
     std::int64_t bytes_ = 1;
     MPI_Datatype type_ = MPI_BYTE;
-    void (Mpi::*act_)(const Part &) = nullptr;
-    std::vector<Part> parts_;
+    void (Mpi::*act_)(const Call &) = nullptr;
+    std::vector<Call> calls_;
     PrivateBuffers buffers_;
 };
 

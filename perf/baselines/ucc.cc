@@ -13,7 +13,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "perf/baselines/private_buffers.h"
+#include "perf/case/private_buffers.h"
 #include "perf/worker/cores.h"
 #include "perf/worker/serve.h"
 
@@ -134,12 +134,12 @@ public:
         if (find_collective(what.collective).reduces() && what.op != "sum")
             throw Unsupported("this worker measures sums of UCC only");
         buffers_ = PrivateBuffers(what, rank_);
-        parts_.clear();
-        for (const std::vector<Extent> &tensor : split_by_tensor(what))
-            if (what.collective == "barrier" || tensor.back().end > tensor.front().begin)
-                parts_.push_back(make_part(what, tensor));
+        calls_.clear();
+        for (const Part &part : parts_of(what))
+            if (what.collective == "barrier" || part.elements > 0)
+                calls_.push_back(make_call(what, part));
         const auto begin = std::chrono::steady_clock::now();
-        for (const auto &part : parts_) create(*part);
+        for (const auto &call : calls_) create(*call);
         const auto end = std::chrono::steady_clock::now();
         Costs costs;
         costs.create_us = std::chrono::duration<double, std::micro>(end - begin).count();
@@ -151,10 +151,10 @@ public:
 
     // One tensor after another: UCC's order of tags.
     void start() override {
-        for (const auto &part : parts_) {
-            check(ucc_collective_post(part->request), "ucc_collective_post");
+        for (const auto &call : calls_) {
+            check(ucc_collective_post(call->request), "ucc_collective_post");
             ucc_status_t status;
-            while ((status = ucc_collective_test(part->request)) == UCC_INPROGRESS) {
+            while ((status = ucc_collective_test(call->request)) == UCC_INPROGRESS) {
                 ucc_context_progress(context_);
                 if (crowded_) sched_yield();
             }
@@ -164,34 +164,40 @@ public:
     void wait() override {}
 
     void end() override {
-        for (const auto &part : parts_) ucc_collective_finalize(part->request);
-        parts_.clear();
+        for (const auto &call : calls_) ucc_collective_finalize(call->request);
+        calls_.clear();
         buffers_ = {};
     }
 
     void meet() override {}
 
 private:
-    struct Part {
+    struct Call {
         ucc_coll_args_t arguments{};
         std::vector<std::uint64_t> counts;
         std::vector<std::uint64_t> begins;
+        std::vector<std::uint64_t> output_counts;  // of all_to_all_v
+        std::vector<std::uint64_t> output_begins;
         ucc_coll_req_h request = nullptr;
     };
 
-    std::unique_ptr<Part> make_part(const Case &what, const std::vector<Extent> &tensor) {
-        auto part = std::make_unique<Part>();
-        ucc_coll_args_t &arguments = part->arguments;
+    std::unique_ptr<Call> make_call(const Case &what, const Part &part) {
+        auto call = std::make_unique<Call>();
+        ucc_coll_args_t &arguments = call->arguments;
         const ucc_datatype_t type = datatype_of(what);
         const std::int64_t bytes = find_type(what.type).bytes();
-        const std::int64_t first = tensor.front().begin;
-        std::byte *data = buffers_.whole() + first * bytes;
-        for (const Extent &extent : tensor) {
-            part->counts.push_back(static_cast<std::uint64_t>(extent.elements()));
-            part->begins.push_back(static_cast<std::uint64_t>(extent.begin - first));
+        std::byte *data = buffers_.whole() + part.first * bytes;
+        const auto put = [](std::vector<std::uint64_t> &to, std::int64_t value) {
+            to.push_back(static_cast<std::uint64_t>(value));
+        };
+        for (int rank = 0; rank < what.ranks(); ++rank) {
+            put(call->counts, part.counts[rank]);
+            put(call->begins, part.begins[rank] - part.first);
+            put(call->output_counts, part.counts[rank_]);
+            put(call->output_begins, rank * what.shard(rank_) + part.in_shard[rank_]);
         }
-        const auto elements = static_cast<std::uint64_t>(tensor.back().end - first);
-        const ucc_coll_buffer_info_t whole{data, elements, type, UCC_MEMORY_TYPE_HOST};
+        const ucc_coll_buffer_info_t whole{data, static_cast<std::uint64_t>(part.elements), type,
+                                           UCC_MEMORY_TYPE_HOST};
         arguments.mask = UCC_COLL_ARGS_FIELD_FLAGS;
         arguments.flags = UCC_COLL_ARGS_FLAG_PERSISTENT | UCC_COLL_ARGS_FLAG_COUNT_64BIT |
                           UCC_COLL_ARGS_FLAG_DISPLACEMENTS_64BIT;
@@ -199,15 +205,17 @@ private:
         if (what.collective == "all_gather_v") {
             arguments.coll_type = UCC_COLL_TYPE_ALLGATHERV;
             arguments.flags |= UCC_COLL_ARGS_FLAG_IN_PLACE;
-            arguments.dst.info_v = by_rank(*part, data, type);
+            arguments.dst.info_v = by_rank(data, call->counts, call->begins, type);
         } else if (what.collective == "reduce_scatter_v") {
             arguments.coll_type = UCC_COLL_TYPE_REDUCE_SCATTERV;
             arguments.src.info = whole;
-            std::byte *result =
-                buffers_.output() + (tensor[rank_].elements() > 0
-                                         ? (tensor[rank_].begin - what.cuts[rank_]) * bytes
-                                         : 0);
-            arguments.dst.info_v = by_rank(*part, result, type);
+            arguments.dst.info_v = by_rank(buffers_.output() + part.in_shard[rank_] * bytes,
+                                           call->counts, call->begins, type);
+        } else if (what.collective == "all_to_all_v") {
+            arguments.coll_type = UCC_COLL_TYPE_ALLTOALLV;
+            arguments.src.info_v = by_rank(data, call->counts, call->begins, type);
+            arguments.dst.info_v =
+                by_rank(buffers_.output(), call->output_counts, call->output_begins, type);
         } else if (what.collective == "all_reduce") {
             arguments.coll_type = UCC_COLL_TYPE_ALLREDUCE;
             arguments.flags |= UCC_COLL_ARGS_FLAG_IN_PLACE;
@@ -221,15 +229,17 @@ private:
         } else {
             throw Unsupported("this worker has no " + what.collective);
         }
-        return part;
+        return call;
     }
 
-    static ucc_coll_buffer_info_v_t by_rank(Part &part, std::byte *data, ucc_datatype_t type) {
-        return {data, part.counts.data(), part.begins.data(), type, UCC_MEMORY_TYPE_HOST};
+    static ucc_coll_buffer_info_v_t by_rank(std::byte *data, std::vector<std::uint64_t> &counts,
+                                            std::vector<std::uint64_t> &begins,
+                                            ucc_datatype_t type) {
+        return {data, counts.data(), begins.data(), type, UCC_MEMORY_TYPE_HOST};
     }
 
-    void create(Part &part) {
-        const ucc_status_t status = ucc_collective_init(&part.arguments, &part.request, team_);
+    void create(Call &call) {
+        const ucc_status_t status = ucc_collective_init(&call.arguments, &call.request, team_);
         if (status == UCC_ERR_NOT_SUPPORTED || status == UCC_ERR_NOT_IMPLEMENTED)
             throw Unsupported(std::string("UCC says: ") + ucc_status_string(status));
         check(status, "ucc_collective_init");
@@ -242,7 +252,7 @@ private:
     ucc_context_h context_ = nullptr;
     ucc_team_h team_ = nullptr;
     PrivateBuffers buffers_;
-    std::vector<std::unique_ptr<Part>> parts_;
+    std::vector<std::unique_ptr<Call>> calls_;
 };
 
 }  // namespace

@@ -19,17 +19,20 @@ double Case::rho() const {
     return static_cast<double>(largest_shard()) * ranks() / static_cast<double>(elements());
 }
 
-std::vector<std::vector<Extent>> split_by_tensor(const Case &what) {
-    std::vector<std::vector<Extent>> parts;
+std::vector<Part> parts_of(const Case &what) {
+    std::vector<Part> parts;
     for (std::size_t tensor = 0; tensor + 1 < what.tensors.size(); ++tensor) {
-        const auto inside = [&](std::int64_t cut) {
-            return std::clamp(cut, what.tensors[tensor], what.tensors[tensor + 1]);
-        };
-        std::vector<Extent> of_ranks;
-        of_ranks.reserve(static_cast<std::size_t>(what.ranks()));
-        for (int rank = 0; rank < what.ranks(); ++rank)
-            of_ranks.push_back({inside(what.cuts[rank]), inside(what.cuts[rank + 1])});
-        parts.push_back(std::move(of_ranks));
+        const std::int64_t first = what.tensors[tensor], end = what.tensors[tensor + 1];
+        Part part{
+            .first = first, .elements = end - first, .counts = {}, .begins = {}, .in_shard = {}};
+        for (int rank = 0; rank < what.ranks(); ++rank) {
+            const std::int64_t begin = std::clamp(what.cuts[rank], first, end);
+            const std::int64_t count = std::clamp(what.cuts[rank + 1], first, end) - begin;
+            part.counts.push_back(count);
+            part.begins.push_back(begin);
+            part.in_shard.push_back(count > 0 ? begin - what.cuts[rank] : 0);
+        }
+        parts.push_back(std::move(part));
     }
     return parts;
 }

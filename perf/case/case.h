@@ -26,6 +26,10 @@ struct Case {
     std::int64_t elements() const { return cuts.back(); }
     std::int64_t bytes() const { return elements() * find_type(type).bytes(); }
     std::int64_t shard(int rank) const { return cuts[rank + 1] - cuts[rank]; }
+    // send_receive: elements that a rank sends to the next one. Equal ones are the whole buffer.
+    std::int64_t message(int rank) const { return shard(rank) * ranks(); }
+    int next(int rank) const { return (rank + 1) % ranks(); }
+    int previous(int rank) const { return (rank + ranks() - 1) % ranks(); }
     std::int64_t largest_shard() const;
     double rho() const;  // the largest shard over the mean one
 
@@ -41,8 +45,16 @@ struct Extent {
     bool operator==(const Extent &) const = default;
 };
 
-// The part of each tensor that each rank owns, for libraries that move one tensor at a time.
-// [tensor][rank]; the parts of one tensor lie one after another.
-std::vector<std::vector<Extent>> split_by_tensor(const Case &what);
+// One tensor, for libraries that move one at a time: what each rank owns of it, one after another.
+struct Part {
+    std::int64_t first = 0;  // of the tensor, in the buffer
+    std::int64_t elements = 0;  // of the tensor
+    // By rank.
+    std::vector<std::int64_t> counts;
+    std::vector<std::int64_t> begins;  // in the buffer
+    std::vector<std::int64_t> in_shard;  // the same, from the first element of the rank's shard
+};
+
+std::vector<Part> parts_of(const Case &what);
 
 }  // namespace vescomm::perf

@@ -29,6 +29,18 @@ Extent whole_at_root(const Case &what, int rank) {
     return rank == what.root ? whole(what, rank) : Extent{};
 }
 
+Extent message(const Case &what, int rank) {
+    return {0, what.message(rank)};
+}
+
+Extent message_of_previous(const Case &what, int rank) {
+    return message(what, what.previous(rank));
+}
+
+Extent shard_of_each(const Case &what, int rank) {
+    return {0, what.shard(rank) * what.ranks()};
+}
+
 double no_bytes(const Case &) {
     return 0;
 }
@@ -50,6 +62,18 @@ double twice_but_own(const Case &what) {
     return 2.0 * (what.ranks() - 1) / what.ranks() * static_cast<double>(what.bytes());
 }
 
+// The rank whose shard is largest receives it from everyone else, and no rank sends as much. Equal
+// shards: S (n - 1) / n.
+double largest_shard_of_others(const Case &what) {
+    return static_cast<double>(what.largest_shard() * (what.ranks() - 1) *
+                               find_type(what.type).bytes());
+}
+
+// Equal messages: S.
+double largest_message(const Case &what) {
+    return static_cast<double>(what.largest_shard() * what.ranks() * find_type(what.type).bytes());
+}
+
 double whole_buffer(const Case &what) {
     return static_cast<double>(what.bytes());
 }
@@ -58,7 +82,7 @@ constexpr Collective table[] = {
     {.name = "all_gather_v",
      .nccl_name = "all_gather",
      .summary = "everyone has its shard; everyone gets all shards",
-     .result = Result::of_owner,
+     .result = Contents::of_owner,
      .in_place = true,
      .may_share = true,
      .converts = false,
@@ -69,7 +93,7 @@ constexpr Collective table[] = {
     {.name = "reduce_scatter_v",
      .nccl_name = "reduce_scatter",
      .summary = "everyone has a buffer; everyone gets its shard of the sum",
-     .result = Result::combined,
+     .result = Contents::combined,
      .in_place = false,
      .may_share = false,
      .converts = true,
@@ -80,7 +104,7 @@ constexpr Collective table[] = {
     {.name = "all_reduce",
      .nccl_name = "all_reduce",
      .summary = "everyone has a buffer; everyone gets the sum",
-     .result = Result::combined,
+     .result = Contents::combined,
      .in_place = true,
      .may_share = false,
      .converts = false,
@@ -91,7 +115,7 @@ constexpr Collective table[] = {
     {.name = "broadcast",
      .nccl_name = "broadcast",
      .summary = "the root has a buffer; everyone gets it",
-     .result = Result::of_root,
+     .result = Contents::of_root,
      .in_place = true,
      .may_share = false,
      .converts = false,
@@ -102,8 +126,8 @@ constexpr Collective table[] = {
     {.name = "reduce",
      .nccl_name = "reduce",
      .summary = "everyone has a buffer; the root gets the sum",
-     .result = Result::combined,
-     .in_place = false,
+     .result = Contents::combined,
+     .in_place = true,
      .may_share = false,
      .converts = false,
      .rooted = true,
@@ -113,7 +137,7 @@ constexpr Collective table[] = {
     {.name = "gather_v",
      .nccl_name = "gather",
      .summary = "everyone has its shard; the root gets all shards",
-     .result = Result::of_owner,
+     .result = Contents::of_owner,
      .in_place = false,
      .may_share = false,
      .converts = false,
@@ -124,7 +148,7 @@ constexpr Collective table[] = {
     {.name = "scatter_v",
      .nccl_name = "scatter",
      .summary = "the root has a buffer; everyone gets its shard",
-     .result = Result::of_root,
+     .result = Contents::of_root,
      .in_place = false,
      .may_share = false,
      .converts = false,
@@ -132,10 +156,32 @@ constexpr Collective table[] = {
      .input = whole_at_root,
      .output = shard,
      .bus_bytes = all_but_root_shard},
+    {.name = "all_to_all_v",
+     .nccl_name = "alltoall",
+     .summary = "everyone has a buffer; shard k of each goes to rank k",
+     .result = Contents::for_rank,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .rooted = false,
+     .input = whole,
+     .output = shard_of_each,
+     .bus_bytes = largest_shard_of_others},
+    {.name = "send_receive",
+     .nccl_name = "sendrecv",
+     .summary = "everyone sends to the next rank, in a ring",
+     .result = Contents::of_previous,
+     .in_place = false,
+     .may_share = false,
+     .converts = false,
+     .rooted = false,
+     .input = message,
+     .output = message_of_previous,
+     .bus_bytes = largest_message},
     {.name = "barrier",
      .nccl_name = "barrier",
      .summary = "nobody leaves before everyone has come; has no size",
-     .result = Result::nothing,
+     .result = Contents::nothing,
      .in_place = false,
      .may_share = false,
      .converts = false,
@@ -149,6 +195,14 @@ constexpr Collective table[] = {
 
 std::span<const Collective> collectives() {
     return table;
+}
+
+std::int64_t bytes_with_input(const Case &what) {
+    const Collective &row = find_collective(what.collective);
+    std::int64_t elements = what.elements();
+    for (int rank = 0; rank < what.ranks(); ++rank)
+        elements = std::max(elements, row.input(what, rank).end);
+    return elements * find_type(what.type).bytes();
 }
 
 const Collective &find_collective(std::string_view name) {

@@ -110,7 +110,7 @@ Pattern::Pattern(const Case &what, int rank)
       input_(find_collective(what.collective).input(what, rank)),
       output_(find_collective(what.collective).output(what, rank)),
       written_(find_type(what.type), values_of(what)) {
-    if (find_collective(what.collective).result != Result::combined) return;
+    if (find_collective(what.collective).result != Contents::combined) return;
     expected_.emplace(find_type(what.output_type), combine(what, values_of(what)));
     // Sums are exact; an average is multiplied by a rounded 1 / ranks.
     if (what.op != "sum" || exact_in(what) < what.ranks())
@@ -124,9 +124,9 @@ void Pattern::write_input(std::uint64_t round, std::byte *input) const {
 Verdict Pattern::verify(std::uint64_t round, const std::byte *output) const {
     Verdict verdict;
     switch (find_collective(what_.collective).result) {
-        case Result::nothing:
+        case Contents::nothing:
             break;
-        case Result::of_owner:
+        case Contents::of_owner:
             if (output_.elements() == 0) break;
             for (int owner = 0; owner < what_.ranks(); ++owner) {
                 const Extent shard{what_.cuts[owner], what_.cuts[owner + 1]};
@@ -135,10 +135,23 @@ Verdict Pattern::verify(std::uint64_t round, const std::byte *output) const {
                 written_.compare(shard, shift_of(owner, round), at, 0, verdict);
             }
             break;
-        case Result::of_root:
+        case Contents::of_root:
             written_.compare(output_, shift_of(what_.root, round), output, 0, verdict);
             break;
-        case Result::combined:
+        case Contents::of_previous: {
+            const int previous = what_.previous(rank_);
+            written_.compare(output_, shift_of(previous, round), output, 0, verdict);
+            break;
+        }
+        case Contents::for_rank: {
+            const Extent mine{what_.cuts[rank_], what_.cuts[rank_ + 1]};
+            for (int rank = 0; rank < what_.ranks(); ++rank)
+                written_.compare(mine, shift_of(rank, round),
+                                 output + rank * mine.elements() * find_type(what_.type).bytes(), 0,
+                                 verdict);
+            break;
+        }
+        case Contents::combined:
             expected_->compare(output_, shift_of(0, round), output, tolerance_, verdict);
             break;
     }

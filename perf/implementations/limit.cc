@@ -11,6 +11,8 @@
 //     all_reduce        the same of an equal part, then copy the others' parts; or, where that
 //                       costs more than adding everything oneself, add everything
 //     broadcast         copy the root's region
+//     all_to_all_v      copy the own shard of all regions, from each as it comes
+//     send_receive      copy the region of the rank before
 //     barrier           meet
 //
 // An operation is complete when its buffer may be written again: readers have finished.
@@ -59,7 +61,7 @@ public:
 
     Costs prepare(const Case &what) override {
         const Collective &collective = find_collective(what.collective);
-        if (static_cast<std::size_t>(what.bytes()) > memory_.region_bytes())
+        if (static_cast<std::size_t>(bytes_with_input(what)) > memory_.region_bytes())
             throw std::runtime_error("the region of a rank is too small");
         if (collective.reduces() && what.type != "f32" && what.type != "bf16")
             throw Unsupported("limit adds only f32 and bf16");
@@ -68,17 +70,23 @@ public:
         else if (collective.name == "reduce_scatter_v") act_ = &Limit::reduce_scatter;
         else if (collective.name == "all_reduce") act_ = &Limit::all_reduce;
         else if (collective.name == "broadcast") act_ = &Limit::broadcast;
+        else if (collective.name == "all_to_all_v") act_ = &Limit::all_to_all;
+        else if (collective.name == "send_receive") act_ = &Limit::send_receive;
         else if (collective.name == "barrier") act_ = &Limit::barrier;
         else throw Unsupported("limit has no " + what.collective);
         what_ = what;
         bytes_ = find_type(what.type).bytes();
         scale_ = what.op == "avg" ? 1.0F / static_cast<float>(ranks_) : 1.0F;
-        streams_ = what.bytes() * (what.shared ? 2 : ranks_) > stream_bytes;
         const Extent mine = collective.input(what, rank_);
         const Extent theirs = collective.output(what, rank_);
-        // Private: the source of a shared gather, and the result of a reduction.
+        // Private: the source of a shared gather, and a result that is not in place.
         const std::int64_t private_elements = what.shared ? mine.elements() : theirs.elements();
-        const bool is_private = what.shared || (collective.reduces() && !collective.in_place);
+        const bool is_private = what.shared || !collective.in_place;
+        const bool moves_apart = is_private && !collective.reduces();
+        streams_ = what.bytes() * (what.shared   ? 2
+                                   : moves_apart ? 2 * ranks_
+                                                 : ranks_) >
+                   stream_bytes;
         private_.assign(
             is_private ? static_cast<std::size_t>(private_elements * sizeof(float)) + 1 : 0,
             std::byte{});
@@ -205,6 +213,28 @@ private:
             copy(regions_[rank_], regions_[what_.root], what_.bytes());
         }
         memory_.arrive(step_);
+    }
+
+    void all_to_all() {
+        const std::int64_t bytes = what_.shard(rank_) * bytes_;
+        memory_.arrive(++step_);
+        for (int i = 0; i < ranks_; ++i) {
+            const int peer = (rank_ + i) % ranks_;
+            memory_.await(peer, step_);
+            copy(private_.data() + peer * bytes, regions_[peer] + what_.cuts[rank_] * bytes_,
+                 bytes);
+        }
+        barrier();
+    }
+
+    void send_receive() {
+        const int previous = what_.previous(rank_);
+        step_ += 2;
+        memory_.arrive(step_ - 1);
+        memory_.await(previous, step_ - 1);
+        copy(private_.data(), regions_[previous], what_.message(previous) * bytes_);
+        memory_.arrive(step_);
+        memory_.await(what_.next(rank_), step_);
     }
 
     void barrier() {

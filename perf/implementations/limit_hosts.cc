@@ -8,6 +8,8 @@
 //     reduce_scatter_v  to each other one its shard of the own buffer; sums follow what arrives
 //     all_reduce        the same with equal parts, then to each other one the own part; or, where
 //                       that takes longer, everything to everyone
+//     all_to_all_v      to each other one its shard of the own buffer
+//     send_receive      to the next rank the own message
 //     barrier           a byte to each other one
 //
 // Equal shards cross the network as often as they must and no more.
@@ -45,6 +47,8 @@ public:
         if (collective.name == "all_gather_v") act_ = &LimitHosts::gather;
         else if (collective.name == "reduce_scatter_v") act_ = &LimitHosts::reduce_scatter;
         else if (collective.name == "all_reduce") act_ = &LimitHosts::all_reduce;
+        else if (collective.name == "all_to_all_v") act_ = &LimitHosts::all_to_all;
+        else if (collective.name == "send_receive") act_ = &LimitHosts::send_receive;
         else if (collective.name == "barrier") act_ = &LimitHosts::meet;
         else throw Unsupported("limit has no " + what.collective + " between hosts");
         what_ = what;
@@ -55,19 +59,18 @@ public:
         const bool all = collective.name == "all_reduce" && what.bytes() <= send_all_bytes;
         const std::int64_t part =
             all ? what.elements() : std::max(what.shard(rank_), equal_[rank_ + 1] - equal_[rank_]);
-        buffer_.assign(static_cast<std::size_t>(what.bytes()) + 1, std::byte{});
-        arrivals_.assign(static_cast<std::size_t>(ranks_), {});
-        if (collective.reduces()) {
-            for (auto &arrival : arrivals_)
-                arrival.assign(static_cast<std::size_t>(part * bytes_) + 1, std::byte{});
-            result_.assign(static_cast<std::size_t>(part) + 1, 0);
-        }
+        const auto room = [this](std::int64_t elements) {
+            return std::vector<std::byte>(static_cast<std::size_t>(elements * bytes_) + 1);
+        };
         const Extent input = collective.input(what, rank_);
         const Extent output = collective.output(what, rank_);
-        input_ = buffer_.data() + input.begin * bytes_;
-        output_ = collective.name == "reduce_scatter_v"
-                      ? reinterpret_cast<std::byte *>(result_.data())
-                      : buffer_.data() + output.begin * bytes_;
+        buffer_ = room(std::max(what.elements(), input.end));
+        arrivals_.assign(static_cast<std::size_t>(ranks_), {});
+        if (collective.reduces())
+            for (auto &arrival : arrivals_) arrival = room(part);
+        result_ = room(collective.reduces() ? part : output.elements());
+        input_ = at(input.begin);
+        output_ = collective.in_place ? at(output.begin) : result_.data();
         return {};
     }
 
@@ -99,7 +102,9 @@ private:
         wires_.exchange(std::move(passing));
     }
 
-    void reduce_scatter() { reduce(what_.cuts, result_.data()); }
+    float *sums() { return reinterpret_cast<float *>(result_.data()); }
+
+    void reduce_scatter() { reduce(what_.cuts, sums()); }
 
     void reduce(const std::vector<std::int64_t> &cuts, float *sums) {
         std::vector<Passing> passing;
@@ -138,8 +143,34 @@ private:
         std::vector<Passing> passing;
         for (int peer = 0; peer < ranks_; ++peer)
             passing.push_back({at(0), bytes, arrivals_[peer].data(), bytes});
-        sum_as_it_comes(std::move(passing), at(0), what_.elements(), result_.data());
-        std::copy_n(reinterpret_cast<const std::byte *>(result_.data()), bytes, at(0));
+        sum_as_it_comes(std::move(passing), at(0), what_.elements(), sums());
+        std::copy_n(result_.data(), bytes, at(0));
+    }
+
+    void all_to_all() {
+        const std::size_t mine = size(what_.cuts, rank_);
+        const auto place = [&](int peer) {
+            return result_.data() + static_cast<std::size_t>(peer) * mine;
+        };
+        std::copy_n(at(what_.cuts[rank_]), mine, place(rank_));
+        std::vector<Passing> passing;
+        for (int peer = 0; peer < ranks_; ++peer)
+            passing.push_back({at(what_.cuts[peer]), size(what_.cuts, peer), place(peer), mine});
+        wires_.exchange(std::move(passing));
+    }
+
+    void send_receive() {
+        const auto bytes = [this](int rank) {
+            return static_cast<std::size_t>(what_.message(rank) * bytes_);
+        };
+        const int previous = what_.previous(rank_);
+        std::vector<Passing> passing(static_cast<std::size_t>(ranks_));
+        Passing &to_next = passing[what_.next(rank_)], &from_previous = passing[previous];
+        to_next.from = at(0);
+        to_next.to_send = bytes(rank_);
+        from_previous.to = result_.data();
+        from_previous.to_receive = bytes(previous);
+        wires_.exchange(std::move(passing));
     }
 
     Wires wires_;
@@ -152,7 +183,7 @@ private:
     std::vector<std::int64_t> equal_;  // cuts
     std::vector<std::byte> buffer_;
     std::vector<std::vector<std::byte>> arrivals_;  // of each rank
-    std::vector<float> result_;
+    std::vector<std::byte> result_;
     std::byte *input_ = nullptr;
     std::byte *output_ = nullptr;
 };

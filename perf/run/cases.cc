@@ -59,7 +59,7 @@ std::vector<Case> make_cases(const Options &options, int ranks) {
     std::vector<Case> cases;
     for (const std::string &name : options.collectives) {
         const Collective &row = find_collective(name);
-        const bool sized = row.result != Result::nothing;
+        const bool sized = row.result != Contents::nothing;
         const std::vector<std::string> ops =
             row.reduces() ? options.ops : std::vector<std::string>{"none"};
         const std::vector<std::string> types =

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "perf/case/collectives.h"
 #include "perf/run/hosts.h"
 #include "perf/run/implementations.h"
 #include "perf/run/interrupt.h"
@@ -157,7 +158,7 @@ ExitCode coordinate_here(const Options &options) {
                          .bind = options.bind == "core",
                          .hosts = hosts ? &*hosts : nullptr};
     for (const Case &what : cases)
-        setting.largest_bytes = std::max(setting.largest_bytes, what.bytes());
+        setting.largest_bytes = std::max(setting.largest_bytes, bytes_with_input(what));
     for (const std::string &name : options.implementations) {
         const ImplementationRow &row = find_implementation(name);
         std::string reason = why_not(row, ranks, options.hosts);

@@ -116,11 +116,18 @@ class Table(unittest.TestCase):
             for shape in ("linear", "one-owner:1"):
                 table, out = self.check(
                     "--ranks", ranks, "-b", 4000, "--ragged", shape, "--tensors", 3, "--collective",
-                    "all_gather_v,reduce_scatter_v,all_reduce,broadcast,reduce,gather_v,scatter_v",
-                    "--impl", "vescomm-arrays", "-r", ranks - 1,
+                    "all_gather_v,reduce_scatter_v,all_reduce,broadcast,reduce,gather_v,scatter_v,"
+                    "all_to_all_v,send_receive", "--impl", "vescomm,vescomm-arrays", "-r", ranks - 1,
                 )  # fmt: skip
-                self.assertEqual(len(table), 7, out)
+                self.assertEqual(len(table), 18, out)
                 self.assertTrue(all(row[8] == "0" for row in table), out)
+
+    def test_exchanges_and_messages_of_the_limit_are_verified(self):
+        for ranks in (1, 2, 3):
+            table, out = self.check("--ranks", ranks, "-b", 4000, "-e", "4M", "-f", 1000,
+                                    "--ragged", "one-owner:0.9", "--impl", "vescomm,limit",
+                                    "--collective", "alltoall,sendrecv", "-m", 3)  # fmt: skip
+            self.assertEqual(len(table), 8, out)
 
     def test_a_shared_result_and_a_late_rank(self):
         table, out = self.check("--ranks", 3, "-b", "100K", "--shared", "--ragged", "linear",
@@ -146,8 +153,19 @@ class Table(unittest.TestCase):
     def test_other_libraries_that_are_here_are_right(self):
         for name in ("mpi", "mpich", "gloo", "ucc"):
             code, out, err = run("--ranks", 2, "-b", 4000, "--ragged", "linear", "--collective",
-                                 "all_gather_v,reduce_scatter_v,all_reduce,broadcast,barrier",
-                                 "--impl", f"vescomm,{name}", *SMALL)  # fmt: skip
+                                 "all_gather_v,reduce_scatter_v,all_reduce,broadcast,all_to_all_v,"
+                                 "barrier", "--impl", f"vescomm,{name}", *SMALL)  # fmt: skip
+            if f"# {name} is left out:" in out:
+                continue
+            self.assertEqual((code, err), (0, ""), out)
+            self.assertEqual(len(rows(out)), 12, out)
+
+    def test_what_only_mpi_has_is_right(self):
+        for name in ("mpi", "mpich"):
+            code, out, err = run("--ranks", 2, "-b", 4000, "--ragged", "linear", "--tensors", 3,
+                                 "--collective", "reduce,gather_v,scatter_v,all_to_all_v,"
+                                 "send_receive", "-r", 1, "--impl", f"vescomm,{name}",
+                                 *SMALL)  # fmt: skip
             if f"# {name} is left out:" in out:
                 continue
             self.assertEqual((code, err), (0, ""), out)
@@ -173,7 +191,8 @@ class Json(unittest.TestCase):
     def test_follows_its_schema(self):
         code, out, err = run("--ranks", 2, "-b", 1000, "-e", 3000, "-i", 1000, "--ragged",
                              "one-owner:0.75", "--impl", "vescomm,limit,nccl", "--collective",
-                             "all_gather_v,barrier", "-J", self.path, *SMALL,
+                             "all_gather_v,all_to_all_v,send_receive,barrier", "-J", self.path,
+                             *SMALL,
                              VESCOMM_SECRET="hidden")  # fmt: skip
         self.assertEqual((code, err), (0, ""), out)
         text = Path(self.path).read_text(encoding="utf-8")
@@ -182,14 +201,20 @@ class Json(unittest.TestCase):
         schema = json.loads(Path(SCHEMA).read_text(encoding="utf-8"))
         self.assertEqual(violations(said, schema, schema), [])
         self.assertEqual([one["impl"] for one in said["left_out"]], ["nccl"])
-        self.assertEqual(len(said["results"]), 8)
+        self.assertEqual(len(said["results"]), 20)
         for one in said["results"]:
             self.assertEqual((one["ranks"], one["nodes"], one["wrong"]), (2, 1, 0))
             self.assertEqual(one["iterations"], 3)
-            if one["collective"] == "all_gather_v":
-                self.assertEqual(one["rho"], 2 * one["shard_bytes"]["max"] / one["bytes"])
-                busiest = one["bytes"] - one["shard_bytes"]["min"]
-                self.assertAlmostEqual(one["busbw"], busiest / one["time_us"]["p50"] / 1000)
+            largest = one["shard_bytes"]["max"]
+            busiest = {
+                "all_gather_v": one["bytes"] - one["shard_bytes"]["min"],
+                "all_to_all_v": largest * (one["ranks"] - 1),
+                "send_receive": largest * one["ranks"],
+                "barrier": 0,
+            }[one["collective"]]
+            self.assertAlmostEqual(one["busbw"], busiest / one["time_us"]["p50"] / 1000)
+            if one["collective"] != "barrier":
+                self.assertEqual(one["rho"], 2 * largest / one["bytes"])
                 self.assertAlmostEqual(one["algbw"], one["bytes"] / one["time_us"]["p50"] / 1000)
 
     def test_what_cannot_be_written_is_code_1(self):
@@ -269,7 +294,8 @@ class Mistakes(unittest.TestCase):
 
 class Failures(unittest.TestCase):
     def test_wrong_data_are_found_and_are_code_7(self):
-        for collective in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast"):
+        for collective in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast",
+                           "all_to_all_v", "send_receive"):  # fmt: skip
             code, out, err = run("--ranks", 2, "-b", 4000, "--collective", collective, *SMALL,
                                  VESCOMM_PERF_FAULT="corrupt:vescomm:1")  # fmt: skip
             self.assertEqual((code, err), (RESULTS, ""), out)

@@ -19,7 +19,7 @@ public:
         const std::int64_t element = find_type(what.type).bytes();
         const Extent mine = collective.input(what, rank);
         const Extent theirs = collective.output(what, rank);
-        whole_.resize(static_cast<std::size_t>(what.bytes()) + 64);
+        whole_.resize(static_cast<std::size_t>(bytes_with_input(what)) + 64);
         input_ = mine.begin * element;
         output_ = theirs.begin * element;
         if (collective.in_place) return;
