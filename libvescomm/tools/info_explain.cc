@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "base/error.h"
 #include "schedule/forced.h"
@@ -25,13 +26,14 @@ constexpr int most_ranks_exchanging = 2048;
 }
 
 Collective collective_named(const std::string &name) {
-    std::string names;
+    std::set<std::string_view> names;
     for (const AlgorithmEntry &entry : algorithms()) {
         if (name_of(entry.collective) == name) return entry.collective;
-        const std::string other(name_of(entry.collective));
-        if (names.find(other) == std::string::npos) names += (names.empty() ? "" : ", ") + other;
+        names.insert(name_of(entry.collective));
     }
-    refuse("there is no collective \"" + name + "\"; there is: " + names);
+    std::string all;
+    for (const std::string_view one : names) all += (all.empty() ? "" : ", ") + std::string(one);
+    refuse("there is no collective \"" + name + "\"; there is: " + all);
 }
 
 Nodes nodes_of(const Question &question) {
@@ -81,6 +83,35 @@ std::vector<double> weights_of(const std::string &ragged, int ranks) {
     return weights;
 }
 
+std::vector<std::int64_t> cuts_of(const Question &question, int ranks) {
+    const auto elements = static_cast<std::int64_t>(question.bytes / sizeof(float));
+    std::vector<std::int64_t> cuts = {0};
+    if (question.ragged == "equal") {
+        for (int rank = 1; rank <= ranks; ++rank) cuts.push_back(elements * rank / ranks);
+        return cuts;
+    }
+    const std::vector<double> weights = weights_of(question.ragged, ranks);
+    double total = 0, before = 0;
+    for (const double weight : weights) total += weight;
+    for (const double weight : weights) {
+        before += weight;
+        const double cut = std::floor(static_cast<double>(elements) * before / total + 1e-6);
+        cuts.push_back(std::min(elements, static_cast<std::int64_t>(cut)));
+    }
+    cuts.back() = elements;
+    return cuts;
+}
+
+// What every rank has for each: the shard of the receiver.
+Exchange exchange_of(const std::vector<std::int64_t> &cuts) {
+    const std::size_t ranks = cuts.size() - 1;
+    std::vector<std::int64_t> counts;
+    counts.reserve(ranks * ranks);
+    for (std::size_t from = 0; from < ranks; ++from)
+        for (std::size_t to = 0; to < ranks; ++to) counts.push_back(cuts[to + 1] - cuts[to]);
+    return Exchange::whole(static_cast<int>(ranks), std::move(counts));
+}
+
 Problem problem_of(const Question &question) {
     Problem problem;
     problem.collective = collective_named(question.collective);
@@ -94,31 +125,15 @@ Problem problem_of(const Question &question) {
     problem.partial = {0, partial_bytes / 4};
     problem.eager = eager_bytes / 4;
     const int ranks = problem.ranks();
-    const auto elements = static_cast<std::int64_t>(question.bytes / sizeof(float));
     if (problem.collective == Collective::barrier) return problem;
-    if (problem.collective == Collective::all_to_all_v) {
-        if (ranks > most_ranks_exchanging)
-            refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; " +
-                   std::to_string(most_ranks_exchanging) + " are the most here");
-        const auto count = static_cast<std::size_t>(ranks);
-        problem.exchange =
-            Exchange::whole(ranks, std::vector<std::int64_t>(count * count, elements / ranks));
+    if (problem.collective != Collective::all_to_all_v) {
+        problem.cuts = cuts_of(question, ranks);
         return problem;
     }
-    problem.cuts.push_back(0);
-    if (question.ragged == "equal") {
-        for (int rank = 1; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
-        return problem;
-    }
-    const std::vector<double> weights = weights_of(question.ragged, ranks);
-    double total = 0, before = 0;
-    for (const double weight : weights) total += weight;
-    for (const double weight : weights) {
-        before += weight;
-        const double cut = std::floor(static_cast<double>(elements) * before / total + 1e-6);
-        problem.cuts.push_back(std::min(elements, static_cast<std::int64_t>(cut)));
-    }
-    problem.cuts.back() = elements;
+    if (ranks > most_ranks_exchanging)
+        refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; " +
+               std::to_string(most_ranks_exchanging) + " are the most here");
+    problem.exchange = exchange_of(cuts_of(question, ranks));
     return problem;
 }
 

@@ -116,6 +116,11 @@ class Explain(unittest.TestCase):
                  for ragged in ("equal", "linear", "zipf:1", "one-owner:0.9")]
         self.assertEqual(times, sorted(times))
 
+    def test_who_is_sent_most_in_an_exchange_is_last(self):
+        for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
+            _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
+            self.assertIn(f"rank {last}, the last: ", out)
+
     def test_forces_one(self):
         rows, out = self.explain("all_gather_v", "--per-rank", "--algorithm", "ring")
         self.assertIn(("*", "ring"), [(mark, name) for mark, _, name in rows])
@@ -141,6 +146,7 @@ class Explain(unittest.TestCase):
     def test_mistakes_are_one_sentence_and_code_2(self):
         for arguments, says in (
             (["--explain", "all_gather"], "there is no collective"),
+            (["--explain", "gossip"], "gather_v, reduce, reduce_scatter_v, scatter_v"),
             (["--explain", "barrier", "--nodes", "0"], "at least 1"),
             (["--explain", "barrier", "--ranks", 4, "--nodes", "5"], "1 to 4 nodes"),
             (["--explain", "barrier", "--ranks", 4, "--nodes", "2,2"], "one number"),
