@@ -204,9 +204,11 @@ void Communicator::start(Operation &operation, const Run &run) {
     running_.push_back(&operation);
     // What comes in wakes the progress thread, and so does room for what goes out. Only what could
     // be done at once must not wait for either.
+    if (threaded_ && !stopped_ && !failure_.broken()) operation.advance();
     bool more = progress_locked();
     if (!threaded_) return;
-    for (int i = 1; more && i < most_start_rounds; ++i) more = progress_locked();
+    for (int i = 1; more && !operation.settled() && i < most_start_rounds; ++i)
+        more = progress_locked();
     if (more && !operation.settled()) wake();
 }
 
@@ -319,7 +321,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         bool moved = false;
         for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
             if (attempt(done, &busy, &moved)) return finish();
-            let_others();
+            if (!moved) let_others();
         }
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             sched_yield();

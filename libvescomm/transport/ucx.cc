@@ -66,7 +66,8 @@ public:
     void stop() noexcept override;
 
 private:
-    bool step() noexcept;
+    enum class Moved { nothing, some, signals };
+    Moved step() noexcept;
     bool idle() const;
     void wait_for_wiring(Deadline deadline);
     bool wired(std::vector<bool> &welcomed);
@@ -152,7 +153,7 @@ void UcxTransport::wait_for_wiring(Deadline deadline) {
                     rank_name(rank_) + " has not connected over UCX with " + not_wired() +
                         " in time; check that the nodes reach one another on the interfaces "
                         "that UCX picks, or set UCX_NET_DEVICES to the right one");
-    if (step() || !arm()) return;
+    if (step() != Moved::nothing || !arm()) return;
     pollfd descriptor{worker_.descriptor(), POLLIN, 0};
     poll(&descriptor, 1, wiring_poll_milliseconds);
 }
@@ -274,19 +275,23 @@ void UcxTransport::signal(int peer, SignalName signal, std::uint64_t value) noex
 
 // ---- progress ----
 
-bool UcxTransport::step() noexcept {
+UcxTransport::Moved UcxTransport::step() noexcept {
     const bool more = !outbox_.ready.empty();
     outbox_.pump();
-    const bool moved = ucx_.worker_progress(worker_.handle()) != 0 || more;
-    if (inbox_.take_news() && on_signal_) on_signal_();
-    return moved;
+    const bool any = ucx_.worker_progress(worker_.handle()) != 0 || more;
+    if (!inbox_.take_news()) return any ? Moved::some : Moved::nothing;
+    if (on_signal_) on_signal_();
+    return Moved::signals;
 }
 
+// Somebody may have waited for a signal that has come, which is then more urgent than what else
+// may.
 bool UcxTransport::progress() noexcept {
     if (stopped_) return false;
-    int rounds = 0;
-    while (rounds < most_rounds && step()) ++rounds;
-    return rounds > 0;
+    Moved moved = step();
+    const bool any = moved != Moved::nothing;
+    for (int rounds = 1; rounds < most_rounds && moved == Moved::some; ++rounds) moved = step();
+    return any;
 }
 
 bool UcxTransport::arm() noexcept {

@@ -106,6 +106,7 @@ private:
     std::uint64_t messages_ = 0;
     UcxPut *first_ = nullptr;  // the puts that are not complete, in order
     UcxPut *last_ = nullptr;
+    std::uint64_t stretch_bytes_ = 0;  // sent since the queue was last empty
     int under_way_ = 0;
     bool ready_ = false;
     bool failed_ = false;
