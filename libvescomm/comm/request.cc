@@ -218,6 +218,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
 
     Problem in_buffer = problem_of(*comm, buffer.get(), options);
     in_buffer.in_place = !anyone_apart(*comm, label, options);
+    in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
+                           options.op != VESCOMM_PREMULTIPLIED_SUM;
     const Wish wish = wish_of(*comm, options);
     const std::vector<Problem> forms =
         forms_of(in_buffer, buffer.get(), *stage, !wish.algorithm.empty());

@@ -18,6 +18,10 @@ namespace {
 // Below this a look at the clock would cost more than it tells.
 constexpr std::uint64_t worth_timing = 16 * 1024;
 
+// Between nodes, after a step that touches so much, wires get a look: what comes in and goes out
+// meanwhile must not wait for long.
+constexpr std::uint64_t worth_a_look = 128 * 1024;
+
 constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::stage,
                                   Region::partial};
 static_assert(std::size(all_regions) == regions);
@@ -256,6 +260,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
         }
     }
     bound.timed = bound.bytes >= worth_timing && step.action != Action::put;
+    bound.takes_long = bound.timed && bound.bytes >= worth_a_look && bindings_.nodes.count() > 1;
     lane.steps.push_back(bound);
 }
 
@@ -274,19 +279,23 @@ void Operation::start(const Run &run) noexcept {
 }
 
 bool Operation::advance() noexcept {
-    bool moved = false;
+    bool moved = false, pause = false;
     for (bool again = true; again;) {
         again = false;
         for (BoundLane &lane : lanes_) {
             while (lane.at < lane.steps.size() && ready(lane.steps[lane.at])) {
-                execute(lane, lane.steps[lane.at]);
+                const BoundStep &step = lane.steps[lane.at];
+                execute(lane, step);
                 if (++lane.at == lane.steps.size()) --lanes_under_way_;
                 again = true;
+                if (!step.takes_long) continue;
+                pause = true;
+                break;
             }
         }
         moved |= again;
         // Only lanes that meet through this rank's own flags can move one another.
-        if (lanes_.size() == 1) break;
+        if (lanes_.size() == 1 || pause) break;
     }
     return moved;
 }

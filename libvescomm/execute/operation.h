@@ -90,6 +90,7 @@ private:
     struct BoundStep {
         Action action;
         bool timed = false;  // large enough to look at the clock
+        bool takes_long = false;  // and to look at the wires afterwards
         bool in_slot = false;  // a put into the stage
         bool early = false;  // see Step
         std::uint32_t early_flag = 0, early_value = 0;  // of a put that may come early

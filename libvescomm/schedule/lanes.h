@@ -78,6 +78,28 @@ inline std::int64_t most_lane_peers(const Nodes &nodes) {
     return most;
 }
 
+// A shard on its way between nodes, cut into windows. One is summed while another is sent and a
+// third comes in, and whoever sums finds it in the cache. No more of them than it takes to keep all
+// three busy, each a multiple of what goes into one message over TCP.
+struct PutWindows {
+    static constexpr std::int64_t message = 65'024;
+    static constexpr std::int64_t most = 64;
+
+    std::int64_t count = 0;  // elements
+    std::int64_t size = 0;
+    explicit PutWindows(std::int64_t elements)
+        : count(elements), size((elements / most / message + 1) * message) {}
+
+    // Not 0, however little there is.
+    std::uint32_t number() const {
+        return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (count + size - 1) / size));
+    }
+    std::int64_t begin(std::uint32_t window) const { return window * size; }
+    std::int64_t elements(std::uint32_t window) const {
+        return std::min(size, count - begin(window));
+    }
+};
+
 // Below this many elements, another rank that puts a part of them costs more than it saves.
 inline constexpr std::int64_t least_slice = 2048;
 

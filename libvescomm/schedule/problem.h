@@ -62,6 +62,8 @@ struct Problem {
     // Of a buffer.
     bool per_node = false;  // it is one slab for each node
     bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
+    // A contribution as it lies there is a partial sum: of the type of one, and not multiplied.
+    bool plain_sums = false;
 
     // Of arrays.
     Exchange exchange;  // all_to_all_v

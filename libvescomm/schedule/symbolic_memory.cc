@@ -62,9 +62,10 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
     if (place.offset < 0 || step.count < 0 || place.offset > size - step.count)
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) + ": outside " +
                     name(place) + ", which has " + std::to_string(size) + " elements");
-    // The caller's arrays and the stage have one type.
+    // The caller's arrays and the stage have one type, and plain sums that of the buffer.
     const auto type = [&](Region region) {
         const bool array = region == Region::source || region == Region::output;
+        if (problem_.plain_sums && region == Region::partial) return Region::buffer;
         return problem_.arrays && array ? Region::stage : region;
     };
     if (step.action == Action::put && type(place.region) != type(step.to.region))

@@ -87,6 +87,7 @@ private:
                    .root = 0,
                    .per_node = whole_.per_node,
                    .in_place = whole_.in_place,
+                   .plain_sums = whole_.plain_sums,
                    .exchange = {},
                    .half = whole_.half,
                    .stage = whole_.stage,

@@ -76,6 +76,7 @@ TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
                     Problem problem = random_problem(entry, nodes, random);
                     problem.per_node = per_node;
                     problem.in_place = in_place;
+                    problem.plain_sums = random() % 2 == 0;
                     if (!entry.suits(problem)) continue;
                     ASSERT_EQ(check(problem, make_all(entry, problem)), "")
                         << ranks << " ranks on " << nodes.count() << " nodes, "
@@ -116,6 +117,33 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
                 if (!entry.suits(problem)) continue;
                 ASSERT_EQ(check(problem, make_all(entry, problem)), "")
                     << ranks << " ranks on " << nodes.count() << " nodes, a stage of " << windows;
+            }
+        }
+    }
+}
+
+// Shards so large that they pass between nodes in several windows, beside small and empty ones.
+TEST_P(Algorithms, AreProvedForLargeShardsThatPassInWindows) {
+    const AlgorithmEntry &entry = GetParam();
+    std::mt19937 random(3);
+    for (const int ranks : {2, 3, 4, 5, 8}) {
+        for (const Nodes &nodes : shapes(random, ranks)) {
+            for (const bool in_place : {false, true}) {
+                for (const bool plain_sums : {false, true}) {
+                    Problem problem = random_problem(entry, nodes, random);
+                    for (std::size_t i = 1; i < problem.cuts.size(); ++i)
+                        problem.cuts[i] =
+                            problem.cuts[i - 1] + (random() % 3 == 0
+                                                       ? static_cast<int>(random() % 3)
+                                                       : static_cast<int>(random() % 300'000));
+                    problem.in_place = in_place;
+                    problem.plain_sums = plain_sums;
+                    if (!entry.suits(problem)) continue;
+                    ASSERT_EQ(check(problem, make_all(entry, problem)), "")
+                        << ranks << " ranks on " << nodes.count() << " nodes, "
+                        << (in_place ? "in place, " : "out of place, ")
+                        << (plain_sums ? "plain sums" : "sums of another type");
+                }
             }
         }
     }

@@ -11,9 +11,77 @@ enum Flag : std::uint32_t {
     filled,  // my buffer holds my contribution
     read,  // I have read all I need from the buffers of my node
     ready,  // my partial sums may be overwritten (told to the ranks that put into it)
-    partial,  // value i, to myself: my first i partial sums are there
-    arrived,  // a put: the sender's partial sum is among the receiver's
+    partial,  // value i, to myself: my first i windows of partial sums are there
+    arrived,  // a put: value k + 1 brings window k of the sender's partial sum
 };
+
+Place later(Place place, std::int64_t elements) {
+    place.offset += elements;
+    return place;
+}
+
+// The part of a shard that begins so many elements later, in the buffers of all ranks of a node.
+std::vector<Place> in_buffers(const Problem &problem, std::span<const int> members, int owner,
+                              std::int64_t elements) {
+    std::vector<Place> places;
+    for (const int member : members)
+        places.push_back(later(problem.shard(member, owner), elements));
+    return places;
+}
+
+// Adds the lanes that sum, and put, what this rank handles for ranks of other nodes. Returns how
+// many windows of partial sums there are.
+std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &schedule) {
+    const Nodes &nodes = problem.nodes;
+    const int node = nodes.node_of(rank);
+    const auto members = nodes.members(node);
+    // Who is alone on its node has nothing to add to its own contribution.
+    const bool sends_its_own = members.size() == 1 && problem.plain_sums;
+
+    struct Partner {
+        int rank;
+        PutWindows windows;
+        Place from;
+        Lane puts;
+    };
+    std::vector<Partner> partners;
+    std::uint32_t most_windows = 0;
+    for (const int peer : in_turn(lane_peers(nodes, rank), rank)) {
+        const std::int64_t count = problem.size(peer);
+        if (count == 0) continue;
+        const Place sum{rank, Region::partial, schedule.partial};
+        if (!sends_its_own) schedule.partial += count;
+        partners.push_back(
+            {peer, PutWindows(count), sends_its_own ? problem.shard(rank, peer) : sum, {}});
+        most_windows = std::max(most_windows, partners.back().windows.number());
+    }
+
+    Lane sums;
+    for (const int peer : members)
+        if (peer != rank) sums.wait(peer, filled, 1);
+    std::uint32_t partials = 0;
+    // A window for each in turn, so that every link has something to carry.
+    for (std::uint32_t k = 0; k < most_windows; ++k) {
+        for (auto &[peer, windows, from, puts] : partners) {
+            if (k >= windows.number()) continue;
+            const std::int64_t begin = windows.begin(k), count = windows.elements(k);
+            if (!sends_its_own) {
+                sums.reduce(in_buffers(problem, members, peer, begin), later(from, begin), count,
+                            false);
+                sums.signal_node(partial, ++partials);
+                puts.wait(rank, partial, partials);
+            }
+            if (k == 0) puts.wait(peer, ready, 1, comes_early(problem, rank, peer, windows.count));
+            // The peer keeps its slots in node order, without its own node.
+            const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
+            puts.put(later(from, begin), {peer, Region::partial, slot * windows.count + begin},
+                     count, arrived, k + 1);
+        }
+    }
+    if (partials > 0) schedule.lanes.push_back(std::move(sums));
+    for (Partner &partner : partners) schedule.lanes.push_back(std::move(partner.puts));
+    return partials;
+}
 
 }  // namespace
 
@@ -25,7 +93,9 @@ enum Flag : std::uint32_t {
 //
 // On one node nothing is staged: each element is read once from every buffer and written once. For
 // a rank on another node, the node's ranks share the work of summing what it needs (each for the
-// ranks in its own place), and send one partial sum in f32.
+// ranks in its own place), and send one partial sum in f32, window by window (lanes.h): one is
+// summed while others are sent and received. A rank that is alone on its node puts its contribution
+// as it is, where that is of the type of sums.
 //
 // Cost: with m ranks on a node each reads m times its shard and writes it once; with n nodes it
 // also sums and sends n - 1 shards (more where nodes differ in size). Source: the one-pass
@@ -35,61 +105,44 @@ Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
-    const auto buffers_at = [&](int owner) {
-        std::vector<Place> places;
-        for (const int member : members) places.push_back(problem.shard(member, owner));
-        return places;
-    };
-
+    const std::int64_t size = problem.size(rank);
     Schedule schedule;
-    schedule.lanes.emplace_back();
-    const auto local = [&schedule]() -> Lane & { return schedule.lanes.front(); };
+    schedule.lanes.resize(1);
 
     // Partial sums: first a slot for each other node's partial sum of my shard, in node order, then
     // the partial sums that I make for others.
     std::vector<Place> arrivals;
     std::vector<int> partners;
-    if (problem.size(rank) > 0) {
-        for (int other = 0; other < nodes.count(); ++other) {
-            if (other == node) continue;
-            arrivals.push_back({rank, Region::partial, schedule.partial});
-            partners.push_back(lane_rank(nodes, other, rank));
-            schedule.partial += problem.size(rank);
-        }
+    for (int other = 0; other < nodes.count() && size > 0; ++other) {
+        if (other == node) continue;
+        arrivals.push_back({rank, Region::partial, schedule.partial});
+        partners.push_back(lane_rank(nodes, other, rank));
+        schedule.partial += size;
     }
+    const std::uint32_t partials = send_partial_sums(problem, rank, schedule);
+
+    Lane &local = schedule.lanes.front();
     for (const int partner : in_turn_for(partners, rank))
-        local().signal(partner, ready, 1, comes_early(problem, partner, rank, problem.size(rank)));
-    if (members.size() > 1) local().signal_node(filled, 1);
+        local.signal(partner, ready, 1, comes_early(problem, partner, rank, size));
+    if (members.size() > 1) local.signal_node(filled, 1);
     for (const int peer : members)
-        if (peer != rank) local().wait(peer, filled, 1);
+        if (peer != rank) local.wait(peer, filled, 1);
 
-    std::uint32_t partials = 0;
-    for (const int peer : in_turn(lane_peers(nodes, rank), rank)) {
-        const std::int64_t count = problem.size(peer);
-        if (count == 0) continue;
-        const Place sum{rank, Region::partial, schedule.partial};
-        schedule.partial += count;
-        local().reduce(buffers_at(peer), sum, count, false);
-        local().signal_node(partial, ++partials);
-
-        // The peer keeps its slots in node order, without its own node.
-        const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
-        Lane lane;
-        lane.wait(rank, partial, partials);
-        lane.wait(peer, ready, 1, comes_early(problem, rank, peer, count));
-        lane.put(sum, {peer, Region::partial, slot * count}, count, arrived, 1);
-        schedule.lanes.push_back(std::move(lane));
+    const auto sum = [&](std::int64_t begin, std::int64_t count) {
+        std::vector<Place> from = in_buffers(problem, members, rank, begin);
+        for (const Place &arrival : arrivals) from.push_back(later(arrival, begin));
+        local.reduce(from, later(problem.output(rank), begin), count, true);
+    };
+    if (arrivals.empty()) sum(0, size);
+    const PutWindows windows(size);
+    for (std::uint32_t k = 0; k < windows.number() && !arrivals.empty(); ++k) {
+        for (const int partner : partners) local.wait(partner, arrived, k + 1);
+        sum(windows.begin(k), windows.elements(k));
     }
-
-    std::vector<Place> from = buffers_at(rank);
-    for (std::size_t i = 0; i < arrivals.size(); ++i) {
-        local().wait(partners[i], arrived, 1);
-        from.push_back(arrivals[i]);
-    }
-    local().reduce(std::move(from), problem.output(rank), problem.size(rank), true);
-    if (members.size() > 1) local().signal_node(read, 1);
+    if (partials > 0) local.wait(rank, partial, partials);
+    if (members.size() > 1) local.signal_node(read, 1);
     for (const int peer : members)
-        if (peer != rank) local().wait(peer, read, 1);
+        if (peer != rank) local.wait(peer, read, 1);
     return schedule;
 }
 
