@@ -128,14 +128,17 @@ Communicator::~Communicator() {
     control_.reset();
 }
 
+Transport *Communicator::route(int peer) const noexcept {
+    if (transports_.home->maps(peer) || transports_.home->puts(peer)) return transports_.home.get();
+    for (const auto &wire : transports_.wires)
+        if (wire->puts(peer)) return wire.get();
+    return nullptr;
+}
+
 std::vector<Transport *> Communicator::routes() const {
-    std::vector<Transport *> routes(nodes_.ranks(), nullptr);
+    std::vector<Transport *> routes;
     for (int peer = 0; peer < nodes_.ranks(); ++peer) {
-        if (transports_.home->maps(peer) || transports_.home->puts(peer))
-            routes[peer] = transports_.home.get();
-        else
-            for (const auto &wire : transports_.wires)
-                if (wire->puts(peer)) routes[peer] = wire.get();
+        routes.push_back(route(peer));
         if (routes[peer] == nullptr)
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "rank " + std::to_string(peer) +
@@ -148,6 +151,12 @@ std::vector<Transport *> Communicator::routes() const {
 void Communicator::with_transports(const std::function<void(Transports &)> &work) {
     std::lock_guard lock(mutex_);
     work(transports_);
+}
+
+void Communicator::compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel) {
+    const std::lock_guard lock(mutex_);
+    turns_ = std::move(turns);
+    turns_channel_ = channel;
 }
 
 std::uint32_t Communicator::next_channel() {

@@ -66,6 +66,9 @@ public:
     // Runs some set-up work on the transports, apart from everything that moves.
     void with_transports(const std::function<void(Transports &)> &work);
 
+    // Peers that lag behind may say what they call at a stage, whose channels begin at `channel`.
+    void compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel);
+
     // Numbers that all ranks count alike, since creation is collective and in one order.
     std::uint32_t next_channel();
     MemoryId next_memory() { return memories_++; }
@@ -120,6 +123,10 @@ private:
     bool agree_locked(Operation &operation) noexcept;
     // Tells the others what is called here, and looks whether they called the same.
     void compare_locked() noexcept;
+    void compare_turns_locked() noexcept;
+    void disagree(int peer, std::uint32_t mine, std::uint32_t theirs, bool receives) noexcept;
+    // nullptr: there is none.
+    Transport *route(int peer) const noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
     // thread.
     void check_still();
@@ -172,6 +179,8 @@ private:
     std::size_t admitted_ = 0;  // operations; running_ and retired_ have room for all
     std::vector<std::unique_ptr<Operation>> retired_;
     std::unique_ptr<Operation> barrier_;
+    std::shared_ptr<const Turns> turns_;
+    std::uint32_t turns_channel_ = 0;
     std::atomic<std::uint32_t> channels_{0};
     std::atomic<MemoryId> memories_{0};
     std::atomic<bool> left_{false};

@@ -135,6 +135,7 @@ void Communicator::stop_locked() noexcept {
 
 bool Communicator::settle_locked() noexcept {
     const auto settles = [this](Operation *operation) {
+        if (operation->stopped() && !agree_locked(*operation)) return false;
         if (!operation->complete()) return false;
         if (!operation->agreed() && !agree_locked(*operation)) return false;
         recorder_.complete(operation->flight);
@@ -216,14 +217,21 @@ bool Communicator::agree_locked(Operation &operation) noexcept {
     const int peer = operation.disagreeing();
     if (peer < 0) return true;
     operation.condemn();
-    if (failure_.broken()) return false;
+    disagree(peer, operation.signature_for(peer), operation.signature_of(peer),
+             operation.receives());
+    return false;
+}
+
+void Communicator::disagree(int peer, std::uint32_t mine_bits, std::uint32_t theirs_bits,
+                            bool receives) noexcept {
+    if (failure_.broken()) return;
     try {
-        const std::string mine = Signature(operation.signature_for(peer)).text();
-        const std::string theirs = Signature(operation.signature_of(peer)).text();
+        const std::string mine = Signature(mine_bits).text();
+        const std::string theirs = Signature(theirs_bits).text();
         const std::string here = "rank " + std::to_string(rank());
         const std::string there = "rank " + std::to_string(peer);
         const std::string why =
-            operation.receives()
+            receives
                 ? here + " receives " + mine + " from " + there + ", which sent " + theirs +
                       " in their place; both must give the same count and type, in the same order"
                 : here + " called " + mine + ", and " + there + " in its place " + theirs +
@@ -233,7 +241,6 @@ bool Communicator::agree_locked(Operation &operation) noexcept {
     } catch (const std::bad_alloc &) {
         failure_.set(VESCOMM_ERROR_MISMATCH, {});
     }
-    return false;
 }
 
 bool Communicator::test(Operation &operation) {
@@ -254,6 +261,23 @@ void Communicator::compare_locked() noexcept {
     for (Operation *each : running_) {
         each->tell_signature();
         agree_locked(*each);
+    }
+    compare_turns_locked();
+}
+
+void Communicator::compare_turns_locked() noexcept {
+    if (!turns_) return;
+    for (int peer = 0; peer < ranks(); ++peer) {
+        if (nodes_.together(rank(), peer)) continue;
+        const Transport &transport = *route(peer);
+        for (std::uint32_t slot = 0; slot < stage_slots; ++slot) {
+            const std::uint64_t told =
+                transport.signalled(peer, {turns_channel_ + slot, told_flag});
+            if (told == 0) continue;
+            const auto theirs = static_cast<std::uint32_t>(told);
+            const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot));
+            if (mine != 0 && mine != theirs) return disagree(peer, mine, theirs, false);
+        }
     }
 }
 

@@ -29,8 +29,10 @@ Stage::Stage(const std::shared_ptr<Communicator> &comm)
       slot_bytes_(slot_bytes_for(comm->ranks())),
       memory_(Memory::create(comm, stage_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
       channel_(comm->next_channel()),
-      turns_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()) {
+      turns_(std::make_shared<Turns>(
+          comm->nodes().members(comm->nodes().node_of(comm->rank())).size())) {
     for (std::uint32_t slot = 1; slot < stage_slots; ++slot) comm->next_channel();
+    comm->compare_turns(turns_, channel_);
 }
 
 std::shared_ptr<Stage> Stage::create(const std::shared_ptr<Communicator> &comm) {
@@ -59,7 +61,7 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;
-    bindings.turns = &turns_;
+    bindings.turns = turns_.get();
 }
 
 Run Stage::next() {

@@ -40,7 +40,7 @@ private:
     std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // the first of as many as there are slots
-    Turns turns_;
+    std::shared_ptr<Turns> turns_;
     std::uint64_t operations_ = 0;
 };
 

@@ -204,6 +204,11 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
                     .count = static_cast<std::size_t>(step.count)};
     bound.transport = bindings_.transports[bound.peer];
     bound.early = step.early && bound.transport->keeps_early();
+    if (bindings_.signature != 0 && bindings_.queues == nullptr && bound.peer != bindings_.rank) {
+        bound.compares = step.action == Action::wait && step.flag != eager_flag;
+        bound.tells = step.action == Action::signal && !bound.early &&
+                      !bindings_.nodes.together(bindings_.rank, bound.peer);
+    }
     if (step.moves()) {
         bound.to_type = binding(step.to.region).type;
         bound.from_type = binding(step.from.region).type;
@@ -274,7 +279,10 @@ void Operation::start(const Run &run) noexcept {
         lane.at = 0;
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
-    acquired_ = node_knows_ = others_know_ = false;
+    acquired_ = node_knows_ = others_know_ = stopped_ = false;
+    // Of an exchange it is not one number.
+    if (bindings_.turns != nullptr)
+        bindings_.turns->call(run.turn, bindings_.pair_digests.empty() ? bindings_.signature : 0);
     add(counters_.operations, std::uint64_t{1});
 }
 
@@ -331,8 +339,10 @@ std::uint32_t Operation::signature_for(int peer) const noexcept {
 }
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {
-    std::uint64_t called = bindings_.transports[peer]->signalled(peer, heard(called_flag));
+    const Transport &transport = *bindings_.transports[peer];
+    std::uint64_t called = transport.signalled(peer, heard(called_flag));
     const bool near = bindings_.nodes.together(bindings_.rank, peer);
+    if (called >> 32 != run_.number && !near) called = transport.signalled(peer, heard(told_flag));
     if (called >> 32 != run_.number && near && bindings_.turns != nullptr)
         called = eager_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
                      .called.load(std::memory_order_acquire);
@@ -375,7 +385,7 @@ void Operation::tell_signature() noexcept {
     others_know_ = true;
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
         if (!bindings_.nodes.together(bindings_.rank, peer))
-            bindings_.transports[peer]->signal(peer, signal(called_flag),
+            bindings_.transports[peer]->signal(peer, signal(told_flag),
                                                at_this_run(signature_for(peer)));
 }
 
@@ -420,11 +430,18 @@ bool Operation::has_turn(const BoundStep &step) const noexcept {
     return step.transport->signalled(step.peer, heard(step.flag)) >= queue.unread;
 }
 
-bool Operation::ready(const BoundStep &step) const noexcept {
+bool Operation::ready(const BoundStep &step) noexcept {
     if (step.action == Action::wait) {
-        if (step.flag != eager_flag)
-            return step.early || step.transport->signalled(step.peer, heard(step.flag)) >=
-                                     at_this_run(step.value);
+        if (step.flag != eager_flag) {
+            if (step.early) return true;
+            if (step.transport->signalled(step.peer, heard(step.flag)) < at_this_run(step.value))
+                return false;
+            // What it has done for another call is of no use here, nor for who gets it from here.
+            const std::uint32_t theirs = step.compares ? signature_of(step.peer) : 0;
+            const bool other = theirs != 0 && theirs != signature_for(step.peer);
+            stopped_ |= other;
+            return !other;
+        }
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
         const EagerFlag &flag = eager_flag_of(local);
         if (flag.called.load(std::memory_order_acquire) != at_this_run(bindings_.signature))
@@ -458,6 +475,11 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             if (tells_with_flag_) tell_node();
             if (step.early)
                 step.transport->expect(step.peer, signal(step.flag), at_this_run(step.value));
+            else if (step.tells)
+                step.transport->put({.peer = step.peer,
+                                     .signal = signal(step.flag),
+                                     .value = at_this_run(step.value),
+                                     .called = signature_for(step.peer)});
             else step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
         case Action::put: {

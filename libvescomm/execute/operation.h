@@ -61,6 +61,9 @@ public:
     // This run has come to nothing, and will never be complete.
     void condemn() noexcept { condemned_ = true; }
 
+    // A lane has stopped at what a rank did that has called something else.
+    bool stopped() const noexcept { return stopped_; }
+
     // Whether completion proves that all ranks had called the same.
     bool agreed() const noexcept { return agreed_; }
     // It takes a message, which its sender may have sent as something else.
@@ -93,6 +96,8 @@ private:
         bool takes_long = false;  // and to look at the wires afterwards
         bool in_slot = false;  // a put into the stage
         bool early = false;  // see Step
+        bool compares = false;  // a wait, for one who may have called something else
+        bool tells = false;  // a signal to another node, which compares
         std::uint32_t early_flag = 0, early_value = 0;  // of a put that may come early
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
@@ -133,7 +138,7 @@ private:
     std::byte *at(const Address &address) const noexcept {
         return bases_[address.base] + address.offset;
     }
-    bool ready(const BoundStep &step) const noexcept;
+    bool ready(const BoundStep &step) noexcept;
     void execute(const BoundLane &lane, const BoundStep &step) noexcept;
     void reduce(const BoundLane &lane, const BoundStep &step) noexcept;
     SignalName signal(std::uint32_t flag) const noexcept {
@@ -179,7 +184,7 @@ private:
     std::vector<double> factors_;  // as many
     std::uint64_t runs_ = 0;
     Run run_;
-    bool condemned_ = false;
+    bool condemned_ = false, stopped_ = false;
     bool settled_ = true;
     std::size_t lanes_under_way_ = 0;
     // Has this run its slot, and do this node and the others know what was called?

@@ -23,9 +23,14 @@ inline constexpr std::uint32_t stage_slots = 4;
 
 // Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
 // rank and the others of its node have let go, as far as it has heard: who has heard enough need
-// not look at anybody's flag before it takes a slot.
+// not look at anybody's flag before it takes a slot. And what this rank has called of late: one of
+// another node may be far behind, and wait for something else.
 class Turns {
 public:
+    static std::uint64_t turn_of(std::uint64_t run, std::uint32_t slot) {
+        return (run - 1) * stage_slots + slot + 1;
+    }
+
     explicit Turns(std::size_t locals) : heard_(locals) {}
 
     std::uint64_t mine() const noexcept { return mine_; }
@@ -43,11 +48,26 @@ public:
         return heard_[local] + stage_slots >= turn;
     }
 
+    void call(std::uint64_t turn, std::uint32_t signature) noexcept {
+        calls_[turn % calls_.size()] = {turn, signature};
+    }
+    // 0: not known, or no longer.
+    std::uint32_t called(std::uint64_t turn) const noexcept {
+        const Called &call = calls_[turn % calls_.size()];
+        return call.turn == turn ? call.signature : 0;
+    }
+
 private:
+    struct Called {
+        std::uint64_t turn = 0;
+        std::uint32_t signature = 0;
+    };
+
     std::array<std::uint64_t, stage_slots>
         last_{};  // by slot: the last turn that this rank has let go
     std::uint64_t mine_ = 0;
     std::vector<std::uint64_t> heard_;  // by rank of the node
+    std::array<Called, 64> calls_{};
 };
 
 }  // namespace vescomm

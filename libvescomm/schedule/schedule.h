@@ -40,7 +40,7 @@ enum class Action : std::uint8_t {
 };
 
 // Flags below this are for algorithms; the others say what was called, how often the stage was let
-// go, and open the gate between two schedules (then()).
+// go (on this node; to others, told_flag), and open the gate between two schedules (then()).
 inline constexpr std::uint32_t algorithm_flags = 5;
 inline constexpr std::uint32_t release_flag = 6;
 inline constexpr std::uint32_t gate_flag = 7;

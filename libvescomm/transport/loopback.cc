@@ -173,7 +173,8 @@ public:
         auto &counter = box.signals[{letter.from, put.signal.channel, put.signal.flag}];
         counter = std::max(counter, put.value);
         if (put.called != 0) {
-            auto &called = box.signals[{letter.from, put.signal.channel, called_flag}];
+            auto &called =
+                box.signals[{letter.from, put.signal.channel, called_flag_of(put.bytes)}];
             called = std::max(called, called_value(put.value, put.called));
         }
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);

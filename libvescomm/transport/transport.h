@@ -28,8 +28,14 @@ struct SignalName {
 // Most flags of one request, over all algorithms. Eight counters fill a cache line.
 inline constexpr std::uint32_t flags_per_channel = 8;
 
-// What a rank has called in the run that a value belongs to, as the value of called_flag.
+// What a rank has called in the run that a value belongs to, as the value of called_flag. What it
+// says to another node without bytes is the value of told_flag: that may be of a later run before
+// anyone has looked at the bytes.
 inline constexpr std::uint32_t called_flag = 5;
+inline constexpr std::uint32_t told_flag = 6;
+constexpr std::uint32_t called_flag_of(std::uint64_t bytes) {
+    return bytes > 0 ? called_flag : told_flag;
+}
 constexpr std::uint64_t called_value(std::uint64_t value, std::uint32_t called) {
     return (value >> 32 << 32) | called;
 }
@@ -53,7 +59,8 @@ struct Put {
     std::uint64_t value = 0;  // raised at the peer after all bytes are visible there
     // Counted down by one when `from` may be written again. Incremented by the caller before.
     std::atomic<std::uint32_t> *pending = nullptr;
-    // Not 0: raises called_flag of the channel as well, with this in the lower half of the value.
+    // Not 0: raises called_flag of the channel as well, or told_flag where there are no bytes, with
+    // this in the lower half of the value.
     std::uint32_t called = 0;
     // Not 0: may come early. It takes effect once the target expects this value of `early_flag` of
     // the channel. Until then the target keeps it, and what comes later passes it.

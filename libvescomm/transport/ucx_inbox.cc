@@ -297,7 +297,7 @@ void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
     if (message.called != 0)
-        raised &= sender.signals.raise({message.signal.channel, called_flag},
+        raised &= sender.signals.raise({message.signal.channel, called_flag_of(message.bytes)},
                                        called_value(message.value, message.called));
     if (!raised) refuse(message, "there is no memory left for its channel");
     news_ = true;

@@ -21,6 +21,17 @@ const testing_support::Stage two{Kind::node, {0, 0}};
 const testing_support::Stage three{Kind::node, {0, 0, 0}};
 const testing_support::Stage apart{Kind::loopback, {0, 0, 1}};
 
+// Over every transport that puts.
+std::vector<testing_support::Stage> stages_apart(const std::vector<int> &node_of) {
+    std::vector<testing_support::Stage> all = {{Kind::loopback, node_of}};
+#if VESCOMM_HAVE_UCX
+    all.push_back({Kind::ucx, node_of});
+    all.push_back({Kind::ucx, node_of});
+    all.back().config.progress = "inline";
+#endif
+    return all;
+}
+
 testing_support::Stage hurried(testing_support::Stage stage) {
     stage.config.timeout_seconds = 1;
     return stage;
@@ -109,6 +120,106 @@ TEST(ArraysThatDisagree, AreToldWhenTheyOnlyEverAsk) {
         check(vescomm_request_free(request));
     });
 }
+
+// What a neighbour relays from another node is of the same call as what its readers expect, or
+// nobody gets it: rank 1 has it from rank 0, rank 3 from rank 2.
+TEST(ArraysThatDisagree, AreToldToWhoOnlyReadsWhatAnotherHasRelayed) {
+    for (const auto &stage : stages_apart({0, 0, 1, 1})) {
+        for (const char *algorithm : {"staged", "bruck"}) {
+            SCOPED_TRACE(testing::Message() << algorithm << " on " << name_of(stage));
+            std::barrier meeting(4);
+            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+                const int rank = comm->value->rank();
+                const bool odd = rank >= 2;
+                const std::vector<std::int64_t> counts(4, 100);
+                Floats data(100, 1), all(400);
+                auto options = vescomm_call_options();
+                options.algorithm = algorithm;
+                vescomm_request_t *request = nullptr;
+                vescomm_status_t status = VESCOMM_OK;
+                const auto start = [&] {
+                    status =
+                        vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
+                                             odd ? VESCOMM_I32 : VESCOMM_F32, &options, &request);
+                };
+                // Those who relay have all that they need from other nodes before the others come.
+                if (rank % 2 == 0) start();
+                for (int i = 0; i < 10'000; ++i) vescomm_comm_progress(comm);
+                meeting.arrive_and_wait();
+                if (rank % 2 != 0) start();
+                if (status == VESCOMM_OK) status = vescomm_request_wait(request);
+                expect_told(status, {"all_gather_v of f32", "all_gather_v of i32"});
+                check(vescomm_request_free(request));
+            });
+        }
+    }
+}
+
+// A rank that needs nobody is many calls ahead of those that wait for it in vain.
+TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
+    for (const auto &stage : stages_apart({0, 1})) {
+        SCOPED_TRACE(name_of(stage));
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            const bool ahead = comm->value->rank() == 1;
+            const std::vector<std::int64_t> counts = {5, 0};
+            Floats data(10, 1), all(10);
+            vescomm_status_t status = VESCOMM_OK;
+            // Rank 1 has nothing to give, and is at the sum of all while rank 0 is at the first.
+            for (int i = 0; i < 9 && ahead && status == VESCOMM_OK; ++i)
+                status = vescomm_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
+                                          VESCOMM_F32, 0, nullptr, nullptr);
+            if (status == VESCOMM_OK) status = sum(comm, data);
+            expect_told(status, {"rank 0", "rank 1", "all_reduce", "gather_v"});
+        });
+    }
+}
+
+#if VESCOMM_HAVE_UCX
+// What is told of a later call leaves alone what was told of this one.
+TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
+    for (const char *progress : {"inline", "thread"}) {
+        SCOPED_TRACE(progress);
+        testing_support::Stage stage{Kind::ucx, {0, 1}};
+        stage.config.progress = progress;
+        std::barrier meeting(2);
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            const bool gives = comm->value->rank() == 1;
+            std::vector<Floats> data(5, Floats(10, 1));
+            std::vector<vescomm_request_t *> requests(5);
+            vescomm_status_t status = VESCOMM_OK;
+            const auto give = [&](std::size_t i, vescomm_type_t type) {
+                if (status == VESCOMM_OK)
+                    status =
+                        vescomm_broadcast(comm, data[i].data(), 10, type, 1, nullptr, &requests[i]);
+            };
+            const auto wait = [&](vescomm_request_t *request) {
+                if (status == VESCOMM_OK) status = vescomm_request_wait(request);
+            };
+            // Rank 0 begins four broadcasts, and goes away.
+            if (gives) meeting.arrive_and_wait();
+            for (std::size_t i = 0; i < 4; ++i)
+                give(i, gives && i == 0 ? VESCOMM_I32 : VESCOMM_F32);
+            if (!gives) meeting.arrive_and_wait();
+            if (!gives) meeting.arrive_and_wait();
+            // Rank 1 gives all of them, and has the slot of the first for another one. Testing
+            // often, it says what that is.
+            for (std::size_t i = 0; i < 4 && gives; ++i) wait(requests[i]);
+            if (gives) {
+                give(4, VESCOMM_F32);
+                for (int i = 0; i < 5'000 && status == VESCOMM_OK; ++i)
+                    if (vescomm_request_test(requests[4]) != VESCOMM_IN_PROGRESS) break;
+                meeting.arrive_and_wait();
+            }
+            for (vescomm_request_t *request : requests)
+                if (request != nullptr) wait(request);
+            for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = sum(comm, data[0]);
+            expect_told(status, {"broadcast of f32", "broadcast of i32"});
+            for (vescomm_request_t *request : requests)
+                if (request != nullptr) check(vescomm_request_free(request));
+        });
+    }
+}
+#endif
 
 TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
     run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {
