@@ -61,6 +61,14 @@ inline bool comes_early(const Problem &problem, int from, int to, std::int64_t c
            lane_rank(nodes, nodes.node_of(from), to) == from;
 }
 
+// Tells the other ranks of the node, and waits until each has told.
+inline void meet(Lane &lane, const Nodes &nodes, int rank, std::uint32_t flag) {
+    const auto members = nodes.members(nodes.node_of(rank));
+    if (members.size() > 1) lane.signal_node(flag, 1);
+    for (const int peer : members)
+        if (peer != rank) lane.wait(peer, flag, 1);
+}
+
 // Ranks of the node that has the fewest.
 inline int smallest_node(const Nodes &nodes) {
     int smallest = nodes.ranks();

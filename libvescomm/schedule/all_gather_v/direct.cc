@@ -62,9 +62,7 @@ Schedule direct(const Problem &problem, int rank) {
         local.wait(sender, arrived, 1);
         pass_on(sender);
     }
-    if (locals > 1) local.signal_node(full, 1);
-    for (const int peer : members)
-        if (peer != rank) local.wait(peer, full, 1);
+    meet(local, nodes, rank, full);
 
     for (int away = 1; away < nodes.count() && problem.size(rank) > 0; ++away) {
         const int to = lane_rank(nodes, (node + away) % nodes.count(), rank);

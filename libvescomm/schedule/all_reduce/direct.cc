@@ -4,6 +4,7 @@
 
 #include "schedule/algorithms.h"
 #include "schedule/fan_out.h"
+#include "schedule/lanes.h"
 
 namespace vescomm::all_reduce {
 
@@ -32,13 +33,8 @@ Schedule direct(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
-    const auto tell_and_wait = [&](std::uint32_t flag) {
-        if (ranks > 1) lane.signal_node(flag, 1);
-        for (int peer = 0; peer < ranks; ++peer)
-            if (peer != rank) lane.wait(peer, flag, 1);
-    };
 
-    tell_and_wait(filled);
+    meet(lane, problem.nodes, rank, filled);
     const std::int64_t window = fan_out_window(problem.size(rank));
     for (std::int64_t begin = 0; begin < problem.size(rank); begin += window) {
         const std::int64_t count = std::min(window, problem.size(rank) - begin);
@@ -53,7 +49,7 @@ Schedule direct(const Problem &problem, int rank) {
         lane.reduce(from, part(rank), count, true);
         fan_out(lane, part(rank), others, count);
     }
-    tell_and_wait(summed);
+    meet(lane, problem.nodes, rank, summed);
     return schedule;
 }
 

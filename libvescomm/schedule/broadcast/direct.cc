@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 #include "schedule/fan_out.h"
+#include "schedule/lanes.h"
 
 namespace vescomm::broadcast {
 
@@ -27,11 +28,6 @@ Schedule direct(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
-    const auto tell_and_wait = [&](std::uint32_t flag) {
-        if (ranks > 1) lane.signal_node(flag, 1);
-        for (int peer = 0; peer < ranks; ++peer)
-            if (peer != rank) lane.wait(peer, flag, 1);
-    };
 
     std::vector<std::int64_t> slices;
     cut_evenly(problem.elements(), ranks, slices);
@@ -41,9 +37,9 @@ Schedule direct(const Problem &problem, int rank) {
         const int peer = (rank + away) % ranks;
         if (peer != problem.root) to.push_back(slice(peer));
     }
-    tell_and_wait(started);
+    meet(lane, problem.nodes, rank, started);
     fan_out(lane, slice(problem.root), to, slices[rank + 1] - slices[rank]);
-    tell_and_wait(written);
+    meet(lane, problem.nodes, rank, written);
     return schedule;
 }
 

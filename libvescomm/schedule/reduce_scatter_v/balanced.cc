@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
+#include "schedule/lanes.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -47,11 +48,6 @@ Schedule balanced(const Problem &problem, int rank) {
 
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
-    const auto tell_and_wait = [&](std::uint32_t flag) {
-        if (ranks > 1) lane.signal_node(flag, 1);
-        for (int peer = 0; peer < ranks; ++peer)
-            if (peer != rank) lane.wait(peer, flag, 1);
-    };
     const auto sum = [&](const Part &part, Place to) {
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back({peer, Region::buffer, part.begin});
@@ -64,14 +60,14 @@ Schedule balanced(const Problem &problem, int rank) {
         return to;
     };
 
-    tell_and_wait(filled);
+    meet(lane, problem.nodes, rank, filled);
     for (int owner = 0; owner < ranks; ++owner) {
         const Part part = part_of(problem, parts, owner, rank);
         const bool reachable = problem.in_place || owner == rank;
         sum(part, reachable ? place(part) : Place{rank, Region::partial, schedule.partial});
         if (!reachable) schedule.partial += part.elements;
     }
-    tell_and_wait(summed);
+    meet(lane, problem.nodes, rank, summed);
     if (problem.in_place) return schedule;
     for (int away = 1; away < ranks; ++away) {
         const int peer = (rank + away) % ranks;
@@ -83,7 +79,7 @@ Schedule balanced(const Problem &problem, int rank) {
         const Part part = part_of(problem, parts, rank, peer);
         lane.copy({peer, Region::partial, before}, place(part), part.elements);
     }
-    tell_and_wait(taken);
+    meet(lane, problem.nodes, rank, taken);
     return schedule;
 }
 

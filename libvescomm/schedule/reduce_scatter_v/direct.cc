@@ -124,9 +124,7 @@ Schedule direct(const Problem &problem, int rank) {
     Lane &local = schedule.lanes.front();
     for (const int partner : in_turn_for(partners, rank))
         local.signal(partner, ready, 1, comes_early(problem, partner, rank, size));
-    if (members.size() > 1) local.signal_node(filled, 1);
-    for (const int peer : members)
-        if (peer != rank) local.wait(peer, filled, 1);
+    meet(local, nodes, rank, filled);
 
     const auto sum = [&](std::int64_t begin, std::int64_t count) {
         std::vector<Place> from = in_buffers(problem, members, rank, begin);
@@ -140,9 +138,7 @@ Schedule direct(const Problem &problem, int rank) {
         sum(windows.begin(k), windows.elements(k));
     }
     if (partials > 0) local.wait(rank, partial, partials);
-    if (members.size() > 1) local.signal_node(read, 1);
-    for (const int peer : members)
-        if (peer != rank) local.wait(peer, read, 1);
+    meet(local, nodes, rank, read);
     return schedule;
 }
 
