@@ -26,6 +26,15 @@ std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
     return {status, answer.substr(sizeof status)};
 }
 
+[[noreturn]] void tell_difference(std::string_view label, int rank, const std::string &key,
+                                  const std::string &first, const std::string &other) {
+    const std::string there = "rank " + std::to_string(rank);
+    throw Error(VESCOMM_ERROR_MISMATCH, std::string(label) + ": rank 0 and " + there +
+                                            " disagree: " + key + " is " + first +
+                                            " on rank 0 and " + other + " on " + there +
+                                            "; every rank must make the same call");
+}
+
 }  // namespace
 
 std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
@@ -47,6 +56,14 @@ std::vector<std::string> agree(Control &control, std::string_view label, Deadlin
         results[rank] = std::move(text);
     }
     return results;
+}
+
+void require_same(std::string_view label, std::string_view key,
+                  const std::vector<std::string> &values) {
+    for (std::size_t rank = 1; rank < values.size(); ++rank)
+        if (values[rank] != values[0])
+            tell_difference(label, static_cast<int>(rank), std::string(key), values[0],
+                            values[rank]);
 }
 
 void require_same(Control &control, std::string_view label, Deadline deadline,
@@ -73,11 +90,7 @@ void require_same(Control &control, std::string_view label, Deadline deadline,
             }
             at += first.size() + 1;
         }
-        throw Error(VESCOMM_ERROR_MISMATCH, std::string(label) + ": rank 0 and rank " +
-                                                std::to_string(rank) + " disagree: " + key +
-                                                " is " + here + " on rank 0 and " + there +
-                                                " on rank " + std::to_string(rank) +
-                                                "; every rank must make the same call");
+        tell_difference(label, rank, key, here, there);
     }
 }
 

@@ -18,6 +18,10 @@ namespace vescomm {
 std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
                                const std::function<std::string()> &work);
 
+// Throws MISMATCH where the value of a rank is not that of rank 0.
+void require_same(std::string_view label, std::string_view key,
+                  const std::vector<std::string> &values);
+
 // Collective: every rank describes what it was asked to do, in the same number of "key value"
 // parts. Throws MISMATCH on all ranks when two differ, naming the ranks and the first part that
 // does.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/introduction.h"
 #include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
@@ -19,6 +20,21 @@ namespace {
 // How long to try before sleeping, by whether every rank of the node has a core of its own. With
 // spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
 constexpr int spins_with_cores = 200;
+
+// Of all ranks, by rank.
+std::vector<Introduction> introduce(Control &control, const Introduction &mine, Deadline limit) {
+    std::vector<Introduction> all;
+    for (const std::string &text : control.all_gather("communicator creation", mine.text(), limit))
+        all.push_back(Introduction::parse(text));
+    return all;
+}
+
+std::vector<std::string> each(const std::vector<Introduction> &all,
+                              std::string Introduction::*part) {
+    std::vector<std::string> parts;
+    for (const Introduction &one : all) parts.push_back(one.*part);
+    return parts;
+}
 
 // Of each node, how many cores its ranks may use together.
 std::vector<int> cores_of(const Nodes &nodes, const std::vector<std::string> &usable) {
@@ -71,16 +87,17 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         wire_failed_at_ = Clock::now().time_since_epoch().count();
         wake();
     });
-    nodes_ = Nodes::from_names(control_->all_gather("node names", node, limit));
-    const std::vector<int> cores =
-        cores_of(nodes_, control_->all_gather("cores", usable_cores(), limit));
-    for (int each = 0; each < nodes_.count(); ++each)
-        if (static_cast<int>(nodes_.members(each).size()) > cores[each])
-            machine_.cores =
-                std::min(machine_.cores > 0 ? machine_.cores : cores[each], cores[each]);
-    seat_ = nodes_.local_rank(rank());
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
-    require_same(*control_, "communicator creation", limit, {{"VESCOMM_ALGORITHM", algorithms}});
+    const Introduction mine{.node = node, .cores = usable_cores(), .algorithms = algorithms};
+    const std::vector<Introduction> all = introduce(*control_, mine, limit);
+    require_same("communicator creation", "VESCOMM_ALGORITHM",
+                 each(all, &Introduction::algorithms));
+    nodes_ = Nodes::from_names(each(all, &Introduction::node));
+    const std::vector<int> cores = cores_of(nodes_, each(all, &Introduction::cores));
+    for (int n = 0; n < nodes_.count(); ++n)
+        if (static_cast<int>(nodes_.members(n).size()) > cores[n])
+            machine_.cores = std::min(machine_.cores > 0 ? machine_.cores : cores[n], cores[n]);
+    seat_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
