@@ -4,9 +4,11 @@
 
 #include "api/guard.h"
 #include "api/handles.h"
+#include "comm/make_together.h"
 
 using vescomm::Error;
 using vescomm::guarded;
+using vescomm::make_together;
 using vescomm::read_options;
 using vescomm::read_struct;
 using vescomm::require;
@@ -38,13 +40,16 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
                                        vescomm_memory_t **memory) {
     return guarded([&] {
         require(comm, "vescomm_memory_create", "comm");
-        require(memory, "vescomm_memory_create", "memory");
-        const auto given = read_struct(options, "vescomm_memory_create", "options");
-        require_kind(given.kind, "vescomm_memory_create");
-        require_sharing(given.sharing, "vescomm_memory_create");
-        auto made = std::make_unique<vescomm_memory>();
-        made->value = vescomm::Memory::create(comm->value, given.bytes, given.kind, given.sharing);
-        *memory = made.release();
+        make_together(*comm->value, [&] {
+            require(memory, "vescomm_memory_create", "memory");
+            const auto given = read_struct(options, "vescomm_memory_create", "options");
+            require_kind(given.kind, "vescomm_memory_create");
+            require_sharing(given.sharing, "vescomm_memory_create");
+            auto made = std::make_unique<vescomm_memory>();
+            made->value =
+                vescomm::Memory::create(comm->value, given.bytes, given.kind, given.sharing);
+            *memory = made.release();
+        });
     });
 }
 
@@ -66,21 +71,23 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
                                        vescomm_buffer_t **buffer) {
     return guarded([&] {
         require(comm, "vescomm_buffer_create", "comm");
-        require(layout, "vescomm_buffer_create", "layout");
-        require(buffer, "vescomm_buffer_create", "buffer");
-        const auto given = read_options(options, "vescomm_buffer_create", "options");
-        require_kind(given.kind, "vescomm_buffer_create");
-        require_sharing(given.sharing, "vescomm_buffer_create");
-        vescomm::Buffer::Options wanted;
-        wanted.type = given.type;
-        if (given.memory != nullptr) wanted.memory = given.memory->value;
-        wanted.offset_bytes = given.offset_bytes;
-        wanted.kind = given.kind;
-        wanted.sharing = given.sharing;
-        wanted.name = given.name != nullptr ? given.name : "buffer";
-        auto made = std::make_unique<vescomm_buffer>();
-        made->value = vescomm::Buffer::create(comm->value, layout->value, std::move(wanted));
-        *buffer = made.release();
+        make_together(*comm->value, [&] {
+            require(layout, "vescomm_buffer_create", "layout");
+            require(buffer, "vescomm_buffer_create", "buffer");
+            const auto given = read_options(options, "vescomm_buffer_create", "options");
+            require_kind(given.kind, "vescomm_buffer_create");
+            require_sharing(given.sharing, "vescomm_buffer_create");
+            vescomm::Buffer::Options wanted;
+            wanted.type = given.type;
+            if (given.memory != nullptr) wanted.memory = given.memory->value;
+            wanted.offset_bytes = given.offset_bytes;
+            wanted.kind = given.kind;
+            wanted.sharing = given.sharing;
+            wanted.name = given.name != nullptr ? given.name : "buffer";
+            auto made = std::make_unique<vescomm_buffer>();
+            made->value = vescomm::Buffer::create(comm->value, layout->value, std::move(wanted));
+            *buffer = made.release();
+        });
     });
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/guard.h"
 #include "api/handles.h"
+#include "comm/make_together.h"
 
 using vescomm::Collective;
 using vescomm::Error;
@@ -17,22 +18,24 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
                         vescomm_request_t **request) {
     return guarded([&] {
         require(comm, function, "comm");
-        if (collective != Collective::barrier) require(buffer, function, "buffer");
-        require(request, function, "request");
-        const auto given = vescomm::read_options(options, function, "options");
-        vescomm::Request::Options wanted;
-        wanted.collective = collective;
-        wanted.op = given.op;
-        wanted.factor = given.factor;
-        wanted.root = given.root;
-        wanted.type = given.type;
-        wanted.source = given.source;
-        wanted.output = given.output;
-        if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
-        auto made = std::make_unique<vescomm_request>();
-        made->parts.push_back(vescomm::Request::create(
-            comm->calls->stage(), buffer != nullptr ? buffer->value : nullptr, wanted));
-        *request = made.release();
+        vescomm::make_together(*comm->value, [&] {
+            if (collective != Collective::barrier) require(buffer, function, "buffer");
+            require(request, function, "request");
+            const auto given = vescomm::read_options(options, function, "options");
+            vescomm::Request::Options wanted;
+            wanted.collective = collective;
+            wanted.op = given.op;
+            wanted.factor = given.factor;
+            wanted.root = given.root;
+            wanted.type = given.type;
+            wanted.source = given.source;
+            wanted.output = given.output;
+            if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
+            auto made = std::make_unique<vescomm_request>();
+            made->parts.push_back(vescomm::Request::create(
+                comm->calls->stage(), buffer != nullptr ? buffer->value : nullptr, wanted));
+            *request = made.release();
+        });
     });
 }
 

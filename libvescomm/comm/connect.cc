@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/system.h"
@@ -23,17 +24,29 @@ constexpr std::size_t secret_bytes = 32;
 // Far more than addresses of interfaces and a secret can be.
 constexpr std::uint64_t largest_invitation = 64 * 1024;
 
-Config configure(const CommOptions &options) {
-    Config config = read_config(process_environment());
-    set_log_filter(config.log);
-    if (options.timeout_seconds < 0)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "timeout_seconds is " + std::to_string(options.timeout_seconds) +
-                        "; give seconds above 0, or 0 for the default");
-    if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
-    if (!options.node.empty()) config.node = options.node;
-    if (config.node.empty()) config.node = system_node_name();
-    return config;
+struct Settings {
+    Config config;
+    // What is wrong with them. The others are told once all have met: they would wait in vain.
+    std::optional<Error> refused;
+};
+
+Settings configure(const CommOptions &options) {
+    Settings settings;
+    try {
+        Config config = read_config(process_environment());
+        set_log_filter(config.log);
+        if (options.timeout_seconds < 0)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "timeout_seconds is " + std::to_string(options.timeout_seconds) +
+                            "; give seconds above 0, or 0 for the default");
+        if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
+        if (!options.node.empty()) config.node = options.node;
+        if (config.node.empty()) config.node = system_node_name();
+        settings.config = config;
+    } catch (const Error &error) {
+        settings.refused = error;
+    }
+    return settings;
 }
 
 void require_rank(int rank, int ranks) {
@@ -43,7 +56,8 @@ void require_rank(int rank, int ranks) {
                         "; ranks must be at least 1, and rank from 0 to ranks - 1");
 }
 
-std::shared_ptr<Communicator> connect(TcpControlOptions control, const Config &config) {
+std::shared_ptr<Communicator> connect(TcpControlOptions control, const Settings &settings) {
+    const Config &config = settings.config;
     // One rank speaks for all: launchers give them the same environment.
     if (control.rank == 0)
         for (const std::string &unknown : unknown_variables(process_variable_names()))
@@ -51,9 +65,15 @@ std::shared_ptr<Communicator> connect(TcpControlOptions control, const Config &c
     control.silence_seconds = config.silence_seconds;
     // Several signs of life before anyone is given up, however short the silence.
     control.heartbeat_seconds = std::min(1.0, config.silence_seconds / 5);
-    return Communicator::create(
-        connect_tcp_control(control, Deadline::after(config.timeout_seconds)), config.node, config,
-        make_transports);
+    std::unique_ptr<Control> connected =
+        connect_tcp_control(control, Deadline::after(config.timeout_seconds));
+    if (settings.refused) {
+        connected->fail(settings.refused->status,
+                        "rank " + std::to_string(control.rank) +
+                            " could not make its communicator: " + settings.refused->what());
+        throw Error(*settings.refused);
+    }
+    return Communicator::create(std::move(connected), config.node, config, make_transports);
 }
 
 // What rank 0 sends through the caller's all-gather: its addresses, a space between two, and after
@@ -99,7 +119,7 @@ std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std:
 }
 
 std::shared_ptr<Communicator> connect_from_environment(const CommOptions &options) {
-    const Config config = configure(options);
+    const Settings settings = configure(options);
     const Launch launch = read_launch(process_environment());
     if (log_enabled(LogLevel::info, "launch")) {
         std::string text = "started by " + launch.source;
@@ -115,13 +135,13 @@ std::shared_ptr<Communicator> connect_from_environment(const CommOptions &option
     control.secret = launch.secret;
     control.listen_descriptor = launch.listen_descriptor;
     if (launch.ranks > 1) control.addresses = {{launch.host, launch.port}};
-    return connect(std::move(control), config);
+    return connect(std::move(control), settings);
 }
 
 std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGather &all_gather,
                                               const CommOptions &options) {
     require_rank(rank, ranks);
-    const Config config = configure(options);
+    const Settings settings = configure(options);
     const auto gather = [&](const void *mine, std::size_t bytes) {
         std::string all(bytes * static_cast<std::size_t>(ranks), '\0');
         if (!all_gather(mine, bytes, all.data()))
@@ -152,7 +172,7 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
         invitation.resize(size);
         read_invitation(gather(invitation.data(), size).substr(0, size), control);
     }
-    return connect(std::move(control), config);
+    return connect(std::move(control), settings);
 }
 
 }  // namespace vescomm

@@ -31,6 +31,21 @@ def malformed():
             expect("auto, thread, inline" in rank.lines[-1], rank.lines[-1])
 
 
+def malformed_on_one():
+    """Nobody waits: the others are told what is wrong, and where."""
+    for victim in (0, 2):
+        for nodes in (None, [0, 1, 1]):
+            each = {victim: {"VESCOMM_PROGRESS": "maybe"}}
+            with Job([WORKER, "short"], 3, nodes, each=each) as job:
+                codes = job.finish(seconds=PROMISE_SECONDS)
+                expect(set(codes.values()) == {INVALID_ARGUMENT}, f"codes {codes}\n"
+                       f"{job.transcript()}")
+                for number, rank in job.ranks.items():
+                    expect("VESCOMM_PROGRESS=maybe" in rank.lines[-1], rank.lines[-1])
+                    expect(number == victim or f"rank {victim} could not make its communicator"
+                           in rank.lines[-1], rank.lines[-1])
+
+
 def unsuitable_algorithm():
     """A ring needs a buffer of each rank; arrays have none."""
     with Job([WORKER, "short"], 3, environment={"VESCOMM_ALGORITHM": "all_gather_v=ring"}) as job:
@@ -61,6 +76,7 @@ def algorithms_that_differ():
 def cases():
     yield "a misspelt variable", misspelt
     yield "a malformed value", malformed
+    yield "a malformed value on one rank", malformed_on_one
     yield "a forced algorithm that does not suit", unsuitable_algorithm
     yield "forced algorithms that differ", algorithms_that_differ
 

@@ -362,11 +362,62 @@ static void *play(void *argument) {
     return NULL;
 }
 
-static void running(void) {
+/* Rank 1 is refused what rank 0 makes: neither waits, and rank 0 is told why. */
+static void *refuse(void *argument) {
+    const int rank = *(int *)argument;
+    vescomm_memory_options_t memory_options = vescomm_memory_options();
+    vescomm_request_options_t options = vescomm_request_options();
+    vescomm_layout_t *layout = layout_of(2);
+    vescomm_memory_t *memory = NULL;
+    int what;
+    for (what = 0; what < 4; ++what) {
+        vescomm_comm_t *comm = NULL;
+        vescomm_buffer_t *buffer = NULL;
+        vescomm_request_t *request = NULL;
+        vescomm_status_t status;
+        const char *why = "layout is NULL";
+        FINE(vescomm_comm_create_from_all_gather(rank, 2, gather_in_memory, argument, NULL, &comm));
+        /* What all are refused does no harm. */
+        REFUSED(vescomm_buffer_create(comm, NULL, NULL, &buffer), "layout is NULL");
+        FINE(vescomm_buffer_create(comm, layout, NULL, &buffer));
+        switch (what) {
+            case 0:
+                memory_options.bytes = 64;
+                memory_options.sharing = rank == 0 ? VESCOMM_PER_RANK : 9;
+                status = vescomm_memory_create(comm, &memory_options, &memory);
+                why = "there is no sharing 9";
+                break;
+            case 1:
+                status = vescomm_buffer_create(comm, rank == 0 ? layout : NULL, NULL, &buffer);
+                break;
+            case 2:
+                options.op = rank == 0 ? VESCOMM_SUM : 6;
+                status = vescomm_all_reduce_create(comm, buffer, &options, &request);
+                why = "no op 6";
+                break;
+            default:
+                options = vescomm_request_options();
+                options.algorithm = rank == 0 ? NULL : "magic";
+                status = vescomm_all_gather_v_create(comm, buffer, &options, &request);
+                why = "\"magic\"";
+        }
+        if (rank == 0)
+            expect(__LINE__, status, VESCOMM_ERROR_MISMATCH, "rank 1", "refuses", why,
+                   (char *)NULL);
+        else REFUSED(status, why);
+        expect(__LINE__, vescomm_barrier(comm), VESCOMM_ERROR_MISMATCH, "refuses", (char *)NULL);
+        FINE(vescomm_buffer_free(buffer));
+        FINE(vescomm_comm_free(comm));
+    }
+    FINE(vescomm_layout_free(layout));
+    return NULL;
+}
+
+static void on_two_ranks(void *(*work)(void *)) {
     pthread_t threads[2];
     int ranks[] = {0, 1}, i;
     pthread_barrier_init(&meeting, NULL, 2);
-    for (i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, play, &ranks[i]);
+    for (i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, work, &ranks[i]);
     for (i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&meeting);
 }
@@ -376,7 +427,8 @@ int main(void) {
     layouts();
     buffers();
     requests();
-    running();
+    on_two_ranks(play);
+    on_two_ranks(refuse);
     printf("%s\n", failures == 0 ? "ok" : "failed");
     return failures != 0;
 }

@@ -21,6 +21,11 @@
  * Every function returns a status, sets its outputs only on success, and never lets an exception
  * out. Options structs start with struct_size, are made by the inline function of the same name,
  * and mean "the default" wherever a member is zero. Strings are UTF-8 and copied.
+ *
+ * Communicators, memory, buffers and requests are made by all ranks together. If one of them is
+ * refused, for an argument or a variable of its own, all of them fail, and the others' sentence
+ * says which rank it was and why; the communicator is broken. A call on arrays that is refused has
+ * not happened, and may be made again.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H

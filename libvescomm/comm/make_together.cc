@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/make_together.h"
+
+#include <new>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+void make_together(Communicator &comm, const std::function<void()> &make) {
+    const auto refuse = [&](const std::string &why) {
+        try {
+            comm.control().all_gather("what it refuses: " + why, {}, comm.deadline());
+        } catch (const Error &) {
+            // This rank knows the cause.
+        }
+    };
+    try {
+        make();
+    } catch (const Error &error) {
+        // What differs has been thrown by all.
+        if (error.status != VESCOMM_ERROR_MISMATCH && !comm.failure().broken())
+            refuse(error.what());
+        throw;
+    } catch (const std::bad_alloc &) {
+        refuse("it is out of memory");
+        throw;
+    }
+}
+
+}  // namespace vescomm
