@@ -4,7 +4,7 @@
 // A worker that measures MPI; the same source for Open MPI and MPICH. MPI has no fused buffers: a
 // tensor is an operation.
 //
-// Zone: per operation, in start().
+// Zone: per operation, in start() and wait().
 #include <mpi.h>
 
 #include <climits>
@@ -107,9 +107,22 @@ public:
     std::byte *input() override { return buffers_.input(); }
     std::byte *output() override { return buffers_.output(); }
     void start() override {
-        for (const Call &call : calls_) (this->*act_)(call);
+        for (const Call &call : calls_) {
+            if (!what_.non_blocking) {
+                (this->*act_)(call, nullptr);
+                continue;
+            }
+            MPI_Request request;
+            (this->*act_)(call, &request);
+            requests_.push_back(request);
+        }
     }
-    void wait() override {}
+    void wait() override {
+        if (requests_.empty()) return;
+        MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+        requests_.clear();
+    }
+    bool starts_early() const override { return what_.non_blocking; }
     void end() override { buffers_ = {}; }
     void meet() override { MPI_Barrier(MPI_COMM_WORLD); }
 
@@ -118,63 +131,87 @@ private:
     // Of results that are arrays of their own.
     std::byte *shard(const Call &call) { return buffers_.output() + call.in_shard * bytes_; }
 
-    void gather(const Call &call) {
-        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, tensor(call), call.counts.data(),
-                       call.begins.data(), type_, MPI_COMM_WORLD);
+    // The form that waits, or the one that does not.
+    template <typename Now, typename Later, typename... Arguments>
+    static void call_one(Now now, Later later, MPI_Request *request, Arguments... arguments) {
+        if (request == nullptr) now(arguments...);
+        else later(arguments..., request);
     }
 
-    void reduce_scatter(const Call &call) {
-        MPI_Reduce_scatter(tensor(call), shard(call), call.counts.data(), type_, MPI_SUM,
-                           MPI_COMM_WORLD);
+    void gather(const Call &call, MPI_Request *request) {
+        call_one(MPI_Allgatherv, MPI_Iallgatherv, request, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
+                 tensor(call), call.counts.data(), call.begins.data(), type_, MPI_COMM_WORLD);
     }
 
-    void all_reduce(const Call &call) {
-        MPI_Allreduce(MPI_IN_PLACE, tensor(call), call.elements, type_, MPI_SUM, MPI_COMM_WORLD);
+    void reduce_scatter(const Call &call, MPI_Request *request) {
+        call_one(MPI_Reduce_scatter, MPI_Ireduce_scatter, request, tensor(call), shard(call),
+                 call.counts.data(), type_, op_, MPI_COMM_WORLD);
     }
 
-    void broadcast(const Call &call) {
-        MPI_Bcast(tensor(call), call.elements, type_, what_.root, MPI_COMM_WORLD);
+    void all_reduce(const Call &call, MPI_Request *request) {
+        call_one(MPI_Allreduce, MPI_Iallreduce, request, MPI_IN_PLACE, tensor(call), call.elements,
+                 type_, op_, MPI_COMM_WORLD);
     }
 
-    void reduce(const Call &call) {
+    void broadcast(const Call &call, MPI_Request *request) {
+        call_one(MPI_Bcast, MPI_Ibcast, request, tensor(call), call.elements, type_, what_.root,
+                 MPI_COMM_WORLD);
+    }
+
+    void reduce(const Call &call, MPI_Request *request) {
         const bool root = rank_ == what_.root;
-        MPI_Reduce(root ? MPI_IN_PLACE : tensor(call), root ? tensor(call) : nullptr, call.elements,
-                   type_, MPI_SUM, what_.root, MPI_COMM_WORLD);
+        call_one(MPI_Reduce, MPI_Ireduce, request, root ? MPI_IN_PLACE : tensor(call),
+                 root ? tensor(call) : nullptr, call.elements, type_, op_, what_.root,
+                 MPI_COMM_WORLD);
     }
 
-    void gather_at_root(const Call &call) {
-        MPI_Gatherv(buffers_.input() + call.in_shard * bytes_, call.counts[rank_], type_,
-                    buffers_.output() + call.tensor * bytes_, call.counts.data(),
-                    call.begins.data(), type_, what_.root, MPI_COMM_WORLD);
+    void gather_at_root(const Call &call, MPI_Request *request) {
+        call_one(MPI_Gatherv, MPI_Igatherv, request, buffers_.input() + call.in_shard * bytes_,
+                 call.counts[rank_], type_, buffers_.output() + call.tensor * bytes_,
+                 call.counts.data(), call.begins.data(), type_, what_.root, MPI_COMM_WORLD);
     }
 
-    void scatter(const Call &call) {
-        MPI_Scatterv(tensor(call), call.counts.data(), call.begins.data(), type_, shard(call),
-                     call.counts[rank_], type_, what_.root, MPI_COMM_WORLD);
+    void scatter(const Call &call, MPI_Request *request) {
+        call_one(MPI_Scatterv, MPI_Iscatterv, request, tensor(call), call.counts.data(),
+                 call.begins.data(), type_, shard(call), call.counts[rank_], type_, what_.root,
+                 MPI_COMM_WORLD);
     }
 
-    void all_to_all(const Call &call) {
-        MPI_Alltoallv(tensor(call), call.counts.data(), call.begins.data(), type_,
-                      buffers_.output(), call.mine.data(), call.mine_begins.data(), type_,
-                      MPI_COMM_WORLD);
+    void all_to_all(const Call &call, MPI_Request *request) {
+        call_one(MPI_Alltoallv, MPI_Ialltoallv, request, tensor(call), call.counts.data(),
+                 call.begins.data(), type_, buffers_.output(), call.mine.data(),
+                 call.mine_begins.data(), type_, MPI_COMM_WORLD);
     }
 
-    void send_receive(const Call &call) {
+    // The request is of the message that comes; the one that goes has one beside it.
+    void send_receive(const Call &call, MPI_Request *request) {
         const int ranks = what_.ranks();
-        const int previous = what_.previous(rank_);
-        MPI_Sendrecv(
-            buffers_.input() + ranks * call.in_shard * bytes_, ranks * call.counts[rank_], type_,
-            what_.next(rank_), 0, buffers_.output() + ranks * call.in_shard_of_previous * bytes_,
-            ranks * call.counts[previous], type_, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        const int next = what_.next(rank_), previous = what_.previous(rank_);
+        std::byte *from = buffers_.input() + ranks * call.in_shard * bytes_;
+        std::byte *to = buffers_.output() + ranks * call.in_shard_of_previous * bytes_;
+        const int sends = ranks * call.counts[rank_], receives = ranks * call.counts[previous];
+        if (request == nullptr) {
+            MPI_Sendrecv(from, sends, type_, next, 0, to, receives, type_, previous, 0,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            return;
+        }
+        MPI_Irecv(to, receives, type_, previous, 0, MPI_COMM_WORLD, request);
+        MPI_Request sent;
+        MPI_Isend(from, sends, type_, next, 0, MPI_COMM_WORLD, &sent);
+        requests_.push_back(sent);
     }
 
-    void barrier(const Call &) { MPI_Barrier(MPI_COMM_WORLD); }
+    void barrier(const Call &, MPI_Request *request) {
+        call_one(MPI_Barrier, MPI_Ibarrier, request, MPI_COMM_WORLD);
+    }
 
     int rank_;
     Case what_;
     std::int64_t bytes_ = 1;
     MPI_Datatype type_ = MPI_BYTE;
-    void (Mpi::*act_)(const Call &) = nullptr;
+    MPI_Op op_ = MPI_SUM;
+    void (Mpi::*act_)(const Call &, MPI_Request *) = nullptr;
+    std::vector<MPI_Request> requests_;  // under way
     std::vector<Call> calls_;
     PrivateBuffers buffers_;
 };

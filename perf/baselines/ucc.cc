@@ -130,6 +130,7 @@ public:
     std::string version() const override { return std::string("UCC ") + ucc_get_version_string(); }
 
     Costs prepare(const Case &what) override {
+        non_blocking_ = what.non_blocking;
         if (what.shared) throw Unsupported("UCC has a result for each rank");
         if (find_collective(what.collective).reduces() && what.op != "sum")
             throw Unsupported("this worker measures sums of UCC only");
@@ -149,19 +150,18 @@ public:
     std::byte *input() override { return buffers_.input(); }
     std::byte *output() override { return buffers_.output(); }
 
-    // One tensor after another: UCC's order of tags.
+    // One tensor after another, unless start() is not to wait.
     void start() override {
         for (const auto &call : calls_) {
             check(ucc_collective_post(call->request), "ucc_collective_post");
-            ucc_status_t status;
-            while ((status = ucc_collective_test(call->request)) == UCC_INPROGRESS) {
-                ucc_context_progress(context_);
-                if (crowded_) sched_yield();
-            }
-            check(status, "ucc_collective_test");
+            if (!non_blocking_) complete(*call);
         }
     }
-    void wait() override {}
+    void wait() override {
+        if (!non_blocking_) return;
+        for (const auto &call : calls_) complete(*call);
+    }
+    bool starts_early() const override { return non_blocking_; }
 
     void end() override {
         for (const auto &call : calls_) ucc_collective_finalize(call->request);
@@ -245,8 +245,18 @@ private:
         check(status, "ucc_collective_init");
     }
 
+    void complete(const Call &call) {
+        ucc_status_t status;
+        while ((status = ucc_collective_test(call.request)) == UCC_INPROGRESS) {
+            ucc_context_progress(context_);
+            if (crowded_) sched_yield();
+        }
+        check(status, "ucc_collective_test");
+    }
+
     int rank_;
     bool crowded_;
+    bool non_blocking_ = false;
     Files files_;
     ucc_lib_h lib_ = nullptr;
     ucc_context_h context_ = nullptr;

@@ -18,6 +18,7 @@ struct Case {
     std::string op = "none";  // "sum", "avg"; "none" where nothing is combined
     int root = -1;  // -1 where there is none
     bool shared = false;  // one result for each node, where that is possible
+    bool non_blocking = false;  // start() must return before the operation is complete
     std::int64_t block = 1;  // cuts and tensors lie on multiples of it
     std::vector<std::int64_t> cuts;  // rank k owns elements [cuts[k], cuts[k + 1])
     std::vector<std::int64_t> tensors;  // tensor k has elements [tensors[k], tensors[k + 1])

@@ -17,19 +17,30 @@ public:
 
     Costs prepare(const Case &what) override {
         calls_ = ArrayCalls(comm_, what);
+        starts_early_ = what.non_blocking && what.collective != "barrier";
         return {};
     }
 
     std::byte *input() override { return calls_.input(); }
     std::byte *output() override { return calls_.output(); }
-    void start() override { calls_.run(); }
-    void wait() override {}
+    void start() override {
+        if (starts_early_) calls_.start(request_);
+        else calls_.run();
+    }
+    void wait() override {
+        if (!starts_early_) return;
+        request_.wait();
+        request_ = {};
+    }
+    bool starts_early() const override { return starts_early_; }
     void end() override { calls_ = {}; }
     void meet() override { comm_.barrier(); }
 
 private:
     Communicator &comm_;
     ArrayCalls calls_;
+    Request request_;
+    bool starts_early_ = false;
 };
 
 }  // namespace

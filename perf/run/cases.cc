@@ -21,6 +21,7 @@ void check(const Options &options, int ranks) {
         refuse(fmt::format("--root {}: there are {} ranks", options.root, ranks));
     if (options.late_rank >= ranks)
         refuse(fmt::format("--skew: rank {} of {} ranks", options.late_rank, ranks));
+    if (options.overlap && options.skew_us > 0) refuse("--overlap and --skew exclude each other");
     for (const std::string &name : options.collectives) {
         const Collective &row = find_collective(name);
         if (options.shared && !row.may_share)
@@ -43,6 +44,7 @@ Case make_case(const Options &options, const Ragged &ragged, const Collective &r
     what.op = op;
     what.root = row.rooted ? options.root : -1;
     what.shared = options.shared;
+    what.non_blocking = options.overlap;
     what.block = options.block;
     // Every type has bytes; analysers do not know.
     const std::int64_t element = std::max<std::int64_t>(find_type(type).bytes(), 1);

@@ -150,7 +150,7 @@ ExitCode coordinate_here(const Options &options) {
     std::optional<Hosts> hosts;
     std::optional<Folder> folder(std::in_place);
     std::vector<std::unique_ptr<Team>> teams;
-    if (options.hosts > 1) hosts.emplace(options.hosts);
+    if (options.hosts > 1) hosts.emplace(options.hosts, options.link_gbits);
     LocalSetting setting{.folder = folder->path(),
                          .ranks = ranks,
                          .largest_bytes = 0,

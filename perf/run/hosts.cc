@@ -6,6 +6,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "perf/run/exit_codes.h"
 #include "perf/run/process.h"
 
@@ -22,7 +25,7 @@ void ip(std::vector<std::string> words) {
 
 }  // namespace
 
-Hosts::Hosts(int count) {
+Hosts::Hosts(int count, double gbits) : gbits_(gbits) {
     if (geteuid() != 0)
         throw Failure(ExitCode::usage, "--hosts makes network namespaces, which needs root");
     const std::string prefix = "vescomm-perf-" + std::to_string(getpid());
@@ -58,9 +61,18 @@ void Hosts::make() {
         ip({"-n", name, "address", "add", address(host) + "/24", "dev", "eth0"});
         ip({"-n", name, "link", "set", "lo", "up"});
         ip({"-n", name, "link", "set", "eth0", "up"});
+        if (gbits_ > 0) slow_down(name);
     }
     // UCX leaves out an interface that has no carrier yet.
     for (const std::string &name : names_) ip({"netns", "exec", name, "bash", "-c", await_carrier});
+}
+
+// What a host sends waits until its link would have carried it. The burst holds a few of the
+// largest segments; the queue is long enough that nothing is lost, since TCP keeps it short.
+void Hosts::slow_down(const std::string &host) {
+    const std::string rate = std::to_string(std::max(1L, std::lround(gbits_ * 1000))) + "mbit";
+    run_program({"tc", "-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate,
+                 "burst", "256kb", "limit", "16mb"});
 }
 
 void Hosts::remove() noexcept {

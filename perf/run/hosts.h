@@ -15,7 +15,8 @@ namespace vescomm::perf {
 // They are gone with this object.
 class Hosts {
 public:
-    explicit Hosts(int count);
+    // Each may send so many Gbit/s; 0: no limit.
+    Hosts(int count, double gbits);
     ~Hosts();
     Hosts(const Hosts &) = delete;
     Hosts &operator=(const Hosts &) = delete;
@@ -28,8 +29,10 @@ public:
 
 private:
     void make();
+    void slow_down(const std::string &host);
     void remove() noexcept;
 
+    double gbits_;
     std::string switch_;
     std::vector<std::string> names_;
 };

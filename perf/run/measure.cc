@@ -43,9 +43,10 @@ public:
     }
 
     void take() {
-        std::vector<double> times = run(warm_up_, iterations_);
+        std::vector<double> times = run(warm_up_, iterations_).times;
         if (options_.check) verify();
         times.erase(times.begin(), times.begin() + options_.skip);
+        if (options_.overlap) overlap(median(times));
         samples_.rounds_us.push_back(std::move(times));
     }
 
@@ -67,7 +68,7 @@ private:
     void plan() {
         warm_up_ = options_.warm_up;
         iterations_ = (options_.iterations + options_.rounds - 1) / options_.rounds;
-        const std::vector<double> tried = run(1, 1);
+        const std::vector<double> tried = run(1, 1).times;
         // The input is written anew, which takes about as long.
         const double seconds = 2e-6 * (tried.front() + options_.skew_us) * options_.operations;
         const auto fit = [&](double budget, int most) {
@@ -81,8 +82,14 @@ private:
         iterations_ += options_.skip;
     }
 
-    std::vector<double> run(int warm_up, int iterations) {
+    // By iteration; the computation is timed without the operation.
+    struct Times {
+        std::vector<double> times, compute;
+    };
+
+    Times run(int warm_up, int iterations, double compute_us = 0) {
         Turn turn;
+        turn.compute_us = compute_us;
         turn.warm_up = warm_up;
         turn.iterations = iterations;
         turn.operations = options_.operations;
@@ -91,17 +98,29 @@ private:
         turn.late_rank = options_.late_rank < 0 ? what_.ranks() - 1 : options_.late_rank;
         round_ += static_cast<std::uint64_t>(warm_up + iterations);
         const std::vector<Answer> answers = ask("run", turn);
-        std::vector<double> times;
-        for (int i = 0; i < iterations; ++i) {
-            std::vector<double> ranks;
-            ranks.reserve(answers.size());
-            for (const Answer &answer : answers)
-                ranks.push_back(answer.times_us[static_cast<std::size_t>(i)]);
-            times.push_back(combine(options_.average, ranks));
-        }
+        const auto gather = [&](const std::vector<double> Answer::*times) {
+            std::vector<double> all;
+            for (std::size_t i = 0; i < (answers.front().*times).size(); ++i) {
+                std::vector<double> ranks;
+                ranks.reserve(answers.size());
+                for (const Answer &answer : answers) ranks.push_back((answer.*times)[i]);
+                all.push_back(combine(options_.average, ranks));
+            }
+            return all;
+        };
         for (const Answer &answer : answers)
             samples_.start_us = std::max(samples_.start_us, answer.start_us);
-        return times;
+        return {gather(&Answer::times_us), gather(&Answer::compute_us)};
+    }
+
+    // As much work as the operation takes: if all of it is hidden, both take as long as the work.
+    void overlap(double operation_us) {
+        const double least_us = 0.1;
+        const Times both = run(warm_up_, iterations_, std::max(operation_us, least_us));
+        if (options_.check) verify();
+        samples_.overlaps.push_back({.operation_us = operation_us,
+                                     .compute_us = median(both.compute),
+                                     .total_us = median(both.times)});
     }
 
     void verify() {

@@ -142,6 +142,10 @@ void add_repetition(CLI::App &app, Given &given) {
     add("-K,--skip", options.skip, "Leave out the first timed iterations of a turn (0).", "COUNT");
     add("--skew", given.skew, "One rank comes so much later, the last one if none is named.",
         "US[:RANK]");
+    app.add_flag("--overlap", options.overlap,
+                 "Once more with computation between start() and wait(), as long as the\n"
+                 "operation, and how much of the operation is hidden behind it.")
+        ->group(group);
     add("-T,--timeout", options.timeout_seconds, "Give up on a turn after this long (300 s).",
         "SECONDS");
 }
@@ -163,6 +167,10 @@ void add_ranks(CLI::App &app, Given &given) {
     app.add_option("--hosts", options.hosts,
                    "Deal them to so many pretended hosts (network namespaces; as root).")
         ->option_text("COUNT")
+        ->group(group);
+    app.add_option("--link", options.link_gbits,
+                   "Gbit/s that each pretended host may send (no limit).")
+        ->option_text("GBITS")
         ->group(group);
     app.add_option("--bind", options.bind,
                    "core: each rank keeps to a core of its own, if there are enough (core).")
@@ -244,6 +252,10 @@ Options finish(Given &given) {
     check_range("--block", options.block, 1, std::int64_t{1} << 40);
     check_range("--tensors", options.tensors, 1, 1'000'000);
     if (!(options.timeout_seconds > 0)) refuse("--timeout: give more than 0 seconds");
+    if (!(options.link_gbits >= 0 && options.link_gbits <= 1e3))
+        refuse(fmt::format("--link {}: give Gbit/s, from 0 to 1000", options.link_gbits));
+    if (options.link_gbits > 0 && options.hosts < 2)
+        refuse("--link limits pretended hosts: give --hosts, at least 2");
     if (options.hosts > 1 && options.ranks < options.hosts)
         refuse(fmt::format("--hosts {} needs --ranks, at least as many", options.hosts));
     options.average = static_cast<Average>(given.average);

@@ -36,12 +36,14 @@ struct Options {
     int skip = 0;
     double skew_us = 0;
     int late_rank = 0;
+    bool overlap = false;  // once more, with work between start() and wait()
     Average average = Average::slowest;
     bool check = true;
 
     std::vector<std::string> implementations = {"vescomm"};
     int ranks = 0;  // 0: those that a launcher started, or one for each core
     int hosts = 1;
+    double link_gbits = 0;  // of each host; 0: no limit
     std::string bind = "core";  // or "none"
     double timeout_seconds = 300;
 

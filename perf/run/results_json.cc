@@ -45,6 +45,14 @@ json environment() {
     return result;
 }
 
+json overlap(const Samples &samples) {
+    if (samples.overlaps.empty()) return nullptr;
+    const OverlapFigures figures = overlap_of(samples);
+    return {{"compute_us", figures.compute_us},
+            {"total_us", figures.total_us},
+            {"hidden_percent", figures.hidden_percent}};
+}
+
 json members_of(const std::vector<Run::Member> &members, const char *text) {
     json result = json::array();
     for (const Run::Member &member : members)
@@ -86,7 +94,8 @@ json to_json(const Run &run, const Options &options, const Case &what, const Sam
         {"ratio", number_or_null(samples.ratio)},
         {"register_us", number_or_null(samples.costs.register_us)},
         {"create_us", number_or_null(samples.costs.create_us)},
-        {"start_us", number_or_null(samples.start_us)}};
+        {"start_us", number_or_null(samples.start_us)},
+        {"overlap", overlap(samples)}};
 }
 
 }  // namespace

@@ -53,6 +53,23 @@ Figures figures_of(const Samples &samples) {
             .variation = mean > 0 ? std::sqrt(squares / count) / mean : 0};
 }
 
+double Overlap::hidden_percent() const {
+    if (operation_us <= 0) return 0;
+    return std::min(100.0, 100 * (1 - (total_us - compute_us) / operation_us));
+}
+
+OverlapFigures overlap_of(const Samples &samples) {
+    if (samples.overlaps.empty()) return {};
+    const auto middle = [&](auto &&figure) {
+        std::vector<double> values;
+        for (const Overlap &overlap : samples.overlaps) values.push_back(figure(overlap));
+        return median(std::move(values));
+    };
+    return {.compute_us = middle([](const Overlap &one) { return one.compute_us; }),
+            .total_us = middle([](const Overlap &one) { return one.total_us; }),
+            .hidden_percent = middle([](const Overlap &one) { return one.hidden_percent(); })};
+}
+
 double algbw(const Case &what, double time_us) {
     return time_us > 0 ? static_cast<double>(what.bytes()) / time_us / 1e3 : 0;
 }

@@ -14,11 +14,22 @@
 
 namespace vescomm::perf {
 
+// Computation between start() and wait(): medians of one round.
+struct Overlap {
+    double operation_us = 0;  // without the computation
+    double compute_us = 0;  // without the operation
+    double total_us = 0;  // both
+
+    // Of the operation's time; 100: the computation is all that one waits for.
+    double hidden_percent() const;
+};
+
 struct Samples {
     std::string implementation;
     std::string unsupported;  // why nothing was measured; "": it was
     bool failed = false;  // and that is no want of a feature, but a failure
     std::vector<std::vector<double>> rounds_us;  // a time for each iteration of each round
+    std::vector<Overlap> overlaps;  // of each round
     Costs costs;
     double start_us = -1;
     std::int64_t wrong = -1;  // elements; -1: not verified
@@ -34,6 +45,12 @@ struct Figures {
     double variation = 0;  // standard deviation over mean
 };
 Figures figures_of(const Samples &samples);
+
+// Medians over rounds of what an overlap consists of, and of how much is hidden.
+struct OverlapFigures {
+    double compute_us = -1, total_us = -1, hidden_percent = 0;
+};
+OverlapFigures overlap_of(const Samples &samples);
 
 double median(std::vector<double> values);  // of at least one
 double percentile(std::vector<double> values, double part);

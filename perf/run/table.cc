@@ -50,6 +50,11 @@ std::string row_of(const Case &what, const Samples &samples, const Options &opti
     if (options.costs)
         row += fmt::format("  {:>8} {:>8} {:>8}", time(samples.costs.register_us),
                            time(samples.costs.create_us), time(samples.start_us));
+    if (options.overlap) {
+        const OverlapFigures overlap = overlap_of(samples);
+        row += fmt::format("  {:>8} {:>8} {:>7.0f}", time(overlap.compute_us),
+                           time(overlap.total_us), overlap.hidden_percent);
+    }
     row += fmt::format("  {:9}", samples.implementation);
     if (compares(options)) row += fmt::format("{:>6}", number(samples.ratio));
     if (options.timestamps)
@@ -115,6 +120,10 @@ std::string column_heads(const Case &what, const Options &options) {
     if (options.costs) {
         heads += fmt::format("  {:>8} {:>8} {:>8}", "register", "create", "start");
         units += fmt::format("  {:>8} {:>8} {:>8}", "(us)", "(us)", "(us)");
+    }
+    if (options.overlap) {
+        heads += fmt::format("  {:>8} {:>8} {:>7}", "compute", "total", "hidden");
+        units += fmt::format("  {:>8} {:>8} {:>7}", "(us)", "(us)", "(%)");
     }
     heads += fmt::format("  {:9}", "impl");
     units += fmt::format("  {:9}", "");

@@ -39,7 +39,8 @@ public:
     // bytes. Extents are those of the collective's row.
     virtual std::byte *input() = 0;
     virtual std::byte *output() = 0;
-    // start() may do everything, if the library has nothing else; then starts_early() is false.
+    // start() may do everything, where the case does not ask for an operation that does not block;
+    // then starts_early() is false.
     virtual void start() = 0;
     virtual void wait() = 0;
     virtual bool starts_early() const { return false; }

@@ -9,14 +9,15 @@
 
 namespace vescomm::perf {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, collective, type, output_type, op, root, shared, block,
-                                   cuts, tensors)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, warm_up, iterations, operations, round, skew_us, late_rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, collective, type, output_type, op, root, shared,
+                                   non_blocking, block, cuts, tensors)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, warm_up, iterations, operations, round, skew_us, late_rank,
+                                   compute_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Command, name, what, turn)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Costs, register_us, create_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, wrong, first)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, error, unsupported, version, rank, node, costs, times_us,
-                                   start_us, verdict)
+                                   compute_us, start_us, verdict)
 
 namespace {
 

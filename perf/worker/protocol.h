@@ -31,6 +31,7 @@ struct Turn {
     std::uint64_t round = 0;  // of the first iteration; no two iterations of a case share one
     double skew_us = 0;  // so much later than the others
     int late_rank = 0;  // comes this rank
+    double compute_us = 0;  // so much work lies between start() and wait()
 };
 
 struct Command {
@@ -47,6 +48,7 @@ struct Answer {
     int node = 0;  // of hello, where the implementation knows
     Costs costs;  // of prepare
     std::vector<double> times_us;  // of run, each from the arrival of the last rank
+    std::vector<double> compute_us;  // of run, if there is such work: how long it took alone
     double start_us = -1;  // of run: median time until start() came back, in the warm-up
     Verdict verdict;  // of verify
 };

@@ -66,6 +66,10 @@ Answer Service::prepare(const Case &what) {
     end();
     Answer answer;
     answer.costs = implementation_.prepare(what);
+    if (what.non_blocking && !implementation_.starts_early()) {
+        implementation_.end();
+        throw Unsupported("it has only operations that return when they are complete");
+    }
     pattern_.emplace(what, rank_);
     output_bytes_ = find_collective(what.collective).output(what, rank_).elements() *
                     find_type(what.output_type).bytes();
@@ -83,8 +87,10 @@ Answer Service::run(const Turn &turn) {
     std::vector<double> starts;
     for (int i = 0; i < turn.warm_up; ++i, ++round_) run_once(turn, &starts);
     answer.times_us.reserve(static_cast<std::size_t>(turn.iterations));
-    for (int i = 0; i < turn.iterations; ++i, ++round_)
+    for (int i = 0; i < turn.iterations; ++i, ++round_) {
+        if (turn.compute_us > 0) answer.compute_us.push_back(compute_once(turn));
         answer.times_us.push_back(run_once(turn, nullptr));
+    }
     --round_;
     if (!starts.empty()) answer.start_us = median(std::move(starts));
     return answer;
@@ -102,12 +108,21 @@ double Service::run_once(const Turn &turn, std::vector<double> *starts) {
         const double before = timed_starts ? now_us() : 0;
         implementation_.start();
         if (timed_starts) starts->push_back(now_us() - before);
+        if (turn.compute_us > 0) computation_.run(turn.compute_us);
         implementation_.wait();
     }
     const double time = (now_us() - begin) / turn.operations;
     implementation_.settle();
     // An early rank may be done before the late one has come: a broadcast's root waits for nobody.
     return std::max(time, 0.0);
+}
+
+// The work of one operation alone, on all ranks at the same time.
+double Service::compute_once(const Turn &turn) {
+    meet_();
+    const double begin = now_us();
+    computation_.run(turn.compute_us);
+    return now_us() - begin;
 }
 
 Answer Service::verify() {

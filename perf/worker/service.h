@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "perf/case/pattern.h"
+#include "perf/worker/computation.h"
 #include "perf/worker/protocol.h"
 
 namespace vescomm::perf {
@@ -32,6 +33,7 @@ private:
     Answer run(const Turn &turn);
     // Of a warm-up, `starts` gets the times that start() took.
     double run_once(const Turn &turn, std::vector<double> *starts);
+    double compute_once(const Turn &turn);
     Answer verify();
     void end();
 
@@ -39,6 +41,7 @@ private:
     int rank_;
     Fault fault_;
     std::function<void()> meet_;
+    Computation computation_;
     std::optional<Pattern> pattern_;  // while prepared
     std::int64_t output_bytes_ = 0;
     std::uint64_t round_ = 0;  // of the last iteration

@@ -145,6 +145,27 @@ class Table(unittest.TestCase):
         self.assertEqual(table[0][8], "N/A")
         self.assertEqual(table[1][13:16], ["-", "-", "-"])
 
+    def test_overlap_has_columns_and_leaves_out_who_only_waits(self):
+        table, out = self.check("--ranks", 2, "-b", 4000, "--overlap", "--impl",
+                                "vescomm,vescomm-arrays,limit", "--tensors", 2, "--collective",
+                                "all_gather_v,all_to_all_v,send_receive")  # fmt: skip
+        heads = next(line for line in out.splitlines() if "redop" in line).lstrip("#").split()
+        self.assertEqual(heads[11:], ["compute", "total", "hidden", "impl", "ratio"])
+        self.assertEqual(len(table), 6, out)
+        self.assertIn("# limit is left out here: it has only operations that return when", out)
+
+    def test_forms_of_mpi_and_ucc_that_do_not_block_are_right(self):
+        for name, collectives in (("mpi", "all_gather_v,reduce_scatter_v,all_reduce,broadcast,reduce,"
+                                   "gather_v,scatter_v,all_to_all_v,send_receive,barrier"),
+                                  ("ucc", "all_gather_v,all_to_all_v,barrier")):  # fmt: skip
+            code, out, err = run("--ranks", 2, "-b", 4000, "--ragged", "linear", "--overlap",
+                                 "--tensors", 2, "--collective", collectives, "--impl",
+                                 f"vescomm,{name}", *SMALL)  # fmt: skip
+            if f"# {name} is left out:" in out:
+                continue
+            self.assertEqual((code, err), (0, ""), out)
+            self.assertEqual(len(rows(out)), 2 * len(collectives.split(",")), out)
+
     def test_who_cannot_be_measured_is_named_and_left_out(self):
         table, out = self.check("--ranks", 2, "-b", 64, "--impl", "vescomm,nccl")
         self.assertEqual(len(table), 1)
@@ -217,6 +238,14 @@ class Json(unittest.TestCase):
                 self.assertEqual(one["rho"], 2 * largest / one["bytes"])
                 self.assertAlmostEqual(one["algbw"], one["bytes"] / one["time_us"]["p50"] / 1000)
 
+    def test_says_how_much_is_hidden(self):
+        code, out, err = run("--ranks", 2, "-b", 4000, "--overlap", "-J", self.path, *SMALL)
+        self.assertEqual((code, err), (0, ""), out)
+        said = json.loads(Path(self.path).read_text(encoding="utf-8"))
+        schema = json.loads(Path(SCHEMA).read_text(encoding="utf-8"))
+        self.assertEqual(violations(said, schema, schema), [])
+        self.assertLessEqual(said["results"][0]["overlap"]["hidden_percent"], 100)
+
     def test_what_cannot_be_written_is_code_1(self):
         code, _, err = run("--ranks", 1, "-b", 64, "-J", "/nowhere/a.json", *SMALL)
         self.assertEqual(code, 1)
@@ -274,6 +303,9 @@ class Mistakes(unittest.TestCase):
         self.expect("-a", 4, says="from 0 to 3")
         self.expect("-m", 2, "--collective", "all_reduce", says="works in place")
         self.expect("--hosts", 3, "--ranks", 2, says="at least as many")
+        self.expect("--overlap", "--skew", 5, says="exclude each other")
+        self.expect("--link", 1, says="give --hosts")
+        self.expect("--link", -1, "--hosts", 2, "--ranks", 2, says="--link -1")
         self.expect("--bind", "tight", says="there is core and none")
         self.expect("--typo", says="--typo")
         for option, value in (("-G", 1), ("-z", 1), ("-y", 1), ("-R", 2), ("-t", 2), ("-g", 8)):
