@@ -61,6 +61,11 @@ public:
 
 private:
     double share_of_node() const { return static_cast<double>(scale_.of_a_node) / largest_; }
+    // Where there are fewer nodes than a host has, they share so much fewer cores.
+    double share_of_host(const Machine &whole) const {
+        return share_of_node() * std::min(whole.nodes_per_host, scale_.nodes) /
+               whole.nodes_per_host;
+    }
     std::int64_t of_nodes(std::int64_t elements) const {
         return elements * scale_.nodes / whole_.nodes.count();
     }
@@ -145,7 +150,8 @@ private:
         machine.in_memory = machine.in_cache;
         if (whole.cores > 0)
             machine.cores =
-                std::max(1, static_cast<int>(std::lround(whole.cores * share_of_node())));
+                std::max(1, static_cast<int>(std::lround(whole.cores * share_of_host(whole))));
+        machine.nodes_per_host = std::min(whole.nodes_per_host, scale_.nodes);
         if (whole.rails > 0) {
             const double rails = whole.rails * share_of_node();
             machine.rails = std::max(1, static_cast<int>(std::lround(rails)));

@@ -40,6 +40,7 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
                 made.value = step.value;
                 made.peer = step.peer;
                 made.action = step.action;
+                made.early = step.early;
                 made.flag = static_cast<std::uint8_t>(step.flag);
                 made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
                 if (made.remote) keys.push_back(flag_key(step.peer, step.flag));

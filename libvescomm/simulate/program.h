@@ -19,6 +19,7 @@ struct SimulatedStep {
     Action action = Action::wait;
     std::uint8_t flag = 0;
     bool remote = false;
+    bool early = false;  // as of Step
 };
 
 inline constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();

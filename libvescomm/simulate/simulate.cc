@@ -3,8 +3,10 @@
 #include "simulate/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <string>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "simulate/fabric.h"
@@ -21,6 +23,10 @@ std::uint32_t largest_node(const Nodes &nodes) {
         largest = std::max(largest, nodes.members(node).size());
     return static_cast<std::uint32_t>(largest);
 }
+
+// Messages in which a put goes where cores copy it, and how many of them are told apart.
+constexpr double piece_bytes = 64 << 10;
+constexpr double most_pieces = 8;
 
 // What the ranks of the largest node hold of the vector.
 double footprint(const Problem &problem, const ElementBytes &bytes) {
@@ -67,7 +73,15 @@ public:
         result_.ranks.resize(ranks_.size());
         result_.steps = static_cast<std::int64_t>(program_.steps.size());
         for (int node = 0; node < nodes_.count(); ++node)
-            cores_.emplace_back(machine.cores, speed_.node);
+            if (host_of_node(node) == cores_.size())
+                cores_.emplace_back(machine.cores, speed_.node);
+        turns_.resize(cores_.size());
+        if (machine.cores > 0) {
+            std::vector<int> ranks(cores_.size());
+            for (int rank = 0; rank < nodes_.ranks(); ++rank) ++ranks[host_of(rank)];
+            for (std::size_t host = 0; host < ranks.size(); ++host)
+                turns_[host] = (ranks[host] + machine.cores - 1) / machine.cores - 1;
+        }
         for (const Straggler &straggler : machine.stragglers) {
             if (straggler.rank < 0 || straggler.rank >= nodes_.ranks()) continue;
             Rank &rank = ranks_[index(straggler.rank)];
@@ -80,6 +94,7 @@ public:
             Rank &state = ranks_[index(rank)];
             state.lanes_left =
                 program_.lane_begin[index(rank) + 1] - program_.lane_begin[index(rank)];
+            spend(state, result_.ranks[index(rank)].stepping, machine_.call_seconds);
             at(state.clock, {.kind = Kind::resume, .rank = rank});
         }
     }
@@ -105,15 +120,15 @@ public:
 private:
     enum class Kind : std::uint8_t {
         resume,  // a rank goes on
-        moved,  // a core of a node has done its work
+        worked,  // a core of a host has done its work
         seen,  // the neighbours of a rank see its flag
-        raised,  // a rank sees a flag of a rank of another node
-        arriving,  // the first byte of a put
+        arriving,  // the first byte of a message
+        arrived,  // the last byte of a message
     };
     struct Event {
         Kind kind;
-        std::int32_t rank = 0;  // or the node
-        std::uint32_t key = 0;  // flag_key(), or which put, or the version of a clock
+        std::int32_t rank = 0;  // or the host
+        std::uint32_t key = 0;  // flag_key(), or which packet, or the version of a clock
         std::uint32_t value = 0;
         double time = 0;
         std::uint64_t order = 0;
@@ -122,11 +137,22 @@ private:
             return time != other.time ? time > other.time : order > other.order;
         }
     };
+    // Packets one after another; their numbers are those of packets_.
+    struct PacketList {
+        std::uint32_t first = nobody;
+        std::uint32_t last = nobody;
+        bool empty() const { return first == nobody; }
+    };
+    enum class Work : std::uint8_t { none, step, sending, receiving };
     struct Rank {
         Ready ready;
         std::uint32_t lane = nobody;  // that it is at
         std::uint32_t lanes_left = 0;
         bool idle = false;
+        Work work = Work::none;  // that a core is at
+        Work work_before = Work::none;  // sending and receiving take turns
+        std::uint32_t packet = nobody;  // of that
+        PacketList outbox, inbox;
         double clock = 0;  // until when its core is taken
         double last_left = 0;  // of its puts
         double slower = 1;
@@ -136,13 +162,24 @@ private:
         std::uint32_t seen = 0;  // as its neighbours do
         LaneList waiting;
     };
-    struct Put {
+    // A put, a piece of one, or a signal.
+    struct Packet {
         int from = 0, to = 0;
-        std::uint32_t key = 0, value = 0;
+        bool signal = false;
+        bool first = false, last = false;  // piece of its put
+        std::uint32_t key = 0, value = 0;  // that the last one raises
+        // Of a put that may come early: the counter that says whether it is expected.
+        std::uint32_t counter = nobody, expected = 0;
+        double bytes = 0;
         Message message;
+        std::uint32_t next = nobody;
     };
 
     static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+    std::size_t host_of_node(int node) const {
+        return static_cast<std::size_t>(node / std::max(1, machine_.nodes_per_host));
+    }
+    std::size_t host_of(int rank) const { return host_of_node(nodes_.node_of(rank)); }
 
     void at(double time, Event event) {
         event.time = time;
@@ -154,51 +191,67 @@ private:
         switch (event.kind) {
             case Kind::resume:
                 return go_on(event.rank);
-            case Kind::moved:
-                return moved(event);
+            case Kind::worked:
+                return worked(event);
             case Kind::seen: {
                 Flag &flag = flags_[event.key];
                 flag.seen = event.value;
                 return wake(flag.waiting, event.time,
                             [&](const SimulatedStep &step) { return step.value <= flag.seen; });
             }
-            case Kind::raised: {
-                RemoteCounter *counter = program_.counter(event.rank, event.key);
-                if (counter == nullptr) return;
-                counter->value = std::max(counter->value, event.value);
-                return wake(counter->waiting, event.time, [&](const SimulatedStep &step) {
-                    return step.value <= counter->value;
-                });
-            }
             case Kind::arriving: {
-                Put &put = puts_[event.key];
-                put.message.first = event.time;
-                const Message message = fabric_.arrive(put.from, put.to, put.message);
-                at(message.last,
-                   {.kind = Kind::raised, .rank = put.to, .key = put.key, .value = put.value});
-                free_puts_.push_back(event.key);
-                return;
+                Packet &packet = packets_[event.key];
+                packet.message.first = event.time;
+                packet.message = fabric_.arrive(packet.from, packet.to, packet.message);
+                return at(packet.message.last + look_seconds(packet.to),
+                          {.kind = Kind::arrived, .key = event.key});
+            }
+            case Kind::arrived: {
+                Rank &state = ranks_[index(packets_[event.key].to)];
+                append(state.inbox, event.key);
+                return rouse(packets_[event.key].to, event.time);
             }
         }
     }
 
     // Work of a core is done, unless the clock has been set anew since.
-    void moved(const Event &event) {
+    void worked(const Event &event) {
         SharedClock &cores = cores_[index(event.rank)];
         if (event.key != cores.version()) return;
         const int rank = cores.end(event.time);
         if (!cores.idle()) set(event.rank, event.time);
         Rank &state = ranks_[index(rank)];
         RankTimes &times = result_.ranks[index(rank)];
-        const SimulatedStep &step = program_.steps[program_.lanes[state.lane].at - 1];
-        (step.action == Action::copy ? times.copying : times.reducing) += event.time - state.clock;
+        const double seconds = event.time - state.clock;
         state.clock = event.time;
+        switch (state.work) {
+            case Work::sending:
+                times.sending += seconds;
+                leave(state, state.packet);
+                break;
+            case Work::receiving:
+                times.receiving += seconds;
+                take_in(rank, state.packet);
+                break;
+            default: {
+                const SimulatedStep &step = program_.steps[program_.lanes[state.lane].at - 1];
+                (step.action == Action::copy ? times.copying : times.reducing) += seconds;
+            }
+        }
+        state.work = Work::none;
         go_on(rank);
     }
-    void set(int node, double now) {
-        const SharedClock &cores = cores_[index(node)];
+    void begin(int rank, Work work, double seconds, double memory) {
+        Rank &state = ranks_[index(rank)];
+        state.work = work;
+        const std::size_t host = host_of(rank);
+        cores_[host].begin(state.clock, rank, seconds, memory);
+        set(static_cast<int>(host), state.clock);
+    }
+    void set(int host, double now) {
+        const SharedClock &cores = cores_[index(host)];
         at(std::max(now, cores.next()),
-           {.kind = Kind::moved, .rank = node, .key = cores.version()});
+           {.kind = Kind::worked, .rank = host, .key = cores.version()});
     }
 
     // Everything that this rank does at its time, until its core is busy or all lanes wait.
@@ -207,6 +260,17 @@ private:
         RankTimes &times = result_.ranks[index(rank)];
         const double now = state.clock;
         for (;;) {
+            if (state.lanes_left == 0 && state.outbox.empty()) {
+                // At its end; what still comes is for the next operation.
+                state.idle = true;
+                return;
+            }
+            if (!state.inbox.empty() || !state.outbox.empty()) {
+                // What is shared is taken in the order of time.
+                if (state.clock > now) return at(state.clock, {.kind = Kind::resume, .rank = rank});
+                if (move_packets(rank)) return;
+                continue;
+            }
             if (state.lane == nobody) state.lane = state.ready.next();
             if (state.lane == nobody) {
                 state.idle = true;
@@ -221,7 +285,8 @@ private:
             const SimulatedStep &step = program_.steps[lane.at];
             switch (step.action) {
                 case Action::wait:
-                    if (!reached(rank, step)) {
+                    // The put that follows waits at its target.
+                    if (!step.early && !reached(rank, step)) {
                         append(waiting(step), state.lane);
                         state.lane = nobody;
                         continue;
@@ -231,18 +296,20 @@ private:
                     spend(state, times.stepping, machine_.step_seconds);
                     break;
                 case Action::signal:
-                    signal(rank, step);
+                    if (step.peer == whole_node) signal_node(rank, step);
+                    else if (step.early) expect(rank, step);
+                    else push(rank, step, nullptr);
+                    break;
+                case Action::put:
+                    push(rank, step,
+                         lane.at > 0 && program_.steps[lane.at - 1].early
+                             ? &program_.steps[lane.at - 1]
+                             : nullptr);
                     break;
                 case Action::copy:
                 case Action::reduce:
-                case Action::put:
-                    // What is shared is taken in the order of time.
                     if (state.clock > now)
                         return at(state.clock, {.kind = Kind::resume, .rank = rank});
-                    if (step.action == Action::put) {
-                        put(rank, step);
-                        break;
-                    }
                     ++lane.at;
                     return move(rank, step);
             }
@@ -265,16 +332,10 @@ private:
                            : flags_[flag_key(step.peer, step.flag)].waiting;
     }
 
-    void signal(int rank, const SimulatedStep &step) {
+    void signal_node(int rank, const SimulatedStep &step) {
         Rank &state = ranks_[index(rank)];
-        RankTimes &times = result_.ranks[index(rank)];
         const std::uint32_t key = flag_key(rank, step.flag);
-        if (step.peer != whole_node) {
-            spend(state, times.sending, machine_.put_step_seconds);
-            return at(state.clock + machine_.signal_seconds,
-                      {.kind = Kind::raised, .rank = step.peer, .key = key, .value = step.value});
-        }
-        spend(state, times.stepping, machine_.step_seconds);
+        spend(state, result_.ranks[index(rank)].stepping, machine_.step_seconds);
         Flag &flag = flags_[key];
         flag.raised = step.value;
         // Its own lanes go on at once; they are in the list of all that wait for it.
@@ -286,33 +347,109 @@ private:
             else append(others, lane);
         }
         flag.waiting = others;
-        at(state.clock + flag_seconds(rank), {.kind = Kind::seen, .key = key, .value = step.value});
+        at(state.clock + machine_.flag_seconds + look_seconds(rank),
+           {.kind = Kind::seen, .key = key, .value = step.value});
     }
-    // Ranks that share cores see a flag when it is their turn.
-    double flag_seconds(int rank) const {
-        const auto locals = nodes_.members(nodes_.node_of(rank)).size();
-        const auto cores = static_cast<std::size_t>(machine_.cores);
-        const std::size_t turns = cores == 0 ? 0 : (locals + cores - 1) / cores - 1;
-        return machine_.flag_seconds + machine_.switch_seconds * static_cast<double>(turns);
+    // Ranks that share cores see what comes when it is their turn.
+    double look_seconds(int rank) const { return machine_.switch_seconds * turns_[host_of(rank)]; }
+
+    // ---- packets ----
+
+    // A put or a signal into the outbox. Where a core copies, a put goes in pieces: the receiver
+    // takes in the first ones while the last ones are sent.
+    void push(int rank, const SimulatedStep &step, const SimulatedStep *early_wait) {
+        int pieces = 1;
+        if (machine_.put_core_bytes > 0)
+            pieces = static_cast<int>(std::clamp(step.bytes / piece_bytes, 1.0, most_pieces));
+        for (int piece = 0; piece < pieces; ++piece) {
+            std::uint32_t number = static_cast<std::uint32_t>(packets_.size());
+            if (free_packets_.empty()) {
+                packets_.emplace_back();
+            } else {
+                number = free_packets_.back();
+                free_packets_.pop_back();
+            }
+            Packet &packet = packets_[number];
+            packet = {};
+            packet.from = rank;
+            packet.to = step.peer;
+            packet.signal = step.action == Action::signal;
+            packet.first = piece == 0;
+            packet.last = piece + 1 == pieces;
+            packet.key = flag_key(rank, step.flag);
+            packet.value = step.value;
+            packet.bytes = step.bytes / pieces;
+            if (early_wait != nullptr) {
+                packet.counter = static_cast<std::uint32_t>(early_wait->peer);
+                packet.expected = early_wait->value;
+            }
+            append(ranks_[index(rank)].outbox, number);
+        }
     }
 
-    void put(int rank, const SimulatedStep &step) {
+    // The next packet in or out. True when a core is busy with it.
+    bool move_packets(int rank) {
         Rank &state = ranks_[index(rank)];
-        const double by_core =
-            machine_.put_core_bytes > 0 ? step.bytes / machine_.put_core_bytes : 0;
-        spend(state, result_.ranks[index(rank)].sending, machine_.put_step_seconds + by_core);
-        Message message = fabric_.leave(rank, step.peer, state.clock, step.bytes);
-        state.last_left = std::max(state.last_left, message.last);
-        message.last += machine_.put_seconds;
-        std::uint32_t number = static_cast<std::uint32_t>(puts_.size());
-        if (free_puts_.empty()) {
-            puts_.emplace_back();
-        } else {
-            number = free_puts_.back();
-            free_puts_.pop_back();
+        RankTimes &times = result_.ranks[index(rank)];
+        const bool receive =
+            !state.inbox.empty() && (state.outbox.empty() || state.work_before != Work::receiving);
+        state.work_before = receive ? Work::receiving : Work::sending;
+        const std::uint32_t number = take(receive ? state.inbox : state.outbox);
+        const Packet &packet = packets_[number];
+        const double rate = receive ? machine_.receive_core_bytes : machine_.put_core_bytes;
+        double seconds = rate > 0 ? packet.bytes / rate : 0;
+        if (receive && packet.last) seconds += machine_.receive_seconds;
+        if (!receive && packet.first) seconds += machine_.put_step_seconds;
+        if (machine_.cores > 0 && seconds > 0) {
+            state.packet = number;
+            begin(rank, state.work_before, seconds * state.slower, 0);
+            return true;
         }
-        puts_[number] = {rank, step.peer, flag_key(rank, step.flag), step.value, message};
-        at(message.first + machine_.put_seconds, {.kind = Kind::arriving, .key = number});
+        spend(state, receive ? times.receiving : times.sending, seconds);
+        if (receive) take_in(rank, number);
+        else leave(state, number);
+        return false;
+    }
+
+    // Out of the sender's hands.
+    void leave(Rank &state, std::uint32_t number) {
+        Packet &packet = packets_[number];
+        if (packet.signal)
+            return at(state.clock + machine_.signal_seconds + look_seconds(packet.to),
+                      {.kind = Kind::arrived, .key = number});
+        packet.message = fabric_.leave(packet.from, packet.to, state.clock, packet.bytes);
+        state.last_left = std::max(state.last_left, packet.message.last);
+        packet.message.last += machine_.put_seconds;
+        at(packet.message.first + machine_.put_seconds, {.kind = Kind::arriving, .key = number});
+    }
+
+    // In the receiver's hands.
+    void take_in(int rank, std::uint32_t number) {
+        const Packet packet = packets_[number];
+        const bool kept =
+            packet.counter != nobody && program_.counters[packet.counter].value < packet.expected;
+        if (packet.last && kept) return append(kept_[packet.counter], number);
+        free_packets_.push_back(number);
+        if (packet.last) raise(rank, packet.key, packet.value);
+    }
+    void raise(int rank, std::uint32_t key, std::uint32_t value) {
+        RemoteCounter *counter = program_.counter(rank, key);
+        if (counter == nullptr) return;
+        counter->value = std::max(counter->value, value);
+        wake(counter->waiting, ranks_[index(rank)].clock,
+             [&](const SimulatedStep &step) { return step.value <= counter->value; });
+    }
+    // From now on, puts of a peer that have come early take effect. The peer is not told.
+    void expect(int rank, const SimulatedStep &step) {
+        spend(ranks_[index(rank)], result_.ranks[index(rank)].stepping, machine_.step_seconds);
+        RemoteCounter *counter = program_.counter(step.peer, flag_key(rank, step.flag));
+        if (counter == nullptr) return;
+        counter->value = std::max(counter->value, step.value);
+        const auto found = kept_.find(static_cast<std::uint32_t>(counter - &program_.counters[0]));
+        if (found == kept_.end()) return;
+        PacketList all = found->second;
+        found->second = {};
+        while (!all.empty()) take_in(rank, take(all));
     }
 
     void move(int rank, const SimulatedStep &step) {
@@ -320,10 +457,7 @@ private:
         const double rate = step.action == Action::copy ? speed_.copy : speed_.reduce;
         const double moving = rate > 0 ? step.bytes / rate : 0;
         const double seconds = (machine_.step_seconds + moving) * state.slower;
-        const int node = nodes_.node_of(rank);
-        cores_[index(node)].begin(state.clock, rank, seconds,
-                                  seconds > 0 ? step.bytes / seconds : 0);
-        set(node, state.clock);
+        begin(rank, Work::step, seconds, seconds > 0 ? step.bytes / seconds : 0);
     }
 
     // Lanes that waited go on where what they wait for has come.
@@ -337,16 +471,20 @@ private:
                 append(waiting, lane);
                 continue;
             }
-            Rank &state = ranks_[index(rank)];
-            state.ready.add(lane);
-            if (!state.idle) continue;
-            state.idle = false;
-            if (state.clock < now) {
-                result_.ranks[index(rank)].waiting += now - state.clock;
-                state.clock = now;
-            }
-            at(state.clock, {.kind = Kind::resume, .rank = rank});
+            ranks_[index(rank)].ready.add(lane);
+            rouse(rank, now);
         }
+    }
+    // A rank that waits has something to do.
+    void rouse(int rank, double now) {
+        Rank &state = ranks_[index(rank)];
+        if (!state.idle || (state.lanes_left == 0 && state.outbox.empty())) return;
+        state.idle = false;
+        if (state.clock < now) {
+            result_.ranks[index(rank)].waiting += now - state.clock;
+            state.clock = now;
+        }
+        at(state.clock, {.kind = Kind::resume, .rank = rank});
     }
     const SimulatedStep &step_of(std::uint32_t lane) const {
         return program_.steps[program_.lanes[lane].at];
@@ -361,6 +499,16 @@ private:
         const std::uint32_t lane = list.first;
         if (lane != nobody) list.first = program_.lanes[lane].next;
         return lane;
+    }
+    void append(PacketList &list, std::uint32_t packet) {
+        packets_[packet].next = nobody;
+        (list.first == nobody ? list.first : packets_[list.last].next) = packet;
+        list.last = packet;
+    }
+    std::uint32_t take(PacketList &list) {
+        const std::uint32_t packet = list.first;
+        if (packet != nobody) list.first = packets_[packet].next;
+        return packet;
     }
 
     Error stuck(int rank) const {
@@ -377,23 +525,35 @@ private:
     const Nodes &nodes_;
     const Machine &machine_;
     const MemorySpeed speed_;
+    std::vector<int> turns_;  // of each host: until a rank gets a core, when all others want one
     Program program_;
     Fabric fabric_;
     std::vector<Rank> ranks_;
     std::vector<Flag> flags_;
-    std::vector<SharedClock> cores_;  // of each node
+    std::vector<SharedClock> cores_;  // of each host
     std::priority_queue<Event> events_;
     std::uint64_t events_made_ = 0;
-    std::vector<Put> puts_;
-    std::vector<std::uint32_t> free_puts_;
+    std::vector<Packet> packets_;
+    std::vector<std::uint32_t> free_packets_;
+    std::unordered_map<std::uint32_t, PacketList> kept_;  // that came early, by counter
     Simulation result_;
 };
 
 }  // namespace
 
-const MemorySpeed &speed_for(const Problem &problem, const ElementBytes &bytes,
-                             const Machine &machine) {
-    return footprint(problem, bytes) <= machine.cache_bytes ? machine.in_cache : machine.in_memory;
+MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
+    const double over = footprint(problem, bytes) / machine.cache_bytes;
+    if (over <= 1) return machine.in_cache;
+    if (over >= 2) return machine.in_memory;
+    // Between the two, the more is left of the cache's lines the less.
+    const double outside = over - 1;
+    const auto between = [outside](double in_cache, double in_memory) {
+        if (in_cache <= 0 || in_memory <= 0) return std::max(in_cache, in_memory);
+        return 1 / ((1 - outside) / in_cache + outside / in_memory);
+    };
+    return {.copy = between(machine.in_cache.copy, machine.in_memory.copy),
+            .reduce = between(machine.in_cache.reduce, machine.in_memory.reduce),
+            .node = between(machine.in_cache.node, machine.in_memory.node)};
 }
 
 Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,

@@ -23,7 +23,8 @@ struct RankTimes {
     double copying = 0;
     double reducing = 0;
     double sending = 0;  // handing over puts and signals, and until the last of them has left
-    double stepping = 0;  // what steps cost that move nothing
+    double receiving = 0;  // taking in those of others
+    double stepping = 0;  // what the call costs, and steps that move nothing
     double waiting = 0;
 };
 
@@ -33,23 +34,24 @@ struct Simulation {
     std::int64_t steps = 0;  // that all ranks did
 };
 
-// How fast memory is for a problem: by whether what the ranks of the largest node hold fits their
-// cache.
-const MemorySpeed &speed_for(const Problem &problem, const ElementBytes &bytes,
-                             const Machine &machine);
+// How fast memory is for a problem: by how much of what the ranks of the largest node hold fits
+// their cache.
+MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &machine);
 
 // One rank's schedule. It is asked for once for each rank, in order.
 using MakeSchedule = std::function<Schedule(int rank)>;
 
 // Runs the schedules of all ranks on a modelled machine: discrete events, the same result every
-// time. Each rank is one thread, which does one step at a time and goes through its lanes as the
-// executor does.
+// time. Each rank is one thread, which does one thing at a time: it takes in what has come, hands
+// over what is to be put, and goes through its lanes as the executor does.
 //
 //   copy, reduce   at the speed of a core; where the ranks of a node ask for more than its memory
 //                  or its cores give, all of them are slowed down alike
-//   put            handed over, and then on its way by itself: it queues for the sender's share,
-//                  for the rail, for the switch, and at the other end, and is cut through
-//   signal         arrives after its latency, ahead of what queues
+//   put            handed over, where a core has to copy in pieces, and then on its way by itself:
+//                  it queues for the sender's share, for the rail, for the switch, and at the other
+//                  end, is cut through, and taken in there. One that may come early is sent at
+//                  once, and raises its flag when the receiver expects it.
+//   signal         handed over, arrives after its latency ahead of what queues, and is taken in
 //   acquire        finds the memory released
 //
 // Throws Error(INTERNAL) naming a rank when all of them wait; check() would have found that.

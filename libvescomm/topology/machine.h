@@ -30,13 +30,16 @@ struct Straggler {
 // limit that is 0 is none.
 //
 // The defaults are round numbers for a server of these years: memory as measured on the machine of
-// docs/performance.md, and one network card of 200 Gbit/s for each rank.
+// docs/performance.md, and one network card of 200 Gbit/s for each rank, with RDMA. with_tcp() has
+// those for TCP.
 struct Machine {
     // Within a node.
-    int cores = 0;  // of a node; 0: one for each rank
-    double cache_bytes = 32 << 20;  // of a node, which its ranks share
+    int cores = 0;  // of a host; 0: one for each rank
+    int nodes_per_host = 1;  // that share those cores: containers of one machine
+    double cache_bytes = 32 << 20;  // of a node, which its ranks share; past twice that, in_memory
     MemorySpeed in_cache{.copy = 110e9, .reduce = 90e9, .node = 0};
     MemorySpeed in_memory{.copy = 40e9, .reduce = 35e9, .node = 300e9};
+    double call_seconds = 60e-9;  // that starting an operation and finding its end costs
     double step_seconds = 20e-9;  // that any step costs its core
     double flag_seconds = 150e-9;  // until a neighbour sees a flag that was raised
     double switch_seconds = 1e-6;  // until a core that ranks share gets round to the next of them
@@ -45,8 +48,10 @@ struct Machine {
     int rails = 0;  // network cards of a node; 0: one for each rank
     double put_step_seconds = 200e-9;  // that handing over a put or a signal costs the core
     double put_core_bytes = 0;  // bytes per second at which a core hands over: over TCP it copies
-    double put_seconds = 2e-6;  // from when it is handed over until its first byte arrives
-    double signal_seconds = 2e-6;  // until a rank of another node sees a flag
+    double receive_seconds = 100e-9;  // that taking in a put or a signal costs the core
+    double receive_core_bytes = 0;  // bytes per second at which a core takes in
+    double put_seconds = 1.9e-6;  // from when it is handed over until its first byte arrives
+    double signal_seconds = 1.9e-6;  // the same of a signal
     double rail_bytes = 25e9;  // per second, out and in at the same time
     double rank_bytes = 0;  // per second, that one rank can send
 
@@ -56,6 +61,20 @@ struct Machine {
     double oversubscription = 1;
 
     std::vector<Straggler> stragglers;
+
+    // The same, with links over TCP: the kernel's copies and system calls at both ends, and one
+    // card of 100 Gbit/s for each node.
+    Machine with_tcp() const {
+        Machine machine = *this;
+        machine.rails = 1;
+        machine.put_step_seconds = 3e-6;
+        machine.put_core_bytes = 8e9;
+        machine.receive_seconds = 2e-6;
+        machine.receive_core_bytes = 10e9;
+        machine.put_seconds = machine.signal_seconds = 10e-6;
+        machine.rail_bytes = 12.5e9;
+        return machine;
+    }
 
     bool operator==(const Machine &) const = default;
 };

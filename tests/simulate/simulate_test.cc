@@ -23,6 +23,7 @@ Machine plain() {
     machine.in_cache = machine.in_memory = {.copy = 8000, .reduce = 8000, .node = 0};
     machine.step_seconds = machine.flag_seconds = machine.switch_seconds = 0;
     machine.put_step_seconds = machine.put_seconds = machine.signal_seconds = 0;
+    machine.call_seconds = machine.receive_seconds = 0;
     machine.rail_bytes = 4000;
     return machine;
 }
@@ -143,8 +144,11 @@ TEST(Simulate, LargeVectorsLieInMemoryAndSmallOnesInTheCache) {
     machine.in_memory.copy = 4000;
     machine.cache_bytes = 16000;
     EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
-    machine.cache_bytes = 15999;
+    machine.cache_bytes = 8000;
     EXPECT_NEAR(ranks.run(machine).seconds, 2, tolerance);
+    machine.cache_bytes = 16000 / 1.5;
+    EXPECT_NEAR(ranks.run(machine).seconds, 1.5, tolerance);
+    machine.cache_bytes = 8000;
     ranks.problem.per_node = true;  // of one slab: 8,000 bytes
     EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
 }
@@ -229,6 +233,67 @@ TEST(Simulate, ASignalIsAheadOfWhatQueues) {
     EXPECT_NEAR(ranks.run(machine).ranks[1].end, 0.25, tolerance);
 }
 
+TEST(Simulate, WhatArrivesIsTakenIn) {
+    Ranks ranks({1, 1});
+    ranks.lane(0).put(at(0), at(1), 1000, 0, 1);
+    ranks.lane(1).wait(0, 0, 1);
+    Machine machine = plain();
+    machine.receive_seconds = 0.5;
+    machine.receive_core_bytes = 8000;
+    const Simulation result = ranks.run(machine);
+    EXPECT_NEAR(result.ranks[1].receiving, 1, tolerance);
+    EXPECT_NEAR(result.ranks[1].end, 2, tolerance);  // a second on its way
+}
+
+TEST(Simulate, AReceiverTakesInWhatItCanBetweenItsSteps) {
+    Ranks ranks({1, 1});
+    ranks.lane(0).put(at(0), at(1), 1000, 0, 1);
+    ranks.lane(1).copy(at(1), at(1), 3000);
+    ranks.lane(1).wait(0, 0, 1);
+    Machine machine = plain();
+    machine.receive_seconds = 0.5;
+    EXPECT_NEAR(ranks.run(machine).ranks[1].end, 3.5, tolerance);
+}
+
+// 512,000 bytes in 7 pieces, each of a seventh of a second at either end.
+TEST(Simulate, WhatCoresCopyGoesInPieces) {
+    Ranks ranks({1, 1});
+    ranks.lane(0).put(at(0), at(1), 128000, 0, 1);
+    ranks.lane(1).wait(0, 0, 1);
+    Machine machine = plain();
+    machine.rail_bytes = 0;
+    machine.put_core_bytes = machine.receive_core_bytes = 512000;
+    EXPECT_NEAR(ranks.run(machine).seconds, 1 + 1 / 7.0, tolerance);
+    machine.cores = 1;
+    machine.nodes_per_host = 2;  // one core for both ends
+    EXPECT_NEAR(ranks.run(machine).seconds, 2, tolerance);
+}
+
+TEST(Simulate, NodesOfAHostShareItsCores) {
+    Ranks ranks({1, 1, 1, 1});
+    for (int rank = 0; rank < 4; ++rank) ranks.lane(rank).copy(at(rank), at(rank), 1000);
+    Machine machine = plain();
+    machine.cores = 1;
+    EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
+    machine.nodes_per_host = 2;
+    EXPECT_NEAR(ranks.run(machine).seconds, 2, tolerance);
+}
+
+TEST(Simulate, APutThatComesEarlyWaitsAtItsTarget) {
+    Ranks ranks({1, 1});
+    ranks.lane(0).wait(1, 1, 1, true);
+    ranks.schedules[0].lanes[0].put(at(0), at(1), 1000, 0, 1);
+    ranks.lane(1).copy(at(1), at(1), 3000);
+    ranks.schedules[1].lanes[0].signal(0, 1, 1, true);
+    ranks.lane(1).wait(0, 0, 1);
+    Machine machine = plain();
+    machine.signal_seconds = 100;
+    EXPECT_NEAR(ranks.run(machine).seconds, 3, tolerance);  // kept for two seconds
+    ranks.schedules[1].lanes[0] = {};
+    ranks.schedules[1].lanes[0].signal(0, 1, 1, true);
+    EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
+}
+
 TEST(Simulate, LanesWaitSideBySide) {
     Ranks ranks({3});
     for (const int rank : {1, 2}) {
@@ -311,10 +376,12 @@ TEST(SimulateAlgorithms, ASlabBetweenNodesSendsEachShardToEachOfThem) {
     Machine machine = plain();
     machine.signal_seconds = 0.5;
     machine.put_seconds = 0.25;
-    // Ready, two shards one after another, and the way of the last.
-    EXPECT_NEAR(run(problem, "slab", machine).seconds, 0.5 + 2 + 0.25, tolerance);
+    // Two shards one after another, and the way of the last; they come early.
+    EXPECT_NEAR(run(problem, "slab", machine).seconds, 2 + 0.25, tolerance);
     machine.rails = 1;
-    EXPECT_NEAR(run(problem, "slab", machine).seconds, 0.5 + 4 + 0.25, tolerance);
+    EXPECT_NEAR(run(problem, "slab", machine).seconds, 4 + 0.25, tolerance);
+    for (std::int64_t &cut : problem.cuts) cut *= 100;  // not so many
+    EXPECT_NEAR(run(problem, "slab", machine).seconds, 0.5 + 400 + 0.25, tolerance);
 }
 
 TEST(SimulateAlgorithms, ATreePassesTheWholeOnceForEveryDoublingOfNodes) {
@@ -358,8 +425,8 @@ TEST(SimulateAlgorithms, EachOfThemEndsAndAccountsForItsTime) {
                 double last = 0;
                 for (const RankTimes &times : result.ranks) {
                     EXPECT_NEAR(times.end,
-                                times.copying + times.reducing + times.sending + times.stepping +
-                                    times.waiting,
+                                times.copying + times.reducing + times.sending + times.receiving +
+                                    times.stepping + times.waiting,
                                 1e-12);
                     last = std::max(last, times.end);
                 }
