@@ -15,6 +15,7 @@ vescomm::CommOptions read(const vescomm_comm_options_t *options, const char *fun
     vescomm::CommOptions wanted;
     wanted.timeout_seconds = given.timeout_seconds;
     if (given.node != nullptr) wanted.node = given.node;
+    wanted.reproducible = given.reproducible != 0;
     return wanted;
 }
 

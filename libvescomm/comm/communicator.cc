@@ -88,10 +88,15 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         wake();
     });
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
-    const Introduction mine{.node = node, .cores = usable_cores(), .algorithms = algorithms};
+    const Introduction mine{.node = node,
+                            .cores = usable_cores(),
+                            .algorithms = algorithms,
+                            .reproducible = config_.reproducible};
     const std::vector<Introduction> all = introduce(*control_, mine, limit);
     require_same("communicator creation", "VESCOMM_ALGORITHM",
                  each(all, &Introduction::algorithms));
+    require_same("communicator creation", "being reproducible",
+                 each(all, &Introduction::reproducible));
     nodes_ = Nodes::from_names(each(all, &Introduction::node));
     const std::vector<int> cores = cores_of(nodes_, each(all, &Introduction::cores));
     for (int n = 0; n < nodes_.count(); ++n)

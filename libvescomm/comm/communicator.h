@@ -58,6 +58,8 @@ public:
     void write_flight_recorder(const std::string &pattern) const;
     // Algorithms that the environment insists on; the same on every rank.
     const Forced &forced() const { return forced_; }
+    // Whether contributions are combined in the order of ranks.
+    bool reproducible() const { return config_.reproducible == "yes"; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &home() { return *transports_.home; }

@@ -41,6 +41,7 @@ Settings configure(const CommOptions &options) {
                             "; give seconds above 0, or 0 for the default");
         if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
         if (!options.node.empty()) config.node = options.node;
+        if (options.reproducible) config.reproducible = "yes";
         if (config.node.empty()) config.node = system_node_name();
         settings.config = config;
     } catch (const Error &error) {

@@ -16,6 +16,7 @@ namespace vescomm {
 struct CommOptions {
     double timeout_seconds = 0;  // 0: from the environment
     std::string node;  // empty: from the environment, or the system
+    bool reproducible = false;  // or as the environment says
 };
 
 // Explicit: rank 0 listens at "host:port", all know the secret.

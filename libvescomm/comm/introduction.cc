@@ -10,7 +10,8 @@ namespace {
 
 // Their order on the wire.
 constexpr std::string Introduction::*parts[] = {&Introduction::node, &Introduction::cores,
-                                                &Introduction::algorithms};
+                                                &Introduction::algorithms,
+                                                &Introduction::reproducible};
 
 }  // namespace
 

@@ -12,6 +12,7 @@ struct Introduction {
     std::string node;  // its name
     std::string cores;  // usable_cores()
     std::string algorithms;  // VESCOMM_ALGORITHM
+    std::string reproducible;  // yes or no
 
     // Each part ends with a zero byte, which no part contains.
     std::string text() const;

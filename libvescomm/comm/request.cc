@@ -23,6 +23,7 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
     problem.collective = options.collective;
     problem.nodes = comm.nodes();
     problem.root = options.root;
+    problem.in_order = comm.reproducible();
     if (buffer != nullptr) {
         problem.cuts.assign(buffer->layout().cuts().begin(), buffer->layout().cuts().end());
         // Whose shard is where means nothing to an all_reduce: everyone sums as much.
@@ -106,13 +107,15 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
 // A collective on a buffer, and as one on arrays that pass through the stage: one more copy, but
 // one wait where it takes two or three in the buffer, since nobody has to know that it was read,
 // nor where it was summed. Of much, the copy costs more than any wait, and a prediction is long.
+// Between nodes only arrays are combined in the order of ranks.
 std::vector<Problem> forms_of(const Problem &problem, const Buffer *buffer, const Stage &stage,
                               bool forced) {
     constexpr std::int64_t most_bytes = 1 << 20;
     std::vector<Problem> forms{problem};
-    if (buffer == nullptr || buffer->per_node() || problem.nodes.count() > 1) return forms;
-    const auto size = static_cast<std::int64_t>(size_of(buffer->type()));
-    if (!forced && problem.elements() * size > most_bytes) return forms;
+    if (buffer == nullptr || buffer->per_node()) return forms;
+    const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
+    const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= most_bytes);
+    if (!is_worth_it && !(problem.in_order && reduces(problem.collective))) return forms;
     Problem &staged = forms.emplace_back(problem);
     staged.arrays = true;
     stage.give_room(staged, buffer->type());
@@ -307,6 +310,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     problem.nodes = comm.nodes();
     problem.arrays = true;
     problem.root = options.root;
+    problem.in_order = comm.reproducible();
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
     stage->give_room(problem, options.type);

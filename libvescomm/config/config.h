@@ -30,6 +30,10 @@ Environment process_environment();
       "thread when there are other nodes.")                                                     \
     X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
       "Algorithms to take instead of those that are chosen. The same on every rank.")           \
+    X(choice, reproducible, "no", "", "no, yes",                                                \
+      "Combine contributions in the order of ranks, so that sums have the same bits on any "    \
+      "nodes. "                                                                                 \
+      "The same on every rank.")                                                                \
     X(text, flight_recorder, "", "", "a file name with %r",                                     \
       "Where each rank writes its last operations when its communicator breaks. %r is the "     \
       "rank, %c the communicator of the process, %p the process. Empty: nowhere.")              \

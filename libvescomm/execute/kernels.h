@@ -48,8 +48,8 @@ struct Reduction {
     // Of VESCOMM_PREMULTIPLIED_SUM: one for each source (not for partials), rounded to the
     // accumulator type; for integers towards zero and to an i64.
     const double *factors = nullptr;
-    // The old contents of `to` come first.
-    bool accumulate = false;
+    // A partial that comes before the sources, if any.
+    const void *start = nullptr;
     // Nobody reads `to` soon: write past the caches. Sums of two bf16 took a fifth less time
     // from about the size of the last cache on; sums of f32 up to a fifth more.
     bool streaming = false;
@@ -81,7 +81,7 @@ struct Kernels {
                  std::size_t count, bool streaming = false) const noexcept;
 
     // Combines `sources` of `type` and then `partials` of accumulator_of(type), which are results
-    // of earlier reductions, one after another in this order:
+    // of earlier reductions, one after another in this order (after `how.start`, if there is one):
     //
     //     to[i] = (((sources[0][i] + sources[1][i]) + ...) + partials[0][i]) + ...
     //
@@ -89,7 +89,7 @@ struct Kernels {
     // wrap modulo 2^bits, also averages before they are divided. Minimum and maximum are those of
     // IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is less than +0.
     //
-    // At least one source or partial. Any of them may be `to` itself when the types are equal;
+    // At least one source or partial. Any of these may be `to` itself when the types are equal;
     // otherwise they do not overlap it.
     //
     // Cost: one pass; every source is read once and `to` written once, for any number of them.

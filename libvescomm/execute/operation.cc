@@ -234,13 +234,18 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
             bound.sources = static_cast<std::uint32_t>(lane.sources.size());
             const auto places = from.sources(step);
             bound.bytes = 0;
-            for (const bool partial : {false, true})
-                for (const Place &place : places) {
-                    if ((place.region == Region::partial) != partial) continue;
-                    lane.sources.push_back(address(place));
-                    ++(partial ? bound.partials : bound.contributions);
-                    bound.bytes += bound.count * size_of(binding(place.region).type);
+            bound.started = starts_with_sum(places);
+            for (const Place &place : places) {
+                lane.sources.push_back(address(place));
+                bound.bytes += bound.count * size_of(binding(place.region).type);
+                if (place.region == Region::partial) {
+                    ++bound.partials;
+                } else {
+                    ++bound.contributions;
+                    bound.from_type = binding(place.region).type;
                 }
+            }
+            bound.partials -= bound.started ? 1 : 0;
             // Sums alone are of contributions all the same.
             if (bound.contributions == 0)
                 bound.from_type =
@@ -517,16 +522,16 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
         add(counters_.busy_seconds, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
-// Everyone's contribution in the order of ranks, then other nodes' partial sums in the order of
-// nodes.
 void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
-    const std::size_t count = step.contributions + step.partials;
+    const std::size_t started = step.started ? 1 : 0;
+    const std::size_t count = started + step.contributions + step.partials;
     for (std::size_t i = 0; i < count; ++i) pointers_[i] = at(lane.sources[step.sources + i]);
-    const auto pointers = std::span<const void *const>(pointers_).first(count);
+    const auto pointers = std::span<const void *const>(pointers_).subspan(started, count - started);
     kernels_.reduce(
         {.op = bindings_.op,
          .divisor = step.finish ? bindings_.divisor : 1,
-         .factors = bindings_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr},
+         .factors = bindings_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr,
+         .start = step.started ? pointers_[0] : nullptr},
         pointers.first(step.contributions), step.from_type, pointers.subspan(step.contributions),
         at(step.to), step.to_type, step.count);
 }

@@ -109,8 +109,10 @@ private:
         vescomm_type_t from_type = 0;
         Address to = {};
         Address from = {};
-        // Of a reduction: in BoundLane::sources, contributions first, then partial sums.
+        // Of a reduction: in BoundLane::sources, a partial sum that comes first, if there is one,
+        // then contributions, then partial sums.
         std::uint32_t sources = 0, contributions = 0, partials = 0;
+        bool started = false;
         bool finish = false;
         MemoryId memory = 0;
         std::uint64_t offset_bytes = 0;

@@ -73,11 +73,7 @@ public:
     void begin(std::size_t first, std::size_t count) noexcept {
         first_ = first;
         count_ = count;
-        void *const old = element(to_, to_type_, first);
-        start_ = how_.accumulate ? old : nullptr;
-        if (start_ == nullptr || to_type_ == sum_type_) return;
-        loops_.convert(sum_type_, to_type_)(sum_.bytes, old, count);
-        start_ = sum_.bytes;
+        start_ = how_.start == nullptr ? nullptr : element(how_.start, sum_type_, first);
     }
 
     // Folds a group into the sum, or into `to` when it is the last.
@@ -156,8 +152,7 @@ void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
     const Group &last = partials.empty() ? contributions : sums;
     const bool one_loop = last.sources.size() <= last.most && !widens &&
                           (sources.empty() || partials.empty()) && last.fold_last != nullptr &&
-                          (!how.accumulate || to_type == sum_type) && !how.streaming &&
-                          !divides(how, type);
+                          !how.streaming && !divides(how, type);
     const std::size_t bytes = widens ? widened_bytes : tile_bytes;
     const std::size_t tile = one_loop ? count : bytes / vescomm_type_bytes(sum_type);
 

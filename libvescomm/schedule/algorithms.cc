@@ -3,6 +3,7 @@
 #include "schedule/algorithms.h"
 
 #include "schedule/eager.h"
+#include "schedule/gathered.h"
 #include "schedule/staged_blocks.h"
 
 namespace vescomm {
@@ -48,6 +49,9 @@ constexpr std::string_view staged_blocks =
 constexpr std::string_view eager_blocks =
     "everything passes through the stage at once, each rank's part beside its flag";
 
+constexpr std::string_view gathered_sums =
+    "everyone gets all contributions and sums what he wants, log2(nodes) rounds";
+
 // THE table. To add an algorithm: write its file, declare it in algorithms.h, add a row here;
 // docs/adding-an-algorithm.md goes through one.
 constexpr AlgorithmEntry table[] = {
@@ -71,6 +75,10 @@ constexpr AlgorithmEntry table[] = {
      "contributions pass through the stage, and every rank sums its shard straight out of it"},
     {Collective::reduce_scatter_v, "bruck", reduce_scatter_v::bruck, reduce_scatter_v::can_bruck,
      "sums for ..., 4, 2, 1 nodes travel together, log2(nodes) rounds", Growth::logarithmic},
+    {Collective::reduce_scatter_v, "gathered", gathered, can_be_gathered, gathered_sums,
+     Growth::logarithmic, false, true},
+    {Collective::reduce_scatter_v, "chain", reduce_scatter_v::chain, reduce_scatter_v::can_chain,
+     "running sums pass from node to node in the order of ranks", Growth::linear, false, true},
     {Collective::all_reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
      "every rank sums everything for itself"},
@@ -85,9 +93,19 @@ constexpr AlgorithmEntry table[] = {
     {Collective::all_reduce, "bruck", all_reduce::bruck, all_reduce::can_bruck,
      "sums for many nodes travel together, then their shards, 2 log2(nodes) rounds",
      Growth::logarithmic, true},
+    {Collective::all_reduce, "gathered", gathered, can_be_gathered, gathered_sums,
+     Growth::logarithmic, false, true},
+    {Collective::all_reduce, "chain", all_reduce::chain, all_reduce::can_chain,
+     "running sums pass from node to node in the order of ranks, then an all_gather_v",
+     Growth::linear, true, true},
     {Collective::reduce, "eager", eager, can_be_eager, eager_blocks},
     {Collective::reduce, "at_root", reduce::at_root, reducible,
      "the root sums everything, as one shard of a reduce_scatter_v"},
+    {Collective::reduce, "gathered", gathered, can_be_gathered, gathered_sums, Growth::logarithmic,
+     false, true},
+    {Collective::reduce, "chain", reduce::chain, reduce::can_chain,
+     "running sums pass from node to node in the order of ranks, and then to the root",
+     Growth::linear, false, true},
     {Collective::gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::scatter_v, "eager", eager, can_be_eager, eager_blocks},

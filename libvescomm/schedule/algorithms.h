@@ -29,6 +29,15 @@ struct AlgorithmEntry {
     Growth growth = Growth::linear;
     // Everyone has the whole vector, and works on a share of it.
     bool by_share = false;
+    // Contributions are combined in the order of ranks also where there are several nodes. On one
+    // node all algorithms do so.
+    bool in_order = false;
+
+    // Whether it suits, and keeps the order that the problem asks for.
+    bool solves(const Problem &problem) const {
+        return suits(problem) && (in_order || !problem.in_order || problem.nodes.count() == 1 ||
+                                  !reduces(problem.collective));
+    }
 };
 
 // All algorithms of vescomm. Of two that are as good as each other, select() takes the first.
@@ -52,6 +61,8 @@ Schedule staged(const Problem &problem, int rank);
 bool can_stage(const Problem &problem);
 Schedule bruck(const Problem &problem, int rank);
 bool can_bruck(const Problem &problem);
+Schedule chain(const Problem &problem, int rank);
+bool can_chain(const Problem &problem);
 }  // namespace reduce_scatter_v
 
 namespace all_reduce {
@@ -63,11 +74,15 @@ Schedule two_phase(const Problem &problem, int rank);
 bool can_two_phase(const Problem &problem);
 Schedule bruck(const Problem &problem, int rank);
 bool can_bruck(const Problem &problem);
+Schedule chain(const Problem &problem, int rank);
+bool can_chain(const Problem &problem);
 }  // namespace all_reduce
 
 namespace reduce {
 Schedule at_root(const Problem &problem, int rank);
-}
+Schedule chain(const Problem &problem, int rank);
+bool can_chain(const Problem &problem);
+}  // namespace reduce
 
 namespace broadcast {
 Schedule direct(const Problem &problem, int rank);

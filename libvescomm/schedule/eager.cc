@@ -6,7 +6,13 @@ namespace vescomm {
 
 namespace {
 
-// The elements of the sum that a rank wants.
+// What `from` has for `to`.
+std::int64_t elements_between(const Problem &problem, int from, int to) {
+    return reduces(problem.collective) ? wanted(problem, to).elements : problem.block(from, to);
+}
+
+}  // namespace
+
 Room wanted(const Problem &problem, int rank) {
     switch (problem.collective) {
         case Collective::reduce_scatter_v:
@@ -17,13 +23,6 @@ Room wanted(const Problem &problem, int rank) {
             return {0, problem.elements()};
     }
 }
-
-// What `from` has for `to`.
-std::int64_t elements_between(const Problem &problem, int from, int to) {
-    return reduces(problem.collective) ? wanted(problem, to).elements : problem.block(from, to);
-}
-
-}  // namespace
 
 bool can_be_eager(const Problem &problem) {
     if (!problem.arrays || problem.half || problem.nodes.count() > 1 || problem.cuts.empty())

@@ -23,4 +23,7 @@ Schedule eager(const Problem &problem, int rank);
 // its block is.
 bool can_be_eager(const Problem &problem);
 
+// The elements of the sum that a rank wants.
+Room wanted(const Problem &problem, int rank);
+
 }  // namespace vescomm

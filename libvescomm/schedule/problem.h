@@ -58,6 +58,9 @@ struct Problem {
     std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; none: barrier, all_to_all_v
     bool arrays = false;
     int root = 0;
+    // Contributions are combined one after another, in the order of ranks: what comes out does not
+    // depend on the algorithm or on which ranks share nodes, to the last bit.
+    bool in_order = false;
 
     // Of a buffer.
     bool per_node = false;  // it is one slab for each node

@@ -89,7 +89,8 @@ public:
         if (count > 0)
             steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});
     }
-    // In the order of `from`, of which there is at least one.
+    // In the order of `from`, of which there is at least one: contributions come before partial
+    // sums, of which one may be the first of all.
     void reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish);
     void put(Place from, Place to, std::int64_t count, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::put,
@@ -126,6 +127,12 @@ private:
     std::vector<Step> steps_;
     std::vector<Place> more_;
 };
+
+// Whether the first source of a reduction is a partial sum to which contributions are added.
+inline bool starts_with_sum(std::span<const Place> from) {
+    return from.size() > 1 && from[0].region == Region::partial &&
+           from[1].region != Region::partial;
+}
 
 // What one rank does in one collective. A plain value: printable, comparable, provable (check.h).
 // Lanes run side by side and meet through flags; the collective is complete on this rank when all

@@ -3,6 +3,7 @@
 #include "schedule/symbolic_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 namespace vescomm::symbolic {
@@ -11,6 +12,18 @@ namespace {
 
 bool ordered(int thread, std::uint32_t time, const Thread &now) {
     return now.clock[thread] >= time;
+}
+
+// Sums that are made in the order of ranks are those of the first so many, and the next rank's
+// contribution is all that may be added.
+void require_next(const std::vector<std::uint8_t> &sum, const std::vector<std::uint8_t> &next,
+                  const std::string &context) {
+    const auto first = std::ranges::find(next, 1) - next.begin();
+    const auto count = std::ranges::count(next, 1);
+    const auto before = std::ranges::count(sum, 1);
+    if (first != before || (before > 0 && count != 1))
+        throw Fault(context + "adds the contribution of rank " + std::to_string(first) + " to " +
+                    std::to_string(before) + " others, which is not the order of ranks");
 }
 
 }  // namespace
@@ -147,10 +160,16 @@ void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &re
                   const Thread &writer) {
     const auto [first, last] = cells(step.to, step.count);
     Store &target = stores_[index(step.to)];
+    const std::vector<Place> sources = lane.sources(step);
+    const auto is_sum = [](const Place &place) { return place.region == Region::partial; };
+    if (!std::is_partitioned(sources.begin() + (starts_with_sum(sources) ? 1 : 0), sources.end(),
+                             std::not_fn(is_sum)))
+        throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +
+                    ": a contribution after a partial sum that is not the first of all");
     for (std::size_t i = first; i < last; ++i) {
         Cell sum;
         sum.contributions.assign(problem_.ranks(), 0);
-        for (const Place &from : lane.sources(step)) {
+        for (const Place &from : sources) {
             const std::int64_t offset = target.starts[i] - step.to.offset + from.offset;
             Cell &cell =
                 stores_[index(from)].cells[cells({from.rank, from.region, offset}, 0).first];
@@ -164,6 +183,8 @@ void Memory::move(int rank, const Lane &lane, const Step &step, const Thread &re
                 throw Fault(context() + "adds different elements");
             if (step.action == Action::reduce && cell.scaled)
                 throw Fault(context() + name(from) + " is scaled already");
+            if (problem_.in_order && step.action == Action::reduce && sources.size() > 1)
+                require_next(sum.contributions, cell.contributions, context());
             sum.element = cell.element;
             sum.operation = cell.operation;
             sum.scaled = cell.scaled || (step.action == Action::reduce && step.finish);

@@ -90,6 +90,7 @@ private:
                    .cuts = {},
                    .arrays = whole_.arrays,
                    .root = 0,
+                   .in_order = whole_.in_order,
                    .per_node = whole_.per_node,
                    .in_place = whole_.in_place,
                    .plain_sums = whole_.plain_sums,

@@ -21,9 +21,11 @@ std::string microseconds(double seconds) {
 std::string words(const Problem &problem) {
     std::string text(name_of(problem.collective));
     if (problem.collective == Collective::barrier) return text;
-    if (problem.arrays) return text + " on arrays";
-    return text + " on a buffer of one slab " +
-           (problem.per_node ? "for each node" : "for each rank");
+    text += problem.arrays     ? " on arrays"
+            : problem.per_node ? " on a buffer of one slab for each node"
+                               : " on a buffer of one slab for each rank";
+    if (problem.in_order && reduces(problem.collective)) text += " in the order of ranks";
+    return text;
 }
 
 // The candidate that is predicted to be the fastest, or the first of those that are about as fast.
@@ -56,7 +58,7 @@ Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const M
     std::string names;
     for (std::size_t form = 0; form < forms.size(); ++form)
         for (const AlgorithmEntry &entry : algorithms()) {
-            if (entry.collective != problem.collective || !entry.suits(forms[form])) continue;
+            if (entry.collective != problem.collective || !entry.solves(forms[form])) continue;
             names += (names.empty() ? "" : ", ") + std::string(entry.name);
             choice.candidates.push_back({&entry, form});
             if (entry.name != forced || choice.algorithm != nullptr) continue;

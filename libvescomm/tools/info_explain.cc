@@ -116,6 +116,7 @@ Problem problem_of(const Question &question) {
     Problem problem;
     problem.collective = collective_named(question.collective);
     problem.nodes = nodes_of(question);
+    problem.in_order = question.reproducible;
     problem.arrays = question.arrays || problem.collective == Collective::gather_v ||
                      problem.collective == Collective::scatter_v ||
                      problem.collective == Collective::all_to_all_v;
@@ -193,7 +194,7 @@ void explain(const Question &question) {
         show_row(candidate.algorithm == choice.algorithm ? "*" : " ", time, *candidate.algorithm);
     }
     for (const AlgorithmEntry &entry : algorithms())
-        if (entry.collective == problem.collective && !entry.suits(problem))
+        if (entry.collective == problem.collective && !entry.solves(problem))
             show_row("-", "", entry);
     std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
     if (problem.ranks() <= most_ranks_shown)

@@ -21,6 +21,7 @@ struct Question {
     bool arrays = false;
     std::string algorithm;  // empty: as the environment says, or chosen
     std::string forced;  // VESCOMM_ALGORITHM
+    bool reproducible = false;  // VESCOMM_REPRODUCIBLE
     int steps_of = -1;
     Machine machine;
 };

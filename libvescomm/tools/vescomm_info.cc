@@ -86,7 +86,9 @@ int main(int argc, char **argv) {
         else if (markdown) vescomm::show_variables_as_markdown();
         else if (question.collective.empty()) vescomm::show_build();
         else {
-            question.forced = vescomm::read_config(vescomm::process_environment()).algorithm;
+            const auto config = vescomm::read_config(vescomm::process_environment());
+            question.forced = config.algorithm;
+            question.reproducible = config.reproducible == "yes";
             vescomm::explain(question);
         }
     } catch (const std::exception &error) {

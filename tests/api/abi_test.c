@@ -33,7 +33,8 @@ FREEZE(sizeof(void *) == 8); /* the offsets below are those of 64-bit machines *
 MEMBER(vescomm_comm_options_t, struct_size, 0);
 MEMBER(vescomm_comm_options_t, timeout_seconds, 8);
 MEMBER(vescomm_comm_options_t, node, 16);
-FREEZE(sizeof(vescomm_comm_options_t) == 24);
+MEMBER(vescomm_comm_options_t, reproducible, 24);
+FREEZE(sizeof(vescomm_comm_options_t) == 32);
 
 MEMBER(vescomm_comm_info_t, rank, 4);
 MEMBER(vescomm_comm_info_t, ranks, 8);

@@ -8,17 +8,17 @@ namespace vescomm {
 namespace {
 
 TEST(Introductions, ComeBackAsTheyWere) {
-    for (const Introduction &one :
-         {Introduction{}, Introduction{"host", "f3", ""}, Introduction{"", "", "all_reduce=flat"}})
+    for (const Introduction &one : {Introduction{}, Introduction{"host", "f3", "", "no"},
+                                    Introduction{"", "", "all_reduce=flat", "yes"}})
         EXPECT_EQ(Introduction::parse(one.text()), one);
 }
 
 TEST(Introductions, ThatAreCutAreReadAsFarAsTheyGo) {
-    const std::string text = Introduction{"host", "f3", "all_reduce=flat"}.text();
+    const std::string text = Introduction{"host", "f3", "all_reduce=flat", "no"}.text();
     for (std::size_t bytes = 0; bytes < text.size(); ++bytes)
         EXPECT_TRUE(
             std::string("host").starts_with(Introduction::parse(text.substr(0, bytes)).node));
-    EXPECT_EQ(Introduction::parse(text.substr(0, 7)), (Introduction{"host", "f3", ""}));
+    EXPECT_EQ(Introduction::parse(text.substr(0, 7)), (Introduction{"host", "f3", "", ""}));
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ public:
         problem.nodes = comm->value->nodes();
         problem.arrays = true;
         problem.root = root_;
+        problem.in_order = comm->value->reproducible();
         comm->calls->stage()->give_room(problem, type_of<T>());
         const bool by_rank = collective_ != Collective::all_reduce &&
                              collective_ != Collective::reduce &&
@@ -99,7 +100,7 @@ public:
             problem.cuts.push_back(by_rank ? begin(k + 1) : counts_[0] * (k + 1) / ranks_);
         std::vector<const char *> names;
         for (const AlgorithmEntry &entry : algorithms())
-            if (entry.collective == collective_ && entry.suits(problem))
+            if (entry.collective == collective_ && entry.solves(problem))
                 names.push_back(entry.name.data());
         options_.algorithm = names.at(drawn_ % names.size());
     }

@@ -87,7 +87,7 @@ std::vector<std::string> algorithms_for(Collective collective, const Buffer &buf
     problem.per_node = buffer.per_node();
     std::vector<std::string> names;
     for (const AlgorithmEntry &entry : algorithms())
-        if (entry.collective == collective && entry.suits(problem)) names.emplace_back(entry.name);
+        if (entry.collective == collective && entry.solves(problem)) names.emplace_back(entry.name);
     return names;
 }
 

@@ -12,18 +12,18 @@ using Addresses = std::vector<const void *>;
 class ReductionsOf : public KernelsOf {
 protected:
     void reduce(const Case &c, const Addresses &sources, const Addresses &partials, void *to,
-                std::size_t count, bool streaming = false) {
+                std::size_t count, bool streaming = false, const void *start = nullptr) {
         const Reduction how{.op = c.op,
                             .divisor = c.divisor(),
                             .factors = c.op == VESCOMM_PREMULTIPLIED_SUM ? factors : nullptr,
-                            .accumulate = c.accumulate,
+                            .start = c.started ? start : nullptr,
                             .streaming = streaming};
         kernel.reduce(how, sources, c.type, partials, to, c.to_type, count);
     }
 
     // Runs with every array at another distance from a vector boundary.
     void expect_reduced(const Case &c, const Arrays &sources, const Arrays &partials,
-                        std::size_t count, const std::vector<char> &old,
+                        std::size_t count, const std::vector<char> &start,
                         const std::vector<char> &want, std::size_t shift) {
         SCOPED_TRACE(testing::Message() << c.text() << ", " << count << " elements");
         std::vector<Guarded> copies;
@@ -39,11 +39,11 @@ protected:
         };
         const Addresses from = addresses(sources, c.sources, c.type);
         const Addresses sums = addresses(partials, c.partials, accumulator_of(c.type));
+        const Addresses first = addresses({start}, c.started, accumulator_of(c.type));
         const std::size_t bytes = count * size_of(c.to_type);
         for (const bool streaming : {false, true}) {
             Guarded to(bytes, shift % most_shift * size_of(c.to_type));
-            std::copy_n(old.data(), bytes, to.data());
-            reduce(c, from, sums, to.data(), count, streaming);
+            reduce(c, from, sums, to.data(), count, streaming, c.started ? first[0] : nullptr);
             if (std::equal(to.data(), to.data() + bytes, want.data()) && to.dry()) continue;
             for (std::size_t i = 0; i < count; ++i)
                 ASSERT_EQ(bits_at(to.data(), c.to_type, i), bits_at(want.data(), c.to_type, i))
@@ -71,16 +71,16 @@ TEST_P(ReductionsOf, CombineAnyNumberOfSourcesAndPartials) {
     for_each_kind([&](Case c) {
         const Arrays sources = random_arrays(random, c.type, 20, count);
         const Arrays partials = random_arrays(random, accumulator_of(c.type), 20, count);
-        const std::vector<char> old = random_elements(random, c.to_type, count);
+        const auto start = random_elements(random, accumulator_of(c.type), count);
         for (const std::size_t n : {0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 18, 20})
             for (const std::size_t m : {0, 1, 2, 9, 20})
-                for (const bool accumulate : {false, true}) {
+                for (const bool started : {false, true}) {
                     if (n + m == 0 || HasFatalFailure()) continue;
                     c.sources = n;
                     c.partials = m;
-                    c.accumulate = accumulate;
-                    const auto want = expected(c, sources, partials, count, old);
-                    expect_reduced(c, sources, partials, count, old, want, n + 3 * m);
+                    c.started = started;
+                    const auto want = expected(c, sources, partials, count, start);
+                    expect_reduced(c, sources, partials, count, start, want, n + 3 * m);
                 }
     });
 }
@@ -91,15 +91,15 @@ TEST_P(ReductionsOf, ReduceAnyCountAtAnyAlignment) {
     for_each_kind([&](Case c) {
         const Arrays sources = random_arrays(random, c.type, 9, most);
         const Arrays partials = random_arrays(random, accumulator_of(c.type), 1, most);
-        const std::vector<char> old = random_elements(random, c.to_type, most);
+        const auto start = random_elements(random, accumulator_of(c.type), most);
         for (const std::size_t n : {2, 9}) {
             c.sources = n;
             c.partials = n == 9;
-            const auto want = expected(c, sources, partials, most, old);
+            const auto want = expected(c, sources, partials, most, start);
             for (std::size_t count = 0; count <= most && !HasFatalFailure(); ++count)
-                expect_reduced(c, sources, partials, count, old, want, 7 * count + n);
+                expect_reduced(c, sources, partials, count, start, want, 7 * count + n);
             for (std::size_t shift = 0; shift < most_shift && !HasFatalFailure(); ++shift)
-                expect_reduced(c, sources, partials, 131, old, want, shift);
+                expect_reduced(c, sources, partials, 131, start, want, shift);
         }
     });
 }
@@ -110,15 +110,15 @@ TEST_P(ReductionsOf, ReduceMoreThanFitsATile) {
     for_each_kind([&](Case c) {
         const Arrays sources = random_arrays(random, c.type, 17, most);
         const Arrays partials = random_arrays(random, accumulator_of(c.type), 2, most);
-        const std::vector<char> old = random_elements(random, c.to_type, most);
+        const auto start = random_elements(random, accumulator_of(c.type), most);
         for (const std::size_t n : {1, 17}) {
             c.sources = n;
             c.partials = n == 17 ? 2 : 0;
-            c.accumulate = n == 17;
-            const auto want = expected(c, sources, partials, most, old);
+            c.started = n == 17;
+            const auto want = expected(c, sources, partials, most, start);
             for (const std::size_t count : {511, 1025, 2047, 2049, 8197}) {
                 if (HasFatalFailure()) return;
-                expect_reduced(c, sources, partials, count, old, want, 3);
+                expect_reduced(c, sources, partials, count, start, want, 3);
             }
         }
     });
@@ -136,9 +136,9 @@ TEST_P(ReductionsOf, ReduceSpecialValuesInEveryCombination) {
                 set_bits(source.data(), c.type, i, specials[i / place % specials.size()]);
             place *= specials.size();
         }
-        const std::vector<char> old(count * size_of(c.to_type));
+        const std::vector<char> start(count * size_of(accumulator_of(c.type)));
         for (c.sources = 1; c.sources <= 3 && !HasFatalFailure(); ++c.sources)
-            expect_reduced(c, sources, {}, count, old, expected(c, sources, {}, count, old), 1);
+            expect_reduced(c, sources, {}, count, start, expected(c, sources, {}, count, start), 1);
     });
 }
 
@@ -152,8 +152,8 @@ TEST_P(ReductionsOf, CombineEveryPairOf8Bits) {
             set_bits(sources[1].data(), c.type, i, i / 256);
         }
         c.sources = 2;
-        const std::vector<char> old(count * size_of(c.to_type));
-        expect_reduced(c, sources, {}, count, old, expected(c, sources, {}, count, old), 0);
+        const std::vector<char> start(count * size_of(accumulator_of(c.type)));
+        expect_reduced(c, sources, {}, count, start, expected(c, sources, {}, count, start), 0);
     });
 }
 

@@ -22,14 +22,14 @@ struct Case {
     vescomm_type_t to_type;
     std::size_t sources;
     std::size_t partials = 0;
-    bool accumulate = false;
+    bool started = false;
 
     std::string text() const {
         static const char *const names[] = {"sum",     "average", "product",
                                             "minimum", "maximum", "premultiplied sum"};
         return std::string(names[op]) + " of " + std::to_string(sources) + " " +
                name_of_type(type) + " and " + std::to_string(partials) + " partials into " +
-               name_of_type(to_type) + (accumulate ? ", accumulated" : "");
+               name_of_type(to_type) + (started ? ", after another partial" : "");
     }
     int divisor() const { return op == VESCOMM_AVERAGE ? 7 : 1; }
 };
@@ -60,9 +60,9 @@ A combine(vescomm_op_t op, A a, A b) {
 
 template <typename A>
 std::uint64_t expected_float(const Case &c, const Arrays &sources, const Arrays &partials,
-                             const std::vector<char> &old, std::size_t i) {
-    bool started = c.accumulate;
-    A sum = started ? static_cast<A>(float_at(old.data(), c.to_type, i)) : A{};
+                             const std::vector<char> &start, std::size_t i) {
+    bool started = c.started;
+    A sum = started ? static_cast<A>(float_at(start.data(), accumulator_of(c.type), i)) : A{};
     const auto take = [&](A x) {
         sum = started ? combine(c.op, sum, x) : x;
         started = true;
@@ -88,7 +88,7 @@ inline std::uint64_t whole_factor(double factor) {
 // their low bits, and comparisons as those of I, which is std::int64_t or std::uint64_t.
 template <typename I>
 std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Arrays &partials,
-                               const std::vector<char> &old, std::size_t i) {
+                               const std::vector<char> &start, std::size_t i) {
     const int unused = 64 - static_cast<int>(8 * size_of(c.type));
     const auto extended = [unused](std::uint64_t bits) {
         return static_cast<std::uint64_t>(static_cast<I>(bits << unused) >> unused);
@@ -96,8 +96,8 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
     const auto at = [&](const std::vector<char> &array) {
         return extended(bits_at(array.data(), c.type, i));
     };
-    bool started = c.accumulate;
-    std::uint64_t sum = started ? at(old) : 0;
+    bool started = c.started;
+    std::uint64_t sum = started ? at(start) : 0;
     const auto take = [&](std::uint64_t x) {
         if (!started) sum = x;
         else if (c.op == VESCOMM_MIN || c.op == VESCOMM_MAX)
@@ -116,9 +116,9 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
     return sum;
 }
 
-// The first `count` elements of the result over the old contents `old`.
+// The first `count` elements of the result; `start` is of the accumulator type.
 inline std::vector<char> expected(const Case &c, const Arrays &sources, const Arrays &partials,
-                                  std::size_t count, const std::vector<char> &old) {
+                                  std::size_t count, const std::vector<char> &start) {
     const bool is_signed = c.type == VESCOMM_I8 || c.type == VESCOMM_I16 || c.type == VESCOMM_I32 ||
                            c.type == VESCOMM_I64;
     const auto element = c.type == VESCOMM_F64 ? expected_float<double>
@@ -127,7 +127,7 @@ inline std::vector<char> expected(const Case &c, const Arrays &sources, const Ar
                                                : expected_integer<std::uint64_t>;
     std::vector<char> to(count * size_of(c.to_type));
     for (std::size_t i = 0; i < count; ++i)
-        set_bits(to.data(), c.to_type, i, element(c, sources, partials, old, i));
+        set_bits(to.data(), c.to_type, i, element(c, sources, partials, start, i));
     return to;
 }
 

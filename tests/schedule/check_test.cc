@@ -25,6 +25,7 @@ Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
     problem.per_node = per_node;
     problem.in_place = false;
     problem.root = 2;
+    problem.in_order = entry.in_order;
     if (entry.collective != Collective::barrier && entry.collective != Collective::all_to_all_v)
         problem.cuts = {0, 3, 10, 11, 16, 20, 32};
     return problem;
@@ -55,10 +56,10 @@ protected:
     void for_each_problem(const std::function<void(const Problem &)> &body) {
         for (const bool per_node : {false, true}) {
             const Problem problem = problem_for(GetParam(), per_node);
-            if (GetParam().suits(problem)) body(problem);
+            if (GetParam().solves(problem)) body(problem);
         }
         const Problem problem = with_arrays(problem_for(GetParam(), false));
-        if (GetParam().suits(problem)) body(problem);
+        if (GetParam().solves(problem)) body(problem);
     }
 };
 
@@ -166,6 +167,17 @@ TEST(CheckNamed, SaysWhenAContributionIsAddedTwice) {
         if (step.action == Action::reduce) step.from = schedules[1].lanes[0].more(step)[0];
     EXPECT_NE(check(problem, schedules).find("adds the contribution of rank 1 twice"),
               std::string::npos);
+}
+
+TEST(CheckNamed, SaysWhenTheOrderOfRanksIsNotKept) {
+    Problem problem = two_ranks();
+    problem.collective = Collective::reduce_scatter_v;
+    problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
+    const auto schedules =
+        make_all(*find_algorithm(Collective::reduce_scatter_v, "direct"), problem);
+    EXPECT_EQ(check(problem, schedules), "");
+    problem.in_order = true;
+    EXPECT_NE(check(problem, schedules).find("not the order of ranks"), std::string::npos);
 }
 
 TEST(CheckNamed, SaysWhenMemoryCannotBeReached) {

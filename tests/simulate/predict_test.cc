@@ -49,7 +49,7 @@ void for_each_algorithm(const Nodes &nodes, std::int64_t elements, const Body &b
             Problem problem = problem_of(entry.collective, nodes, elements);
             problem.per_node = entry.name == "slab";
             if (arrays) problem = on_arrays(problem);
-            if (!entry.suits(problem)) continue;
+            if (!entry.solves(problem)) continue;
             SCOPED_TRACE(testing::Message() << name_of(entry.collective) << " " << entry.name
                                             << (arrays ? " of arrays" : "") << ", " << nodes.ranks()
                                             << " ranks, " << elements);

@@ -416,7 +416,7 @@ TEST(SimulateAlgorithms, EachOfThemEndsAndAccountsForItsTime) {
                     problem.exchange = Exchange::whole(problem.ranks(),
                                                        std::vector<std::int64_t>(ranks * ranks, 9));
                 }
-                if (!entry.suits(problem)) continue;
+                if (!entry.solves(problem)) continue;
                 SCOPED_TRACE(testing::Message() << name_of(entry.collective) << " " << entry.name);
                 Machine machine;
                 machine.cores = 3;

@@ -73,12 +73,24 @@ def algorithms_that_differ():
                        in rank.lines[-1], rank.lines[-1])
 
 
+def reproducible_on_some():
+    for nodes in (None, [0, 1, 1]):
+        with Job([WORKER, "collectives"], 3, nodes,
+                 each={2: {"VESCOMM_REPRODUCIBLE": "yes"}}) as job:
+            codes = job.finish(seconds=PROMISE_SECONDS)
+            expect(set(codes.values()) == {MISMATCH}, f"codes {codes}\n{job.transcript()}")
+            for rank in job.ranks.values():
+                expect("being reproducible is no on rank 0 and yes on rank 2" in rank.lines[-1],
+                       rank.lines[-1])
+
+
 def cases():
     yield "a misspelt variable", misspelt
     yield "a malformed value", malformed
     yield "a malformed value on one rank", malformed_on_one
     yield "a forced algorithm that does not suit", unsuitable_algorithm
     yield "forced algorithms that differ", algorithms_that_differ
+    yield "ranks that differ in being reproducible", reproducible_on_some
 
 
 if __name__ == "__main__":

@@ -134,10 +134,15 @@ typedef struct vescomm_comm_options {
     /** Name of the node of this rank: ranks with the same name share memory. NULL: the variable
      *  VESCOMM_NODE, or what the operating system says. Borrowed for the call. */
     const char *node;
+    /** Not 0: sums have the same bits whatever algorithm is chosen and whichever ranks share nodes,
+     *  see vescomm_op_t; between nodes that takes longer. The same on every rank. 0: the variable
+     *  VESCOMM_REPRODUCIBLE, or no. */
+    int32_t reproducible;
+    uint32_t reserved_2;
 } vescomm_comm_options_t;
 
 static inline vescomm_comm_options_t vescomm_comm_options(void) {
-    vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL};
+    vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL, 0, 0};
     return options;
 }
 
@@ -777,8 +782,10 @@ VESCOMM_API vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer);
 /** A collective operation, or a group of them, made once and started many times. */
 typedef struct vescomm_request vescomm_request_t;
 
-/** How contributions are combined: element by element, in the order of ranks, in f32 for floats of
- *  16 and 8 bits and otherwise in the type of the elements. Integers wrap modulo 2^bits. */
+/** How contributions are combined: element by element, in f32 for floats of 16 and 8 bits and
+ *  otherwise in the type of the elements, and rounded once. Integers wrap modulo 2^bits. On one
+ *  node, and on a reproducible communicator, one after another in the order of ranks; between nodes
+ *  otherwise in an order that depends on the algorithm. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
+#include "schedule/all_gather_v/bruck.h"
+
 #include "schedule/algorithms.h"
 #include "schedule/lanes.h"
 #include "schedule/node_blocks.h"
@@ -25,6 +27,11 @@ bool can_bruck(const Problem &problem) {
            (!problem.arrays || problem.elements() <= problem.stage.elements);
 }
 
+Place gathered_on_node(const Problem &problem, int first) {
+    if (problem.arrays) return {first, Region::stage, problem.stage.begin};
+    return {first, Region::buffer, 0};
+}
+
 // Bruck: the shards of 1, 2, 4, ... nodes travel together.
 //
 //     round k:   node n - 2^k ──shards of 2^k nodes up to it──► node n ──the same──► node n + 2^k
@@ -39,7 +46,7 @@ bool can_bruck(const Problem &problem) {
 // Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications
 // in Multiport Message-Passing Systems", IEEE TPDS 8(11), 1997; blocks there are equal, and are
 // rotated to their place in the end.
-Schedule bruck(const Problem &problem, int rank) {
+Schedule gather_on_nodes(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
@@ -48,8 +55,9 @@ Schedule bruck(const Problem &problem, int rank) {
     const bool per_node = !problem.arrays && problem.per_node;
     const bool per_rank = !problem.arrays && !problem.per_node;
     const auto in_vector = [&](int at, std::int64_t begin) {
-        return problem.arrays ? Place{at, Region::stage, problem.stage.begin + begin}
-                              : Place{at, Region::buffer, begin};
+        Place place = gathered_on_node(problem, at);
+        place.offset += begin;
+        return place;
     };
 
     // What a round brings to a node, and through whom.
@@ -133,19 +141,32 @@ Schedule bruck(const Problem &problem, int rank) {
         if (receives) lane.signal_node(held, round_is_in(k));
     }
 
-    // To everyone.
-    if (problem.arrays)
-        send.copy(in_vector(first, 0), {rank, Region::output, 0}, problem.elements());
-    if (per_rank && !is_first) {
-        const std::int64_t end = begin + size;
-        send.copy(in_vector(first, 0), in_vector(rank, 0), begin);
-        send.copy(in_vector(first, end), in_vector(rank, end), problem.elements() - end);
-        send.signal_node(read, 1);
-    }
-    for (const int peer : members)
-        if (per_rank && is_first && peer != rank) send.wait(peer, read, 1);
     schedule.lanes.push_back(std::move(lane));
     schedule.lanes.push_back(std::move(send));
+    return schedule;
+}
+
+Schedule bruck(const Problem &problem, int rank) {
+    const auto members = problem.nodes.members(problem.nodes.node_of(rank));
+    const int first = members[0];
+    Schedule schedule = gather_on_nodes(problem, rank);
+    Lane &lane = schedule.lanes.back();
+    if (problem.arrays) {
+        lane.copy(gathered_on_node(problem, first), {rank, Region::output, 0}, problem.elements());
+        return schedule;
+    }
+    if (problem.per_node) return schedule;
+    const std::int64_t begin = problem.begin(rank), end = begin + problem.size(rank);
+    const auto copy = [&](std::int64_t from, std::int64_t to) {
+        lane.copy({first, Region::buffer, from}, {rank, Region::buffer, from}, to - from);
+    };
+    if (rank != first) {
+        copy(0, begin);
+        copy(end, problem.elements());
+        lane.signal_node(read, 1);
+    }
+    for (const int peer : members)
+        if (rank == first && peer != rank) lane.wait(peer, read, 1);
     return schedule;
 }
 

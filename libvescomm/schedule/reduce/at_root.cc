@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
+#include "schedule/reduce/at_root.h"
+
 #include "schedule/algorithms.h"
 
 namespace vescomm::reduce {
@@ -9,11 +11,7 @@ namespace vescomm::reduce {
 // Cost: the root reads m contributions in one pass, alone; other nodes send it one partial sum
 // each. Source: reduce_scatter_v/direct.cc and staged.cc.
 Schedule at_root(const Problem &problem, int rank) {
-    Problem scatter = problem;
-    scatter.collective = Collective::reduce_scatter_v;
-    for (int owner = 0; owner < problem.ranks(); ++owner)
-        scatter.cuts[static_cast<std::size_t>(owner) + 1] =
-            owner < problem.root ? 0 : problem.elements();
+    const Problem scatter = all_for_root(problem);
     return problem.arrays ? reduce_scatter_v::staged(scatter, rank)
                           : reduce_scatter_v::direct(scatter, rank);
 }

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/algorithms.h"
+#include "schedule/all_reduce/phases.h"
+#include "schedule/staged_blocks.h"
+
+namespace vescomm::all_reduce {
+
+namespace {
+
+// From here on bruck is the faster all_gather_v, as simulated and as measured over TCP.
+constexpr int many_nodes = 8;
+
+}  // namespace
+
+bool can_chain(const Problem &problem) {
+    if (!problem.arrays) return false;
+    const Phases phases(problem);
+    return reduce_scatter_v::can_chain(phases.scatter) && can_pass_blocks(phases.gather);
+}
+
+// Chain: running sums pass through the nodes in the order of ranks until each rank has its share of
+// the result; then everyone gathers them (phases.h), by bruck where there are many nodes and little
+// to gather.
+//
+// Cost: reduce_scatter_v/chain.cc, and an all_gather_v: a node sends the vector about twice.
+// Source: as for the two phases.
+Schedule chain(const Problem &problem, int rank) {
+    const auto [scatter, gather] = Phases(problem);
+    const bool many = problem.nodes.count() >= many_nodes && all_gather_v::can_bruck(gather);
+    return then(rank, reduce_scatter_v::chain(scatter, rank),
+                many ? all_gather_v::bruck(gather, rank) : pass_blocks(gather, rank));
+}
+
+}  // namespace vescomm::all_reduce

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/gathered.h"
+
+#include "schedule/algorithms.h"
+#include "schedule/all_gather_v/bruck.h"
+#include "schedule/eager.h"
+
+namespace vescomm {
+
+namespace {
+
+// The contributions one after another.
+Problem gathering(const Problem &problem) {
+    Problem gather = problem;
+    gather.collective = Collective::all_gather_v;
+    for (int rank = 0; rank <= problem.ranks(); ++rank)
+        gather.cuts[static_cast<std::size_t>(rank)] = rank * problem.elements();
+    return gather;
+}
+
+}  // namespace
+
+bool can_be_gathered(const Problem &problem) {
+    return problem.in_order && problem.arrays && !problem.half &&
+           problem.ranks() * problem.elements() <= problem.stage.elements / 4 &&
+           all_gather_v::can_bruck(gathering(problem));
+}
+
+Schedule gathered(const Problem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const Problem gather = gathering(problem);
+    Schedule schedule = all_gather_v::gather_on_nodes(gather, rank);
+    const Room part = wanted(problem, rank);
+    if (part.elements == 0) return schedule;
+    std::vector<Place> from;
+    for (int peer = 0; peer < problem.ranks(); ++peer) {
+        Place &place = from.emplace_back(
+            all_gather_v::gathered_on_node(gather, nodes.members(nodes.node_of(rank))[0]));
+        place.offset += gather.begin(peer) + part.begin;
+    }
+    schedule.lanes.back().reduce(from, {rank, Region::output, 0}, part.elements, true);
+    return schedule;
+}
+
+}  // namespace vescomm

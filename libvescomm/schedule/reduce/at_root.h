@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "schedule/problem.h"
+
+namespace vescomm::reduce {
+
+// A reduce as a reduce_scatter_v of which the root owns everything.
+inline Problem all_for_root(const Problem &problem) {
+    Problem scatter = problem;
+    scatter.collective = Collective::reduce_scatter_v;
+    for (int owner = 0; owner < problem.ranks(); ++owner)
+        scatter.cuts[static_cast<std::size_t>(owner) + 1] =
+            owner < problem.root ? 0 : problem.elements();
+    return scatter;
+}
+
+}  // namespace vescomm::reduce
