@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "comm/agree.h"
 #include "comm/introduction.h"
+#include "comm/machine_told.h"
 #include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
-#include "topology/cores.h"
 
 namespace vescomm {
 
@@ -34,17 +34,6 @@ std::vector<std::string> each(const std::vector<Introduction> &all,
     std::vector<std::string> parts;
     for (const Introduction &one : all) parts.push_back(one.*part);
     return parts;
-}
-
-// Of each node, how many cores its ranks may use together.
-std::vector<int> cores_of(const Nodes &nodes, const std::vector<std::string> &usable) {
-    std::vector<int> cores;
-    for (int node = 0; node < nodes.count(); ++node) {
-        std::vector<std::string> of_members;
-        for (const int rank : nodes.members(node)) of_members.push_back(usable[rank]);
-        cores.push_back(count_cores(of_members));
-    }
-    return cores;
 }
 
 }  // namespace
@@ -89,7 +78,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     });
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
     const Introduction mine{.node = node,
-                            .cores = usable_cores(),
+                            .machine = tell_machine(rank(), config_),
                             .algorithms = algorithms,
                             .reproducible = config_.reproducible};
     const std::vector<Introduction> all = introduce(*control_, mine, limit);
@@ -98,10 +87,8 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     require_same("communicator creation", "being reproducible",
                  each(all, &Introduction::reproducible));
     nodes_ = Nodes::from_names(each(all, &Introduction::node));
-    const std::vector<int> cores = cores_of(nodes_, each(all, &Introduction::cores));
-    for (int n = 0; n < nodes_.count(); ++n)
-        if (static_cast<int>(nodes_.members(n).size()) > cores[n])
-            machine_.cores = std::min(machine_.cores > 0 ? machine_.cores : cores[n], cores[n]);
+    const MachineTold told = machine_told(nodes_, each(all, &Introduction::machine));
+    machine_ = told.machine;
     seat_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
@@ -109,7 +96,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     board_ = transports_.home->board();
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
-    spins_ = locals <= cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
+    spins_ = locals <= told.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
     failure_.on_first([this] { wake(); });
 
     Problem problem;

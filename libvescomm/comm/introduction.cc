@@ -9,7 +9,7 @@ namespace vescomm {
 namespace {
 
 // Their order on the wire.
-constexpr std::string Introduction::*parts[] = {&Introduction::node, &Introduction::cores,
+constexpr std::string Introduction::*parts[] = {&Introduction::node, &Introduction::machine,
                                                 &Introduction::algorithms,
                                                 &Introduction::reproducible};
 

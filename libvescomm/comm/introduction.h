@@ -10,7 +10,7 @@ namespace vescomm {
 // What each rank tells the others when they meet, in one round of the control plane.
 struct Introduction {
     std::string node;  // its name
-    std::string cores;  // usable_cores()
+    std::string machine;  // tell_machine()
     std::string algorithms;  // VESCOMM_ALGORITHM
     std::string reproducible;  // yes or no
 

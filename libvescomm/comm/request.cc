@@ -224,11 +224,11 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
                            options.op != VESCOMM_PREMULTIPLIED_SUM;
     const Wish wish = wish_of(*comm, options);
-    const std::vector<Problem> forms =
-        forms_of(in_buffer, buffer.get(), *stage, !wish.algorithm.empty());
+    std::vector<Problem> forms = forms_of(in_buffer, buffer.get(), *stage, !wish.algorithm.empty());
     const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
                                  comm->machine(), wish.algorithm, wish.variable);
-    const Problem &problem = forms[choice.form];
+    self.problem_ = std::move(forms[choice.form]);
+    const Problem &problem = self.problem_;
     const bool staged = choice.form > 0;
 
     self.algorithm_ = choice.algorithm;
@@ -305,7 +305,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     Communicator &comm = *stage->comm();
     comm.check();
     check(comm, options);
-    Problem problem;
+    std::unique_ptr<Request> request(new Request());
+    Request &self = *request;
+    Problem &problem = self.problem_;
     problem.collective = options.collective;
     problem.nodes = comm.nodes();
     problem.arrays = true;
@@ -317,9 +319,6 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     const Wish wish = wish_of(comm, options);
     const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
                                  wish.algorithm, wish.variable);
-
-    std::unique_ptr<Request> request(new Request());
-    Request &self = *request;
     self.comm_ = stage->comm();
     self.stage_ = stage;
     self.options_ = options;
@@ -474,10 +473,17 @@ void Request::finish() {
 }
 
 const std::string &Request::explanation() {
-    if (explanation_.empty())
-        explanation_ = describe() + ": " + std::string(algorithm_->name) + ", " +
-                       std::string(algorithm_->summary) + "; chosen because " + why_ + "\n" +
-                       vescomm::describe(schedule_);
+    if (!explanation_.empty()) return explanation_;
+    std::string text = describe() + ": " + std::string(algorithm_->name) + ", " +
+                       std::string(algorithm_->summary) + "; chosen because " + why_ + "\n";
+    if (!mailbox_) {
+        const ElementBytes bytes = buffer_  ? bytes_of(buffer_->type())
+                                   : stage_ ? bytes_of(options_.type)
+                                            : ElementBytes{};
+        if (const auto seconds = predict(*algorithm_, problem_, bytes, comm_->machine()))
+            text += "predicted to take " + microseconds(*seconds) + "\n";
+    }
+    explanation_ = text + vescomm::describe(schedule_);
     return explanation_;
 }
 

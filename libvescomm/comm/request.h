@@ -84,6 +84,7 @@ private:
     Schedule schedule_;
     std::int64_t elements_ = 0;
     std::string why_;
+    Problem problem_;  // that the algorithm solves; of a message none
     std::string explanation_;
     std::unique_ptr<Operation> operation_;
     bool started_ = false;

@@ -34,6 +34,10 @@ Environment process_environment();
       "Combine contributions in the order of ranks, so that sums have the same bits on any "    \
       "nodes. "                                                                                 \
       "The same on every rank.")                                                                \
+    X(text, machine, "", "", "a file name, or defaults",                                        \
+      "What vescomm-info --measure has found out, from which rank 0 tells all ranks how fast "  \
+      "what is. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "       \
+      "defaults: none.")                                                                        \
     X(text, flight_recorder, "", "", "a file name with %r",                                     \
       "Where each rank writes its last operations when its communicator breaks. %r is the "     \
       "rank, %c the communicator of the process, %p the process. Empty: nowhere.")              \

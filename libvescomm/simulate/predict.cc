@@ -147,6 +147,7 @@ private:
         machine = whole;
         machine.stragglers.clear();
         machine.in_cache = speed;
+        machine.reduce_of_width = {1, 1, 1, 1};  // speed has it already
         machine.in_cache.node *= share_of_node();
         machine.in_memory = machine.in_cache;
         if (whole.cores > 0)

@@ -21,6 +21,16 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
     return each * static_cast<double>(step.count);
 }
 
+// Whether it reads what another rank has written, and only that rank's cache has. So few bytes of
+// the stage come with their flag (schedule/eager.h).
+bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
+    constexpr std::int64_t beside_flag = 48;
+    if (step.action != Action::copy && step.action != Action::reduce) return false;
+    if (step.count * bytes.element <= beside_flag) return false;
+    const auto others = [rank](const Place &place) { return place.rank != rank; };
+    return others(step.from) || std::ranges::any_of(lane.more(step), others);
+}
+
 }  // namespace
 
 Program::Program(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes) {
@@ -41,6 +51,7 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
                 made.peer = step.peer;
                 made.action = step.action;
                 made.early = step.early;
+                made.fetches = fetches(bytes, rank, lane, step);
                 made.flag = static_cast<std::uint8_t>(step.flag);
                 made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
                 if (made.remote) keys.push_back(flag_key(step.peer, step.flag));

@@ -12,12 +12,6 @@ namespace {
 
 constexpr double tie = 0.9;
 
-std::string microseconds(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
-    return text;
-}
-
 std::string words(const Problem &problem) {
     std::string text(name_of(problem.collective));
     if (problem.collective == Collective::barrier) return text;
@@ -50,6 +44,12 @@ std::string why(const Candidate &best, const Choice &choice, const Problem &prob
 }
 
 }  // namespace
+
+std::string microseconds(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
+    return text;
+}
 
 Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced, std::string_view variable) {

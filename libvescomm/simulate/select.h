@@ -26,6 +26,9 @@ struct Choice {
     std::vector<Candidate> candidates;  // all that suit, in the order of the table
 };
 
+// For people: "12.3 us".
+std::string microseconds(double seconds);
+
 // Chooses the algorithm of the least predicted time for a collective that can be put in one or more
 // forms: as it lies in a buffer, say, and as arrays that pass through the stage. Where two are
 // closer than a tenth, which is less than a model can tell, the order of the forms and of the table

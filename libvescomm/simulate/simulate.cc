@@ -3,7 +3,7 @@
 #include "simulate/simulate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <queue>
 #include <string>
 #include <unordered_map>
@@ -28,10 +28,11 @@ std::uint32_t largest_node(const Nodes &nodes) {
 constexpr double piece_bytes = 64 << 10;
 constexpr double most_pieces = 8;
 
-// What the ranks of the largest node hold of the vector.
-double footprint(const Problem &problem, const ElementBytes &bytes) {
+// What the ranks of a host hold of the vector, which share its cache.
+double footprint(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
     const double slabs = !problem.arrays && problem.per_node ? 1 : largest_node(problem.nodes);
-    return slabs * static_cast<double>(problem.elements()) * bytes.element;
+    return slabs * std::min(machine.nodes_per_host, problem.nodes.count()) *
+           static_cast<double>(problem.elements()) * bytes.element;
 }
 
 // Lanes of a rank that can go on, in the order in which the executor comes to them: it goes through
@@ -94,7 +95,9 @@ public:
             Rank &state = ranks_[index(rank)];
             state.lanes_left =
                 program_.lane_begin[index(rank) + 1] - program_.lane_begin[index(rank)];
-            spend(state, result_.ranks[index(rank)].stepping, machine_.call_seconds);
+            // A call on arrays looks for its operation first.
+            spend(state, result_.ranks[index(rank)].stepping,
+                  machine_.call_seconds * (problem.arrays ? 2 : 1));
             at(state.clock, {.kind = Kind::resume, .rank = rank});
         }
     }
@@ -456,7 +459,8 @@ private:
         const Rank &state = ranks_[index(rank)];
         const double rate = step.action == Action::copy ? speed_.copy : speed_.reduce;
         const double moving = rate > 0 ? step.bytes / rate : 0;
-        const double seconds = (machine_.step_seconds + moving) * state.slower;
+        const double fetching = step.fetches ? machine_.flag_seconds : 0;
+        const double seconds = (machine_.step_seconds + fetching + moving) * state.slower;
         begin(rank, Work::step, seconds, seconds > 0 ? step.bytes / seconds : 0);
     }
 
@@ -541,9 +545,15 @@ private:
 
 }  // namespace
 
-MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
-    const double over = footprint(problem, bytes) / machine.cache_bytes;
-    if (over <= 1) return machine.in_cache;
+MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &whole) {
+    Machine machine = whole;
+    const auto width =
+        static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(bytes.element)));
+    const double factor = machine.reduce_of_width[std::clamp<std::size_t>(width, 1, 4) - 1];
+    machine.in_cache.reduce *= factor;
+    machine.in_memory.reduce *= factor;
+    const double held = footprint(problem, bytes, machine), over = held / machine.cache_bytes;
+    if (held <= machine.cache_bytes) return machine.in_cache;
     if (over >= 2) return machine.in_memory;
     // Between the two, the more is left of the cache's lines the less.
     const double outside = over - 1;

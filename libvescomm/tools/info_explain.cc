@@ -200,8 +200,8 @@ void explain(const Question &question) {
     if (problem.ranks() <= most_ranks_shown)
         show_times(*choice.algorithm, problem, question.machine);
     std::printf(
-        "Times are of a model, a cluster of constants (topology/machine.h), and not of this "
-        "machine.\n");
+        "Times are of a model: what vescomm-info --measure has found here, or else constants "
+        "(topology/machine.h).\n");
 
     if (question.steps_of < 0) return;
     if (question.steps_of >= problem.ranks())
@@ -209,6 +209,49 @@ void explain(const Question &question) {
                std::to_string(problem.ranks() - 1));
     std::printf("rank %d, offsets in f32 elements:\n%s", question.steps_of,
                 describe(choice.algorithm->make(problem, question.steps_of)).c_str());
+}
+
+void explain_growth(Question question, const std::vector<int> &ranks, bool as_json) {
+    const int of_a_node = question.nodes[0];
+    if (question.nodes.size() != 1 || of_a_node < 1)
+        refuse("--nodes: with --table it is how many ranks a node has, one number from 1");
+    struct Row {
+        int ranks;
+        std::string algorithm;
+        double seconds;
+        bool chosen;
+    };
+    std::vector<Row> rows;
+    for (const int each : ranks) {
+        question.ranks = each;
+        question.nodes = {(each + of_a_node - 1) / of_a_node};
+        const Problem problem = problem_of(question);
+        const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
+        for (const Candidate &candidate : choice.candidates) {
+            // Only where it was one of several, and not asked for, it is known already.
+            const auto seconds = candidate.seconds
+                                     ? candidate.seconds
+                                     : predict(*candidate.algorithm, problem, {}, question.machine);
+            rows.push_back({each, std::string(candidate.algorithm->name), seconds.value_or(0),
+                            candidate.algorithm == choice.algorithm});
+        }
+    }
+    if (!as_json) {
+        std::printf("%10s  %-14s %14s\n", "ranks", "algorithm", "us");
+        for (const Row &row : rows)
+            std::printf("%10d  %-14s %14.4g%s\n", row.ranks, row.algorithm.c_str(),
+                        row.seconds * 1e6, row.chosen ? " *" : "");
+        return;
+    }
+    std::printf(
+        "{\"schema\": \"vescomm-growth/1\", \"collective\": \"%s\", \"bytes\": %llu, "
+        "\"of_a_node\": %d, \"rows\": [",
+        question.collective.c_str(), static_cast<unsigned long long>(question.bytes), of_a_node);
+    for (const Row &row : rows)
+        std::printf("%s\n{\"ranks\": %d, \"algorithm\": \"%s\", \"us\": %.6g, \"chosen\": %s}",
+                    &row == rows.data() ? "" : ",", row.ranks, row.algorithm.c_str(),
+                    row.seconds * 1e6, row.chosen ? "true" : "false");
+    std::printf("\n]}\n");
 }
 
 }  // namespace vescomm

@@ -30,4 +30,7 @@ struct Question {
 // Throws Error(INVALID_ARGUMENT) where the question makes no sense.
 void explain(const Question &question);
 
+// Prints predicted times of all algorithms for so many ranks each, on nodes of question.nodes[0].
+void explain_growth(Question question, const std::vector<int> &ranks, bool as_json);
+
 }  // namespace vescomm

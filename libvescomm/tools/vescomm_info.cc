@@ -6,11 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "comm/machine_told.h"
 #include "config/config.h"
 #include "execute/kernels.h"
 #include "tools/flight_report.h"
 #include "tools/info_explain.h"
 #include "tools/info_variables.h"
+#include "tools/measure.h"
 #include "transport/transports.h"
 
 namespace vescomm {
@@ -38,8 +40,10 @@ int main(int argc, char **argv) {
         "a job that stopped is behind.\n\n"
         "  vescomm-info\n"
         "  vescomm-info --flight flight.*\n"
+        "  vescomm-run -n 4 vescomm-info --measure\n"
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
-        "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank");
+        "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank\n"
+        "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
     vescomm::Question question;
     app.set_version_flag("--version", vescomm_version());
     bool markdown = false;
@@ -47,6 +51,9 @@ int main(int argc, char **argv) {
     std::vector<std::string> flights;
     app.add_option("--flight", flights,
                    "files that flight recorders wrote, one of each rank: which rank is behind?");
+    bool measure = false;
+    app.add_flag("--measure", measure,
+                 "how fast memory and links are, with the ranks of a job: choices follow it");
     auto *explain =
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
@@ -68,13 +75,29 @@ int main(int argc, char **argv) {
     app.add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer")
         ->needs(explain);
     app.add_option("--algorithm", question.algorithm, "take this one")->needs(explain);
-    app.add_option("--cores", question.machine.cores, "of a node; 0: one for each rank")
+    int cores = 0, nodes_per_host = 1, rails = -1;
+    std::string links = vescomm::links_are_tcp() ? "tcp" : "rdma";
+    app.add_option("--cores", cores, "of a host; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);
-    app.add_option("--rails", question.machine.rails,
-                   "network cards of a node; 0: one for each rank")
+    app.add_option("--nodes-per-host", nodes_per_host, "nodes that share those cores")
+        ->check(CLI::PositiveNumber)
+        ->needs(explain);
+    app.add_option("--links", links, "between nodes: tcp or rdma, else as here")
+        ->check(CLI::IsMember({"tcp", "rdma"}))
+        ->needs(explain);
+    app.add_option("--rails", rails, "network cards of a node; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);
+    std::vector<int> growing;
+    app.add_option("--table", growing,
+                   "predicted times for so many ranks each, such as 8,64,512; "
+                   "--nodes is then ranks of a node")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 100000))
+        ->needs(explain);
+    bool as_json = false;
+    app.add_flag("--json", as_json, "the table as JSON, for perf/growth.py")->needs("--table");
     app.add_option("--steps", question.steps_of, "show the schedule of this rank")->needs(explain);
     try {
         app.parse(argc, argv);
@@ -82,14 +105,22 @@ int main(int argc, char **argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     try {
-        if (!flights.empty()) std::printf("%s", vescomm::report_flights(flights).c_str());
+        if (measure) {
+            const std::string file = vescomm::read_config(vescomm::process_environment()).machine;
+            vescomm::measure_machine(file == "defaults" ? "" : file);
+        } else if (!flights.empty()) std::printf("%s", vescomm::report_flights(flights).c_str());
         else if (markdown) vescomm::show_variables_as_markdown();
         else if (question.collective.empty()) vescomm::show_build();
         else {
-            const auto config = vescomm::read_config(vescomm::process_environment());
+            const vescomm::Config config = vescomm::read_config(vescomm::process_environment());
             question.forced = config.algorithm;
             question.reproducible = config.reproducible == "yes";
-            vescomm::explain(question);
+            question.machine = vescomm::machine_here(config, links == "tcp");
+            question.machine.cores = cores;
+            question.machine.nodes_per_host = nodes_per_host;
+            if (rails >= 0) question.machine.rails = rails;
+            if (growing.empty()) vescomm::explain(question);
+            else vescomm::explain_growth(question, growing, as_json);
         }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "vescomm-info: %s\n", error.what());

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <vector>
 
 namespace vescomm {
@@ -31,18 +32,20 @@ struct Straggler {
 //
 // The defaults are round numbers for a server of these years: memory as measured on the machine of
 // docs/performance.md, and one network card of 200 Gbit/s for each rank, with RDMA. with_tcp() has
-// those for TCP.
+// those for TCP. `vescomm-info --measure` finds out what is true where it runs (machine_file.h).
 struct Machine {
     // Within a node.
     int cores = 0;  // of a host; 0: one for each rank
-    int nodes_per_host = 1;  // that share those cores: containers of one machine
-    double cache_bytes = 32 << 20;  // of a node, which its ranks share; past twice that, in_memory
+    int nodes_per_host = 1;  // that share cores and cache: containers of one machine
+    double cache_bytes = 32 << 20;  // of a host, which its ranks share; past twice that, in_memory
     MemorySpeed in_cache{.copy = 110e9, .reduce = 90e9, .node = 0};
     MemorySpeed in_memory{.copy = 40e9, .reduce = 35e9, .node = 300e9};
-    double call_seconds = 60e-9;  // that starting an operation and finding its end costs
+    // How much faster reductions of elements of 1, 2, 4 and 8 bytes are than those of 4.
+    std::array<double, 4> reduce_of_width{1, 1, 1, 1};
+    double call_seconds = 60e-9;  // that starting an operation costs; on arrays twice that
     double step_seconds = 20e-9;  // that any step costs its core
-    double flag_seconds = 150e-9;  // until a neighbour sees a flag that was raised
-    double switch_seconds = 1e-6;  // until a core that ranks share gets round to the next of them
+    double flag_seconds = 100e-9;  // until a neighbour sees a flag that was raised, or gets bytes
+    double switch_seconds = 3e-6;  // until a core that ranks share gets round to the next of them
 
     // Between nodes. The ranks of a node use its rails in turn: local rank modulo rails.
     int rails = 0;  // network cards of a node; 0: one for each rank

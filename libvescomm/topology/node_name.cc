@@ -3,13 +3,15 @@
 #include "topology/node_name.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 namespace vescomm {
 
-std::string system_node_name() {
+std::string system_host_name() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     if (boot.empty()) {
@@ -18,10 +20,33 @@ std::string system_node_name() {
         gethostname(host, sizeof host - 1);
         boot = host;
     }
+    return boot;
+}
+
+std::string system_node_name() {
+    std::string name = system_host_name();
     struct stat network {};
     if (stat("/proc/self/ns/net", &network) == 0)
-        boot += " " + std::to_string(network.st_dev) + ":" + std::to_string(network.st_ino);
-    return boot;
+        name += " " + std::to_string(network.st_dev) + ":" + std::to_string(network.st_ino);
+    return name;
+}
+
+std::string processor_name() {
+    // Of the first core; the whole file takes long where there are many.
+    std::ifstream file("/proc/cpuinfo");
+    constexpr int most_lines = 40;
+    std::string line;
+    for (int i = 0; i < most_lines && std::getline(file, line); ++i) {
+        const std::size_t value = line.find(": ");
+        if (line.starts_with("model name") && value != std::string::npos)
+            return line.substr(value + 2);
+    }
+    utsname machine{};
+    return uname(&machine) == 0 ? machine.machine : "unknown";
+}
+
+int processor_cores() {
+    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_CONF)));
 }
 
 }  // namespace vescomm

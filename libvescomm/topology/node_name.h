@@ -11,4 +11,11 @@ namespace vescomm {
 // with networks of their own are nodes of their own.
 std::string system_node_name();
 
+// A name that everything has in common that runs on the same cores: the boot of the machine.
+std::string system_host_name();
+
+// What the processors of this machine are called, and how many cores it has, whoever may use them.
+std::string processor_name();
+int processor_cores();
+
 }  // namespace vescomm

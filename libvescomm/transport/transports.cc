@@ -6,6 +6,7 @@
 #include "transport/node.h"
 #if VESCOMM_HAVE_UCX
 #include "transport/ucx.h"
+#include "transport/ucx_worker.h"
 #endif
 
 namespace vescomm {
@@ -23,6 +24,14 @@ constexpr TransportHelp table[] = {
 
 std::span<const TransportHelp> transports() {
     return table;
+}
+
+bool links_are_tcp() {
+#if VESCOMM_HAVE_UCX
+    return only_tcp();
+#else
+    return true;
+#endif
 }
 
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,

@@ -27,6 +27,9 @@ struct Transports {
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
                            std::function<void()> on_signal, Deadline deadline);
 
+// Whether links between nodes will be TCP, as far as this machine can tell.
+bool links_are_tcp();
+
 // For people: what there is, and whether this build has it.
 struct TransportHelp {
     std::string_view name, what;

@@ -37,17 +37,6 @@ bool plain_keys(const UcxLibrary &ucx) {
     return major == 1 && minor < 17;
 }
 
-// Whether TCP will carry everything.
-bool only_tcp() {
-    if (const char *transports = user_value("TLS")) {
-        const std::string_view names = transports;
-        return names == "tcp" || names == "tcp,self" || names == "self,tcp";
-    }
-    std::error_code error;
-    const char *devices = "/sys/class/infiniband";  // those of every vendor of RDMA
-    return !std::filesystem::exists(devices, error) || std::filesystem::is_empty(devices, error);
-}
-
 Config read_config(const UcxLibrary &ucx) {
     ucp_config_t *read = nullptr;
     ucx.check(ucx.config_read("VESCOMM", nullptr, &read),
@@ -86,6 +75,16 @@ std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
 }
 
 }  // namespace
+
+bool only_tcp() {
+    if (const char *transports = user_value("TLS")) {
+        const std::string_view names = transports;
+        return names == "tcp" || names == "tcp,self" || names == "self,tcp";
+    }
+    std::error_code error;
+    const char *devices = "/sys/class/infiniband";  // those of every vendor of RDMA
+    return !std::filesystem::exists(devices, error) || std::filesystem::is_empty(devices, error);
+}
 
 UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers) : ucx_(ucx) {
     const Config config = read_config(ucx);

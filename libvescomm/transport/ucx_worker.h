@@ -9,6 +9,9 @@
 
 namespace vescomm {
 
+// Whether TCP will carry everything: there is no device for RDMA, or the user says so.
+bool only_tcp();
+
 // A context and a worker of UCX, configured for vescomm: active messages and wake-ups.
 //
 // Users tune it with UCX's own variables (UCX_TLS, UCX_NET_DEVICES, ...); the same variable behind

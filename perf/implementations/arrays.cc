@@ -5,6 +5,7 @@
 #include "perf/implementations/arrays.h"
 
 #include "perf/implementations/array_calls.h"
+#include "perf/implementations/explained.h"
 
 namespace vescomm::perf {
 namespace {
@@ -18,7 +19,14 @@ public:
     Costs prepare(const Case &what) override {
         calls_ = ArrayCalls(comm_, what);
         starts_early_ = what.non_blocking && what.collective != "barrier";
-        return {};
+        Costs costs;
+        if (what.collective == "barrier") return costs;
+        // Once as a request, which can be asked.
+        Request request;
+        calls_.start(request);
+        take_explanation(request.explain(), costs);
+        request.wait();
+        return costs;
     }
 
     std::byte *input() override { return calls_.input(); }

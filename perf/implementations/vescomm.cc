@@ -9,6 +9,7 @@
 
 #include "perf/case/collectives.h"
 #include "perf/implementations/array_calls.h"
+#include "perf/implementations/explained.h"
 
 namespace vescomm::perf {
 namespace {
@@ -90,6 +91,7 @@ public:
         const Stopwatch creating;
         create(what, options);
         costs.create_us = creating.microseconds();
+        take_explanation(request_.explain(), costs);
         std::byte *data = collective.name == "barrier" ? nullptr : buffer_.data<std::byte>().data();
         input_ = source_.empty() ? data + mine.begin * type.bytes() : source_.data();
         output_ = result_.empty() ? data + theirs.begin * type.bytes() : result_.data();

@@ -38,6 +38,8 @@ public:
             samples_.costs.register_us =
                 std::max(samples_.costs.register_us, answer.costs.register_us);
             samples_.costs.create_us = std::max(samples_.costs.create_us, answer.costs.create_us);
+            samples_.costs.algorithm = answer.costs.algorithm;
+            samples_.costs.predicted_us = answer.costs.predicted_us;
         }
         if (takes_part()) plan();
     }

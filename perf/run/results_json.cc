@@ -94,6 +94,8 @@ json to_json(const Run &run, const Options &options, const Case &what, const Sam
         {"ratio", number_or_null(samples.ratio)},
         {"register_us", number_or_null(samples.costs.register_us)},
         {"create_us", number_or_null(samples.costs.create_us)},
+        {"algorithm", samples.costs.algorithm},
+        {"predicted_us", number_or_null(samples.costs.predicted_us)},
         {"start_us", number_or_null(samples.start_us)},
         {"overlap", overlap(samples)}};
 }

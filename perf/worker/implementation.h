@@ -22,6 +22,9 @@ struct Unsupported : std::runtime_error {
 struct Costs {
     double register_us = -1;  // memory
     double create_us = -1;  // the operation
+    // What a library says of it by itself: who does it, and how long that should take.
+    std::string algorithm;
+    double predicted_us = -1;
 };
 
 class Implementation {

@@ -14,7 +14,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Case, collective, type, output_type, op, root
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Turn, warm_up, iterations, operations, round, skew_us, late_rank,
                                    compute_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Command, name, what, turn)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Costs, register_us, create_us)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Costs, register_us, create_us, algorithm, predicted_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, wrong, first)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, error, unsupported, version, rank, node, costs, times_us,
                                    compute_us, start_us, verdict)

@@ -3,13 +3,16 @@
 """vescomm-info from the outside. VESCOMM_TEST_INFO holds its path, VESCOMM_TEST_SOURCE that of the
 sources."""
 
+import json
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
 INFO = os.environ["VESCOMM_TEST_INFO"]
+RUN = os.environ["VESCOMM_TEST_RUN"]
 SOURCE = Path(os.environ["VESCOMM_TEST_SOURCE"])
 
 
@@ -17,7 +20,7 @@ def run(*arguments, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_")}
     done = subprocess.run(
         [INFO, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False,
-        env={**environment, **variables},
+        env={**environment, "VESCOMM_MACHINE": "defaults", **variables},
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -71,10 +74,37 @@ class Flight(unittest.TestCase):
                 self.assertEqual(err.count("\n"), 1)
 
 
+class Measure(unittest.TestCase):
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "there is one core")
+    def test_writes_what_communicators_and_explain_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            name = f"{folder}/cache/machine"
+            done = subprocess.run([RUN, "-n", "2", INFO, "--measure"], capture_output=True,
+                                  text=True, check=False, env={**os.environ, "VESCOMM_MACHINE": name})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"written to {name}", done.stdout)
+            text = Path(name).read_text(encoding="utf-8")
+            self.assertTrue(text.startswith("vescomm machine 1\nprocessor "), text)
+            self.assertNotIn("links", text)
+            self.assertEqual(run("--explain", "barrier", VESCOMM_MACHINE=name)[0], 0)
+            Path(name).write_text(text.replace("flag_seconds", "flag"), encoding="utf-8")
+            code, out, err = run("--explain", "barrier", VESCOMM_MACHINE=name)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn('it must be "flag_seconds VALUE"', err)
+
+    def test_needs_a_core_for_each_rank(self):
+        ranks = 1 + len(os.sched_getaffinity(0))
+        done = subprocess.run([RUN, "-n", str(ranks), INFO, "--measure"], capture_output=True,
+                              text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("there are more ranks than cores", done.stderr)
+
+
 class Explain(unittest.TestCase):
     def explain(self, *arguments):
         """Rows of the candidates: (mark, microseconds or None, name)."""
-        code, out, err = run("--explain", *arguments)
+        links = [] if "--links" in arguments else ["--links", "rdma"]
+        code, out, err = run("--explain", *arguments, *links)
         self.assertEqual((code, err), (0, ""))
         rows = re.findall(r"^([* -]) +(?:(\S+) us)?  (\w+): ", out, re.MULTILINE)
         return [(mark, float(time) if time else None, name) for mark, time, name in rows], out
@@ -138,6 +168,24 @@ class Explain(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn('VESCOMM_ALGORITHM: there is no algorithm "ring" for all_gather_v on a '
                       "buffer of one slab for each node; there is: slab", err)
+
+    def test_tables_of_ranks(self):
+        arguments = ("--explain", "all_reduce", "--nodes", 8, "--table", "8,64,100000")
+        code, out, _ = run(*arguments, "--json")
+        self.assertEqual(code, 0)
+        rows = json.loads(out)["rows"]
+        self.assertEqual({row["ranks"] for row in rows}, {8, 64, 100000})
+        self.assertEqual(sum(row["chosen"] for row in rows), 3)
+        self.assertTrue(all(row["us"] > 0 for row in rows))
+        code, out, _ = run(*arguments)
+        self.assertEqual(len(out.splitlines()), 1 + len(rows))
+
+    def test_knows_links_and_hosts_that_share_cores(self):
+        arguments = ("broadcast", "--arrays", "--bytes", "4MiB", "--ranks", 8, "--nodes", 8)
+        rows, _ = self.explain(*arguments, "--links", "rdma")
+        self.assertEqual(rows[0][2], "pipeline")
+        rows, _ = self.explain(*arguments, "--links", "tcp", "--cores", 2, "--nodes-per-host", 8)
+        self.assertEqual(rows[0][2], "staged")
 
     def test_shows_steps(self):
         _, out = self.explain("barrier", "--nodes", "1,1", "--steps", 1)

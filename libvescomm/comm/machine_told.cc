@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/machine_told.h"
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string_view>
+
+#include "base/error.h"
+#include "observe/log.h"
+#include "topology/cores.h"
+#include "topology/machine_file.h"
+#include "topology/node_name.h"
+#include "transport/transports.h"
+
+namespace vescomm {
+
+namespace {
+
+// The text of a file; empty where there is none. More than any machine file has is not read.
+std::string read_text(const std::string &name) {
+    constexpr std::size_t most = 64 << 10;
+    std::ifstream file(name, std::ios::binary);
+    std::string text(most, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(most));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    return text;
+}
+
+// What was measured, checked; empty: nothing.
+std::string measured(const Config &config) {
+    if (config.machine == "defaults") return {};
+    if (!config.machine.empty()) {
+        const std::string text = read_text(config.machine);
+        if (text.empty())
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "VESCOMM_MACHINE=" + config.machine +
+                            " cannot be read, or is empty; vescomm-info --measure writes one");
+        return to_text(parse_machine_file(text, "VESCOMM_MACHINE=" + config.machine));
+    }
+    const std::string name = own_machine_file(process_environment());
+    if (name.empty()) return {};
+    const std::string text = read_text(name);
+    if (text.empty()) return {};
+    try {
+        const MachineFile file = parse_machine_file(text, name);
+        if (file.processor == processor_name() && file.cores == processor_cores())
+            return to_text(file);
+        log(LogLevel::warn, "machine", 0, 0,
+            name + " was measured on " + std::to_string(file.cores) + " cores of " +
+                file.processor + ", not on this machine; it is left out");
+    } catch (const Error &error) {
+        log(LogLevel::warn, "machine", 0, 0, std::string(error.what()) + "; it is left out");
+    }
+    return {};
+}
+
+// The text up to the next end of a line, which is taken away.
+std::string_view take_line(std::string_view &text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line;
+}
+
+}  // namespace
+
+std::string own_machine_file(const Environment &environment) {
+    const char *cache = environment("XDG_CACHE_HOME"), *home = environment("HOME");
+    std::string folder;
+    if (cache != nullptr && *cache == '/') folder = cache;
+    else if (home != nullptr && *home == '/') folder = std::string(home) + "/.cache";
+    else return {};
+    return machine_file_name(folder + "/vescomm", processor_name(), processor_cores());
+}
+
+std::string tell_machine(int rank, const Config &config) {
+    std::string text = usable_cores() + "\n" + system_host_name() + "\n";
+    if (rank == 0) text += std::string(links_are_tcp() ? "tcp" : "rdma") + "\n" + measured(config);
+    return text;
+}
+
+Machine machine_here(const Config &config, bool tcp) {
+    Machine machine = tcp ? Machine{}.with_tcp() : Machine{};
+    const std::string text = measured(config);
+    if (!text.empty()) apply(parse_machine_file(text, "the file of this machine"), tcp, machine);
+    return machine;
+}
+
+MachineTold machine_told(const Nodes &nodes, std::span<const std::string> told) {
+    struct Host {
+        std::vector<std::string> cores;  // of its ranks
+        std::vector<int> nodes;
+    };
+    std::map<std::string_view, Host> hosts;
+    MachineTold result;
+    for (int node = 0; node < nodes.count(); ++node) {
+        std::vector<std::string> of_node;
+        for (const int rank : nodes.members(node)) {
+            std::string_view text = told[static_cast<std::size_t>(rank)];
+            of_node.emplace_back(take_line(text));
+            Host &host = hosts[take_line(text)];
+            host.cores.push_back(of_node.back());
+            if (host.nodes.empty() || host.nodes.back() != node) host.nodes.push_back(node);
+        }
+        result.cores.push_back(count_cores(of_node));
+    }
+    std::string_view text = told.front();
+    take_line(text);
+    take_line(text);
+    const bool tcp = take_line(text) == "tcp";
+    Machine &machine = result.machine;
+    if (tcp) machine = machine.with_tcp();
+    if (!text.empty()) apply(parse_machine_file(text, "what rank 0 tells"), tcp, machine);
+    // Hosts are taken to be alike: like the one whose ranks have the fewest cores each.
+    double most = 0;
+    for (const auto &[name, host] : hosts) {
+        const int cores = count_cores(host.cores);
+        const double crowd = static_cast<double>(host.cores.size()) / cores;
+        if (crowd <= most) continue;
+        most = crowd;
+        machine.cores = crowd > 1 ? cores : 0;
+        machine.nodes_per_host = static_cast<int>(host.nodes.size());
+    }
+    return result;
+}
+
+}  // namespace vescomm

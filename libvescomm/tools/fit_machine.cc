@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/fit_machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace vescomm {
+
+namespace {
+
+using Memory = MeasuredTimes::Memory;
+
+double rate(double bytes, double seconds) {
+    return seconds > 0 ? bytes / seconds : 0;
+}
+
+// Seconds for a byte of a footprint, where those of the smallest and of the largest are known and
+// the cache has so many bytes: as speed_for() of the simulator has it.
+double blended(double footprint, double cache, double in_cache, double in_memory) {
+    const double outside = std::clamp(footprint / cache - 1, 0.0, 1.0);
+    return in_cache * (1 - outside) + in_memory * outside;
+}
+
+// The size that explains the speeds of all footprints best.
+double fit_cache(const std::vector<Memory> &copies, double otherwise) {
+    if (copies.size() < 3) return otherwise;
+    const auto each = [](const Memory &memory) { return memory.together / memory.bytes; };
+    const double in_cache = each(copies.front()), in_memory = each(copies.back());
+    double best = otherwise, least = std::numeric_limits<double>::max();
+    for (double cache = copies.front().footprint; cache <= copies.back().footprint;
+         cache *= std::sqrt(2.0)) {
+        double wrong = 0;
+        for (const Memory &memory : copies)
+            wrong += std::abs(
+                std::log(each(memory) / blended(memory.footprint, cache, in_cache, in_memory)));
+        if (wrong >= least) continue;
+        least = wrong;
+        best = cache;
+    }
+    return std::round(best);
+}
+
+// What all ranks together reach, where that is less than the sum of what each could.
+double shared(const Memory &memory, int ranks) {
+    const double all = ranks * rate(memory.bytes, memory.together);
+    constexpr double noise = 0.9;
+    return all < noise * ranks * rate(memory.bytes, memory.alone) ? all : 0;
+}
+
+void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
+    // One way the slower end is the limit. The sender is taken for it: between pretended hosts it
+    // does much of the receiver's work. Both ways, each end does both.
+    double put = times.small_one_way;
+    double receive = std::clamp(times.small_both_ways - put, 0.0, put);
+    // What takes turns costs no more than what is in one another's way.
+    const double cores = std::min(1.0, times.signal / (put + receive));
+    machine.put_step_seconds = put *= cores;
+    machine.receive_seconds = receive *= cores;
+    machine.signal_seconds = machine.put_seconds = std::max(0.0, times.signal - put - receive);
+    const double bytes = times.large_bytes;
+    // What little both ways at once take longer is not the cores' doing.
+    constexpr double noise = 1.15;
+    if (!tcp || (!times.one_host && times.large_both_ways < noise * times.large_one_way)) {
+        machine.rail_bytes = rate(bytes, times.large_one_way);
+        if (!tcp) return;
+        machine.put_core_bytes = std::max(machine.put_core_bytes, machine.rail_bytes);
+        machine.receive_core_bytes = std::max(machine.receive_core_bytes, machine.rail_bytes);
+        return;
+    }
+    // In eight pieces: one way the receiver is busy with the last one when all others are through.
+    constexpr double pieces = 8;
+    const double both = times.large_both_ways;
+    const double taking =
+        std::clamp((both - times.large_one_way) * pieces / (pieces - 1), both / 10, both / 2);
+    machine.receive_core_bytes = rate(bytes, taking);
+    machine.put_core_bytes = rate(bytes, both - taking);
+    machine.rail_bytes = 0;  // nothing was seen of it
+}
+
+}  // namespace
+
+Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
+    if (!times.copies.empty()) {
+        const Memory &small = times.copies.front(), &large = times.copies.back();
+        machine.cache_bytes = fit_cache(times.copies, machine.cache_bytes);
+        machine.in_cache.copy = rate(small.bytes, small.alone);
+        machine.in_memory.copy = rate(large.bytes, large.alone);
+        machine.in_cache.node = shared(small, times.ranks);
+        machine.in_memory.node = shared(large, times.ranks);
+    }
+    if (!times.reductions.empty()) {
+        const Memory &small = times.reductions.front(), &large = times.reductions.back();
+        machine.in_cache.reduce = rate(small.bytes, small.alone);
+        machine.in_memory.reduce = rate(large.bytes, large.alone);
+    }
+    constexpr double most = 10;  // times as fast as f32; beyond, something else was measured
+    if (times.widths.size() == machine.reduce_of_width.size())
+        for (std::size_t i = 0; i < times.widths.size(); ++i)
+            if (times.widths[2] > 0 && times.widths[i] > 0)
+                machine.reduce_of_width[i] =
+                    std::clamp(times.widths[2] / times.widths[i], 1 / most, most);
+    if (times.step > 0) machine.step_seconds = times.step;
+    if (times.flag > 0) {
+        // A flag there is seen after a signal and a wait.
+        machine.flag_seconds = std::max(0.0, times.flag - 2 * machine.step_seconds);
+        machine.call_seconds = std::max(0.0, times.call - times.flag);
+    }
+    if (times.wired) fit_links(times, tcp, machine);
+    return machine;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "perf/worker/implementation.h"
+
+namespace vescomm::perf {
+
+// Takes from what vescomm_request_explain() says the algorithm, and how long it should take.
+inline void take_explanation(const std::string &text, Costs &costs) {
+    const std::size_t name = text.find(": "), end = text.find(',', name);
+    if (name == std::string::npos || end == std::string::npos) return;
+    costs.algorithm = text.substr(name + 2, end - name - 2);
+    const std::string words = "\npredicted to take ";
+    const std::size_t time = text.find(words);
+    if (time != std::string::npos)
+        costs.predicted_us = std::strtod(text.c_str() + time + words.size(), nullptr);
+}
+
+}  // namespace vescomm::perf
