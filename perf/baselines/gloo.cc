@@ -52,7 +52,7 @@ public:
         if (what.shared) throw Unsupported("Gloo has a result for each rank");
         if (collective.reduces() && (what.type != "f32" || what.output_type != "f32"))
             throw Unsupported("this worker adds only f32");
-        if (collective.reduces() && what.op != "sum") throw Unsupported("Gloo has no average");
+        if (collective.reduces() && what.op != "sum") throw Unsupported("this worker only adds");
         buffers_ = PrivateBuffers(what, rank_);
         bytes_ = find_type(what.type).bytes();
         calls_.clear();

@@ -61,13 +61,22 @@ MPI_Datatype datatype_of(const Case &what) {
                                             MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_INT64_T};
         return by_size[type.bytes()];
     }
-    if (what.op != "sum") throw Unsupported("MPI has no average");
     if (what.output_type != what.type) throw Unsupported("MPI leaves the type as it is");
-    if (what.type == "f32") return MPI_FLOAT;
-    if (what.type == "f64") return MPI_DOUBLE;
-    if (what.type == "i32") return MPI_INT32_T;
-    if (what.type == "i64") return MPI_INT64_T;
-    throw Unsupported("MPI does not add " + what.type);
+    const std::pair<const char *, MPI_Datatype> types[] = {
+        {"f32", MPI_FLOAT},   {"f64", MPI_DOUBLE},   {"i8", MPI_INT8_T},   {"u8", MPI_UINT8_T},
+        {"i16", MPI_INT16_T}, {"u16", MPI_UINT16_T}, {"i32", MPI_INT32_T}, {"u32", MPI_UINT32_T},
+        {"i64", MPI_INT64_T}, {"u64", MPI_UINT64_T}};
+    for (const auto &[name, number] : types)
+        if (what.type == name) return number;
+    throw Unsupported("MPI does not combine " + what.type);
+}
+
+MPI_Op op_of(const Case &what) {
+    if (what.op == "prod") return MPI_PROD;
+    if (what.op == "min") return MPI_MIN;
+    if (what.op == "max") return MPI_MAX;
+    if (what.op == "avg") throw Unsupported("MPI has no average");
+    return MPI_SUM;
 }
 
 class Mpi final : public Implementation {
@@ -85,6 +94,7 @@ public:
     Costs prepare(const Case &what) override {
         if (what.shared) throw Unsupported("MPI has a result for each rank");
         type_ = datatype_of(what);
+        op_ = op_of(what);
         if (what.collective == "all_gather_v") act_ = &Mpi::gather;
         else if (what.collective == "reduce_scatter_v") act_ = &Mpi::reduce_scatter;
         else if (what.collective == "all_reduce") act_ = &Mpi::all_reduce;

@@ -95,7 +95,15 @@ ucc_datatype_t datatype_of(const Case &what) {
     if (what.type == "bf16") return UCC_DT_BFLOAT16;
     if (what.type == "f16") return UCC_DT_FLOAT16;
     if (what.type == "f64") return UCC_DT_FLOAT64;
-    throw Unsupported("this worker does not add " + what.type);
+    throw Unsupported("this worker does not combine " + what.type);
+}
+
+ucc_reduction_op_t op_of(const Case &what) {
+    if (what.op == "prod") return UCC_OP_PROD;
+    if (what.op == "min") return UCC_OP_MIN;
+    if (what.op == "max") return UCC_OP_MAX;
+    if (what.op == "avg") return UCC_OP_AVG;
+    return UCC_OP_SUM;
 }
 
 class Ucc final : public Implementation {
@@ -132,8 +140,6 @@ public:
     Costs prepare(const Case &what) override {
         non_blocking_ = what.non_blocking;
         if (what.shared) throw Unsupported("UCC has a result for each rank");
-        if (find_collective(what.collective).reduces() && what.op != "sum")
-            throw Unsupported("this worker measures sums of UCC only");
         buffers_ = PrivateBuffers(what, rank_);
         calls_.clear();
         for (const Part &part : parts_of(what))
@@ -201,7 +207,7 @@ private:
         arguments.mask = UCC_COLL_ARGS_FIELD_FLAGS;
         arguments.flags = UCC_COLL_ARGS_FLAG_PERSISTENT | UCC_COLL_ARGS_FLAG_COUNT_64BIT |
                           UCC_COLL_ARGS_FLAG_DISPLACEMENTS_64BIT;
-        arguments.op = UCC_OP_SUM;
+        arguments.op = op_of(what);
         if (what.collective == "all_gather_v") {
             arguments.coll_type = UCC_COLL_TYPE_ALLGATHERV;
             arguments.flags |= UCC_COLL_ARGS_FLAG_IN_PLACE;

@@ -29,30 +29,56 @@ std::int64_t exact_in(const Case &what) {
     return std::min(find_type(what.type).exact, find_type(what.output_type).exact);
 }
 
+std::vector<std::int64_t> combine(const Case &what, const std::vector<std::int64_t> &values) {
+    std::vector<std::int64_t> results;
+    for (std::int64_t place = 0; place < period; ++place) {
+        std::int64_t result = values[place];
+        for (int rank = 1; rank < what.ranks(); ++rank) {
+            const std::int64_t value = values[(place + shift_of(rank, 0)) % period];
+            if (what.op == "prod") result *= value;
+            else if (what.op == "min") result = std::min(result, value);
+            else if (what.op == "max") result = std::max(result, value);
+            else result += value;
+        }
+        results.push_back(what.op == "avg" ? result / what.ranks() : result);
+    }
+    return results;
+}
+
+// Any mixing will do; the constant is that of Knuth's multiplicative hashing.
+std::uint64_t mixed(std::int64_t place) {
+    return static_cast<std::uint64_t>(place) * 2654435761U >> 7;
+}
+
+// Ones, and so many twos that no product is too large: it doubles with each.
+std::vector<std::int64_t> values_to_multiply(const Case &what) {
+    const std::int64_t most = std::max<std::int64_t>(exact_in(what), 2);
+    for (std::uint64_t seldom = 2;; ++seldom) {
+        std::vector<std::int64_t> values, twos;
+        for (std::int64_t place = 0; place < period; ++place) {
+            twos.push_back(place == 0 || mixed(place) % seldom == 0 ? 1 : 0);
+            values.push_back(1 + twos.back());
+        }
+        Case counted = what;
+        counted.op = "sum";
+        const std::vector<std::int64_t> doublings = combine(counted, twos);
+        const std::int64_t doubled = *std::ranges::max_element(doublings);
+        if (doubled < 62 && std::int64_t{1} << doubled <= most) return values;
+    }
+}
+
 std::vector<std::int64_t> values_of(const Case &what) {
-    const bool combined = what.op != "none";
-    const std::int64_t most = combined ? exact_in(what) / what.ranks() : exact_in(what);
+    if (what.op == "prod") return values_to_multiply(what);
+    const bool added = what.op == "sum" || what.op == "avg";
+    const std::int64_t most = added ? exact_in(what) / what.ranks() : exact_in(what);
     const auto different =
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, largest_value) + 1);
     // An average of multiples of the number of ranks is a whole number.
     const std::int64_t factor = what.op == "avg" ? what.ranks() : 1;
     std::vector<std::int64_t> values;
-    for (std::uint64_t place = 0; place < static_cast<std::uint64_t>(period); ++place) {
-        // Any mixing will do; the constant is that of Knuth's multiplicative hashing.
-        const std::uint64_t mixed = (place * 2654435761U >> 7) % different;
-        values.push_back(static_cast<std::int64_t>(mixed) * factor);
-    }
+    for (std::int64_t place = 0; place < period; ++place)
+        values.push_back(static_cast<std::int64_t>(mixed(place) % different) * factor);
     return values;
-}
-
-std::vector<std::int64_t> combine(const Case &what, const std::vector<std::int64_t> &values) {
-    std::vector<std::int64_t> sums(values.size(), 0);
-    for (int rank = 0; rank < what.ranks(); ++rank)
-        for (std::int64_t place = 0; place < period; ++place)
-            sums[place] += values[(place + shift_of(rank, 0)) % period];
-    if (what.op == "avg")
-        for (std::int64_t &sum : sums) sum /= what.ranks();
-    return sums;
 }
 
 }  // namespace
@@ -112,8 +138,9 @@ Pattern::Pattern(const Case &what, int rank)
       written_(find_type(what.type), values_of(what)) {
     if (find_collective(what.collective).result != Contents::combined) return;
     expected_.emplace(find_type(what.output_type), combine(what, values_of(what)));
-    // Sums are exact; an average is multiplied by a rounded 1 / ranks.
-    if (what.op != "sum" || exact_in(what) < what.ranks())
+    // All but averages are exact, which are multiplied by a rounded 1 / ranks; and sums of so many
+    // ranks that ones are too much.
+    if (what.op == "avg" || (what.op == "sum" && exact_in(what) < what.ranks()))
         tolerance_ = 2 / static_cast<double>(find_type(what.output_type).exact);
 }
 

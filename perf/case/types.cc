@@ -39,24 +39,36 @@ double read_bf16(const std::byte *from) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
-// Whole numbers up to 2048: the exponent's bias changes, and the mantissa keeps its upper ten bits.
-void write_f16(std::int64_t value, std::byte *to) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    const std::uint32_t exponent = (bits >> 23) - 127 + 15;
-    const auto half =
-        static_cast<std::uint16_t>(value == 0 ? 0 : exponent << 10 | (bits >> 13 & 0x3ff));
-    std::memcpy(to, &half, sizeof half);
-}
+// A float with fewer bits: the exponent's bias changes, and of the mantissa the upper bits stay.
+// Exact for the whole numbers that are written, none of which is small or large enough to be
+// special.
+template <typename Bits, int exponent_bits, int mantissa_bits>
+struct Narrow {
+    static constexpr int bias = (1 << (exponent_bits - 1)) - 1;
 
-double read_f16(const std::byte *from) {
-    std::uint16_t half;
-    std::memcpy(&half, from, sizeof half);
-    const int exponent = half >> 10 & 0x1f;
-    const int mantissa = half & 0x3ff;
-    const double size =
-        exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
-    return (half & 0x8000) != 0 ? -size : size;
-}
+    static void write(std::int64_t value, std::byte *to) {
+        const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+        const std::uint32_t exponent = (bits >> 23) - 127 + bias;
+        const std::uint32_t mantissa = bits >> (23 - mantissa_bits) & ((1U << mantissa_bits) - 1);
+        const auto narrow =
+            static_cast<Bits>(value == 0 ? 0 : exponent << mantissa_bits | mantissa);
+        std::memcpy(to, &narrow, sizeof narrow);
+    }
+
+    static double read(const std::byte *from) {
+        Bits narrow;
+        std::memcpy(&narrow, from, sizeof narrow);
+        const int exponent = narrow >> mantissa_bits & ((1 << exponent_bits) - 1);
+        const int mantissa = narrow & ((1 << mantissa_bits) - 1);
+        const int whole = exponent == 0 ? mantissa : (1 << mantissa_bits) + mantissa;
+        const double size = std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits);
+        return narrow >> (exponent_bits + mantissa_bits) != 0 ? -size : size;
+    }
+};
+
+using F16 = Narrow<std::uint16_t, 5, 10>;
+using F8e4m3 = Narrow<std::uint8_t, 4, 3>;
+using F8e5m2 = Narrow<std::uint8_t, 5, 2>;
 
 template <typename T>
 constexpr Type plain(std::string_view name, std::string_view nccl_name, vescomm_type_t number,
@@ -64,14 +76,13 @@ constexpr Type plain(std::string_view name, std::string_view nccl_name, vescomm_
     return {name, nccl_name, number, exact, write_plain<T>, read_plain<T>};
 }
 
-// Types of eight bits that are only moved: a byte is as good as another.
 constexpr Type table[] = {
     plain<float>("f32", "float", VESCOMM_F32, 1 << 24),
     {"bf16", "bfloat16", VESCOMM_BF16, 256, write_bf16, read_bf16},
-    {"f16", "half", VESCOMM_F16, 2048, write_f16, read_f16},
+    {"f16", "half", VESCOMM_F16, 2048, F16::write, F16::read},
     plain<double>("f64", "double", VESCOMM_F64, std::int64_t{1} << 53),
-    plain<std::uint8_t>("f8e4m3", "f8e4m3", VESCOMM_F8E4M3, 127),
-    plain<std::uint8_t>("f8e5m2", "f8e5m2", VESCOMM_F8E5M2, 127),
+    {"f8e4m3", "f8e4m3", VESCOMM_F8E4M3, 16, F8e4m3::write, F8e4m3::read},
+    {"f8e5m2", "f8e5m2", VESCOMM_F8E5M2, 8, F8e5m2::write, F8e5m2::read},
     plain<std::int8_t>("i8", "int8", VESCOMM_I8, 127),
     plain<std::uint8_t>("u8", "uint8", VESCOMM_U8, 255),
     plain<std::int16_t>("i16", "int16", VESCOMM_I16, 32767),

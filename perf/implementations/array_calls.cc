@@ -4,6 +4,8 @@
 // Zone: per operation, but for the constructor.
 #include "perf/implementations/array_calls.h"
 
+#include "perf/case/ops.h"
+
 namespace vescomm::perf {
 
 ArrayCalls::ArrayCalls(Communicator &comm, const Case &what)
@@ -11,7 +13,7 @@ ArrayCalls::ArrayCalls(Communicator &comm, const Case &what)
       rank_(comm.rank()),
       what_(what),
       type_(find_type(what.type).number),
-      op_(what.op == "avg" ? VESCOMM_AVERAGE : VESCOMM_SUM),
+      op_(what.op == "none" ? VESCOMM_SUM : find_op(what.op).number),
       bytes_(find_type(what.type).bytes()),
       parts_(parts_of(what)),
       counts_(static_cast<std::size_t>(what.ranks())),

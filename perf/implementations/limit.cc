@@ -65,6 +65,8 @@ public:
             throw std::runtime_error("the region of a rank is too small");
         if (collective.reduces() && what.type != "f32" && what.type != "bf16")
             throw Unsupported("limit adds only f32 and bf16");
+        if (what.op != "none" && what.op != "sum" && what.op != "avg")
+            throw Unsupported("limit has only sums and averages");
         if (collective.name == "all_gather_v")
             act_ = what.shared ? &Limit::gather_shared : &Limit::gather;
         else if (collective.name == "reduce_scatter_v") act_ = &Limit::reduce_scatter;

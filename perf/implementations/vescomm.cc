@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perf/case/collectives.h"
+#include "perf/case/ops.h"
 #include "perf/implementations/array_calls.h"
 #include "perf/implementations/explained.h"
 
@@ -76,7 +77,7 @@ public:
             costs.register_us = registering.microseconds();
         }
         vescomm_request_options_t options = vescomm_request_options();
-        if (what.op == "avg") options.op = VESCOMM_AVERAGE;
+        if (collective.reduces()) options.op = find_op(what.op).number;
         if (collective.rooted) options.root = what.root;
         if (what.shared) {
             source_ = outside(mine, type);

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "perf/case/collectives.h"
+#include "perf/case/ops.h"
 #include "perf/run/exit_codes.h"
 #include "perf/run/implementations.h"
 #include "perf/run/option_values.h"
@@ -78,11 +79,13 @@ void add_data(CLI::App &app, Given &given) {
         ->option_text("NAME,...")
         ->group(group);
     app.add_option("-d,--datatype", options.types,
-                   "f32, bf16, f16, f64, i8 ... u64, or as nccl-tests calls them (f32).")
+                   "f32, f64, bf16, f16, f8e4m3, f8e5m2, i8 ... u64, or as nccl-tests calls\n"
+                   "them (f32).")
         ->delimiter(',')
         ->option_text("TYPE,...")
         ->group(group);
-    app.add_option("-o,--op", options.ops, "How contributions are combined: sum, avg (sum).")
+    app.add_option("-o,--op", options.ops,
+                   "How contributions are combined: sum, prod, min, max, avg (sum).")
         ->delimiter(',')
         ->option_text("OP,...")
         ->group(group);
@@ -234,8 +237,7 @@ Options finish(Given &given) {
             refuse(fmt::format("{} {}: {}", row.option, given.*row.value, row.why));
     for (std::string &name : options.collectives) name = find_collective(name).name;
     for (std::string &name : options.types) name = find_type(name).name;
-    for (const std::string &op : options.ops)
-        if (op != "sum" && op != "avg") refuse(fmt::format("--op {}: there is sum and avg", op));
+    for (const std::string &op : options.ops) find_op(op);
     for (const std::string &name : options.implementations) find_implementation(name);
     for (std::size_t i = 0; i < options.implementations.size(); ++i)
         if (std::ranges::count(options.implementations, options.implementations[i]) > 1)

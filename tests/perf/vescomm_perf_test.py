@@ -122,6 +122,16 @@ class Table(unittest.TestCase):
                 self.assertEqual(len(table), 18, out)
                 self.assertTrue(all(row[8] == "0" for row in table), out)
 
+    def test_every_type_and_operation_is_verified(self):
+        for ranks in (2, 3):
+            table, out = self.check(
+                "--ranks", ranks, "-b", 4000, "-d", "f64,f32,bf16,f16,f8e4m3,f8e5m2,i8,u8,i16,u16,"
+                "i32,u32,i64,u64", "-o", "sum,prod,min,max,avg", "--collective",
+                "all_reduce,all_gather_v", "--impl", "vescomm,vescomm-arrays",
+            )  # fmt: skip
+            self.assertEqual(len(table), 2 * 14 * (5 + 1), out)
+            self.assertTrue(all(row[8] == "0" for row in table), out)
+
     def test_exchanges_and_messages_of_the_limit_are_verified(self):
         for ranks in (1, 2, 3):
             table, out = self.check("--ranks", ranks, "-b", 4000, "-e", "4M", "-f", 1000,
@@ -180,6 +190,10 @@ class Table(unittest.TestCase):
                 continue
             self.assertEqual((code, err), (0, ""), out)
             self.assertEqual(len(rows(out)), 12, out)
+            code, out, err = run("--ranks", 2, "-b", 4000, "--collective", "all_reduce", "-d",
+                                 "f32,f64,i32,u16", "-o", "prod,min,max,avg", "--impl",
+                                 f"vescomm,{name}", *SMALL)  # fmt: skip
+            self.assertEqual((code, err), (0, ""), out)
 
     def test_what_only_mpi_has_is_right(self):
         for name in ("mpi", "mpich"):
@@ -283,7 +297,7 @@ class Mistakes(unittest.TestCase):
     def test_are_one_sentence_and_code_6(self):
         self.expect("--collective", "gossip", says="there is all_gather_v")
         self.expect("-d", "f7", says="there is f32")
-        self.expect("-o", "max", says="there is sum and avg")
+        self.expect("-o", "xor", says="there is sum, prod, min, max, avg")
         self.expect("--impl", "smoke", says="there is vescomm")
         self.expect("--impl", "limit,limit", says="named twice")
         self.expect("-b", "x", says="--minbytes \"x\"")
