@@ -277,6 +277,7 @@ class Json(unittest.TestCase):
         html = Path(page).read_text(encoding="utf-8")
         self.assertIn("all_gather_v", html)
         self.assertGreaterEqual(html.count("<svg"), 1)
+        self.assertIn("time as a multiple of that of vescomm in its file", html)
         # Nothing is fetched from anywhere.
         self.assertEqual(re.findall(r"(?:src|href)=[\"']?(?:http|//)", html), [])
         bad = os.path.join(self.folder.name, "bad.json")
