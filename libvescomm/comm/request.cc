@@ -115,7 +115,11 @@ std::vector<Problem> forms_of(const Problem &problem, const Buffer *buffer, cons
     if (buffer == nullptr || buffer->per_node()) return forms;
     const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
     const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= most_bytes);
-    if (!is_worth_it && !(problem.in_order && reduces(problem.collective))) return forms;
+    // To a root nothing of the buffer's own leads by way of other nodes.
+    const bool only_staged =
+        problem.nodes.count() > 1 && (problem.collective == Collective::reduce ||
+                                      (problem.in_order && reduces(problem.collective)));
+    if (!is_worth_it && !only_staged) return forms;
     Problem &staged = forms.emplace_back(problem);
     staged.arrays = true;
     stage.give_room(staged, buffer->type());

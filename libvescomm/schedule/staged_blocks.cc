@@ -322,7 +322,11 @@ private:
             if (windows_.shared()) {
                 send_to(lane_rank(nodes_, node, rank_));
             } else {
-                for (const int peer : nodes_.members(node)) send_to(peer);
+                // The ranks of this node begin with different ones.
+                const auto members = nodes_.members(node);
+                const std::size_t first = nodes_.local_rank(rank_) % members.size();
+                for (const int peer : members.subspan(first)) send_to(peer);
+                for (const int peer : members.first(first)) send_to(peer);
             }
         }
     }

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "schedule/algorithms.h"
 #include "schedule/lanes.h"
+#include "schedule/node_blocks.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -20,22 +22,34 @@ std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
-// Windows of the stage and of the partial sums, two for each shard, as all ranks know them.
+// Windows of the stage and of the partial sums, two for each shard unless one round is enough, as
+// all ranks know them.
 class Windows {
 public:
     explicit Windows(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
-        std::int64_t shards = 0;
+        std::int64_t shards = 0, largest = 0;
         for (int owner = 0; owner < problem.ranks(); ++owner) {
             numbers_.push_back(shards);
             if (problem.size(owner) > 0) ++shards;
+            largest = std::max(largest, problem.size(owner));
         }
         size_ = problem.stage.elements / std::max<std::int64_t>(1, 2 * shards);
-        if (nodes_.count() == 1) return;
-        const std::int64_t sums = nodes_.count() - 1 + most_lane_peers(nodes_);
-        size_ = std::min(size_, problem.partial.elements / (2 * sums));
+        if (nodes_.count() > 1) {
+            const std::int64_t sums = nodes_.count() - 1 + most_lane_peers(nodes_);
+            size_ = std::min(size_, problem.partial.elements / (2 * sums));
+            // Between nodes messages cost more than what two rounds do at the same time.
+            at_once_ = problem.elements() <= problem.stage.elements &&
+                       largest * sums <= problem.partial.elements;
+        }
+        at_once_ = at_once_ || largest <= size_;
+        if (!at_once_) return;
+        size_ = std::max<std::int64_t>(1, largest);
+        windows_ = 1;
     }
 
     std::int64_t size() const { return size_; }
+    // Whether one round is enough. Then the stage holds the vector as it is.
+    bool at_once() const { return at_once_; }
     std::int64_t rounds(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
     std::int64_t part(int owner, std::int64_t round) const {
         return std::min(size_, problem_.size(owner) - round * size_);
@@ -49,8 +63,9 @@ public:
         return place;
     }
     Place lot(int rank, int owner, std::int64_t round) const {
+        if (at_once_) return {rank, Region::stage, problem_.stage.begin + problem_.begin(owner)};
         return {rank, Region::stage,
-                problem_.stage.begin + (2 * numbers_[owner] + round % 2) * size_};
+                problem_.stage.begin + (windows_ * numbers_[owner] + round % windows_) * size_};
     }
     // The sum that `node` has made for `owner`, as it lies there.
     Place sum_from(int node, int owner, std::int64_t round) const {
@@ -64,14 +79,33 @@ public:
 
 private:
     Place sum(int rank, std::int64_t slot, std::int64_t round) const {
-        return {rank, Region::partial, problem_.partial.begin + (2 * slot + round % 2) * size_};
+        return {rank, Region::partial,
+                problem_.partial.begin + (windows_ * slot + round % windows_) * size_};
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
     std::vector<std::int64_t> numbers_;  // of owners, not counting empty shards
     std::int64_t size_ = 0;
+    std::int64_t windows_ = 2;  // of each
+    bool at_once_ = false;
 };
+
+// Below this many elements it takes longer to leave something out than to copy it.
+constexpr std::int64_t least_gap = 1024;
+
+// The shards of `owners`, and what little is between them.
+std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &owners) {
+    std::vector<Extent> extents;
+    for (const int owner : owners) {
+        const std::int64_t begin = problem.begin(owner), end = begin + problem.size(owner);
+        const bool is_near =
+            !extents.empty() && begin - extents.back().begin - extents.back().size < least_gap;
+        if (is_near) extents.back().size = end - extents.back().begin;
+        else extents.push_back({begin, end - begin});
+    }
+    return extents;
+}
 
 }  // namespace
 
@@ -123,13 +157,18 @@ Schedule staged(const Problem &problem, int rank) {
         lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))),
                     comes_early(problem, partner, rank, windows.part(rank, 0)));
 
+    // Once in a round for each member.
+    std::vector<std::int64_t> waited(members.size(), -1), waited_for_read(members.size(), -1);
+    const auto first_time = [&](std::vector<std::int64_t> &last, int member, std::int64_t k) {
+        return std::exchange(last[static_cast<std::size_t>(nodes.local_rank(member))], k) != k;
+    };
     const auto contributions = [&](int owner, std::int64_t k) {
         std::vector<Place> places;
         for (const int member : members) {
             if (member == rank) {
                 places.push_back(windows.given(rank, owner, k));
             } else {
-                lane.wait(member, written, count_of(k + 1));
+                if (first_time(waited, member, k)) lane.wait(member, written, count_of(k + 1));
                 places.push_back(windows.lot(member, owner, k));
             }
         }
@@ -137,9 +176,16 @@ Schedule staged(const Problem &problem, int rank) {
     };
     for (std::int64_t k = 0; k < rounds; ++k) {
         bool writes = false, awaited = false;
+        if (windows.at_once()) {
+            for (const Extent &extent : extents_of(problem, given))
+                lane.copy({rank, Region::source, extent.begin},
+                          {rank, Region::stage, problem.stage.begin + extent.begin}, extent.size);
+            writes = !given.empty();
+        }
         for (const int owner : given) {
-            if (windows.rounds(owner) <= k) continue;
-            if (k >= 2) lane.wait(reader(owner), read, count_of(k - 1));
+            if (windows.at_once() || windows.rounds(owner) <= k) continue;
+            if (k >= 2 && first_time(waited_for_read, reader(owner), k))
+                lane.wait(reader(owner), read, count_of(k - 1));
             lane.copy(windows.given(rank, owner, k), windows.lot(rank, owner, k),
                       windows.part(owner, k));
             writes = true;
