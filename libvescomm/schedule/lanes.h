@@ -86,17 +86,17 @@ inline std::int64_t most_lane_peers(const Nodes &nodes) {
     return most;
 }
 
-// A shard on its way between nodes, cut into windows. One is summed while another is sent and a
-// third comes in, and whoever sums finds it in the cache. No more of them than it takes to keep all
-// three busy, each a multiple of what goes into one message over TCP.
+// A shard on its way between nodes, cut into windows: one is summed while another is sent and a
+// third comes in, and whoever sums finds it in the cache. 65,088 elements of 4 bytes are two
+// messages over TCP; larger windows only bound what a schedule of very much takes.
 struct PutWindows {
-    static constexpr std::int64_t message = 65'024;
-    static constexpr std::int64_t most = 64;
+    static constexpr std::int64_t least = 65'088;
+    static constexpr std::int64_t most = 1024;
 
     std::int64_t count = 0;  // elements
     std::int64_t size = 0;
     explicit PutWindows(std::int64_t elements)
-        : count(elements), size((elements / most / message + 1) * message) {}
+        : count(elements), size((elements / most / least + 1) * least) {}
 
     // Not 0, however little there is.
     std::uint32_t number() const {
@@ -105,6 +105,21 @@ struct PutWindows {
     std::int64_t begin(std::uint32_t window) const { return window * size; }
     std::int64_t elements(std::uint32_t window) const {
         return std::min(size, count - begin(window));
+    }
+
+    // At either end they take turns in a ring that stays in the cache. The receiver tells whenever
+    // it has read so many that they are free; what it has read has also left the sender.
+    static constexpr std::uint32_t ring = 8;
+    static constexpr std::uint32_t freed = 4;
+    std::int64_t place(std::uint32_t window) const { return window % ring * size; }
+    std::int64_t room() const { return std::min(count, ring * size); }
+    // Whether the receiver tells that it has read this window and those before it.
+    bool tells_after(std::uint32_t window) const {
+        return (window + 1) % freed == 0 && window + 1 + ring < number() + freed;
+    }
+    // How many windows the receiver must have told of before this one may be put.
+    std::uint32_t read_before(std::uint32_t window) const {
+        return window < ring ? 0 : (window - ring + freed) / freed * freed;
     }
 };
 

@@ -20,7 +20,7 @@ namespace vescomm {
 // Collective over the communicator. UCX itself is found at run time: no rank links it.
 //
 // How a put travels: as active messages [header | bytes] that the receiving side checks and copies
-// to their place, raising the signal with the last one. Over TCP they are pieces of 65,024 bytes;
+// to their place, raising the signal with the last one. Over TCP they are pieces of 130,176 bytes;
 // over RDMA a large put is one message, which UCX moves by rendezvous from memory to memory. UCX's
 // own one-sided put is not used: over TCP it is emulated, fifty times slower, and breaks assertions
 // of UCX 1.13 when its endpoint is closed meanwhile.

@@ -13,7 +13,7 @@ namespace {
 // it does again. The others wait here, where they can be given up.
 constexpr int most_under_way = 8;
 
-// Pieces handed to UCX in one go, 1 MiB over TCP: what comes in meanwhile must not wait for long.
+// Pieces handed to UCX in one go, 2 MiB over TCP: what comes in meanwhile must not wait for long.
 constexpr int most_at_once = 16;
 
 // After so much without a break, one piece in one go: what is sent and what comes in then

@@ -10,7 +10,8 @@ namespace {
 enum Flag : std::uint32_t {
     filled,  // my buffer holds my contribution
     read,  // I have read all I need from the buffers of my node
-    ready,  // my partial sums may be overwritten (told to the ranks that put into it)
+    ready,  // value k + 1: the first k windows of my partial sums may be overwritten (told to the
+            // ranks that put into them)
     partial,  // value i, to myself: my first i windows of partial sums are there
     arrived,  // a put: value k + 1 brings window k of the sender's partial sum
 };
@@ -50,9 +51,9 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
         const std::int64_t count = problem.size(peer);
         if (count == 0) continue;
         const Place sum{rank, Region::partial, schedule.partial};
-        if (!sends_its_own) schedule.partial += count;
-        partners.push_back(
-            {peer, PutWindows(count), sends_its_own ? problem.shard(rank, peer) : sum, {}});
+        const PutWindows windows(count);
+        if (!sends_its_own) schedule.partial += windows.room();
+        partners.push_back({peer, windows, sends_its_own ? problem.shard(rank, peer) : sum, {}});
         most_windows = std::max(most_windows, partners.back().windows.number());
     }
 
@@ -65,16 +66,20 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
         for (auto &[peer, windows, from, puts] : partners) {
             if (k >= windows.number()) continue;
             const std::int64_t begin = windows.begin(k), count = windows.elements(k);
+            const std::uint32_t may_overwrite = 1 + windows.read_before(k);
+            Place place = later(from, begin);
             if (!sends_its_own) {
-                sums.reduce(in_buffers(problem, members, peer, begin), later(from, begin), count,
-                            false);
+                place = later(from, windows.place(k));
+                if (k >= PutWindows::ring) sums.wait(peer, ready, may_overwrite);
+                sums.reduce(in_buffers(problem, members, peer, begin), place, count, false);
                 sums.signal_node(partial, ++partials);
                 puts.wait(rank, partial, partials);
             }
-            if (k == 0) puts.wait(peer, ready, 1, comes_early(problem, rank, peer, windows.count));
+            puts.wait(peer, ready, may_overwrite,
+                      k == 0 && comes_early(problem, rank, peer, windows.count));
             // The peer keeps its slots in node order, without its own node.
             const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
-            puts.put(later(from, begin), {peer, Region::partial, slot * windows.count + begin},
+            puts.put(place, {peer, Region::partial, slot * windows.room() + windows.place(k)},
                      count, arrived, k + 1);
         }
     }
@@ -106,6 +111,7 @@ Schedule direct(const Problem &problem, int rank) {
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     const std::int64_t size = problem.size(rank);
+    const PutWindows windows(size);
     Schedule schedule;
     schedule.lanes.resize(1);
 
@@ -117,7 +123,7 @@ Schedule direct(const Problem &problem, int rank) {
         if (other == node) continue;
         arrivals.push_back({rank, Region::partial, schedule.partial});
         partners.push_back(lane_rank(nodes, other, rank));
-        schedule.partial += size;
+        schedule.partial += windows.room();
     }
     const std::uint32_t partials = send_partial_sums(problem, rank, schedule);
 
@@ -126,16 +132,18 @@ Schedule direct(const Problem &problem, int rank) {
         local.signal(partner, ready, 1, comes_early(problem, partner, rank, size));
     meet(local, nodes, rank, filled);
 
-    const auto sum = [&](std::int64_t begin, std::int64_t count) {
+    const std::uint32_t parts = arrivals.empty() ? 1 : windows.number();
+    for (std::uint32_t k = 0; k < parts; ++k) {
+        const std::int64_t begin = windows.begin(k);
         std::vector<Place> from = in_buffers(problem, members, rank, begin);
-        for (const Place &arrival : arrivals) from.push_back(later(arrival, begin));
-        local.reduce(from, later(problem.output(rank), begin), count, true);
-    };
-    if (arrivals.empty()) sum(0, size);
-    const PutWindows windows(size);
-    for (std::uint32_t k = 0; k < windows.number() && !arrivals.empty(); ++k) {
-        for (const int partner : partners) local.wait(partner, arrived, k + 1);
-        sum(windows.begin(k), windows.elements(k));
+        for (std::size_t i = 0; i < arrivals.size(); ++i) {
+            local.wait(partners[i], arrived, k + 1);
+            from.push_back(later(arrivals[i], windows.place(k)));
+        }
+        local.reduce(from, later(problem.output(rank), begin),
+                     parts == 1 ? size : windows.elements(k), true);
+        if (!windows.tells_after(k)) continue;
+        for (const int partner : partners) local.signal(partner, ready, k + 2);
     }
     if (partials > 0) local.wait(rank, partial, partials);
     meet(local, nodes, rank, read);
