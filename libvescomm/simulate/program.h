@@ -20,7 +20,7 @@ struct SimulatedStep {
     std::uint8_t flag = 0;
     bool remote = false;
     bool early = false;  // as of Step
-    bool fetches = false;  // copy, reduce: from the memory of another rank
+    bool fetches = false;  // copy, reduce: from or to the memory of another rank
 };
 
 inline constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
