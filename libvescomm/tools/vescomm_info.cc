@@ -5,7 +5,9 @@
 // what flight recorders say of a job that stopped.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 
+#include "base/error.h"
 #include "comm/machine_told.h"
 #include "config/config.h"
 #include "execute/kernels.h"
@@ -13,6 +15,8 @@
 #include "tools/info_explain.h"
 #include "tools/info_variables.h"
 #include "tools/measure.h"
+#include "topology/hardware.h"
+#include "topology/node_name.h"
 #include "transport/transports.h"
 
 namespace vescomm {
@@ -25,6 +29,22 @@ void show_build() {
                     transport.built ? "" : " (not in this build)");
     std::printf("\nkernels\n  %s, the fastest of %zu that this machine can run\n", kernels().isa,
                 supported_kernels().size());
+    std::printf("\nthis machine\n");
+    try {
+        std::string text = describe(read_hardware());
+        text.pop_back();
+        for (std::size_t at = text.find('\n'); at != std::string::npos;
+             at = text.find('\n', at + 1))
+            text.insert(at + 1, "  ");
+        std::printf("  %s, %d in all; of those, for this process\n  %s\n", processor_name().c_str(),
+                    processor_cores(), text.c_str());
+    } catch (const Error &error) {
+        std::printf("  %s\n", error.what());
+    }
+    const std::string file = own_machine_file(process_environment());
+    std::error_code error;
+    if (std::filesystem::exists(file, error)) std::printf("  measured: %s\n", file.c_str());
+    else std::printf("  not measured; vescomm-info --measure does it\n");
     std::printf("\nvariables\n");
     show_variables(process_environment());
 }
