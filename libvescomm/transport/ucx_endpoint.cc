@@ -180,6 +180,13 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
     parameters.cb.send = piece_sent;
     parameters.user_data = piece;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+    if (message.kind == MessageKind::hello) {
+        // Has UCX ask who the peer is, once all are connected: asked amid traffic, when a transport
+        // stops, UCX 1.13 aborts the process (an assertion in ucp_request.c), and asked while
+        // it connects, when the peer dies (one in wireup_ep.c).
+        parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        parameters.flags = UCP_AM_SEND_FLAG_REPLY;
+    }
     if (source != nullptr) {
         // Spares RDMA a registration for each message.
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
