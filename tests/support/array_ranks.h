@@ -5,6 +5,7 @@
 #pragma once
 
 #include <barrier>
+#include <span>
 #include <stdexcept>
 
 #include "api/handles.h"
@@ -37,6 +38,37 @@ inline void run_array_ranks(const Stage &stage, const std::function<void(vescomm
         }
         meeting.arrive_and_wait();
         body(handle.get());
+    });
+}
+
+// Every rank is in all communicators, of which the first one ends the others when it fails.
+inline void run_array_ranks(
+    std::span<const Stage> stages,
+    const std::function<void(const std::vector<vescomm_comm_t *> &)> &body) {
+    std::vector<std::shared_ptr<LocalControlHub>> controls;
+    std::vector<std::shared_ptr<LoopbackHub>> hubs;
+    for (const Stage &stage : stages.subspan(1)) {
+        controls.push_back(std::make_shared<LocalControlHub>(stage.ranks()));
+        hubs.push_back(make_loopback_hub(Nodes::from_numbers(stage.node_of)));
+    }
+    run_array_ranks(stages[0], [&](vescomm_comm_t *first) {
+        const int rank = first->value->rank();
+        std::vector<std::unique_ptr<vescomm_comm>> handles;
+        std::vector<vescomm_comm_t *> comms{first};
+        try {
+            for (std::size_t i = 0; i < controls.size(); ++i) {
+                auto control = std::make_unique<LocalControl>(controls[i], rank);
+                handles.push_back(
+                    handle_of(join(stages[i + 1], rank, std::move(control), hubs[i])));
+                comms.push_back(handles.back().get());
+            }
+            body(comms);
+        } catch (const std::exception &error) {
+            for (const auto &control : controls)
+                LocalControl(control, rank).fail(VESCOMM_ERROR_ABORTED, error.what());
+            throw;
+        }
+        for (const auto &handle : handles) handle->value->leave();
     });
 }
 

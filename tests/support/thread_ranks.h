@@ -57,6 +57,24 @@ inline std::vector<Stage> all_stages() {
     return stages;
 }
 
+// Collective.
+inline std::shared_ptr<Communicator> join(const Stage &stage, int rank,
+                                          std::unique_ptr<Control> control,
+                                          const std::shared_ptr<LoopbackHub> &hub) {
+    Config config = stage.config;
+    if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
+    const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
+                          std::function<void()> on_signal, Deadline deadline) {
+        if (stage.kind != Kind::loopback)
+            return make_transports(nodes, c, failure, std::move(on_signal), deadline);
+        Transports transports;
+        transports.home = make_loopback_transport(hub, rank);
+        return transports;
+    };
+    return Communicator::create(std::move(control), std::to_string(stage.node_of[rank]), config,
+                                make);
+}
+
 // Runs `body` once for each rank, each in a thread of its own. An exception of any rank breaks the
 // others' communicators and fails the test.
 inline void run_ranks(const Stage &stage,
@@ -68,18 +86,7 @@ inline void run_ranks(const Stage &stage,
         threads.emplace_back([&, rank] {
             auto control = std::make_unique<LocalControl>(control_hub, rank);
             try {
-                Config config = stage.config;
-                if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
-                const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
-                                      std::function<void()> on_signal, Deadline deadline) {
-                    if (stage.kind != Kind::loopback)
-                        return make_transports(nodes, c, failure, std::move(on_signal), deadline);
-                    Transports transports;
-                    transports.home = make_loopback_transport(hub, rank);
-                    return transports;
-                };
-                auto comm = Communicator::create(std::move(control),
-                                                 std::to_string(stage.node_of[rank]), config, make);
+                const auto comm = join(stage, rank, std::move(control), hub);
                 body(comm);
                 comm->leave();
             } catch (const std::exception &error) {
