@@ -46,6 +46,8 @@ std::vector<std::string> agree(Control &control, std::string_view label, Deadlin
         answer = pack(error.status, error.what());
     } catch (const std::bad_alloc &) {
         answer = pack(VESCOMM_ERROR_OUT_OF_MEMORY, "out of memory");
+    } catch (const std::exception &error) {
+        answer = pack(VESCOMM_ERROR_INTERNAL, error.what());
     }
     std::vector<std::string> results = control.all_gather(label, answer, deadline);
     for (int rank = 0; rank < control.ranks(); ++rank) {

@@ -26,6 +26,9 @@ void make_together(Communicator &comm, const std::function<void()> &make) {
     } catch (const std::bad_alloc &) {
         refuse("it is out of memory");
         throw;
+    } catch (const std::exception &error) {
+        refuse(error.what());
+        throw;
     }
 }
 

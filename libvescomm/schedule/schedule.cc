@@ -9,7 +9,8 @@ namespace vescomm {
 
 namespace {
 
-// The distance in values that keeps two phases apart. No algorithm comes near it.
+// The distance in values that keeps two phases apart. More rounds than that have more steps
+// than memory holds.
 constexpr std::uint32_t phase = 1u << 24;
 
 }  // namespace

@@ -37,6 +37,7 @@ struct Scale {
     double vector = 1;
     bool keeps_whole = false;
     bool keeps_rooms = false;
+    bool keeps_partial = false;
 };
 
 class Part {
@@ -48,9 +49,10 @@ public:
         problem.root = kept_near(whole.root);
         if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
         // Windows stay what they are: every node has its own among the partial sums, every share in
-        // the stage; unless a round is for as many nodes as there are.
+        // the stage; unless a round is for as many nodes as there are, or sums pass from one node
+        // to the next.
         if (whole.nodes.count() > 1 && !scale.keeps_rooms) {
-            problem.partial.elements = of_nodes(whole.partial.elements);
+            if (!scale.keeps_partial) problem.partial.elements = of_nodes(whole.partial.elements);
             if (!scale.keeps_whole) problem.stage.elements = of_nodes(whole.stage.elements);
         }
         shrink(machine, speed_for(whole, bytes, machine));
@@ -250,7 +252,8 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
             for (const int nodes : counts) {
                 const Part part(problem, bytes, machine,
                                 {nodes, size, vector, keeps_whole(algorithm),
-                                 keeps_whole(algorithm) && logarithmic});
+                                 keeps_whole(algorithm) && logarithmic, algorithm.in_order});
+                if (!algorithm.solves(part.problem)) return std::nullopt;
                 seconds.push_back(run(algorithm, part.problem, bytes, part.machine));
                 by_count.add(nodes, seconds.back());
             }

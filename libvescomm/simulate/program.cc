@@ -22,12 +22,14 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
 }
 
 // Whether it reads what another rank has written, or writes for another: its lines come from that
-// rank's cache. So few bytes of the stage come with their flag (schedule/eager.h).
+// rank's cache. A few bytes of the stage come with their flag (schedule/eager.h).
 bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
     constexpr std::int64_t beside_flag = 48;
     if (step.action != Action::copy && step.action != Action::reduce) return false;
-    if (step.count * bytes.element <= beside_flag) return false;
-    const auto others = [rank](const Place &place) { return place.rank != rank; };
+    const bool few = step.count * bytes.element <= beside_flag;
+    const auto others = [rank, few](const Place &place) {
+        return place.rank != rank && !(few && place.region == Region::stage);
+    };
     return others(step.to) || others(step.from) || std::ranges::any_of(lane.more(step), others);
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 using Memory = MeasuredTimes::Memory;
 
-double rate(double bytes, double seconds) {
-    return seconds > 0 ? bytes / seconds : 0;
+// What was disturbed is no measurement.
+double rate(double bytes, double seconds, double otherwise) {
+    return seconds > 0 ? bytes / seconds : otherwise;
 }
 
 // Seconds for a byte of a footprint, where those of the smallest and of the largest are known and
@@ -26,6 +27,8 @@ double blended(double footprint, double cache, double in_cache, double in_memory
 // The size that explains the speeds of all footprints best.
 double fit_cache(const std::vector<Memory> &copies, double otherwise) {
     if (copies.size() < 3) return otherwise;
+    for (const Memory &memory : copies)
+        if (!(memory.together > 0)) return otherwise;
     const auto each = [](const Memory &memory) { return memory.together / memory.bytes; };
     const double in_cache = each(copies.front()), in_memory = each(copies.back());
     double best = otherwise, least = std::numeric_limits<double>::max();
@@ -44,9 +47,9 @@ double fit_cache(const std::vector<Memory> &copies, double otherwise) {
 
 // What all ranks together reach, where that is less than the sum of what each could.
 double shared(const Memory &memory, int ranks) {
-    const double all = ranks * rate(memory.bytes, memory.together);
+    const double all = ranks * rate(memory.bytes, memory.together, 0);
     constexpr double noise = 0.9;
-    return all < noise * ranks * rate(memory.bytes, memory.alone) ? all : 0;
+    return all < noise * ranks * rate(memory.bytes, memory.alone, 0) ? all : 0;
 }
 
 void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
@@ -63,7 +66,7 @@ void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
     // What little both ways at once take longer is not the cores' doing.
     constexpr double noise = 1.15;
     if (!tcp || (!times.one_host && times.large_both_ways < noise * times.large_one_way)) {
-        machine.rail_bytes = rate(bytes, times.large_one_way);
+        machine.rail_bytes = rate(bytes, times.large_one_way, machine.rail_bytes);
         if (!tcp) return;
         machine.put_core_bytes = std::max(machine.put_core_bytes, machine.rail_bytes);
         machine.receive_core_bytes = std::max(machine.receive_core_bytes, machine.rail_bytes);
@@ -72,11 +75,11 @@ void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
     // In eight pieces: one way the receiver is busy with the last one when all others are through.
     constexpr double pieces = 8;
     const double both = times.large_both_ways;
+    if (!(both > 0)) return;
     const double taking =
         std::clamp((both - times.large_one_way) * pieces / (pieces - 1), both / 10, both / 2);
-    machine.receive_core_bytes = rate(bytes, taking);
-    machine.put_core_bytes = rate(bytes, both - taking);
-    machine.rail_bytes = 0;  // nothing was seen of it
+    machine.receive_core_bytes = bytes / taking;
+    machine.put_core_bytes = bytes / (both - taking);
 }
 
 }  // namespace
@@ -85,15 +88,15 @@ Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
     if (!times.copies.empty()) {
         const Memory &small = times.copies.front(), &large = times.copies.back();
         machine.cache_bytes = fit_cache(times.copies, machine.cache_bytes);
-        machine.in_cache.copy = rate(small.bytes, small.alone);
-        machine.in_memory.copy = rate(large.bytes, large.alone);
+        machine.in_cache.copy = rate(small.bytes, small.alone, machine.in_cache.copy);
+        machine.in_memory.copy = rate(large.bytes, large.alone, machine.in_memory.copy);
         machine.in_cache.node = shared(small, times.ranks);
         machine.in_memory.node = shared(large, times.ranks);
     }
     if (!times.reductions.empty()) {
         const Memory &small = times.reductions.front(), &large = times.reductions.back();
-        machine.in_cache.reduce = rate(small.bytes, small.alone);
-        machine.in_memory.reduce = rate(large.bytes, large.alone);
+        machine.in_cache.reduce = rate(small.bytes, small.alone, machine.in_cache.reduce);
+        machine.in_memory.reduce = rate(large.bytes, large.alone, machine.in_memory.reduce);
     }
     constexpr double most = 10;  // times as fast as f32; beyond, something else was measured
     if (times.widths.size() == machine.reduce_of_width.size())

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/machine_file.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <span>
@@ -16,12 +17,14 @@ namespace {
 constexpr std::string_view first_line = "vescomm machine 1";
 constexpr std::size_t longest = 16 << 10;
 
-// What values a field may have: 0, or between these.
+// What values a field may have: between these or, where that is none or no limit, 0.
 struct Range {
     double least, most;
+    bool or_zero = false;
 };
 constexpr Range seconds{0, 1};
-constexpr Range rate{1e6, 1e16};
+constexpr Range speed{1e6, 1e16};
+constexpr Range limit{1e6, 1e16, true};
 constexpr Range size{1 << 10, 1e15};
 constexpr Range factor{1e-3, 1e3};
 
@@ -37,12 +40,12 @@ struct Field {
     }
 constexpr Field within_node[] = {
     VESCOMM_FIELD("cache_bytes", size, cache_bytes),
-    VESCOMM_FIELD("cache_copy", rate, in_cache.copy),
-    VESCOMM_FIELD("cache_reduce", rate, in_cache.reduce),
-    VESCOMM_FIELD("cache_node", rate, in_cache.node),
-    VESCOMM_FIELD("memory_copy", rate, in_memory.copy),
-    VESCOMM_FIELD("memory_reduce", rate, in_memory.reduce),
-    VESCOMM_FIELD("memory_node", rate, in_memory.node),
+    VESCOMM_FIELD("cache_copy", speed, in_cache.copy),
+    VESCOMM_FIELD("cache_reduce", speed, in_cache.reduce),
+    VESCOMM_FIELD("cache_node", limit, in_cache.node),
+    VESCOMM_FIELD("memory_copy", speed, in_memory.copy),
+    VESCOMM_FIELD("memory_reduce", speed, in_memory.reduce),
+    VESCOMM_FIELD("memory_node", limit, in_memory.node),
     VESCOMM_FIELD("reduce_1_byte", factor, reduce_of_width[0]),
     VESCOMM_FIELD("reduce_2_bytes", factor, reduce_of_width[1]),
     VESCOMM_FIELD("reduce_8_bytes", factor, reduce_of_width[3]),
@@ -53,12 +56,12 @@ constexpr Field within_node[] = {
 };
 constexpr Field between_nodes[] = {
     VESCOMM_FIELD("put_step_seconds", seconds, put_step_seconds),
-    VESCOMM_FIELD("put_core_bytes", rate, put_core_bytes),
+    VESCOMM_FIELD("put_core_bytes", limit, put_core_bytes),
     VESCOMM_FIELD("receive_seconds", seconds, receive_seconds),
-    VESCOMM_FIELD("receive_core_bytes", rate, receive_core_bytes),
+    VESCOMM_FIELD("receive_core_bytes", limit, receive_core_bytes),
     VESCOMM_FIELD("put_seconds", seconds, put_seconds),
     VESCOMM_FIELD("signal_seconds", seconds, signal_seconds),
-    VESCOMM_FIELD("rail_bytes", rate, rail_bytes),
+    VESCOMM_FIELD("rail_bytes", limit, rail_bytes),
 };
 #undef VESCOMM_FIELD
 
@@ -91,6 +94,10 @@ public:
         if (!text.starts_with(field) || text.size() <= field.size() + 1 ||
             text[field.size()] != ' ')
             refuse("it must be \"" + std::string(field) + " VALUE\"");
+        const auto is_control = [](char letter) {
+            return static_cast<unsigned char>(letter) < ' ' || letter == 0x7f;
+        };
+        if (std::ranges::any_of(text, is_control)) refuse("it has a control character");
         return text.substr(field.size() + 1);
     }
     double number(std::string_view field, Range range) {
@@ -98,9 +105,9 @@ public:
         double number = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
         if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) ||
-            (number != 0 && (number < range.least || number > range.most)))
-            refuse(std::string(field) + " must be 0, or a number from " + shortest(range.least) +
-                   " to " + shortest(range.most));
+            (!(range.or_zero && number == 0) && (number < range.least || number > range.most)))
+            refuse(std::string(field) + " must be " + (range.or_zero ? "0, or " : "") +
+                   "a number from " + shortest(range.least) + " to " + shortest(range.most));
         return number;
     }
 

@@ -175,6 +175,7 @@ public:
         buffers_ = {};
     }
 
+    void progress() override { ucc_context_progress(context_); }
     void meet() override {}
 
 private:

@@ -31,7 +31,7 @@ Gate::~Gate() {
     unmap_shared(shared_, sizeof(Shared));
 }
 
-void Gate::meet() {
+void Gate::meet(const std::function<void()> &meanwhile) {
     const std::uint32_t round = shared_->round.load(std::memory_order_acquire);
     if (shared_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
         shared_->arrived.store(0, std::memory_order_relaxed);
@@ -39,7 +39,11 @@ void Gate::meet() {
         return;
     }
     Patience patience(crowded_);
-    while (shared_->round.load(std::memory_order_acquire) == round) patience.pause();
+    constexpr int between = 64;
+    for (int pauses = 1; shared_->round.load(std::memory_order_acquire) == round; ++pauses) {
+        patience.pause();
+        if (pauses % between == 0) meanwhile();
+    }
 }
 
 }  // namespace vescomm::perf

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace vescomm::perf {
@@ -31,7 +32,8 @@ public:
     Gate(const Gate &) = delete;
     Gate &operator=(const Gate &) = delete;
 
-    void meet();
+    // Calls `meanwhile` now and then as long as others are missing.
+    void meet(const std::function<void()> &meanwhile);
 
 private:
     struct Shared {

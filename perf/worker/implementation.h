@@ -51,6 +51,10 @@ public:
     virtual void settle() {}
     virtual void end() = 0;
 
+    // Called now and then while this rank waits for others outside of its library, without which
+    // some libraries leave what they still owe to others undone.
+    virtual void progress() {}
+
     // Nobody leaves before everyone has come; used where ranks share no memory to do that.
     virtual void meet() = 0;
 };

@@ -50,7 +50,7 @@ int serve(const std::string &name, const MakeImplementation &make) {
         const std::unique_ptr<Implementation> implementation = make(worker);
         Gate gate(needed("VESCOMM_PERF_GATE"), worker.ranks);
         Service service(*implementation, worker.rank, Fault::of_environment(name, worker.rank),
-                        [&] { gate.meet(); });
+                        [&] { gate.meet([&] { implementation->progress(); }); });
         // Only now: libraries look at how many cores there are, and have threads of their own.
         if (variable("VESCOMM_PERF_BIND") == "core") take_own_core(worker.rank, worker.ranks);
         LineSocket coordinator = connect_to(worker.folder + "/socket");

@@ -141,6 +141,23 @@ TEST(Predict, TellsOfTenThousandRanks) {
     EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
 }
 
+// Its windows are of its part of the partial sums, however many nodes there are.
+TEST(Predict, TellsOfAChainOverManyNodes) {
+    const AlgorithmEntry &chain = *find_algorithm(Collective::reduce, "chain");
+    const AlgorithmEntry &at_root = *find_algorithm(Collective::reduce, "at_root");
+    for (const int nodes : {50, 1250, 12500}) {
+        const Problem problem = on_arrays(problem_of(Collective::reduce, even(nodes, 8), 1 << 24));
+        ASSERT_TRUE(predict(chain, problem, {}, {})) << nodes;
+        EXPECT_LT(*predict(chain, problem, {}, {}), *predict(at_root, problem, {}, {})) << nodes;
+    }
+}
+
+TEST(Predict, DoesNotTellWhatAPartCannotBeAskedFor) {
+    Problem problem = on_arrays(problem_of(Collective::reduce, even(1250, 8), 1 << 20));
+    problem.partial.elements = 0;
+    EXPECT_FALSE(predict(*find_algorithm(Collective::reduce, "chain"), problem, {}, {}));
+}
+
 Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced) {
     return select({&problem, 1}, bytes, machine, forced);

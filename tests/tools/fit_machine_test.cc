@@ -71,7 +71,20 @@ TEST(FitMachine, FindsTheCoresThatAreTheLimitOfTcp) {
     EXPECT_NEAR(fitted.signal_seconds / machine.signal_seconds, 1, 0.1);
     EXPECT_NEAR(fitted.put_core_bytes / machine.put_core_bytes, 1, 0.1);
     EXPECT_NEAR(fitted.receive_core_bytes / machine.receive_core_bytes, 1, 0.1);
-    EXPECT_EQ(fitted.rail_bytes, 0);
+    EXPECT_EQ(fitted.rail_bytes, Machine{}.with_tcp().rail_bytes) << "nothing was seen of it";
+}
+
+TEST(FitMachine, KeepsWhatWasDisturbed) {
+    MeasuredTimes times = measured_on(Machine{});
+    for (auto *all : {&times.copies, &times.reductions})
+        for (auto &each : *all) each.alone = each.together = -1e-9;
+    times.large_one_way = times.large_both_ways = 0;
+    const Machine fitted = fit_machine(times, true, Machine{}.with_tcp());
+    EXPECT_EQ(fitted.in_cache, Machine{}.in_cache);
+    EXPECT_EQ(fitted.in_memory.copy, Machine{}.in_memory.copy);
+    EXPECT_EQ(fitted.cache_bytes, Machine{}.cache_bytes);
+    EXPECT_GT(fitted.put_core_bytes, 0);
+    EXPECT_GT(fitted.rail_bytes, 0);
 }
 
 TEST(FitMachine, FindsTheLinkThatIsTheLimit) {

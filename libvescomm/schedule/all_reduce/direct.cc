@@ -43,11 +43,11 @@ Schedule direct(const Problem &problem, int rank) {
             place.offset += begin;
             return place;
         };
-        std::vector<Place> from, others;
+        std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back(part(peer));
-        for (int away = 1; away < ranks; ++away) others.push_back(part((rank + away) % ranks));
         lane.reduce(from, part(rank), count, true);
-        fan_out(lane, part(rank), others, count);
+        for (int away = 1; away < ranks; ++away)
+            lane.copy(part(rank), part((rank + away) % ranks), count);
     }
     meet(lane, problem.nodes, rank, summed);
     return schedule;
