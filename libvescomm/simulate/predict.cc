@@ -87,19 +87,9 @@ private:
         std::ranges::sort(kept_);
         std::vector<int> node_of;
         for (const int rank : kept_) node_of.push_back(nodes.node_of(rank));
-        problem = {.collective = whole_.collective,
-                   .nodes = Nodes::from_numbers(node_of),
-                   .cuts = {},
-                   .arrays = whole_.arrays,
-                   .root = 0,
-                   .in_order = whole_.in_order,
-                   .per_node = whole_.per_node,
-                   .in_place = whole_.in_place,
-                   .plain_sums = whole_.plain_sums,
-                   .exchange = {},
-                   .half = whole_.half,
-                   .stage = whole_.stage,
-                   .partial = whole_.partial};
+        problem = whole_;
+        problem.nodes = Nodes::from_numbers(node_of);
+        problem.exchange = {};
     }
     int kept_near(int rank) const {
         const auto found = std::ranges::lower_bound(kept_, rank);

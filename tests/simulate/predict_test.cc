@@ -141,6 +141,22 @@ TEST(Predict, TellsOfTenThousandRanks) {
     EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
 }
 
+TEST(Predict, TellsOfAllThatSuit) {
+    for (const AlgorithmEntry &entry : algorithms())
+        for (const Nodes &nodes : {even(1, 4), even(3, 2), even(1, 100), even(40, 4)}) {
+            if (entry.collective == Collective::barrier) continue;
+            Problem problem = problem_of(entry.collective, nodes, 400);
+            for (const bool arrays : {false, true}) {
+                if (arrays) problem = on_arrays(problem);
+                problem.eager = arrays ? 1 << 11 : 0;
+                if (entry.collective == Collective::all_to_all_v || !entry.solves(problem))
+                    continue;
+                EXPECT_TRUE(predict(entry, problem, {}, {}))
+                    << name_of(entry.collective) << " " << entry.name << ", " << nodes.ranks();
+            }
+        }
+}
+
 // Its windows are of its part of the partial sums, however many nodes there are.
 TEST(Predict, TellsOfAChainOverManyNodes) {
     const AlgorithmEntry &chain = *find_algorithm(Collective::reduce, "chain");
