@@ -28,8 +28,8 @@ enum Flag : std::uint32_t {
 // Cost: every rank writes the buffer of each neighbour once, in parts, and reads from memory only
 // what it passes on; with n nodes it sends n - 1 times its shard.
 // Source: the one-copy all-gather that shared memory allows; unequal blocks only change extents.
-// That writers go round, window by window, takes a fifth off the time that readers take with 4 ranks
-// and much data (docs/performance.md).
+// That writers go round, window by window, takes a fifth off the time that readers take with 4
+// ranks and much data (docs/performance.md).
 Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
