@@ -3,7 +3,6 @@
 #include "comm/machine_told.h"
 
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -28,32 +27,29 @@ std::string read_text(const std::string &name) {
     return text;
 }
 
-// What was measured, checked; empty: nothing.
-std::string measured(const Config &config) {
-    if (config.machine == "defaults") return {};
+// What was measured, checked.
+std::optional<MachineFile> measured(const Config &config) {
+    if (config.machine == "defaults") return std::nullopt;
     if (!config.machine.empty()) {
-        const std::string text = read_text(config.machine);
-        if (text.empty())
+        const auto file = read_machine_file(config.machine, "VESCOMM_MACHINE=");
+        if (!file)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "VESCOMM_MACHINE=" + config.machine +
                             " cannot be read, or is empty; vescomm-info --measure writes one");
-        return to_text(parse_machine_file(text, "VESCOMM_MACHINE=" + config.machine));
+        return file;
     }
     const std::string name = own_machine_file(process_environment());
-    if (name.empty()) return {};
-    const std::string text = read_text(name);
-    if (text.empty()) return {};
+    if (name.empty()) return std::nullopt;
     try {
-        const MachineFile file = parse_machine_file(text, name);
-        if (file.processor == processor_name() && file.cores == processor_cores())
-            return to_text(file);
+        auto file = read_machine_file(name);
+        if (!file || is_of_this_machine(*file)) return file;
         log(LogLevel::warn, "machine", 0, 0,
-            name + " was measured on " + std::to_string(file.cores) + " cores of " +
-                file.processor + ", not on this machine; it is left out");
+            name + " was measured on " + std::to_string(file->cores) + " cores of " +
+                file->processor + ", not on this machine; it is left out");
     } catch (const Error &error) {
         log(LogLevel::warn, "machine", 0, 0, std::string(error.what()) + "; it is left out");
     }
-    return {};
+    return std::nullopt;
 }
 
 // The text up to the next end of a line, which is taken away.
@@ -64,6 +60,16 @@ std::string_view take_line(std::string_view &text) {
 }
 
 }  // namespace
+
+std::optional<MachineFile> read_machine_file(const std::string &name, const std::string &variable) {
+    const std::string text = read_text(name);
+    if (text.empty()) return std::nullopt;
+    return parse_machine_file(text, variable + name);
+}
+
+bool is_of_this_machine(const MachineFile &file) {
+    return file.processor == processor_name() && file.cores == processor_cores();
+}
 
 std::string own_machine_file(const Environment &environment) {
     const char *cache = environment("XDG_CACHE_HOME"), *home = environment("HOME");
@@ -76,14 +82,15 @@ std::string own_machine_file(const Environment &environment) {
 
 std::string tell_machine(int rank, const Config &config) {
     std::string text = usable_cores() + "\n" + system_host_name() + "\n";
-    if (rank == 0) text += std::string(links_are_tcp() ? "tcp" : "rdma") + "\n" + measured(config);
-    return text;
+    if (rank > 0) return text;
+    text += links_are_tcp() ? "tcp\n" : "rdma\n";
+    const auto file = measured(config);
+    return file ? text + to_text(*file) : text;
 }
 
 Machine machine_here(const Config &config, bool tcp) {
     Machine machine = tcp ? Machine{}.with_tcp() : Machine{};
-    const std::string text = measured(config);
-    if (!text.empty()) apply(parse_machine_file(text, "the file of this machine"), tcp, machine);
+    if (const auto file = measured(config)) apply(*file, tcp, machine);
     return machine;
 }
 

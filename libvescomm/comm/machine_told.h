@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "topology/machine.h"
+#include "topology/machine_file.h"
 #include "topology/nodes.h"
 
 namespace vescomm {
@@ -27,6 +28,14 @@ MachineTold machine_told(const Nodes &nodes, std::span<const std::string> told);
 
 // What ranks on nodes like this one, which have cores enough, would choose by; of links of a kind.
 Machine machine_here(const Config &config, bool tcp);
+
+// What a file says; none: there is none, or it is empty. Throws Error(INVALID_ARGUMENT), which
+// calls it `variable` and its name.
+std::optional<MachineFile> read_machine_file(const std::string &name,
+                                             const std::string &variable = {});
+
+// Whether it was measured on a machine like this one.
+bool is_of_this_machine(const MachineFile &file);
 
 // The file for the machine on which this process runs; empty where the system names no folder.
 std::string own_machine_file(const Environment &environment);

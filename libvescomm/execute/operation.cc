@@ -169,26 +169,23 @@ void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
     if (!step.moves() || step.count == 0) return bind_whole(lane, from, step);
     const auto sources = from.sources(step);
     for (std::int64_t done = 0; done < step.count;) {
-        const auto later = [done](Place place) {
-            place.offset += done;
-            return place;
-        };
-        std::int64_t count = together(later(step.to), step.count - done);
-        for (const Place &source : sources) count = std::min(count, together(later(source), count));
+        const auto rest = [done](const Place &place) { return later(place, done); };
+        std::int64_t count = together(rest(step.to), step.count - done);
+        for (const Place &source : sources) count = std::min(count, together(rest(source), count));
         if (count == step.count) return bind_whole(lane, from, step);
         Lane part;
         std::vector<Place> places;
-        for (const Place &source : sources) places.push_back(later(source));
+        for (const Place &source : sources) places.push_back(rest(source));
         switch (step.action) {
             case Action::copy:
-                part.copy(places[0], later(step.to), count);
+                part.copy(places[0], rest(step.to), count);
                 break;
             case Action::reduce:
-                part.reduce(places, later(step.to), count, step.finish);
+                part.reduce(places, rest(step.to), count, step.finish);
                 break;
             default:
                 // Only the last one raises the flag.
-                part.put(places[0], later(step.to), count, step.flag,
+                part.put(places[0], rest(step.to), count, step.flag,
                          done + count == step.count ? step.value : 0);
         }
         bind_whole(lane, part, part.steps()[0]);

@@ -21,14 +21,9 @@ inline std::int64_t fan_out_window(std::int64_t elements) {
 // are read from memory once.
 inline void fan_out(Lane &lane, Place from, std::span<const Place> to, std::int64_t elements) {
     const std::int64_t window = to.size() > 1 ? fan_out_window(elements) : elements;
-    for (std::int64_t begin = 0; begin < elements; begin += window) {
-        const auto part = [begin](Place place) {
-            place.offset += begin;
-            return place;
-        };
+    for (std::int64_t begin = 0; begin < elements; begin += window)
         for (const Place &place : to)
-            lane.copy(part(from), part(place), std::min(window, elements - begin));
-    }
+            lane.copy(later(from, begin), later(place, begin), std::min(window, elements - begin));
 }
 
 }  // namespace vescomm

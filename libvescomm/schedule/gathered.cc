@@ -34,11 +34,10 @@ Schedule gathered(const Problem &problem, int rank) {
     const Room part = wanted(problem, rank);
     if (part.elements == 0) return schedule;
     std::vector<Place> from;
-    for (int peer = 0; peer < problem.ranks(); ++peer) {
-        Place &place = from.emplace_back(
-            all_gather_v::gathered_on_node(gather, nodes.members(nodes.node_of(rank))[0]));
-        place.offset += gather.begin(peer) + part.begin;
-    }
+    const Place first =
+        all_gather_v::gathered_on_node(gather, nodes.members(nodes.node_of(rank))[0]);
+    for (int peer = 0; peer < problem.ranks(); ++peer)
+        from.push_back(later(first, gather.begin(peer) + part.begin));
     schedule.lanes.back().reduce(from, {rank, Region::output, 0}, part.elements, true);
     return schedule;
 }

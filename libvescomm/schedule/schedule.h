@@ -29,6 +29,12 @@ struct Place {
     bool operator==(const Place &) const = default;
 };
 
+// The place so many elements after another one.
+inline Place later(Place place, std::int64_t elements) {
+    place.offset += elements;
+    return place;
+}
+
 enum class Action : std::uint8_t {
     acquire,  // wait until every rank of this node has released the buffer, or the stage; of a
               // message, until the one that had its box before is through

@@ -40,11 +40,6 @@ public:
     Place window(std::uint32_t k) const { return later(box_, k % 2 * size_); }
 
 private:
-    static Place later(Place place, std::int64_t elements) {
-        place.offset += elements;
-        return place;
-    }
-
     std::int64_t size_;
     const Message &message_;
     bool near_ = false;

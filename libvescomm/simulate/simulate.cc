@@ -552,11 +552,9 @@ MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const M
     const double factor = machine.reduce_of_width[std::clamp<std::size_t>(width, 1, 4) - 1];
     machine.in_cache.reduce *= factor;
     machine.in_memory.reduce *= factor;
-    const double held = footprint(problem, bytes, machine), over = held / machine.cache_bytes;
-    if (held <= machine.cache_bytes) return machine.in_cache;
-    if (over >= 2) return machine.in_memory;
-    // Between the two, the more is left of the cache's lines the less.
-    const double outside = over - 1;
+    const double outside = share_in_memory(footprint(problem, bytes, machine), machine.cache_bytes);
+    if (outside == 0) return machine.in_cache;
+    if (outside == 1) return machine.in_memory;
     const auto between = [outside](double in_cache, double in_memory) {
         if (in_cache <= 0 || in_memory <= 0) return std::max(in_cache, in_memory);
         return 1 / ((1 - outside) / in_cache + outside / in_memory);

@@ -20,7 +20,7 @@ double rate(double bytes, double seconds, double otherwise) {
 // Seconds for a byte of a footprint, where those of the smallest and of the largest are known and
 // the cache has so many bytes: as speed_for() of the simulator has it.
 double blended(double footprint, double cache, double in_cache, double in_memory) {
-    const double outside = std::clamp(footprint / cache - 1, 0.0, 1.0);
+    const double outside = share_in_memory(footprint, cache);
     return in_cache * (1 - outside) + in_memory * outside;
 }
 

@@ -10,9 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 
 #include "base/error.h"
@@ -322,15 +320,12 @@ void measure_links(Bench &bench, MeasuredTimes &times) {
 
 // What there was, where it was measured here: what is not measured now stays.
 MachineFile earlier(const std::string &name) {
-    MachineFile file;
     try {
-        std::ifstream stream(name, std::ios::binary);
-        const std::string text{std::istreambuf_iterator<char>(stream), {}};
-        if (!text.empty()) file = parse_machine_file(text, name);
+        const auto file = read_machine_file(name);
+        if (file && is_of_this_machine(*file)) return *file;
     } catch (const Error &) {
     }
-    if (file.processor == processor_name() && file.cores == processor_cores()) return file;
-    file = {};
+    MachineFile file;
     file.processor = processor_name();
     file.cores = processor_cores();
     return file;

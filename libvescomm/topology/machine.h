@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -16,6 +17,12 @@ struct MemorySpeed {
 
     bool operator==(const MemorySpeed &) const = default;
 };
+
+// Which share of the bytes that are held counts as being in memory: what a cache holds of more than
+// it has room for is the less the more that is.
+inline double share_in_memory(double held, double cache_bytes) {
+    return std::clamp(held / cache_bytes - 1, 0.0, 1.0);
+}
 
 // A rank that is not like the others.
 struct Straggler {

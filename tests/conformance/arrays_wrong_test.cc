@@ -13,6 +13,7 @@ namespace vescomm {
 namespace {
 
 using testing_support::check;
+using testing_support::hurried;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
 using Floats = std::vector<float>;
@@ -30,11 +31,6 @@ std::vector<testing_support::Stage> stages_apart(const std::vector<int> &node_of
     all.back().config.progress = "inline";
 #endif
     return all;
-}
-
-testing_support::Stage hurried(testing_support::Stage stage) {
-    stage.config.timeout_seconds = 1;
-    return stage;
 }
 
 vescomm_status_t sum(vescomm_comm_t *comm, Floats &data, vescomm_request_t **request = nullptr,

@@ -12,6 +12,7 @@ namespace vescomm {
 namespace {
 
 using testing_support::check;
+using testing_support::hurried;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
 using Floats = std::vector<float>;
@@ -23,11 +24,6 @@ std::vector<testing_support::Stage> stages() {
     all.push_back({Kind::ucx, {0, 1, 1}});
 #endif
     return all;
-}
-
-testing_support::Stage hurried(testing_support::Stage stage) {
-    stage.config.timeout_seconds = 1;
-    return stage;
 }
 
 vescomm_status_t send(vescomm_comm_t *comm, const Floats &data, std::int64_t count, int peer,

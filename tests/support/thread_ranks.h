@@ -30,6 +30,12 @@ struct Stage {
     int ranks() const { return static_cast<int>(node_of.size()); }
 };
 
+// Whose waits end soon.
+inline Stage hurried(Stage stage) {
+    stage.config.timeout_seconds = 1;
+    return stage;
+}
+
 inline std::string name_of(const Stage &stage) {
     static constexpr const char *names[] = {"loopback", "node", "ucx"};
     std::string text = names[static_cast<int>(stage.kind)];

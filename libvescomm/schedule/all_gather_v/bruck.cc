@@ -55,9 +55,7 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     const bool per_node = !problem.arrays && problem.per_node;
     const bool per_rank = !problem.arrays && !problem.per_node;
     const auto in_vector = [&](int at, std::int64_t begin) {
-        Place place = gathered_on_node(problem, at);
-        place.offset += begin;
-        return place;
+        return later(gathered_on_node(problem, at), begin);
     };
 
     // What a round brings to a node, and through whom.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
+#include "schedule/all_gather_v/between_nodes.h"
 #include "schedule/fan_out.h"
-#include "schedule/lanes.h"
 
 namespace vescomm::all_gather_v {
 
@@ -28,21 +28,17 @@ enum Flag : std::uint32_t {
 // Cost: every rank writes the buffer of each neighbour once, in parts, and reads from memory only
 // what it passes on; with n nodes it sends n - 1 times its shard.
 // Source: the one-copy all-gather that shared memory allows; unequal blocks only change extents.
-// That writers go round, window by window, takes a fifth off the time that readers take with 4
-// ranks and much data (docs/performance.md).
+// Readers, as those of `vescomm_perf --impl limit`, take longer with more ranks than cores and much
+// data: each reads everything from memory (docs/performance.md).
 Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const int node = nodes.node_of(rank);
-    const auto members = nodes.members(node);
+    const auto members = nodes.members(nodes.node_of(rank));
     const int locals = static_cast<int>(members.size());
     Schedule schedule;
     Lane &local = schedule.lanes.emplace_back();
 
-    const std::vector<int> senders = lane_peers(nodes, rank);
-    for (const int sender : in_turn_for(senders, rank))
-        if (problem.size(sender) > 0)
-            local.signal(sender, ready, 1,
-                         comes_early(problem, sender, rank, problem.size(sender)));
+    const std::vector<int> senders = senders_through(problem, rank);
+    let_put(local, problem, rank, senders, ready);
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));
     local.signal_node(written, 1);
@@ -58,20 +54,11 @@ Schedule direct(const Problem &problem, int rank) {
     };
     pass_on(rank);
     for (const int sender : senders) {
-        if (problem.size(sender) == 0) continue;
         local.wait(sender, arrived, 1);
         pass_on(sender);
     }
     meet(local, nodes, rank, full);
-
-    for (int away = 1; away < nodes.count() && problem.size(rank) > 0; ++away) {
-        const int to = lane_rank(nodes, (node + away) % nodes.count(), rank);
-        Lane &lane = schedule.lanes.emplace_back();
-        lane.wait(rank, written, 1);
-        lane.wait(to, ready, 1, comes_early(problem, rank, to, problem.size(rank)));
-        lane.put(problem.shard(rank, rank), problem.shard(to, rank), problem.size(rank), arrived,
-                 1);
-    }
+    put_to_other_nodes(schedule, problem, rank, written, ready, arrived);
     return schedule;
 }
 

@@ -38,11 +38,7 @@ Schedule direct(const Problem &problem, int rank) {
     const std::int64_t window = fan_out_window(problem.size(rank));
     for (std::int64_t begin = 0; begin < problem.size(rank); begin += window) {
         const std::int64_t count = std::min(window, problem.size(rank) - begin);
-        const auto part = [&](int holder) {
-            Place place = problem.shard(holder, rank);
-            place.offset += begin;
-            return place;
-        };
+        const auto part = [&](int holder) { return later(problem.shard(holder, rank), begin); };
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back(part(peer));
         lane.reduce(from, part(rank), count, true);

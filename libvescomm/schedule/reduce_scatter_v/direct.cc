@@ -16,11 +16,6 @@ enum Flag : std::uint32_t {
     arrived,  // a put: value k + 1 brings window k of the sender's partial sum
 };
 
-Place later(Place place, std::int64_t elements) {
-    place.offset += elements;
-    return place;
-}
-
 // The part of a shard that begins so many elements later, in the buffers of all ranks of a node.
 std::vector<Place> in_buffers(const Problem &problem, std::span<const int> members, int owner,
                               std::int64_t elements) {
