@@ -27,6 +27,9 @@ namespace {
 constexpr int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 // So many requests to end are polite; the next one kills.
 constexpr int patient_interrupts = 2;
+// When a rank has failed, the others hear of it by themselves: they say so, and write what they did
+// last, before they are asked to end.
+constexpr double hearing_seconds = 1;
 
 std::string make_secret() {
     std::array<unsigned char, 32> bytes;
@@ -145,7 +148,7 @@ void Job::start_ranks() {
         }
     } catch (const NotStarted &error) {
         say(error.why);
-        end_all(error.exit_code);
+        end_all(error.exit_code, 0);
     }
     // Rank 0's alone from here on: when it ends, others must be refused, not kept waiting.
     listener_ = Descriptor();
@@ -157,7 +160,7 @@ int Job::run() {
         wait_for_news();
         take_signals();
         take_ended();
-        kill_if_due();
+        signal_if_due();
     }
     // What the ranks wrote is in the pipes by now. Not waiting for their ends, since a process that
     // a rank left behind may hold one open.
@@ -194,7 +197,7 @@ void Job::wait_for_news() {
     for (const Stream &stream : streams_)
         entries.push_back({stream.sink.full() ? -1 : stream.pipe.get(), POLLIN, 0});
     const int timeout =
-        kill_at_ ? static_cast<int>(std::min(kill_at_->seconds_left() * 1e3 + 1, 1e9)) : -1;
+        signal_at_ ? static_cast<int>(std::min(signal_at_->seconds_left() * 1e3 + 1, 1e9)) : -1;
     if (poll(entries.data(), entries.size(), timeout) <= 0) return;
     if (entries[1].revents != 0) out_.write_some();
     if (entries[2].revents != 0) err_.write_some();
@@ -269,21 +272,26 @@ void Job::note_end(const Rank &rank, const siginfo_t &how) {
     const auto others = running_.size() - 1;
     say(fmt::format("rank {} (process {}) {}{}", rank.rank, rank.id, describe(how),
                     others == 0 ? "" : fmt::format("; ending the other {}", others)));
-    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status);
+    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status, hearing_seconds);
 }
 
-void Job::end_all(int exit_code) {
+void Job::end_all(int exit_code, double seconds) {
     ending_ = true;
     exit_code_ = exit_code;
-    kill_at_ = Deadline::after(options_.grace_seconds);
-    signal_ranks(SIGTERM);
-    // One that is stopped would not see it.
-    signal_ranks(SIGCONT);
+    signal_at_ = Deadline::after(seconds);
 }
 
-void Job::kill_if_due() {
-    if (!kill_at_ || !kill_at_->expired()) return;
-    kill_at_.reset();
+void Job::signal_if_due() {
+    if (!signal_at_ || !signal_at_->expired()) return;
+    if (!asked_to_end_) {
+        asked_to_end_ = true;
+        signal_at_ = Deadline::after(options_.grace_seconds);
+        signal_ranks(SIGTERM);
+        // One that is stopped would not see it.
+        signal_ranks(SIGCONT);
+        return;
+    }
+    signal_at_.reset();
     std::string ranks;
     for (const Rank &rank : running_) ranks += fmt::format(" {}", rank.rank);
     if (running_.empty()) return;

@@ -22,7 +22,8 @@ namespace vescomm {
 // The ranks of one machine, from the first start to the last word.
 //
 // One thread waits for everything: output of ranks, room in our own streams, signals, and the end
-// of processes. A failure, of a rank or of a start, ends all ranks: SIGTERM, then SIGKILL.
+// of processes. A failure, of a rank or of a start, ends all ranks: those that do not end by
+// themselves get SIGTERM, then SIGKILL.
 class Job {
 public:
     explicit Job(const RunOptions &options);
@@ -51,8 +52,8 @@ private:
     void forward(int signal, bool from_terminal);
     void take_ended();
     void note_end(const Rank &rank, const siginfo_t &how);
-    void end_all(int exit_code);
-    void kill_if_due();
+    void end_all(int exit_code, double seconds);
+    void signal_if_due();
     void reap_what_was_killed();
     void signal_ranks(int signal);
     void flush();
@@ -76,7 +77,8 @@ private:
     int exit_code_ = 0;
     int interrupts_ = 0;
     bool ending_ = false;
-    std::optional<Deadline> kill_at_;
+    bool asked_to_end_ = false;
+    std::optional<Deadline> signal_at_;
 };
 
 }  // namespace vescomm

@@ -24,8 +24,8 @@ constexpr const char *what =
     "Each rank finds its place in the variables VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS\n"
     "and VESCOMM_SECRET, and in those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,\n"
     "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT). Each line of their output begins with the\n"
-    "rank. Standard input goes to rank 0. When a rank fails the others get SIGTERM, and SIGKILL\n"
-    "after the grace time.";
+    "rank. Standard input goes to rank 0. When a rank fails the others may say what they heard of\n"
+    "it; a second later they get SIGTERM, and SIGKILL after the grace time.";
 
 constexpr const char *examples =
     "Examples:\n"

@@ -255,6 +255,16 @@ class Ends(unittest.TestCase):
         self.assertRegex(err.decode(), r"^vescomm-run: rank 2 \(process \d+\) exited with code 7; ")
         self.assertEqual(err.count(b"\n"), 1, err)
 
+    def test_what_others_say_of_a_failure_is_heard(self):
+        # Rank 0 hears of it as ranks do: something that rank 1 held open has ended.
+        code, out, _ = shell(
+            'if [ $RANK = 1 ]; then exec 3>$FIFO; exit 7; fi\n'
+            'cat <$FIFO; echo heard; exec sleep 1000',
+            n=2,
+            env=dict(os.environ, FIFO=self.fifo()),
+        )
+        self.assertEqual((code, out), (7, b"[0] heard\n"))
+
     def test_a_signal_is_128_and_its_number(self):
         code, _, err = shell('[ $RANK = 1 ] && kill -SEGV $$; exec sleep 1000', n=2)
         self.assertEqual(code, 128 + signal.SIGSEGV)
