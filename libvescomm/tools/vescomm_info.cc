@@ -36,8 +36,8 @@ void show_build() {
         for (std::size_t at = text.find('\n'); at != std::string::npos;
              at = text.find('\n', at + 1))
             text.insert(at + 1, "  ");
-        std::printf("  %s, %d in all; of those, for this process\n  %s\n", processor_name().c_str(),
-                    processor_cores(), text.c_str());
+        std::printf("  %s, %d cores, of which this process may use\n  %s\n",
+                    processor_name().c_str(), processor_cores(), text.c_str());
     } catch (const Error &error) {
         std::printf("  %s\n", error.what());
     }
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         "a job that stopped is behind.\n\n"
         "  vescomm-info\n"
         "  vescomm-info --flight flight.*\n"
-        "  vescomm-run -n 4 vescomm-info --measure\n"
+        "  vescomm-run -n 2 --bind core vescomm-info --measure\n"
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");

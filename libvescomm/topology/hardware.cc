@@ -86,8 +86,8 @@ Hardware read_hardware(const std::string &synthetic) {
 }
 
 std::string describe(const Hardware &hardware) {
-    std::string text = plural(hardware.cores, "core") + " of " +
-                       plural(hardware.threads, "thread") + " in all, " +
+    std::string text = plural(hardware.cores, "core") + " with " +
+                       plural(hardware.threads, "thread") + ", " +
                        plural(hardware.numa_nodes, "NUMA node") + "\n";
     for (const Hardware::Caches &caches : hardware.caches)
         text += "L" + std::to_string(caches.level) + ": " + std::to_string(caches.count) + " of " +

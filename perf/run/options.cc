@@ -89,7 +89,7 @@ void add_data(CLI::App &app, Given &given) {
         ->delimiter(',')
         ->option_text("OP,...")
         ->group(group);
-    app.add_option("-r,--root", options.root, "Of broadcast (0).")
+    app.add_option("-r,--root", options.root, "Of broadcast, reduce, gather_v, scatter_v (0).")
         ->option_text("RANK")
         ->group(group);
     app.add_option("--ragged", options.ragged, "How unequal the shards are, see below (equal).")

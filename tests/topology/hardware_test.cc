@@ -20,13 +20,13 @@ TEST(Hardware, CountsWhatIsShared) {
     EXPECT_EQ(hardware.caches,
               (std::vector<Hardware::Caches>{{2, 1 << 20, 16, 1}, {3, 32 << 20, 4, 4}}));
     EXPECT_EQ(describe(hardware),
-              "16 cores of 32 threads in all, 2 NUMA nodes\n"
+              "16 cores with 32 threads, 2 NUMA nodes\n"
               "L2: 16 of 1 MiB, each for 1 core\n"
               "L3: 4 of 32 MiB, each for 4 cores\n");
 }
 
 TEST(Hardware, MayHaveNoCaches) {
-    EXPECT_EQ(describe(read_hardware("core:1 pu:1")), "1 core of 1 thread in all, 1 NUMA node\n");
+    EXPECT_EQ(describe(read_hardware("core:1 pu:1")), "1 core with 1 thread, 1 NUMA node\n");
 }
 
 TEST(Hardware, OfThisProcessIsWhatItMayUse) {
