@@ -123,7 +123,8 @@ private:
     void stop_locked() noexcept;
     // False: ranks have called different things, and the communicator is broken.
     bool agree_locked(Operation &operation) noexcept;
-    // Tells the others what is called here, and looks whether they called the same.
+    // Tells others what is called here, and looks whether they called the same, unless it did so a
+    // moment ago: it looks at every rank.
     void compare_locked() noexcept;
     void compare_turns_locked() noexcept;
     void disagree(int peer, std::uint32_t mine, std::uint32_t theirs, bool receives) noexcept;
@@ -188,6 +189,7 @@ private:
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
     std::uint64_t vain_tests_ = 0;
+    Clock::time_point compared_{};
     bool threaded_ = false;  // there is a progress thread
     std::thread progress_thread_;
     int spins_ = 0;

@@ -19,8 +19,12 @@ namespace {
 // Tries before a wait looks at the clock.
 constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
-// Sleeps end at least this often, to look at deadlines.
-constexpr auto longest_sleep = std::chrono::milliseconds(100);
+// Sleeps end at least this often, to look at deadlines and at what others have called; at short
+// deadlines several times before they pass.
+Clock::duration longest_sleep(const Config &config) {
+    const std::chrono::duration<double> sleep(std::min(0.1, config.timeout_seconds / 10));
+    return std::chrono::duration_cast<Clock::duration>(sleep);
+}
 
 // How long the progress thread leaves the wires to callers that watch them, before it looks whether
 // any still does: twice as long each time. Looking costs tens of microseconds on virtual machines.
@@ -257,7 +261,9 @@ bool Communicator::test(Operation &operation) {
 }
 
 void Communicator::compare_locked() noexcept {
-    if (stopped_) return;
+    const auto now = Clock::now();
+    if (stopped_ || now - compared_ < longest_sleep(config_)) return;
+    compared_ = now;
     for (Operation *each : running_) {
         each->tell_signature();
         agree_locked(*each);
@@ -373,7 +379,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         }
         // Without a progress thread nobody else listens to the wires: come back soon.
         const bool deaf = !threaded_ && !transports_.wires.empty();
-        const auto nap = deaf ? std::chrono::milliseconds(1) : longest_sleep;
+        const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep(config_);
         if (!ready && !moved) {
             watch.pause();
             counters_.sleeps.fetch_add(1, std::memory_order_relaxed);

@@ -279,9 +279,10 @@ void Operation::start(const Run &run) noexcept {
     lanes_under_way_ = 0;
     for (BoundLane &lane : lanes_) {
         lane.at = 0;
+        lane.told = lane.steps.size();
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
-    acquired_ = node_knows_ = others_know_ = stopped_ = false;
+    acquired_ = node_knows_ = stopped_ = false;
     // Of an exchange it is not one number.
     if (bindings_.turns != nullptr)
         bindings_.turns->call(run.turn, bindings_.pair_digests.empty() ? bindings_.signature : 0);
@@ -381,14 +382,16 @@ int Operation::disagreeing() const noexcept {
 }
 
 void Operation::tell_signature() noexcept {
-    if (bindings_.signature == 0 || bindings_.queues != nullptr || !acquired_ || others_know_)
-        return;
+    if (bindings_.signature == 0 || bindings_.queues != nullptr || !acquired_) return;
     tell_node();
-    others_know_ = true;
-    for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer)
-        if (!bindings_.nodes.together(bindings_.rank, peer))
-            bindings_.transports[peer]->signal(peer, signal(told_flag),
-                                               at_this_run(signature_for(peer)));
+    for (BoundLane &lane : lanes_) {
+        if (lane.at == lane.steps.size() || lane.told == lane.at) continue;
+        lane.told = lane.at;
+        const BoundStep &step = lane.steps[lane.at];
+        if (step.action == Action::wait && !bindings_.nodes.together(bindings_.rank, step.peer))
+            step.transport->signal(step.peer, signal(told_flag),
+                                   at_this_run(signature_for(step.peer)));
+    }
 }
 
 void Operation::settle() noexcept {

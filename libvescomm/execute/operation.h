@@ -56,7 +56,9 @@ public:
     int disagreeing() const noexcept;
     std::uint32_t signature_for(int peer) const noexcept;
     std::uint32_t signature_of(int peer) const noexcept;
-    // Tells the others, once, what was called here. Puts and eager flags tell it, too.
+    // Tells this node what was called here, and those of other nodes for whom it waits now: when
+    // all that wait for one another have called the same, they do not wait for ever. Puts and eager
+    // flags tell it, too.
     void tell_signature() noexcept;
     // This run has come to nothing, and will never be complete.
     void condemn() noexcept { condemned_ = true; }
@@ -121,6 +123,7 @@ private:
         std::vector<BoundStep> steps;
         std::vector<Address> sources;
         std::size_t at = 0;
+        std::size_t told = 0;  // the step at which it last told for whom it waits
     };
 
     const RegionBinding &binding(Region region) const;
@@ -189,8 +192,8 @@ private:
     bool condemned_ = false, stopped_ = false;
     bool settled_ = true;
     std::size_t lanes_under_way_ = 0;
-    // Has this run its slot, and do this node and the others know what was called?
-    bool acquired_ = false, node_knows_ = false, others_know_ = false;
+    // Has this run its slot, and does this node know what was called?
+    bool acquired_ = false, node_knows_ = false;
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who waits tells others what it has called, and looks at what they say: seldom, and only those for
+// whom it waits, since with many ranks either is much.
+#include <set>
+
+#include "api/handles.h"
+#include "support/thread_ranks.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::LocalControl;
+using testing_support::LocalControlHub;
+
+// Loopback that counts what concerns told_flag.
+class Watched final : public Transport {
+public:
+    explicit Watched(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+    std::atomic<int> told{0};
+    mutable std::atomic<int> looks{0};
+    std::set<int> peers;  // that were told; written before `told`
+
+    std::string_view name() const override { return inner_->name(); }
+    bool maps(int peer) const noexcept override { return inner_->maps(peer); }
+    bool puts(int peer) const noexcept override { return inner_->puts(peer); }
+    bool supports(vescomm_memory_kind_t kind) const noexcept override {
+        return inner_->supports(kind);
+    }
+    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 Deadline deadline) override {
+        return inner_->map(bytes, sharing, deadline);
+    }
+    std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes) override {
+        return inner_->offer(memory, base, bytes);
+    }
+    void forget(MemoryId memory) noexcept override { inner_->forget(memory); }
+    void put(const Put &put) noexcept override { inner_->put(put); }
+    void signal(int peer, SignalName signal, std::uint64_t value) noexcept override {
+        inner_->signal(peer, signal, value);
+        if (maps(peer) || signal.flag != told_flag) return;
+        peers.insert(peer);
+        ++told;
+    }
+    std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
+        if (!maps(peer) && signal.flag == told_flag) ++looks;
+        return inner_->signalled(peer, signal);
+    }
+    bool progress() noexcept override { return inner_->progress(); }
+    SignalBoard *board() noexcept override { return inner_->board(); }
+    void stop() noexcept override { inner_->stop(); }
+
+private:
+    std::unique_ptr<Transport> inner_;
+};
+
+constexpr int ranks = 4;
+constexpr int root = ranks - 1;
+
+// Rank 0 waits for a broadcast of the root until `meanwhile`, in another thread, is at its end.
+// Each rank is a node.
+void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)> &meanwhile) {
+    auto controls = std::make_shared<LocalControlHub>(ranks);
+    auto hub = make_loopback_hub(Nodes::from_numbers(std::vector{0, 1, 2, 3}));
+    std::vector<Watched *> spies(ranks);
+    std::vector<std::unique_ptr<vescomm_comm>> handles(ranks);
+    const auto each = [](const std::function<void(int)> &body) {
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
+        for (std::thread &thread : threads) thread.join();
+    };
+    each([&](int rank) {
+        const auto make = [&](auto &&...) {
+            auto spy = std::make_unique<Watched>(make_loopback_transport(hub, rank));
+            spies[rank] = spy.get();
+            Transports transports;
+            transports.home = std::move(spy);
+            return transports;
+        };
+        handles[rank] = std::make_unique<vescomm_comm>();
+        handles[rank]->value = Communicator::create(std::make_unique<LocalControl>(controls, rank),
+                                                    std::to_string(rank), Config(), make);
+        handles[rank]->calls = Calls::create(handles[rank]->value);
+    });
+    std::atomic<bool> released{false};
+    std::thread releaser([&] {
+        meanwhile(*spies[0], *handles[0]);
+        released = true;
+        released.notify_all();
+    });
+    each([&](int rank) {
+        if (rank > 0) released.wait(false);
+        float data = rank == root ? 7 : 0;
+        EXPECT_EQ(
+            vescomm_broadcast(handles[rank].get(), &data, 1, VESCOMM_F32, root, nullptr, nullptr),
+            VESCOMM_OK)
+            << vescomm_last_error();
+        EXPECT_EQ(data, 7);
+        handles[rank]->value->leave();
+    });
+    releaser.join();
+}
+
+TEST(Telling, GoesToThoseForWhomARankWaits) {
+    with_a_rank_that_waits([](Watched &spy, vescomm_comm &) {
+        while (spy.told == 0) std::this_thread::yield();
+        EXPECT_EQ(spy.peers, std::set{root});
+    });
+}
+
+TEST(Telling, IsAsSeldomAsTheLongestSleepHoweverOftenARankIsWoken) {
+    with_a_rank_that_waits([](Watched &spy, vescomm_comm &comm) {
+        const auto begin = Clock::now();
+        const std::uint64_t enough = comm.value->counters().sleeps + 200;
+        while (comm.value->counters().sleeps < enough) spy.board()->ring(0);
+        const int looks = spy.looks;
+        // Each time it looks at the broadcast, and at all slots, of three ranks.
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        EXPECT_LE(looks, (1 + seconds / 0.1) * 3 * (1 + stage_slots));
+        EXPECT_LE(spy.told, 1);
+    });
+}
+
+}  // namespace
+}  // namespace vescomm
