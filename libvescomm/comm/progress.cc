@@ -281,7 +281,7 @@ void Communicator::compare_turns_locked() noexcept {
                 transport.signalled(peer, {turns_channel_ + slot, told_flag});
             if (told == 0) continue;
             const auto theirs = static_cast<std::uint32_t>(told);
-            const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot));
+            const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot), peer);
             if (mine != 0 && mine != theirs) return disagree(peer, mine, theirs, false);
         }
     }

@@ -59,9 +59,9 @@ std::string Signature::text() const {
     return text;
 }
 
-std::vector<std::uint32_t> pair_digests(const Problem &problem, int rank) {
+PairDigests pair_digests(const Problem &problem, int rank) {
+    if (problem.collective != Collective::all_to_all_v) return nullptr;
     std::vector<std::uint32_t> digests;
-    if (problem.collective != Collective::all_to_all_v) return digests;
     for (int peer = 0; peer < problem.ranks(); ++peer) {
         const int low = std::min(rank, peer), high = std::max(rank, peer);
         const std::int64_t counts[] = {problem.exchange.count(low, high),
@@ -69,7 +69,7 @@ std::vector<std::uint32_t> pair_digests(const Problem &problem, int rank) {
         digests.push_back(static_cast<std::uint32_t>(XXH3_64bits(counts, sizeof counts)) &
                           digest_mask);
     }
-    return digests;
+    return std::make_shared<const std::vector<std::uint32_t>>(std::move(digests));
 }
 
 }  // namespace vescomm

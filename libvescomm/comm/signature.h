@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "execute/turns.h"
 #include "schedule/problem.h"
 #include "vescomm/vescomm.h"
 
@@ -36,7 +36,7 @@ private:
 };
 
 // By peer, what `rank` and the peer exchange: a change of the digest of their signatures, the same
-// on both if they expect what the other one has. No exchange: none.
-std::vector<std::uint32_t> pair_digests(const Problem &problem, int rank);
+// on both if they expect what the other one has.
+PairDigests pair_digests(const Problem &problem, int rank);
 
 }  // namespace vescomm

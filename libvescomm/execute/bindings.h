@@ -50,9 +50,9 @@ struct Bindings {
     // What is called, as all ranks must; 0: they have agreed before. Of a message, what its sender
     // tells and its receiver expects.
     std::uint32_t signature = 0;
-    // Of an exchange: by peer, what the two of them must know alike. They are where each slot of
-    // the stage has room for one of each rank of the node.
-    std::vector<std::uint32_t> pair_digests;
+    // Of an exchange. They are where each slot of the stage has room for one of each rank of the
+    // node.
+    PairDigests pair_digests;
     std::uint64_t pairs_offset = 0;
     // The ranks of this node together write more than the caches hold: copy past them.
     bool streaming = false;

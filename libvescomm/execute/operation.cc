@@ -283,9 +283,8 @@ void Operation::start(const Run &run) noexcept {
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
     acquired_ = node_knows_ = stopped_ = false;
-    // Of an exchange it is not one number.
     if (bindings_.turns != nullptr)
-        bindings_.turns->call(run.turn, bindings_.pair_digests.empty() ? bindings_.signature : 0);
+        bindings_.turns->call(run.turn, bindings_.signature, bindings_.pair_digests);
     add(counters_.operations, std::uint64_t{1});
 }
 
@@ -323,9 +322,9 @@ void Operation::acquired() noexcept {
 void Operation::tell_node() noexcept {
     if (bindings_.signature == 0 || node_knows_) return;
     node_knows_ = true;
-    for (std::size_t peer = 0; !bindings_.pair_digests.empty() && peer < locals_.size(); ++peer)
+    for (std::size_t peer = 0; bindings_.pair_digests && peer < locals_.size(); ++peer)
         pair_digest(bindings_.rank, locals_[peer])
-            .store(bindings_.pair_digests[locals_[peer]], std::memory_order_relaxed);
+            .store((*bindings_.pair_digests)[locals_[peer]], std::memory_order_relaxed);
     bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(bindings_.signature));
 }
 
@@ -337,8 +336,7 @@ std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const no
 }
 
 std::uint32_t Operation::signature_for(int peer) const noexcept {
-    return bindings_.signature ^
-           (bindings_.pair_digests.empty() ? 0 : bindings_.pair_digests[peer]);
+    return vescomm::signature_for(peer, bindings_.signature, bindings_.pair_digests);
 }
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {
@@ -352,7 +350,7 @@ std::uint32_t Operation::signature_of(int peer) const noexcept {
     if (called >> 32 != run_.number) return 0;
     const auto theirs = static_cast<std::uint32_t>(called);
     // To its own node a rank says the same for all, and what is between two beside it.
-    const bool beside = !bindings_.pair_digests.empty() && near;
+    const bool beside = bindings_.pair_digests && near;
     return beside ? theirs ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed)
                   : theirs;
 }

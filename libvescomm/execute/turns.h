@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace vescomm {
@@ -20,6 +21,15 @@ static_assert(sizeof(EagerFlag) == 16 && std::atomic<std::uint64_t>::is_always_l
 
 // Of a stage.
 inline constexpr std::uint32_t stage_slots = 4;
+
+// Of an exchange: by peer, what the two of them must know alike. nullptr: it is none.
+using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+// What a rank calls as `signature`, as it is told to `peer`.
+inline std::uint32_t signature_for(int peer, std::uint32_t signature,
+                                   const PairDigests &pairs) noexcept {
+    return signature ^ (pairs ? (*pairs)[static_cast<std::size_t>(peer)] : 0);
+}
 
 // Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
 // rank and the others of its node have let go, as far as it has heard: who has heard enough need
@@ -48,19 +58,20 @@ public:
         return heard_[local] + stage_slots >= turn;
     }
 
-    void call(std::uint64_t turn, std::uint32_t signature) noexcept {
-        calls_[turn % calls_.size()] = {turn, signature};
+    void call(std::uint64_t turn, std::uint32_t signature, const PairDigests &pairs) noexcept {
+        calls_[turn % calls_.size()] = {turn, signature, pairs};
     }
-    // 0: not known, or no longer.
-    std::uint32_t called(std::uint64_t turn) const noexcept {
+    // As it is told to `peer`. 0: not known, or no longer.
+    std::uint32_t called(std::uint64_t turn, int peer) const noexcept {
         const Called &call = calls_[turn % calls_.size()];
-        return call.turn == turn ? call.signature : 0;
+        return call.turn == turn ? signature_for(peer, call.signature, call.pairs) : 0;
     }
 
 private:
     struct Called {
         std::uint64_t turn = 0;
         std::uint32_t signature = 0;
+        PairDigests pairs;
     };
 
     std::array<std::uint64_t, stage_slots>

@@ -5,8 +5,7 @@
 // whom it waits, since with many ranks either is much.
 #include <set>
 
-#include "api/handles.h"
-#include "support/thread_ranks.h"
+#include "support/array_ranks.h"
 
 namespace vescomm {
 namespace {
@@ -121,6 +120,32 @@ TEST(Telling, IsAsSeldomAsTheLongestSleepHoweverOftenARankIsWoken) {
         EXPECT_LE(looks, (1 + seconds / 0.1) * 3 * (1 + stage_slots));
         EXPECT_LE(spy.told, 1);
     });
+}
+
+// A rank that has nobody to exchange anything with is many calls ahead.
+TEST(Telling, ReachesWhoHasExchangedNothing) {
+    std::vector<testing_support::Stage> stages = {{testing_support::Kind::loopback, {0, 1}}};
+#if VESCOMM_HAVE_UCX
+    stages.push_back({testing_support::Kind::ucx, {0, 1}});
+#endif
+    for (const auto &stage : stages) {
+        SCOPED_TRACE(name_of(stage));
+        testing_support::run_array_ranks(stage, [](vescomm_comm_t *comm) {
+            const std::int64_t nothing[] = {0, 0};
+            std::vector<float> data(10, 1);
+            vescomm_status_t status = VESCOMM_OK;
+            for (int i = 0; i < 9 && comm->value->rank() == 1 && status == VESCOMM_OK; ++i)
+                status = vescomm_all_to_all_v(comm, data.data(), nothing, nullptr, data.data(),
+                                              nothing, nullptr, VESCOMM_F32, nullptr, nullptr);
+            if (status == VESCOMM_OK)
+                status = vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32,
+                                            VESCOMM_SUM, nullptr, nullptr);
+            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+            for (const char *told : {"rank 0", "rank 1", "all_reduce", "all_to_all_v"})
+                EXPECT_NE(std::string(vescomm_last_error()).find(told), std::string::npos)
+                    << vescomm_last_error();
+        });
+    }
 }
 
 }  // namespace
