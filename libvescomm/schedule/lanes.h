@@ -36,7 +36,7 @@ inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
 // Peers of lane_peers() in the order in which a rank should put to them: the next one after itself
 // first, and round. When all ranks do so, no two of them begin with the same receiver.
 inline std::vector<int> in_turn(std::vector<int> peers, int rank) {
-    std::ranges::rotate(peers, std::ranges::upper_bound(peers, rank));
+    std::rotate(peers.begin(), std::ranges::upper_bound(peers, rank), peers.end());
     return peers;
 }
 

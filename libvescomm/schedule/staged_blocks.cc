@@ -196,7 +196,8 @@ private:
             ++number;
         }
         // In the order in which they put.
-        std::ranges::rotate(senders, std::ranges::upper_bound(senders, at, {}, &Sender::rank));
+        std::rotate(senders.begin(), std::ranges::upper_bound(senders, at, {}, &Sender::rank),
+                    senders.end());
         std::ranges::reverse(senders);
         return senders;
     }
