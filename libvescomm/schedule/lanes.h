@@ -33,9 +33,11 @@ inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
     return peers;
 }
 
-// Peers of lane_peers() in the order in which a rank should put to them: the next one after itself
-// first, and round. When all ranks do so, no two of them begin with the same receiver.
+// Peers in the order in which a rank should put to them: the next one after itself first, and
+// round. When all ranks do so, no two of them begin with the same receiver.
 inline std::vector<int> in_turn(std::vector<int> peers, int rank) {
+    // In the order of their nodes they need not ascend.
+    if (!std::ranges::is_sorted(peers)) std::ranges::sort(peers);
     std::rotate(peers.begin(), std::ranges::upper_bound(peers, rank), peers.end());
     return peers;
 }
