@@ -30,16 +30,33 @@ Bytes contribution(vescomm_type_t type, std::size_t count, int rank) {
 
 // What everyone has, and what it is together.
 struct Contributions {
+    vescomm_type_t type;
+    vescomm_op_t op;
+    std::size_t count;
+    double factor;  // 0: the op has none
     std::vector<Bytes> all;
-    Bytes average;
+    Bytes together;
 
-    Contributions(vescomm_type_t type, std::size_t count, int ranks)
-        : average(count * size_of(type)) {
+    Contributions(vescomm_type_t its_type, vescomm_op_t its_op, std::size_t elements, int ranks)
+        : type(its_type),
+          op(its_op),
+          count(elements),
+          factor(op == VESCOMM_PREMULTIPLIED_SUM ? 0.3 : 0),
+          together(count * size_of(type)) {
         std::vector<const void *> pointers;
         for (int rank = 0; rank < ranks; ++rank) all.push_back(contribution(type, count, rank));
         for (const Bytes &bytes : all) pointers.push_back(bytes.data());
-        kernels().reduce({.op = VESCOMM_AVERAGE, .divisor = ranks}, pointers, type, {},
-                         average.data(), type, count);
+        const std::vector<double> factors(pointers.size(), factor);
+        kernels().reduce({.op = op,
+                          .divisor = op == VESCOMM_AVERAGE ? ranks : 1,
+                          .factors = factor == 0 ? nullptr : factors.data()},
+                         pointers, type, {}, together.data(), type, count);
+    }
+
+    vescomm_call_options_t call_options() const {
+        auto options = vescomm_call_options();
+        options.factor = factor;
+        return options;
     }
 };
 
@@ -89,25 +106,30 @@ class Reproducible : public testing::TestWithParam<testing_support::Stage> {
 protected:
     // For little, for what fits the stage, and for what passes through it in many rounds.
     static void for_each_problem(
-        const std::function<void(vescomm_comm_t *, vescomm_type_t, std::size_t,
-                                 const Contributions &)> &body) {
+        const std::function<void(vescomm_comm_t *, const Contributions &)> &body) {
         testing_support::Stage stage = GetParam();
         stage.config.reproducible = "yes";
         run_array_ranks(stage, [&](vescomm_comm_t *comm) {
-            for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_F16, VESCOMM_BF16})
+            const std::pair<vescomm_type_t, vescomm_op_t> ways[] = {
+                {VESCOMM_F32, VESCOMM_AVERAGE},
+                {VESCOMM_F32, VESCOMM_PREMULTIPLIED_SUM},
+                {VESCOMM_F16, VESCOMM_AVERAGE},
+                {VESCOMM_BF16, VESCOMM_PREMULTIPLIED_SUM}};
+            for (const auto &[type, op] : ways)
                 for (const std::size_t count : {5, 3'001, 300'007})
-                    body(comm, type, count, Contributions(type, count, comm->value->ranks()));
+                    body(comm, Contributions(type, op, count, comm->value->ranks()));
         });
     }
 };
 
 TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
-    for_each_problem([](vescomm_comm_t *comm, vescomm_type_t type, std::size_t count,
-                        const Contributions &contributions) {
+    for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
-        const std::size_t size = size_of(type);
+        const auto type = contributions.type;
+        const auto op = contributions.op;
+        const std::size_t size = size_of(type), count = contributions.count;
         const Bytes &mine = contributions.all[static_cast<std::size_t>(rank)];
-        auto options = vescomm_call_options();
+        auto options = contributions.call_options();
 
         std::vector<std::int64_t> even;
         cut_evenly(static_cast<std::int64_t>(count), ranks, even);
@@ -115,17 +137,17 @@ TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
             options.algorithm = name;
             Bytes result(count * size);
             check(vescomm_all_reduce(comm, mine.data(), result.data(),
-                                     static_cast<std::int64_t>(count), type, VESCOMM_AVERAGE,
-                                     &options, nullptr));
-            expect_same(result.data(), contributions.average, 0, result.size(), "all_reduce");
+                                     static_cast<std::int64_t>(count), type, op, &options,
+                                     nullptr));
+            expect_same(result.data(), contributions.together, 0, result.size(), "all_reduce");
         }
         const int root = ranks / 2;
         for (const char *name : algorithms_for(comm, Collective::reduce, type, even)) {
             options.algorithm = name;
             Bytes result(rank == root ? count * size : 0);
             check(vescomm_reduce(comm, mine.data(), result.data(), static_cast<std::int64_t>(count),
-                                 type, VESCOMM_AVERAGE, root, &options, nullptr));
-            expect_same(result.data(), contributions.average, 0, result.size(), "reduce");
+                                 type, op, root, &options, nullptr));
+            expect_same(result.data(), contributions.together, 0, result.size(), "reduce");
         }
         const auto counts = ragged_counts(count, ranks);
         const auto cuts = cuts_of(counts);
@@ -134,30 +156,69 @@ TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
             const auto k = static_cast<std::size_t>(rank);
             Bytes result(static_cast<std::size_t>(counts[k]) * size);
             check(vescomm_reduce_scatter_v(comm, mine.data(), result.data(), counts.data(), type,
-                                           VESCOMM_AVERAGE, &options, nullptr));
-            expect_same(result.data(), contributions.average,
+                                           op, &options, nullptr));
+            expect_same(result.data(), contributions.together,
                         static_cast<std::size_t>(cuts[k]) * size, result.size(),
                         "reduce_scatter_v");
         }
     });
 }
 
+// Calls of a group are one operation: its elements are in other places, its bits the same.
+TEST_P(Reproducible, GroupsHaveThemToo) {
+    for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
+        const int ranks = comm->value->ranks();
+        const auto rank = static_cast<std::size_t>(comm->value->rank());
+        const std::size_t size = size_of(contributions.type), count = contributions.count;
+        const Bytes &mine = contributions.all[rank];
+        auto options = contributions.call_options();
+        std::vector<std::int64_t> even;
+        cut_evenly(static_cast<std::int64_t>(count), ranks, even);
+        for (const char *name :
+             algorithms_for(comm, Collective::all_reduce, contributions.type, even)) {
+            options.algorithm = name;
+            Bytes sums(count * size);
+            check(vescomm_group_begin(comm));
+            for (const auto &[begin, end] :
+                 {std::pair{count / 5, count}, {std::size_t{0}, count / 5}})
+                check(vescomm_all_reduce(comm, &mine[begin * size], &sums[begin * size],
+                                         static_cast<std::int64_t>(end - begin), contributions.type,
+                                         contributions.op, &options, nullptr));
+            check(vescomm_group_end(comm, nullptr));
+            expect_same(sums.data(), contributions.together, 0, sums.size(), "all_reduce");
+        }
+        options.algorithm = nullptr;
+        const auto counts = ragged_counts(count, ranks);
+        const std::size_t begin = static_cast<std::size_t>(cuts_of(counts)[rank]) * size;
+        std::vector<Bytes> shards(2, Bytes(static_cast<std::size_t>(counts[rank]) * size));
+        check(vescomm_group_begin(comm));
+        for (Bytes &shard : shards)
+            check(vescomm_reduce_scatter_v(comm, mine.data(), shard.data(), counts.data(),
+                                           contributions.type, contributions.op, &options,
+                                           nullptr));
+        check(vescomm_group_end(comm, nullptr));
+        for (const Bytes &shard : shards)
+            expect_same(shard.data(), contributions.together, begin, shard.size(),
+                        "reduce_scatter_v");
+    });
+}
+
 TEST_P(Reproducible, BuffersHaveThemToo) {
-    for_each_problem([](vescomm_comm_t *comm, vescomm_type_t type, std::size_t count,
-                        const Contributions &contributions) {
+    for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
         const int rank = comm->value->rank();
-        const std::size_t size = size_of(type);
+        const std::size_t size = size_of(contributions.type), count = contributions.count;
         const auto counts = ragged_counts(count, comm->value->ranks());
         const vescomm_layout layout{Layout::from_counts(counts)};
         auto options = vescomm_buffer_options();
-        options.type = type;
+        options.type = contributions.type;
         vescomm_buffer_t *buffer = nullptr;
         check(vescomm_buffer_create(comm, &layout, &options, &buffer));
         vescomm_view_t whole = {}, shard = {};
         check(vescomm_buffer_data(buffer, &whole));
         check(vescomm_buffer_shard(buffer, &shard));
         auto how = vescomm_request_options();
-        how.op = VESCOMM_AVERAGE;
+        how.op = contributions.op;
+        how.factor = contributions.factor;
         for (const auto create :
              {vescomm_all_reduce_create, vescomm_reduce_scatter_v_create, vescomm_reduce_create}) {
             vescomm_request_t *request = nullptr;
@@ -168,12 +229,12 @@ TEST_P(Reproducible, BuffersHaveThemToo) {
             check(vescomm_request_wait(request));
             if (create == vescomm_reduce_scatter_v_create)
                 expect_same(
-                    shard.data, contributions.average,
+                    shard.data, contributions.together,
                     static_cast<std::size_t>(cuts_of(counts)[static_cast<std::size_t>(rank)]) *
                         size,
                     static_cast<std::size_t>(shard.elements) * size, "reduce_scatter_v");
             else if (create == vescomm_all_reduce_create || rank == 0)
-                expect_same(whole.data, contributions.average, 0, count * size, "all of it");
+                expect_same(whole.data, contributions.together, 0, count * size, "all of it");
             check(vescomm_request_free(request));
         }
         check(vescomm_buffer_free(buffer));
