@@ -13,6 +13,15 @@ namespace {
 // than memory holds.
 constexpr std::uint32_t phase = 1u << 24;
 
+void require_within_phase(const Schedule &schedule) {
+    for (const Lane &lane : schedule.lanes)
+        for (const Step &step : lane.steps())
+            if (step.value >= phase)
+                throw std::logic_error(
+                    "a flag of a schedule before or after another one counts to " +
+                    std::to_string(step.value) + ", and may count to " + std::to_string(phase - 1));
+}
+
 }  // namespace
 
 void Lane::reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish) {
@@ -86,6 +95,8 @@ std::string describe(const Schedule &schedule) {
 
 Schedule then(int rank, Schedule first, const Schedule &second) {
     if (first.lanes.empty()) throw std::logic_error("a schedule follows one that has lanes");
+    require_within_phase(first);
+    require_within_phase(second);
     first.lanes[0].signal_node(gate_flag, 1);
     for (Lane lane : second.lanes) {
         for (Step &step : lane.steps())

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace vescomm {
 namespace {
 
@@ -15,6 +17,20 @@ TEST(Lanes, GoRoundFromTheNextRankInWhateverOrderPeersCome) {
         EXPECT_EQ(in_turn(peers, 9), sorted);
         EXPECT_EQ(in_turn_for(peers, 6), (std::vector{5, 4, 1, 8}));
     } while (std::next_permutation(peers.begin(), peers.end()));
+}
+
+// The flags of a second schedule count on from where those of the first cannot be.
+TEST(Lanes, OfTwoSchedulesInARowCountToLessThan2To24) {
+    const auto counting_to = [](std::uint32_t value) {
+        Schedule schedule;
+        schedule.lanes.emplace_back().signal_node(0, value);
+        return schedule;
+    };
+    const std::uint32_t most = (1u << 24) - 1;
+    EXPECT_EQ(then(0, counting_to(most), counting_to(most)).lanes[1].steps()[1].value,
+              2 * most + 1);
+    EXPECT_THROW(then(0, counting_to(most + 1), counting_to(1)), std::logic_error);
+    EXPECT_THROW(then(0, counting_to(1), counting_to(most + 1)), std::logic_error);
 }
 
 }  // namespace
