@@ -237,7 +237,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
 
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
-    self.schedule_ = choice.algorithm->make(problem, comm->rank());
+    const Schedule schedule = self.schedule();
 
     const Deadline deadline = comm->deadline();
     require_same(comm->control(), label, deadline,
@@ -260,7 +260,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
             Signature(problem, choice.algorithm->name, buffer->type(), options.op, options.factor)
                 .bits();
         bind_arrays(bindings, problem, *buffer, options);
-        self.operation_ = comm->admit(self.schedule_, bindings);
+        self.operation_ = comm->admit(schedule, bindings);
         return request;
     }
     bindings.channel = comm->next_channel();
@@ -284,7 +284,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
 
     // Partial sums lie in memory like any other: everyone makes as much as whoever needs most.
     // Requests on one memory never run at once, so they share it.
-    const std::int64_t mine = self.schedule_.partial;
+    const std::int64_t mine = schedule.partial;
     const auto needs = comm->control().all_gather(
         label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
     std::int64_t most = 0;
@@ -300,7 +300,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                             .memory = self.partial_->id(),
                             .mapping = self.partial_->mapping()};
     }
-    self.operation_ = comm->admit(self.schedule_, bindings);
+    self.operation_ = comm->admit(schedule, bindings);
     return request;
 }
 
@@ -329,7 +329,6 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
     self.elements_ = std::max(problem.elements(), problem.source_size(comm.rank()));
-    self.schedule_ = choice.algorithm->make(problem, comm.rank());
 
     Bindings bindings = bindings_of(comm, options);
     bindings.flight_word =
@@ -343,7 +342,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     bindings.source.pieces = arrays.source;
     bindings.output.type = options.type;
     bindings.output.pieces = arrays.output;
-    self.operation_ = comm.admit(self.schedule_, bindings);
+    self.operation_ = comm.admit(self.schedule(), bindings);
     self.arrays_ = std::move(arrays);
     return request;
 }
@@ -358,11 +357,6 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
                "there is no algorithm \"" + options.algorithm + "\"; leave it NULL");
     const bool receives = options.collective == Collective::receive;
     const std::vector<Piece> &pieces = receives ? arrays.output : arrays.source;
-    const int from = receives ? options.root : comm.rank();
-    const int to = receives ? comm.rank() : options.root;
-    const Message message{{from, Region::source, 0},
-                          {to, Region::output, 0},
-                          pieces.empty() ? 0 : pieces[0].elements};
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;
@@ -371,20 +365,18 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
     self.options_ = options;
     self.algorithm_ = &through_mailbox;
     self.why_ = "no other is for messages";
-    self.elements_ = message.count;
-    const auto make = receives ? receive : send;
-    self.schedule_.lanes.push_back(make(comm.nodes(), mailbox->window(options.type), message));
+    self.elements_ = pieces.empty() ? 0 : pieces[0].elements;
 
     Bindings bindings = bindings_of(comm, options);
     bindings.flight_word =
         flight_word(options.collective, options.type,
-                    static_cast<std::uint64_t>(message.count) * size_of(options.type));
+                    static_cast<std::uint64_t>(self.elements_) * size_of(options.type));
     mailbox->bind(bindings, options.type, options.root, receives);
-    bindings.signature = Signature::of_message(options.type, message.count).bits();
+    bindings.signature = Signature::of_message(options.type, self.elements_).bits();
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;
     bindings.output.pieces = arrays.output;
-    self.operation_ = comm.admit(self.schedule_, bindings);
+    self.operation_ = comm.admit(self.schedule(), bindings);
     self.arrays_ = std::move(arrays);
     return request;
 }
@@ -404,6 +396,18 @@ void Request::move_arrays(const Arrays &arrays) {
 
 Request::~Request() {
     if (operation_) comm_->retire(std::move(operation_), [this] { return describe(); });
+}
+
+Schedule Request::schedule() const {
+    if (!mailbox_) return algorithm_->make(problem_, comm_->rank());
+    const bool receives = options_.collective == Collective::receive;
+    const int from = receives ? options_.root : comm_->rank();
+    const int to = receives ? comm_->rank() : options_.root;
+    const Message message{{from, Region::source, 0}, {to, Region::output, 0}, elements_};
+    Schedule schedule;
+    schedule.lanes.push_back(
+        (receives ? receive : send)(comm_->nodes(), mailbox_->window(options_.type), message));
+    return schedule;
 }
 
 std::string Request::describe() const {
@@ -487,7 +491,7 @@ const std::string &Request::explanation() {
         if (const auto seconds = predict(*algorithm_, problem_, bytes, comm_->machine()))
             text += "predicted to take " + microseconds(*seconds) + "\n";
     }
-    explanation_ = text + vescomm::describe(schedule_);
+    explanation_ = text + vescomm::describe(schedule());
     return explanation_;
 }
 

@@ -70,6 +70,8 @@ public:
 private:
     Request() = default;
 
+    // Made anew each time: of much data it is large, and the operation has its own.
+    Schedule schedule() const;
     std::string describe() const;
     void finish();
 
@@ -81,7 +83,6 @@ private:
     Options options_;
     Arrays arrays_;
     const AlgorithmEntry *algorithm_ = nullptr;
-    Schedule schedule_;
     std::int64_t elements_ = 0;
     std::string why_;
     Problem problem_;  // that the algorithm solves; of a message none
