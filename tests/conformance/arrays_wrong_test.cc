@@ -298,7 +298,7 @@ TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
         for (const auto &stage : {hurried(two), hurried({Kind::loopback, {0, 1}})}) {
             SCOPED_TRACE(testing::Message()
                          << sent << " sent, " << expected << " expected, " << name_of(stage));
-            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            run_array_ranks(stage, [&, sent = sent, expected = expected](vescomm_comm_t *comm) {
                 const int rank = comm->value->rank();
                 std::int64_t sends[] = {2, 2}, receives[] = {2, 2};
                 if (rank == 0) sends[1] = sent;
