@@ -51,6 +51,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     output_ends_ = ends(bindings_.output.pieces);
     for (const Lane &lane : schedule.lanes) {
         BoundLane &bound = lanes_.emplace_back();
+        bound.steps.reserve(lane.steps().size());
         for (const Step &step : lane.steps()) bind(bound, lane, step);
         let_come_early(bound);
         bound.at = bound.steps.size();

@@ -135,8 +135,8 @@ typedef struct vescomm_comm_options {
      *  VESCOMM_NODE, or what the operating system says. Borrowed for the call. */
     const char *node;
     /** Not 0: sums have the same bits whatever algorithm is chosen and whichever ranks share nodes,
-     *  see vescomm_op_t; between nodes that takes longer. The same on every rank. 0: the variable
-     *  VESCOMM_REPRODUCIBLE, or no. */
+     *  see vescomm_op_t; between nodes that takes longer, and requests on buffers keep memory in
+     *  proportion to them. The same on every rank. 0: the variable VESCOMM_REPRODUCIBLE, or no. */
     int32_t reproducible;
     uint32_t reserved_2;
 } vescomm_comm_options_t;
