@@ -61,7 +61,7 @@ constexpr AlgorithmEntry table[] = {
     {Collective::all_gather_v, "direct", all_gather_v::direct, per_rank,
      "every rank copies its shard straight into the others' buffers"},
     {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank,
-     "every rank passes its left neighbour's shards on to its right one, ranks - 1 rounds"},
+     "every rank passes on what comes from its left neighbour, chunk by chunk"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
     {Collective::reduce_scatter_v, "balanced", reduce_scatter_v::balanced, per_rank_on_one_node,
