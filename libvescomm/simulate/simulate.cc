@@ -7,6 +7,7 @@
 #include <queue>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "simulate/fabric.h"
@@ -152,6 +153,7 @@ private:
         std::uint32_t lane = nobody;  // that it is at
         std::uint32_t lanes_left = 0;
         bool idle = false;
+        bool has_news = false;  // a flag came with bytes: lanes go on before the next packet
         Work work = Work::none;  // that a core is at
         Work work_before = Work::none;  // sending and receiving take turns
         std::uint32_t packet = nobody;  // of that
@@ -268,7 +270,7 @@ private:
                 state.idle = true;
                 return;
             }
-            if (!state.inbox.empty() || !state.outbox.empty()) {
+            if (!state.has_news && (!state.inbox.empty() || !state.outbox.empty())) {
                 // What is shared is taken in the order of time.
                 if (state.clock > now) return at(state.clock, {.kind = Kind::resume, .rank = rank});
                 if (move_packets(rank)) return;
@@ -276,6 +278,7 @@ private:
             }
             if (state.lane == nobody) state.lane = state.ready.next();
             if (state.lane == nobody) {
+                if (std::exchange(state.has_news, false)) continue;
                 state.idle = true;
                 return;
             }
@@ -314,6 +317,7 @@ private:
                     if (state.clock > now)
                         return at(state.clock, {.kind = Kind::resume, .rank = rank});
                     ++lane.at;
+                    state.has_news = false;
                     return move(rank, step);
             }
             ++lane.at;
@@ -429,6 +433,7 @@ private:
     // In the receiver's hands.
     void take_in(int rank, std::uint32_t number) {
         const Packet packet = packets_[number];
+        if (machine_.receive_core_bytes > 0) ranks_[index(rank)].has_news = packet.last;
         const bool kept =
             packet.counter != nobody && program_.counters[packet.counter].value < packet.expected;
         if (packet.last && kept) return append(kept_[packet.counter], number);

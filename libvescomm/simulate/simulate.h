@@ -43,7 +43,8 @@ using MakeSchedule = std::function<Schedule(int rank)>;
 
 // Runs the schedules of all ranks on a modelled machine: discrete events, the same result every
 // time. Each rank is one thread, which does one thing at a time: it takes in what has come, hands
-// over what is to be put, and goes through its lanes as the executor does.
+// over what is to be put, and goes through its lanes as the executor does. Where a core takes bytes
+// in, a flag that comes with them is looked at before more are.
 //
 //   copy, reduce   at the speed of a core; where the ranks of a node ask for more than its memory
 //                  or its cores give, all of them are slowed down alike

@@ -198,6 +198,19 @@ TEST(Select, TakesTheLeastPredictedTime) {
     EXPECT_NE(choice.why.find(", and ring "), std::string::npos) << choice.why;
 }
 
+TEST(Select, LetsOthersPassOnWhatOneRankHas) {
+    for (const int nodes : {4, 8}) {
+        Problem problem = problem_of(Collective::all_gather_v, even(nodes, 1), 4 << 20);
+        EXPECT_EQ(select(problem, {}, {}, "").algorithm->name, "direct");
+        for (int rank = 1; rank < nodes; ++rank)
+            problem.cuts[static_cast<std::size_t>(rank)] = 1000 * rank;
+        for (const Machine &machine : {Machine{}, Machine{}.with_tcp()})
+            EXPECT_EQ(select(problem, {}, machine, "").algorithm->name, "ring") << nodes;
+        problem.cuts.back() = 1000 * nodes;
+        EXPECT_EQ(select(problem, {}, {}, "").algorithm->name, "direct");
+    }
+}
+
 TEST(Select, TakesTheFirstOfThoseThatAreAsGood) {
     Machine nothing;
     nothing.in_cache = nothing.in_memory = {};

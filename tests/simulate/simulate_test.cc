@@ -370,6 +370,24 @@ TEST(SimulateAlgorithms, ARingTakesARoundForEveryOtherRank) {
                 tolerance);
 }
 
+// Rank 0 has a hundred chunks, and nobody else anything.
+TEST(SimulateAlgorithms, ARingPassesOnChunkByChunk) {
+    constexpr int chunk = 32'544, chunks = 100;
+    for (const int ranks : {2, 3, 8}) {
+        Problem problem = problem_of(Collective::all_gather_v,
+                                     std::vector<int>(static_cast<std::size_t>(ranks), 1));
+        for (std::int64_t &cut : problem.cuts) cut = cut > 0 ? chunk * chunks : 0;
+        Machine machine = plain();
+        EXPECT_NEAR(run(problem, "ring", machine).seconds, (chunks + ranks - 2) * chunk / 1e3,
+                    1e-6);
+        // Where cores copy, those in between take in one chunk and hand over another.
+        machine.rail_bytes = 0;
+        machine.put_core_bytes = machine.receive_core_bytes = 4000;
+        const double seconds = run(problem, "ring", machine).seconds;
+        EXPECT_LT(seconds, (ranks == 2 ? 1.1 : 2.2) * chunks * chunk / 1e3) << ranks;
+    }
+}
+
 TEST(SimulateAlgorithms, ASlabBetweenNodesSendsEachShardToEachOfThem) {
     Problem problem = problem_of(Collective::all_gather_v, {2, 2, 2});
     problem.per_node = true;
