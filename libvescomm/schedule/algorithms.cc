@@ -22,6 +22,10 @@ bool per_rank_on_one_node(const Problem &problem) {
     return per_rank(problem) && problem.nodes.count() == 1;
 }
 
+bool per_rank_on_nodes(const Problem &problem) {
+    return per_rank(problem) && problem.nodes.count() > 1;
+}
+
 bool buffers(const Problem &problem) {
     return !problem.arrays;
 }
@@ -64,6 +68,8 @@ constexpr AlgorithmEntry table[] = {
      "every rank passes on what comes from its left neighbour, chunk by chunk"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
+    {Collective::reduce_scatter_v, "ring", reduce_scatter_v::ring, per_rank_on_nodes,
+     "every node adds to the sums that come from its left neighbour, window by window"},
     {Collective::reduce_scatter_v, "balanced", reduce_scatter_v::balanced, per_rank_on_one_node,
      "the ranks sum equal parts of the vector, whoever owns them"},
     {Collective::all_gather_v, "eager", eager, can_be_eager, eager_blocks},

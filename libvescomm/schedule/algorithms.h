@@ -56,6 +56,7 @@ bool can_bruck(const Problem &problem);
 
 namespace reduce_scatter_v {
 Schedule direct(const Problem &problem, int rank);
+Schedule ring(const Problem &problem, int rank);
 Schedule balanced(const Problem &problem, int rank);
 Schedule staged(const Problem &problem, int rank);
 bool can_stage(const Problem &problem);
