@@ -169,6 +169,26 @@ TEST(Ucx, Puts64MebibytesAtOnce) {
     });
 }
 
+// Rank 0 makes no progress once its put has ended, as a program that turns to something else.
+TEST(Ucx, WhatHasEndedArrivesWithoutItsSender) {
+    run_ranks(2, [](Rank &self) {
+        const std::size_t bytes = (16u << 20) + 12'345;
+        self.share(1, bytes);
+        const auto source = make_bytes(4, bytes);
+        for (std::uint64_t round = 1; round <= 20; ++round) {
+            if (self.rank == 0) {
+                std::atomic<std::uint32_t> pending{1};
+                self.transport->put({1, source.data(), 1, 0, bytes, {0, 0}, round, &pending});
+                self.wait([&] { return pending.load() == 0; });
+            } else {
+                self.wait_for(0, {0, 0}, round);
+            }
+            self.meet();
+        }
+        EXPECT_EQ(self.arena, self.rank == 0 ? std::vector<std::byte>(bytes) : source);
+    });
+}
+
 void put_random_sizes() {
     run_ranks(3, [](Rank &self) {
         // Rank 0 sends pieces of random sizes to both others; each piece raises one counter, and
