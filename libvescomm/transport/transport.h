@@ -56,7 +56,9 @@ struct Put {
     std::uint64_t offset = 0;  // bytes, within the target's slab
     std::uint64_t bytes = 0;  // may be 0: then only the signal travels
     SignalName signal;
-    std::uint64_t value = 0;  // raised at the peer after all bytes are visible there
+    // Raised at the peer after all bytes are visible there, and those of the puts before it. 0: a
+    // part of the next put to this peer, which follows at once; small parts go as one message.
+    std::uint64_t value = 0;
     // Counted down by one when `from` may be written again. Incremented by the caller before.
     std::atomic<std::uint32_t> *pending = nullptr;
     // Not 0: raises called_flag of the channel as well, or told_flag where there are no bytes, with

@@ -254,7 +254,7 @@ void UcxTransport::put(const Put &put) noexcept {
 
     UcxPut *taken = outbox_.puts.take();
     if (taken == nullptr) return refuse(put, "there is no memory left");
-    *taken = {};
+    taken->clear();
     taken->put = put;
     if (memory != nullptr) {
         taken->uses = &memory->uses;

@@ -25,6 +25,21 @@ struct UcxPut {
     int under_way = 0;  // pieces that UCX has not sent
     ucp_mem_h source = nullptr;  // the registered memory that holds the bytes; nullptr: none
     std::uint32_t *uses = nullptr;  // of the target memory; nullptr: no bytes
+    // Of a batch: the parts, one after another. The room is kept from put to put.
+    std::vector<std::byte> batch;
+
+    void clear() noexcept {
+        put = {};
+        sent = 0;
+        complete = false;
+        under_way = 0;
+        source = nullptr;
+        uses = nullptr;
+        batch.clear();
+    }
+    bool is_batch() const noexcept { return !batch.empty(); }
+    std::uint64_t bytes() const noexcept { return is_batch() ? batch.size() : put.bytes; }
+    const std::byte *from() const noexcept { return is_batch() ? batch.data() : put.from; }
 };
 
 // A message that UCX has not sent; it reads the header until then.
@@ -74,7 +89,8 @@ public:
     // Sends a message that is not a put, ahead of the puts that wait.
     void tell(MessageKind kind) noexcept;
 
-    // Takes a put from the pool and gives it back when it has ended, in any case.
+    // Takes a put from the pool and gives it back when it has ended, in any case. Small parts of
+    // a put that follows (Put::value) wait for it, to be one message.
     void push(UcxPut *put) noexcept;
 
     // Sends what can be sent at once, up to a limit.
@@ -91,6 +107,8 @@ private:
     static void piece_sent(void *request, ucs_status_t status, void *piece);
     static void endpoint_failed(void *self, ucp_ep_h endpoint, ucs_status_t status);
 
+    bool join_batch(UcxPut *put) noexcept;
+    void enqueue(UcxPut *put) noexcept;
     void send_piece(UcxPut &put) noexcept;
     void send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept;
     void end_when_sent(UcxPut *put) noexcept;
@@ -106,6 +124,7 @@ private:
     std::uint64_t messages_ = 0;
     UcxPut *first_ = nullptr;  // the puts that are not complete, in order
     UcxPut *last_ = nullptr;
+    UcxPut *open_ = nullptr;  // a batch that waits for its last part
     std::uint64_t stretch_bytes_ = 0;  // sent since the queue was last empty
     int under_way_ = 0;
     bool ready_ = false;

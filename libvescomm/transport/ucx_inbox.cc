@@ -78,6 +78,7 @@ bool UcxInbox::heard(int peer, MessageKind kind) const noexcept {
             return sender.said_goodbye;
         case MessageKind::piece:
         case MessageKind::put:
+        case MessageKind::batch:
             break;
     }
     return false;
@@ -122,6 +123,7 @@ const char *UcxInbox::receive(const Message &message, void *data, bool rendezvou
             return nullptr;
         case MessageKind::piece:
         case MessageKind::put:
+        case MessageKind::batch:
             if (!is_expected(sender, message)) return keep(sender, message, data, rendezvous);
             return take_in(sender, message, data, rendezvous);
     }
@@ -181,13 +183,20 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
     if (message.bytes > 0) {
         memory = memories_.find(message.memory);
         if (memory == nullptr || !memory->offered) return "its memory is not offered";
-        if (!within(message.offset, message.bytes, memory->bytes))
+        if (message.kind == MessageKind::batch) {
+            // Also where UCX may send by rendezvous, our batches are told not to.
+            if (rendezvous) return "it is a batch, and comes by rendezvous";
+            const char *why =
+                check_batch(static_cast<const std::byte *>(data), message.bytes, memory->bytes);
+            if (why != nullptr) return why;
+        } else if (!within(message.offset, message.bytes, memory->bytes)) {
             return "its bytes do not fit into the memory";
+        }
     }
 
     // The usual case: nothing of this sender is under way.
     if (sender.first == nullptr && !rendezvous) {
-        if (memory != nullptr) std::memcpy(memory->base + message.offset, data, message.bytes);
+        if (memory != nullptr) write(*memory, message, data);
         raise(sender, message);
         return nullptr;
     }
@@ -198,6 +207,9 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
     arrival->sender = &sender;
     arrival->memory = memory;
     arrival->message = message;
+    const bool batch = memory != nullptr && message.kind == MessageKind::batch;
+    arrival->begin = batch ? 0 : message.offset;
+    arrival->end = batch ? memory->bytes : message.offset + message.bytes;
     arrival->state = Arrival::complete;
     arrival->rendezvous = nullptr;
     if (memory != nullptr && collides(*arrival)) {
@@ -223,22 +235,25 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
         if (rendezvous) {
             start(*arrival, data);
         } else if (memory != nullptr) {
-            std::memcpy(memory->base + message.offset, data, message.bytes);
+            write(*memory, message, data);
         }
     }
     advance(sender);
     return nullptr;
 }
 
+void UcxInbox::write(const UcxMemory &memory, const Message &message, const void *data) noexcept {
+    if (message.kind == MessageKind::batch)
+        scatter_batch(static_cast<const std::byte *>(data), message.bytes, memory.base);
+    else std::memcpy(memory.base + message.offset, data, message.bytes);
+}
+
 // Whether an earlier put of the same sender still has to write some of the same bytes.
 bool UcxInbox::collides(const Arrival &arrival) const noexcept {
-    const Message &mine = arrival.message;
-    for (const Arrival *other = arrival.sender->first; other != nullptr; other = other->next) {
-        const Message &theirs = other->message;
+    for (const Arrival *other = arrival.sender->first; other != nullptr; other = other->next)
         if (other->memory == arrival.memory && other->state != Arrival::complete &&
-            mine.offset < theirs.offset + theirs.bytes && theirs.offset < mine.offset + mine.bytes)
+            arrival.begin < other->end && other->begin < arrival.end)
             return true;
-    }
     return false;
 }
 
@@ -279,8 +294,7 @@ void UcxInbox::advance(Sender &sender) noexcept {
             if (arrival.rendezvous != nullptr) {
                 start(arrival, std::exchange(arrival.rendezvous, nullptr));
             } else {
-                std::memcpy(arrival.memory->base + arrival.message.offset, arrival.bytes.data(),
-                            arrival.bytes.size());
+                write(*arrival.memory, arrival.message, arrival.bytes.data());
                 arrival.state = Arrival::complete;
             }
         }

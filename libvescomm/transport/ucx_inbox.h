@@ -63,6 +63,7 @@ private:
         Sender *sender = nullptr;
         UcxMemory *memory = nullptr;
         Message message;
+        std::uint64_t begin = 0, end = 0;  // of the memory, where it goes
         enum { parked, under_way, complete } state = complete;
         // While parked, behind an earlier put to the same place:
         void *rendezvous = nullptr;  // UCX's descriptor of a large put, or
@@ -101,6 +102,7 @@ private:
     const char *keep(Sender &sender, const Message &message, void *data, bool rendezvous) noexcept;
     const char *take_in(Sender &sender, const Message &message, void *data,
                         bool rendezvous) noexcept;
+    static void write(const UcxMemory &memory, const Message &message, const void *data) noexcept;
     bool collides(const Arrival &arrival) const noexcept;
     void start(Arrival &arrival, void *rendezvous) noexcept;
     void advance(Sender &sender) noexcept;

@@ -71,11 +71,12 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     if (message.token != token) return "it does not know the secret of this job";
     if (message.from >= static_cast<std::uint32_t>(ranks)) return "its sender is not a rank";
     if (message.bytes != payload_bytes) return "its length is not the one announced";
-    if (message.called != 0 && message.kind != MessageKind::put)
-        return "it says what was called, and raises nothing";
+    const bool raises = message.kind == MessageKind::put || message.kind == MessageKind::batch;
+    if (message.called != 0 && !raises) return "it says what was called, and raises nothing";
     if (message.early_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case MessageKind::put:
+        case MessageKind::batch:
             if (message.signal.channel >= most_channels) return "its channel is out of range";
             if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
             return nullptr;
@@ -87,6 +88,37 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
             return message.bytes == 0 ? nullptr : "it carries bytes that it should not";
     }
     return "its kind is unknown";
+}
+
+void append_part(std::vector<std::byte> &batch, std::uint64_t offset, const std::byte *from,
+                 std::uint64_t bytes) {
+    const BatchPart part{offset, bytes};
+    const auto *head = reinterpret_cast<const std::byte *>(&part);
+    batch.insert(batch.end(), head, head + sizeof part);
+    batch.insert(batch.end(), from, from + bytes);
+}
+
+const char *check_batch(const std::byte *batch, std::uint64_t bytes,
+                        std::uint64_t memory_bytes) noexcept {
+    BatchPart part;
+    for (std::uint64_t at = 0; at < bytes; at += part.bytes) {
+        if (bytes - at < sizeof part) return "it ends within the head of a part";
+        std::memcpy(&part, batch + at, sizeof part);
+        at += sizeof part;
+        if (part.bytes > bytes - at) return "it ends within a part";
+        if (!within(part.offset, part.bytes, memory_bytes))
+            return "a part of it does not fit into the memory";
+    }
+    return nullptr;
+}
+
+void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memory) noexcept {
+    BatchPart part;
+    for (std::uint64_t at = 0; at < bytes; at += part.bytes) {
+        std::memcpy(&part, batch + at, sizeof part);
+        at += sizeof part;
+        std::memcpy(memory + part.offset, batch + at, part.bytes);
+    }
 }
 
 std::string seal(const Address &address) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -22,6 +23,7 @@ enum class MessageKind : std::uint32_t {
     piece = 3,  // bytes of a put, more follow
     put = 4,  // the last bytes of a put, if any, then its signal
     goodbye = 5,  // "I close my endpoint on purpose"
+    batch = 6,  // bytes of several puts, then the signal of the last
 };
 
 // Precedes the bytes of every message. As it lies in memory: UCX itself does not join machines of
@@ -34,7 +36,7 @@ struct Message {
     MemoryId memory = 0;
     SignalName signal;
     std::uint32_t called = 0;  // see Put
-    std::uint64_t offset = 0;  // within the receiver's memory
+    std::uint64_t offset = 0;  // within the receiver's memory; of a batch none
     std::uint64_t bytes = 0;  // that follow this header
     std::uint64_t value = 0;  // of the signal
     std::uint64_t early = 0;  // see Put
@@ -55,6 +57,24 @@ constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t s
 // what is wrong with it.
 const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
                           int ranks, std::uint64_t token, Message &message) noexcept;
+
+// ---- what follows the header of a batch: for each put a BatchPart, then its bytes ----
+
+struct BatchPart {
+    std::uint64_t offset = 0;  // within the receiver's memory
+    std::uint64_t bytes = 0;
+};
+static_assert(sizeof(BatchPart) == 16);
+
+void append_part(std::vector<std::byte> &batch, std::uint64_t offset, const std::byte *from,
+                 std::uint64_t bytes);
+
+// Returns nullptr, or what is wrong with a batch for a memory of `memory_bytes`.
+const char *check_batch(const std::byte *batch, std::uint64_t bytes,
+                        std::uint64_t memory_bytes) noexcept;
+
+// Puts the bytes of a batch, which has been checked, in their places.
+void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memory) noexcept;
 
 // ---- sealed: what is carried once, through the control plane ----
 //

@@ -4,6 +4,7 @@
 // The UCX transport against a peer that lies: rank 0 is real, rank 1 speaks UCX by hand.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -95,6 +96,8 @@ public:
         send(next(MessageKind::welcome));
     }
 
+    std::byte *payload() { return payload_.data(); }
+
     void progress() { ucx_.worker_progress(worker_.handle()); }
 
 private:
@@ -183,6 +186,19 @@ Message put_of(Liar &liar, std::uint64_t offset, std::uint64_t bytes) {
     return message;
 }
 
+// Its parts are written into what the liar sends.
+Message batch_of(Liar &liar, std::initializer_list<BatchPart> parts) {
+    std::size_t at = 0;
+    for (const BatchPart &part : parts) {
+        std::memcpy(liar.payload() + at, &part, sizeof part);
+        at += sizeof part + (part.bytes < 8 ? part.bytes : 0);
+    }
+    Message message = liar.next(MessageKind::batch);
+    message.bytes = at;
+    message.value = 1;
+    return message;
+}
+
 const Lie lies[] = {
     {"beyond the end", "do not fit",
      [](Liar &liar) { liar.send(put_of(liar, memory_bytes - 3, 4), 4); }},
@@ -240,6 +256,38 @@ const Lie lies[] = {
          Message message = put_of(liar, 0, 0);
          message.signal.flag = flags_per_channel;
          liar.send(message);
+     }},
+    {"batch beyond the end", "does not fit",
+     [](Liar &liar) {
+         liar.send(batch_of(liar, {{0, 4}, {memory_bytes - 3, 4}}), 40);
+     }},
+    {"batch with an offset that wraps around", "does not fit",
+     [](Liar &liar) {
+         liar.send(batch_of(liar, {{~0ull, 4}}), 20);
+     }},
+    {"batch with a part that is longer than it", "ends within a part",
+     [](Liar &liar) {
+         Message message = batch_of(liar, {{0, 4}, {0, 5}});
+         --message.bytes;
+         liar.send(message, 40);
+     }},
+    {"batch that ends within a head", "ends within the head",
+     [](Liar &liar) {
+         Message message = batch_of(liar, {{0, 4}, {0, 0}});
+         --message.bytes;
+         liar.send(message, 35);
+     }},
+    {"batch for an unknown memory", "not offered",
+     [](Liar &liar) {
+         Message message = batch_of(liar, {{0, 4}});
+         message.memory = 999;
+         liar.send(message, 20);
+     }},
+    {"batch by rendezvous", "it is a batch",
+     [](Liar &liar) {
+         Message message = batch_of(liar, {{0, 4}});
+         message.bytes = 1 << 20;
+         liar.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
      }},
     {"unknown kind", "kind is unknown",
      [](Liar &liar) { liar.send(liar.next(MessageKind{1000})); }},

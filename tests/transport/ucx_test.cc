@@ -258,6 +258,72 @@ TEST(Ucx, SignalsNeverOvertakePutsWhateverTheirSizesByRendezvous) {
     put_random_sizes();
 }
 
+// Parts of puts: each is in its place when the signal of the last one is seen, whether they
+// travelled together or not.
+void put_in_parts(bool early) {
+    run_ranks(2, [early](Rank &self) {
+        constexpr std::uint64_t rounds = 200;
+        constexpr std::size_t room = 1 << 18;
+        constexpr std::uint32_t ready = 2;
+        self.share(1, room);
+        std::mt19937_64 random(11);
+        for (std::uint64_t round = 1; round <= rounds; ++round) {
+            struct Part {
+                std::size_t begin, bytes;
+            };
+            std::vector<Part> parts;
+            std::size_t end = 0;
+            const std::size_t most = round % 3 == 0 ? 20000 : round % 3 == 1 ? 200 : 8192;
+            const std::size_t count = 1 + random() % 30;
+            while (parts.size() < count) {
+                const std::size_t begin = end + random() % 64, bytes = random() % (most + 1);
+                if (begin + bytes > room) break;
+                parts.push_back({begin, bytes});
+                end = begin + bytes;
+            }
+            const auto seed = [&](std::size_t part) { return 1000 * round + part; };
+            if (self.rank == 0) {
+                std::vector<std::vector<std::byte>> sources;
+                std::atomic<std::uint32_t> pending{0};
+                for (std::size_t i = 0; i < parts.size(); ++i) {
+                    sources.push_back(make_bytes(seed(i), parts[i].bytes));
+                    ++pending;
+                    const bool last = i + 1 == parts.size();
+                    Put put{1,      sources[i].data(), 1,       parts[i].begin, parts[i].bytes,
+                            {3, 1}, last ? round : 0,  &pending};
+                    put.early = early ? round : 0;
+                    put.early_flag = ready;
+                    self.transport->put(put);
+                }
+                self.wait([&] { return pending.load() == 0; });
+                self.wait_for(1, {3, 0}, round);
+            } else {
+                if (early) self.transport->expect(0, {3, ready}, round);
+                self.wait_for(0, {3, 1}, round);
+                for (std::size_t i = 0; i < parts.size(); ++i)
+                    ASSERT_EQ(first_difference(self.arena.data() + parts[i].begin, seed(i),
+                                               parts[i].bytes),
+                              parts[i].bytes)
+                        << "part " << i << " of round " << round;
+                self.transport->signal(0, {3, 0}, round);
+            }
+        }
+    });
+}
+
+TEST(Ucx, PartsAreThereWhenTheSignalOfTheLastOneIsSeen) {
+    put_in_parts(false);
+}
+
+TEST(Ucx, PartsAreThereWhenTheSignalOfTheLastOneIsSeenByRendezvous) {
+    const Rendezvous rendezvous;
+    put_in_parts(false);
+}
+
+TEST(Ucx, PartsMayComeEarly) {
+    put_in_parts(true);
+}
+
 void put_to_the_same_place() {
     run_ranks(2, [](Rank &self) {
         self.share(1, 1 << 20);

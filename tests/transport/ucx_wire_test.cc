@@ -138,6 +138,53 @@ TEST_F(UcxMessages, RandomBytesAreNeverAccepted) {
     }
 }
 
+TEST(UcxBatch, GoesToItsPlaces) {
+    const std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
+    std::vector<std::byte> batch, memory(10);
+    append_part(batch, 7, bytes, 3);
+    append_part(batch, 0, bytes, 0);
+    append_part(batch, 2, bytes, 1);
+    append_part(batch, 8, bytes, 2);
+    ASSERT_EQ(check_batch(batch.data(), batch.size(), memory.size()), nullptr);
+    scatter_batch(batch.data(), batch.size(), memory.data());
+    const int expected[] = {0, 0, 1, 0, 0, 0, 0, 1, 1, 2};
+    for (std::size_t i = 0; i < memory.size(); ++i)
+        EXPECT_EQ(memory[i], static_cast<std::byte>(expected[i])) << i;
+    EXPECT_STREQ(check_batch(batch.data(), batch.size(), 9),
+                 "a part of it does not fit into the memory");
+}
+
+TEST(UcxBatch, NoneThatIsCutShortIsTaken) {
+    const std::byte bytes[5] = {};
+    std::vector<std::byte> batch;
+    append_part(batch, 0, bytes, 5);
+    const std::size_t first = batch.size();
+    append_part(batch, 1, bytes, 4);
+    for (std::size_t length = 1; length < batch.size(); ++length) {
+        // Exactly as long as announced, so that the sanitizer sees a read beyond it.
+        const auto cut = std::make_unique<std::byte[]>(length);
+        std::memcpy(cut.get(), batch.data(), length);
+        EXPECT_EQ(check_batch(cut.get(), length, 100) == nullptr, length == first) << length;
+    }
+}
+
+TEST(UcxBatch, NothingOutsideTheMemoryIsEverTouched) {
+    std::mt19937_64 random(2);
+    int taken = 0;
+    for (int i = 0; i < 200000; ++i) {
+        const std::size_t length = random() % 80;
+        const auto batch = std::make_unique<std::byte[]>(length);
+        for (std::size_t k = 0; k < length; ++k)
+            batch[k] = static_cast<std::byte>(random() % 4 == 0 ? random() % 40 : 0);
+        const std::uint64_t room = random() % 20;
+        const auto memory = std::make_unique<std::byte[]>(room);
+        if (check_batch(batch.get(), length, room) != nullptr) continue;
+        scatter_batch(batch.get(), length, memory.get());
+        ++taken;
+    }
+    EXPECT_GT(taken, 1000);
+}
+
 TEST(UcxWire, WithinDoesNotOverflow) {
     constexpr std::uint64_t most = ~0ull;
     EXPECT_TRUE(within(0, 0, 0));
