@@ -16,10 +16,13 @@ static_assert(sizeof(EagerFlag) < line);
 constexpr std::uint64_t partial_begin = line + stage_bytes;
 constexpr std::uint64_t digests_begin = partial_begin + partial_bytes;
 
-// With room for a digest of every rank, on whole cache lines.
+// Digests of every rank, and then what this one wants, by rank; on whole cache lines.
+std::uint64_t wants_begin(int ranks) {
+    return digests_begin + static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t);
+}
+
 std::uint64_t slot_bytes_for(int ranks) {
-    const std::uint64_t digests = static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t);
-    return digests_begin + (digests + line - 1) / line * line;
+    return (wants_begin(ranks) + static_cast<std::uint64_t>(ranks) + line - 1) / line * line;
 }
 
 }  // namespace
@@ -58,6 +61,7 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.partial.type = accumulator_of(type);
     bindings.partial.offset_bytes = partial_begin;
     bindings.pairs_offset = digests_begin;
+    bindings.wants_offset = wants_begin(comm_->ranks());
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;

@@ -54,6 +54,8 @@ struct Bindings {
     // node.
     PairDigests pair_digests;
     std::uint64_t pairs_offset = 0;
+    std::uint64_t wants_offset =
+        0;  // in a slot of the stage: a byte for each rank, Schedule::wants
     // The ranks of this node together write more than the caches hold: copy past them.
     bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;

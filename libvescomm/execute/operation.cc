@@ -3,6 +3,7 @@
 #include "execute/operation.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "base/cache.h"
@@ -56,6 +57,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         let_come_early(bound);
         bound.at = bound.steps.size();
     }
+    wants_ = schedule.wants;
     const Queue *queue = bindings_.queues;
     agreed_ = waits_for_all_flags(schedule) || bindings_.signature == 0 ||
               (queue != nullptr && !queue->receives);
@@ -196,6 +198,7 @@ void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
 
 void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) {
     BoundStep bound{.action = step.action,
+                    .if_wanted = step.if_wanted,
                     .flag = step.flag,
                     .value = step.value,
                     .peer = step.peer == whole_node ? bindings_.rank : step.peer,
@@ -283,7 +286,7 @@ void Operation::start(const Run &run) noexcept {
         lane.told = lane.steps.size();
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
-    acquired_ = node_knows_ = stopped_ = false;
+    acquired_ = node_knows_ = stopped_ = wants_known_ = false;
     if (bindings_.turns != nullptr)
         bindings_.turns->call(run.turn, bindings_.signature, bindings_.pair_digests);
     add(counters_.operations, std::uint64_t{1});
@@ -326,6 +329,7 @@ void Operation::tell_node() noexcept {
     for (std::size_t peer = 0; bindings_.pair_digests && peer < locals_.size(); ++peer)
         pair_digest(bindings_.rank, locals_[peer])
             .store((*bindings_.pair_digests)[locals_[peer]], std::memory_order_relaxed);
+    if (!wants_.empty()) std::memcpy(wants_of(bindings_.rank), wants_.data(), wants_.size());
     bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(bindings_.signature));
 }
 
@@ -334,6 +338,31 @@ std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const no
     auto *first = stage.mapping->base(of) + run_.slot * stage.slot_bytes + bindings_.pairs_offset;
     return std::atomic_ref(
         reinterpret_cast<std::uint32_t *>(first)[bindings_.nodes.local_rank(with)]);
+}
+
+std::byte *Operation::wants_of(int member) const noexcept {
+    const RegionBinding &stage = bindings_.stage;
+    return stage.mapping->base(member) + run_.slot * stage.slot_bytes + bindings_.wants_offset;
+}
+
+bool Operation::says_wants(int member) const noexcept {
+    return bindings_.home->signalled(member, signal(called_flag)) >> 32 == run_.number;
+}
+
+// Who has called something else says nothing of the kind, and all is in vain.
+bool Operation::all_say_wants() noexcept {
+    for (std::size_t local = 0; !wants_known_ && local < locals_.size(); ++local) {
+        if (!says_wants(locals_[local])) return false;
+        stopped_ |= locals_[local] != bindings_.rank &&
+                    signature_of(locals_[local]) != signature_for(locals_[local]);
+        if (stopped_) return false;
+    }
+    return wants_known_ = true;
+}
+
+bool Operation::is_wanted(int peer) const noexcept {
+    return std::ranges::any_of(locals_,
+                               [&](int member) { return wants_of(member)[peer] != std::byte{0}; });
 }
 
 std::uint32_t Operation::signature_for(int peer) const noexcept {
@@ -435,6 +464,10 @@ bool Operation::has_turn(const BoundStep &step) const noexcept {
 }
 
 bool Operation::ready(const BoundStep &step) noexcept {
+    if (step.if_wanted) {
+        if (!all_say_wants()) return false;
+        if (!is_wanted(step.peer)) return true;
+    }
     if (step.action == Action::wait) {
         if (step.flag != eager_flag) {
             if (step.early) return true;
@@ -475,6 +508,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
         case Action::wait:
             return;
         case Action::signal:
+            if (step.if_wanted && !is_wanted(step.peer)) return;
             if (step.flag == eager_flag) return raise_eager_flag();
             if (tells_with_flag_) tell_node();
             if (step.early)
@@ -540,6 +574,11 @@ std::vector<int> Operation::waiting_for() const {
     for (const BoundLane &lane : lanes_) {
         if (lane.at == lane.steps.size()) continue;
         const BoundStep &step = lane.steps[lane.at];
+        if (step.if_wanted && !wants_known_) {
+            std::ranges::copy_if(locals_, std::back_inserter(peers),
+                                 [this](int member) { return !says_wants(member); });
+            continue;
+        }
         if (step.action == Action::wait) peers.push_back(step.peer);
         if (step.action == Action::acquire && bindings_.queues != nullptr)
             peers.push_back(step.peer);

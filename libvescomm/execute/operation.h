@@ -100,6 +100,7 @@ private:
         bool early = false;  // see Step
         bool compares = false;  // a wait, for one who may have called something else
         bool tells = false;  // a signal to another node, which compares
+        bool if_wanted = false;  // see Step
         std::uint32_t early_flag = 0, early_value = 0;  // of a put that may come early
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
@@ -162,6 +163,12 @@ private:
     EagerFlag &eager_flag_of(std::size_t local) const noexcept {
         return *reinterpret_cast<EagerFlag *>(bases_[first_slotted_ + local] - sizeof(EagerFlag));
     }
+    // Whether all of the node have said what they want of whom, and whether anyone wants something
+    // of this one.
+    bool says_wants(int member) const noexcept;
+    bool all_say_wants() noexcept;
+    bool is_wanted(int peer) const noexcept;
+    std::byte *wants_of(int member) const noexcept;
     // What a rank of the node says of its exchange with another one.
     std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
     std::uint64_t at_this_run(std::uint32_t value) const noexcept {
@@ -194,6 +201,8 @@ private:
     std::size_t lanes_under_way_ = 0;
     // Has this run its slot, and does this node know what was called?
     bool acquired_ = false, node_knows_ = false;
+    std::vector<std::uint8_t> wants_;  // of the schedule
+    bool wants_known_ = false;  // of all ranks of the node
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

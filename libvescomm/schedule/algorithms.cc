@@ -53,6 +53,9 @@ constexpr std::string_view staged_blocks =
 constexpr std::string_view eager_blocks =
     "everything passes through the stage at once, each rank's part beside its flag";
 
+constexpr std::string_view relayed_blocks =
+    "one message to each other node brings what a rank has for all ranks there";
+
 constexpr std::string_view gathered_sums =
     "everyone gets all contributions and sums what he wants, log2(nodes) rounds";
 
@@ -116,6 +119,10 @@ constexpr AlgorithmEntry table[] = {
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::scatter_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,
+     relayed_blocks},
+    {Collective::all_to_all_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,
+     relayed_blocks},
     {Collective::all_to_all_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::broadcast, "eager", eager, can_be_eager, eager_blocks},
     {Collective::broadcast, "staged", pass_blocks, can_pass_blocks, staged_blocks},

@@ -92,6 +92,12 @@ Schedule pipeline(const Problem &problem, int rank);
 bool can_pipeline(const Problem &problem);
 }  // namespace broadcast
 
+// Also for scatter_v.
+namespace all_to_all_v {
+Schedule two_level(const Problem &problem, int rank);
+bool can_two_level(const Problem &problem);
+}  // namespace all_to_all_v
+
 namespace barrier {
 Schedule dissemination(const Problem &problem, int rank);
 }

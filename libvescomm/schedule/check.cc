@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/check.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -53,8 +54,10 @@ public:
             Rank state;
             state.user.id = threads_++;
             for (std::size_t lane = 0; lane < schedules[rank].lanes.size(); ++lane) {
-                state.lanes.push_back(
-                    {.thread = {.id = threads_++, .clock = {}}, .at = 0, .expected = {}});
+                state.lanes.push_back({.thread = {.id = threads_++, .clock = {}},
+                                       .at = 0,
+                                       .expected = {},
+                                       .parts = {}});
                 for (std::size_t at = 0; at < steps(rank, lane).size(); ++at)
                     if (steps(rank, lane)[at].action == Action::put)
                         state.put_threads[{lane, at}] = threads_++;
@@ -81,6 +84,7 @@ private:
         Thread thread;
         std::size_t at = 0;
         std::shared_ptr<const Clock> expected;  // the next put may come early
+        std::vector<Clock> parts;  // of the next put
     };
     struct Rank {
         Thread user;
@@ -140,7 +144,10 @@ private:
     // The caller finds the operation complete, reads its outputs and releases the slab.
     void end(int rank) {
         Rank &state = ranks_[rank];
-        for (const LaneState &lane : state.lanes) state.user.join(lane.thread.clock);
+        for (const LaneState &lane : state.lanes) {
+            if (!lane.parts.empty()) throw Fault(who(rank) + " puts a part that nothing follows");
+            state.user.join(lane.thread.clock);
+        }
         for (const Thread &put : state.puts) state.user.join(put.clock);
         state.puts.clear();
         state.user.tick();
@@ -173,6 +180,17 @@ private:
         return true;
     }
 
+    // Whether a rank of the node of `rank` wants something of another one.
+    bool is_wanted(int rank, int peer) const {
+        return std::ranges::any_of(problem_.nodes.members(problem_.nodes.node_of(rank)),
+                                   [&](int member) {
+                                       const auto &wants = schedules_[member].wants;
+                                       if (wants.empty())
+                                           throw Fault(who(member) + " does not say what it wants");
+                                       return wants[peer] != 0;
+                                   });
+    }
+
     // The message of the operation before is through here, since its lane is at its end.
     bool join_turn(int rank, const Step &step, int operation, Thread &thread) {
         if (operation == 0 || step.value == 0) return true;
@@ -196,6 +214,13 @@ private:
         if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != eager_flag)
             throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
+        if (!lane.parts.empty() &&
+            (step.action != Action::put || step.to.rank != list[lane.at - 1].to.rank))
+            throw Fault(context() + ": the put of which the one before is a part must follow");
+        if (step.if_wanted && !is_wanted(rank, step.peer)) {
+            ++lane.at;
+            return true;
+        }
         switch (step.action) {
             case Action::acquire:
                 if (step.peer == whole_node) {
@@ -239,8 +264,15 @@ private:
                 put.join(thread.clock);
                 put.tick();
                 const Thread reader = put;
-                if (lane.expected) put.join(*std::exchange(lane.expected, nullptr));
+                if (lane.expected) put.join(*lane.expected);
                 memory_.move(rank, lane_of(rank, lane_index), step, reader, put);
+                if (step.value == 0) {
+                    lane.parts.push_back(put.clock);
+                    state.puts.push_back(std::move(put));
+                    break;
+                }
+                for (const Clock &part : std::exchange(lane.parts, {})) put.join(part);
+                lane.expected = nullptr;
                 raise(remote_flags_[{rank, step.to.rank, step.flag}], step, state.operation, put,
                       context());
                 state.puts.push_back(std::move(put));

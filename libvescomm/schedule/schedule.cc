@@ -55,6 +55,7 @@ std::string describe(const Lane &lane, const Step &step) {
     const std::string count = std::to_string(step.count) + " elements ";
     const std::string flag =
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
+    const std::string wanted = step.if_wanted ? ", if anyone here wants something of it" : "";
     switch (step.action) {
         case Action::acquire:
             return step.peer == whole_node ? "acquire the memory from all of this node"
@@ -70,15 +71,15 @@ std::string describe(const Lane &lane, const Step &step) {
         }
         case Action::put:
             return "put " + count + describe(step.from) + " -> " + describe(step.to) +
-                   ", then raise " + flag;
+                   (step.value == 0 ? ", with the next" : ", then raise " + flag);
         case Action::signal:
             return "raise " + flag +
                    (step.peer == whole_node ? " for this node"
                                             : " for rank " + std::to_string(step.peer)) +
-                   (step.early ? ", without a message" : "");
+                   (step.early ? ", without a message" : "") + wanted;
         case Action::wait:
             return (step.early ? "let the next put wait for rank " : "wait for rank ") +
-                   std::to_string(step.peer) + " to raise " + flag;
+                   std::to_string(step.peer) + " to raise " + flag + wanted;
     }
     return "unknown step";
 }

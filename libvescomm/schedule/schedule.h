@@ -40,7 +40,8 @@ enum class Action : std::uint8_t {
               // message, until the one that had its box before is through
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
-    put,  // from -> to in a peer's memory, and then raise `flag` there
+    put,  // from -> to in a peer's memory, and then raise `flag` there; where `value` is 0, as a
+          // part of the put to the same peer that follows
     signal,  // raise `flag`: at `peer`, or at all of this node
     wait,  // until `peer` has raised `flag` to `value`
 };
@@ -65,6 +66,9 @@ struct Step {
     // Of a signal: the peer need not hear of it, for it puts without waiting. Of its wait, right
     // before a put of its lane: the put may come early, and is kept until the flag is raised.
     bool early = false;
+    // Of a signal to a rank of another node, or a wait for one: only if a rank of this node wants
+    // something of that one (Schedule::wants).
+    bool if_wanted = false;
     int peer = whole_node;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
@@ -119,6 +123,15 @@ public:
             {.action = Action::wait, .early = early, .peer = peer, .flag = flag, .value = value});
     }
 
+    void signal_if_wanted(int peer, std::uint32_t flag, std::uint32_t value, bool early) {
+        signal(peer, flag, value, early);
+        steps_.back().if_wanted = true;
+    }
+    void wait_if_wanted(int peer, std::uint32_t flag, std::uint32_t value) {
+        wait(peer, flag, value);
+        steps_.back().if_wanted = true;
+    }
+
     const std::vector<Step> &steps() const { return steps_; }
     std::vector<Step> &steps() { return steps_; }
     // Of a reduction, after the first.
@@ -148,6 +161,10 @@ struct Schedule {
     // Elements of this rank's stage and partial sums.
     std::int64_t stage = 0;
     std::int64_t partial = 0;
+    // By rank: whether something of a rank of another node is to come to this one by way of its
+    // neighbours, who cannot know (Step::if_wanted). They are told when the stage is acquired.
+    // Empty: nobody asks.
+    std::vector<std::uint8_t> wants;
 
     bool operator==(const Schedule &) const = default;
 };

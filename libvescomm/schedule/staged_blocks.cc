@@ -25,9 +25,11 @@ std::uint32_t count_of(std::int64_t number) {
 // What all ranks know alike: windows and where they lie.
 class Windows {
 public:
-    explicit Windows(const Problem &problem)
+    Windows(const Problem &problem, Room stage, std::int64_t most_relayed)
         : problem_(problem),
           nodes_(problem.nodes),
+          stage_(stage),
+          most_relayed_(most_relayed),
           shared_(problem.collective == Collective::all_gather_v ||
                   problem.collective == Collective::broadcast) {
         int largest = 1;
@@ -50,12 +52,13 @@ public:
                     slots = 1;
             }
         }
-        size_ = problem.stage.elements / (2 * (lots_ + slots));
+        size_ = stage.elements / (2 * (lots_ + slots));
     }
 
     bool shared() const { return shared_; }
     std::int64_t size() const { return size_; }
     std::int64_t rounds(int from, int to) const {
+        if (most_relayed_ > 0 && is_relayed(problem_, from, to, most_relayed_)) return 0;
         return (problem_.block(from, to) + size_ - 1) / size_;
     }
     std::int64_t part(int from, int to, std::int64_t round) const {
@@ -114,11 +117,13 @@ private:
         return place;
     }
     Place window(int at, std::int64_t n, std::int64_t round) const {
-        return {at, Region::stage, problem_.stage.begin + (2 * n + round % 2) * size_};
+        return {at, Region::stage, stage_.begin + (2 * n + round % 2) * size_};
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
+    const Room stage_;
+    const std::int64_t most_relayed_;
     bool shared_;
     std::int64_t lots_ = 1;
     std::int64_t size_ = 0;
@@ -127,10 +132,10 @@ private:
 
 class Passing {
 public:
-    Passing(const Problem &problem, int rank)
+    Passing(const Problem &problem, int rank, Room stage, std::int64_t most_relayed)
         : problem_(problem),
           nodes_(problem.nodes),
-          windows_(problem),
+          windows_(problem, stage, most_relayed),
           rank_(rank),
           node_(nodes_.node_of(rank)),
           locals_(static_cast<int>(nodes_.members(node_).size())) {
@@ -358,12 +363,28 @@ private:
 
 }  // namespace
 
+bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed) {
+    if (most_relayed == 0 || problem.nodes.together(from, to) ||
+        problem.nodes.members(problem.nodes.node_of(to)).size() == 1)
+        return false;
+    const std::int64_t count = problem.block(from, to);
+    return count > 0 && count <= most_relayed;
+}
+
+bool can_pass_blocks(const Problem &problem, Room stage) {
+    return problem.arrays && Windows(problem, stage, 0).size() > 0;
+}
+
 bool can_pass_blocks(const Problem &problem) {
-    return problem.arrays && Windows(problem).size() > 0;
+    return can_pass_blocks(problem, problem.stage);
 }
 
 Schedule pass_blocks(const Problem &problem, int rank) {
-    return Passing(problem, rank).make();
+    return pass_blocks(problem, rank, problem.stage, 0);
+}
+
+Schedule pass_blocks(const Problem &problem, int rank, Room stage, std::int64_t most_relayed) {
+    return Passing(problem, rank, stage, most_relayed).make();
 }
 
 }  // namespace vescomm

@@ -21,9 +21,18 @@ namespace vescomm {
 // Cost: two passes over what a rank sends within its node and over what comes from other nodes;
 // rounds of one window, whose two halves overlap. Blocks may be unequal: a round ends when its
 // windows are read, not when the largest block is through.
+//
 Schedule pass_blocks(const Problem &problem, int rank);
 
-// Whether the stage has room for a window of every block.
+// The same through a part of the stage, for blocks of which is_relayed() says that they are not.
+Schedule pass_blocks(const Problem &problem, int rank, Room stage, std::int64_t most_relayed);
+
+// Whether a block passes through a neighbour of its receiver, where blocks of up to `most_relayed`
+// elements do (all_to_all_v/two_level.cc).
+bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed);
+
+// Whether the stage, or a part of it, has room for a window of every block.
 bool can_pass_blocks(const Problem &problem);
+bool can_pass_blocks(const Problem &problem, Room stage);
 
 }  // namespace vescomm

@@ -3,6 +3,7 @@
 #include "simulate/program.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace vescomm {
 
@@ -40,19 +41,26 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
     lane_begin.push_back(0);
     counter_begin.push_back(0);
     std::vector<std::uint32_t> keys;
+    std::vector<std::vector<std::uint8_t>> wants;
     for (int rank = 0; rank < nodes.ranks(); ++rank) {
-        const Schedule schedule = make(rank);
+        Schedule schedule = make(rank);
         const std::size_t first_step = steps.size();
         keys.clear();
         for (const Lane &lane : schedule.lanes) {
             const auto begin = static_cast<std::uint32_t>(steps.size());
+            double parts = 0;  // of the put that follows
             for (const Step &step : lane.steps()) {
+                if (step.action == Action::put && step.value == 0) {
+                    parts += bytes_of(bytes, lane, step);
+                    continue;
+                }
                 SimulatedStep &made = steps.emplace_back();
-                made.bytes = bytes_of(bytes, lane, step);
+                made.bytes = bytes_of(bytes, lane, step) + std::exchange(parts, 0);
                 made.value = step.value;
                 made.peer = step.peer;
                 made.action = step.action;
                 made.early = step.early;
+                made.if_wanted = step.if_wanted;
                 made.fetches = fetches(bytes, rank, lane, step);
                 made.flag = static_cast<std::uint8_t>(step.flag);
                 made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
@@ -74,6 +82,29 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
         }
         lane_begin.push_back(static_cast<std::uint32_t>(lanes.size()));
         counter_begin.push_back(static_cast<std::uint32_t>(counters.size()));
+        wants.push_back(std::move(schedule.wants));
+    }
+    drop_unwanted(nodes, wants);
+}
+
+// A step that is only done if something is wanted takes a look, in any case.
+void Program::drop_unwanted(const Nodes &nodes,
+                            const std::vector<std::vector<std::uint8_t>> &wants) {
+    for (const SimulatedLane &lane : lanes) {
+        for (std::uint32_t i = lane.at; i < lane.end; ++i) {
+            SimulatedStep &step = steps[i];
+            if (!step.if_wanted) continue;
+            const std::size_t peer =
+                step.remote ? counters[static_cast<std::size_t>(step.peer)].key / flags_per_rank
+                            : static_cast<std::size_t>(step.peer);
+            const auto wanted = [&](int member) {
+                return wants[static_cast<std::size_t>(member)][peer] != 0;
+            };
+            if (std::ranges::any_of(nodes.members(nodes.node_of(lane.rank)), wanted)) continue;
+            step.action = Action::acquire;
+            step.peer = whole_node;
+            step.remote = false;
+        }
     }
 }
 

@@ -19,7 +19,7 @@ struct SimulatedStep {
     Action action = Action::wait;
     std::uint8_t flag = 0;
     bool remote = false;
-    bool early = false;  // as of Step
+    bool early = false, if_wanted = false;  // as of Step
     bool fetches = false;  // copy, reduce: from or to the memory of another rank
 };
 
@@ -65,6 +65,9 @@ struct Program {
 
     // nullptr when nobody waits for it.
     RemoteCounter *counter(int reader, std::uint32_t key);
+
+private:
+    void drop_unwanted(const Nodes &nodes, const std::vector<std::vector<std::uint8_t>> &wants);
 };
 
 }  // namespace vescomm

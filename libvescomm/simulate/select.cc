@@ -22,6 +22,11 @@ std::string words(const Problem &problem) {
     return text;
 }
 
+// Of an all_to_all_v every rank knows other counts, and would predict something else.
+bool is_known_to_all(const Problem &problem) {
+    return problem.collective != Collective::all_to_all_v;
+}
+
 // The candidate that is predicted to be the fastest, or the first of those that are about as fast.
 const Candidate &best_of(const std::vector<Candidate> &candidates) {
     const Candidate *best = &candidates.front();
@@ -33,6 +38,8 @@ const Candidate &best_of(const std::vector<Candidate> &candidates) {
 
 std::string why(const Candidate &best, const Choice &choice, const Problem &problem) {
     if (choice.candidates.size() == 1) return "it is the only one for " + words(problem);
+    if (!is_known_to_all(problem))
+        return "it is the first for " + words(problem) + ", of which no rank knows all counts";
     if (!best.seconds) return "it is the first for " + words(problem);
     std::string text = "it is predicted to take " + microseconds(*best.seconds);
     for (const Candidate &other : choice.candidates)
@@ -81,7 +88,8 @@ Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const M
         for (Candidate &candidate : choice.candidates)
             candidate.seconds =
                 predict(*candidate.algorithm, forms[candidate.form], bytes, machine);
-    const Candidate &best = best_of(choice.candidates);
+    const Candidate &best =
+        is_known_to_all(problem) ? best_of(choice.candidates) : choice.candidates.front();
     choice.algorithm = best.algorithm;
     choice.form = best.form;
     choice.why = why(best, choice, problem);

@@ -33,7 +33,8 @@ std::string microseconds(double seconds);
 // forms: as it lies in a buffer, say, and as arrays that pass through the stage. Where two are
 // closer than a tenth, which is less than a model can tell, the order of the forms and of the table
 // decides. A pure function of its arguments, so ranks that agree about them choose alike; nothing
-// is predicted where only one suits. `forced` is a name that the caller insists on, or empty; where
+// is predicted where only one suits. Of an all_to_all_v nobody knows all counts, so all take the
+// first that suits. `forced` is a name that the caller insists on, or empty; where
 // it comes from the environment, `variable` is that of the name. Throws Error(INVALID_ARGUMENT),
 // listing the names there are, when that one does not exist or does not solve the problem.
 //

@@ -18,10 +18,21 @@ void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
 
 namespace {
 
+// Of an exchange, each rank knows its own counts only.
 std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {
     std::vector<Schedule> schedules;
-    for (int rank = 0; rank < problem.ranks(); ++rank)
-        schedules.push_back(entry.make(problem, rank));
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+        Problem known = problem;
+        if (problem.exchange.is_whole() && problem.collective == Collective::all_to_all_v) {
+            std::vector<std::int64_t> sends, receives;
+            for (int peer = 0; peer < problem.ranks(); ++peer) {
+                sends.push_back(problem.exchange.count(rank, peer));
+                receives.push_back(problem.exchange.count(peer, rank));
+            }
+            known.exchange = Exchange::known_to(rank, sends, receives);
+        }
+        schedules.push_back(entry.make(known, rank));
+    }
     return schedules;
 }
 

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "schedule/algorithms.h"
 
 namespace vescomm {
@@ -58,7 +60,9 @@ protected:
             const Problem problem = problem_for(GetParam(), per_node);
             if (GetParam().solves(problem)) body(problem);
         }
-        const Problem problem = with_arrays(problem_for(GetParam(), false));
+        Problem problem = with_arrays(problem_for(GetParam(), false));
+        // What is relayed in one piece needs more.
+        if (GetParam().name == "two_level") problem.stage.elements = 640;
         if (GetParam().solves(problem)) body(problem);
     }
 };
@@ -114,6 +118,14 @@ TEST_P(Check, FindsAnyMoveToTheWrongPlace) {
     });
 }
 
+bool is_wanted(const Problem &problem, const std::vector<Schedule> &schedules, std::size_t rank,
+               int peer) {
+    const int node = problem.nodes.node_of(static_cast<int>(rank));
+    return std::ranges::any_of(problem.nodes.members(node), [&](int member) {
+        return schedules[static_cast<std::size_t>(member)].wants[static_cast<std::size_t>(peer)];
+    });
+}
+
 TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
     for_each_problem([](const Problem &problem) {
         const auto sound = make_all(GetParam(), problem);
@@ -126,6 +138,7 @@ TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
                     // A copy may be repeated, a reduction too unless it adds to itself; a put or a
                     // signal raises its flag a second time.
                     if (step.action != Action::put && step.action != Action::signal) continue;
+                    if (step.if_wanted && !is_wanted(problem, sound, rank, step.peer)) continue;
                     steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), step);
                     EXPECT_NE(check(problem, broken), "")
                         << describe(sound[rank].lanes[lane], step);

@@ -230,6 +230,16 @@ TEST(Select, PredictsNothingWhereThereIsNoChoice) {
     EXPECT_FALSE(forced.candidates.at(0).seconds);
 }
 
+TEST(Select, TakesTheFirstWhereRanksWouldPredictDifferently) {
+    Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(2, 2), 8));
+    problem.exchange = Exchange::known_to(1, {1, 2, 3, 1 << 20}, {5, 6, 7, 8});
+    const Choice choice = select(problem, {}, {}, "");
+    EXPECT_EQ(choice.algorithm->name, "two_level");
+    EXPECT_EQ(choice.why,
+              "it is the first for all_to_all_v on arrays, of which no rank knows all counts");
+    EXPECT_EQ(select(problem, {}, {}, "staged").algorithm->name, "staged");
+}
+
 TEST(Select, NamesWhatThereIs) {
     try {
         select(problem_of(Collective::all_gather_v, even(1, 4), 1000), {}, {}, "slab");

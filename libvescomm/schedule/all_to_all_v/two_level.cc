@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/lanes.h"
+#include "schedule/staged_blocks.h"
+
+namespace vescomm::all_to_all_v {
+
+namespace {
+
+// Those of pass_blocks() that it has no use for: what a rank tells to other nodes is apart from
+// what it tells to its own.
+enum Flag : std::uint32_t {
+    ready = 0,  // to another node: my stage has room for what you have for my node
+    relayed = 3,  // to my node, value i: the first i of those who send through me have sent
+    arrived = 3,  // a put from another node, which brings what its sender has for my node
+};
+
+// What all ranks know alike: who sends through whom, and where it lies.
+class Relays {
+public:
+    explicit Relays(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
+        for (int node = 0; node < nodes_.count(); ++node) {
+            const int size = size_of(node);
+            if (size > 1) most_places_ = std::max(most_places_, senders(size) * size);
+        }
+        // A quarter of the stage, and no more than is worth a copy.
+        const std::int64_t stage = problem.stage.elements;
+        if (most_places_ > 0) block_ = std::min(stage / 128, stage / 4 / most_places_);
+    }
+
+    // Elements of the largest block that is relayed; 0: none is.
+    std::int64_t block() const { return block_; }
+
+    // For the blocks that are not.
+    Room rest() const {
+        const std::int64_t taken = most_places_ * block_;
+        return {problem_.stage.begin + taken, problem_.stage.elements - taken};
+    }
+
+    // Where the block for `to` lies in the stage of the one through whom `from` sends.
+    Place place(int from, int to) const {
+        const int node = nodes_.node_of(to), size = size_of(node);
+        const std::int64_t sender = first_of(nodes_.node_of(from), size) + turn(from, size);
+        return {lane_rank(nodes_, node, from), Region::stage,
+                problem_.stage.begin + (sender * size + nodes_.local_rank(to)) * block_};
+    }
+
+    // Those who send through a rank, in the order in which they put.
+    std::vector<int> senders_through(int at) const {
+        if (problem_.collective != Collective::scatter_v)
+            return in_turn_for(lane_peers(nodes_, at), at);
+        const int node = nodes_.node_of(at), root = problem_.root;
+        const bool mine = nodes_.node_of(root) != node && lane_rank(nodes_, node, root) == at;
+        return mine ? std::vector<int>{root} : std::vector<int>{};
+    }
+
+private:
+    int size_of(int node) const { return static_cast<int>(nodes_.members(node).size()); }
+    // Of the ranks of a node that send through the same rank of a node of `size`, which one.
+    int turn(int rank, int size) const { return nodes_.local_rank(rank) / size; }
+    // How many send through one rank of a node of `size`, at most; and of the nodes before `node`.
+    std::int64_t senders(int size) const { return first_of(nodes_.count(), size); }
+    std::int64_t first_of(int node, int size) const {
+        if (problem_.collective == Collective::scatter_v) return node == nodes_.count() ? 1 : 0;
+        for (Firsts &known : firsts_)
+            if (known.size == size) return known.of_node[static_cast<std::size_t>(node)];
+        Firsts found{size, {0}};
+        for (int other = 0; other < nodes_.count(); ++other)
+            found.of_node.push_back(found.of_node.back() + (size_of(other) + size - 1) / size);
+        firsts_.push_back(std::move(found));
+        return firsts_.back().of_node[static_cast<std::size_t>(node)];
+    }
+    struct Firsts {
+        int size;
+        std::vector<std::int64_t> of_node;
+    };
+
+    const Problem &problem_;
+    const Nodes &nodes_;
+    std::int64_t most_places_ = 0, block_ = 0;
+    mutable std::vector<Firsts> firsts_;  // one for each size of nodes
+};
+
+}  // namespace
+
+bool can_two_level(const Problem &problem) {
+    if (!problem.arrays || problem.nodes.count() == 1) return false;
+    const Relays relays(problem);
+    return relays.block() > 0 && can_pass_blocks(problem, relays.rest());
+}
+
+// Two levels (2DH): what a rank has for the ranks of another node goes there as one message, to the
+// rank in its own place, and each of them copies its block from there. So a node sends each other
+// node one message for each of its ranks, instead of one for each pair.
+//
+//     node A                                node B
+//     source 0 ──blocks for 2 and 3, one put──► stage 2 ─copy─► output 2, output 3
+//     source 1 ──blocks for 2 and 3, one put──► stage 3 ─copy─► output 2, output 3
+//
+// Blocks of more than a few kilobytes go straight to their receivers meanwhile, as those within the
+// node do (staged_blocks.h): messages that long cost more for their bytes than for themselves.
+// Sender and receiver of a block know alike which way it goes. Who relays does not, as a rank knows
+// its own counts only; its neighbours tell it from whom they get something (Schedule::wants).
+//
+// Cost: a put for each other node and two passes over what it brings, as without a relay, and one
+// wait within the node more. Source: Hwang et al., "Tutel: Adaptive Mixture-of-Experts at Scale",
+// MLSys 2023, where blocks are equal, nodes too, and ranks exchange within their node first: that
+// is one more pass, for which no counts must be known.
+Schedule two_level(const Problem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const int ranks = problem.ranks(), node = nodes.node_of(rank);
+    const auto members = nodes.members(node);
+    const Relays relays(problem);
+    const std::int64_t most = relays.block();
+
+    Schedule schedule = pass_blocks(problem, rank, relays.rest(), most);
+    schedule.lanes.reserve(schedule.lanes.size() + static_cast<std::size_t>(nodes.count()) + 1);
+    for (int peer = 0; peer < ranks; ++peer)
+        schedule.wants.push_back(is_relayed(problem, peer, rank, most) ? 1 : 0);
+
+    // To other nodes.
+    std::vector<int> to;
+    for (int away = 1; away < nodes.count(); ++away) {
+        const auto others = nodes.members((node + away) % nodes.count());
+        to.clear();
+        for (const int peer : others)
+            if (is_relayed(problem, rank, peer, most)) to.push_back(peer);
+        if (to.empty()) continue;
+        const int through = lane_rank(nodes, nodes.node_of(to[0]), rank);
+        Lane &lane = schedule.lanes.emplace_back();
+        lane.steps().reserve(1 + to.size());
+        lane.wait(through, ready, 1, problem.block(through, rank) > 0);
+        for (const int peer : to)
+            lane.put(problem.given(rank, peer), relays.place(rank, peer), problem.block(rank, peer),
+                     arrived, peer == to.back() ? 1 : 0);
+    }
+    if (members.size() == 1) return schedule;
+
+    // For the others of this node. That the sender waits for something of this rank keeps it from
+    // being far ahead.
+    const std::vector<int> senders = relays.senders_through(rank);
+    if (!senders.empty()) {
+        Lane &lane = schedule.lanes.emplace_back();
+        lane.steps().reserve(1 + 3 * senders.size());
+        lane.acquire();
+        for (const int peer : senders)
+            lane.signal_if_wanted(peer, ready, 1, problem.block(rank, peer) > 0);
+        std::uint32_t sent = 0;
+        for (const int peer : senders) {
+            lane.wait_if_wanted(peer, arrived, 1);
+            lane.signal_node(relayed, ++sent);
+        }
+    }
+
+    // From the others, beginning with what comes through this rank itself.
+    Lane &lane = schedule.lanes.emplace_back();
+    const auto wanted = static_cast<std::size_t>(std::ranges::count(schedule.wants, 1));
+    lane.steps().reserve(2 * wanted);
+    for (std::size_t away = 0; away < members.size(); ++away) {
+        const int at = members[(nodes.local_rank(rank) + away) % members.size()];
+        std::uint32_t sent = 0;
+        for (const int peer : at == rank ? senders : relays.senders_through(at)) {
+            ++sent;
+            if (schedule.wants[static_cast<std::size_t>(peer)] == 0) continue;
+            lane.wait(at, relayed, sent);
+            lane.copy(relays.place(peer, rank), problem.taken(peer, rank),
+                      problem.block(peer, rank));
+        }
+    }
+    return schedule;
+}
+
+}  // namespace vescomm::all_to_all_v
