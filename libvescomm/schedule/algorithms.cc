@@ -117,6 +117,8 @@ constexpr AlgorithmEntry table[] = {
      Growth::linear, false, true},
     {Collective::gather_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
+    {Collective::gather_v, "two_level", gather_v::two_level, gather_v::can_two_level,
+     "one message from each other node brings what its ranks have"},
     {Collective::scatter_v, "eager", eager, can_be_eager, eager_blocks},
     {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::scatter_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,

@@ -92,6 +92,11 @@ Schedule pipeline(const Problem &problem, int rank);
 bool can_pipeline(const Problem &problem);
 }  // namespace broadcast
 
+namespace gather_v {
+Schedule two_level(const Problem &problem, int rank);
+bool can_two_level(const Problem &problem);
+}  // namespace gather_v
+
 // Also for scatter_v.
 namespace all_to_all_v {
 Schedule two_level(const Problem &problem, int rank);

@@ -79,6 +79,11 @@ inline int smallest_node(const Nodes &nodes) {
     return smallest;
 }
 
+// Whether a node has several ranks.
+inline bool has_neighbours(const Nodes &nodes) {
+    return nodes.count() < nodes.ranks();
+}
+
 // No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
 inline std::int64_t most_lane_peers(const Nodes &nodes) {
     const int smallest = smallest_node(nodes);

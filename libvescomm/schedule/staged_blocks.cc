@@ -364,9 +364,10 @@ private:
 }  // namespace
 
 bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed) {
-    if (most_relayed == 0 || problem.nodes.together(from, to) ||
-        problem.nodes.members(problem.nodes.node_of(to)).size() == 1)
-        return false;
+    const Nodes &nodes = problem.nodes;
+    if (most_relayed == 0 || nodes.together(from, to)) return false;
+    const int of_many = problem.collective == Collective::gather_v ? from : to;
+    if (nodes.members(nodes.node_of(of_many)).size() == 1) return false;
     const std::int64_t count = problem.block(from, to);
     return count > 0 && count <= most_relayed;
 }

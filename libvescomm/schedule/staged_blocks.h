@@ -27,8 +27,8 @@ Schedule pass_blocks(const Problem &problem, int rank);
 // The same through a part of the stage, for blocks of which is_relayed() says that they are not.
 Schedule pass_blocks(const Problem &problem, int rank, Room stage, std::int64_t most_relayed);
 
-// Whether a block passes through a neighbour of its receiver, where blocks of up to `most_relayed`
-// elements do (all_to_all_v/two_level.cc).
+// Whether a block passes through a neighbour of its receiver, or in a gather_v of its sender, where
+// blocks of up to `most_relayed` elements do (all_to_all_v/two_level.cc, gather_v/two_level.cc).
 bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed);
 
 // Whether the stage, or a part of it, has room for a window of every block.

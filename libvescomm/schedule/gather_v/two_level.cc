@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "schedule/algorithms.h"
+#include "schedule/lanes.h"
+#include "schedule/staged_blocks.h"
+
+namespace vescomm::gather_v {
+
+namespace {
+
+// Those of pass_blocks() that it has no use for: what a rank tells to other nodes is apart from
+// what it tells to its own.
+enum Flag : std::uint32_t {
+    ready = 0,  // to another node: my stage has room for what your node has
+    packed = 3,  // to my node: my block is in the stage of the one who sends it
+    arrived = 3,  // a put, which brings what a node has
+};
+
+// Elements of the largest block that travels with others: all of them have room in a quarter of
+// the stage, and none is more than is worth a copy.
+std::int64_t most_packed(const Problem &problem) {
+    const std::int64_t stage = problem.stage.elements;
+    return std::min(stage / 128, stage / 4 / problem.ranks());
+}
+
+Room rest(const Problem &problem) {
+    const std::int64_t taken = most_packed(problem) * problem.ranks();
+    return {problem.stage.begin + taken, problem.stage.elements - taken};
+}
+
+}  // namespace
+
+bool can_two_level(const Problem &problem) {
+    return problem.arrays && problem.nodes.count() > 1 &&
+           has_neighbours(problem.nodes) &&
+           most_packed(problem) > 0 && can_pass_blocks(problem, rest(problem));
+}
+
+// Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the stage
+// of the one in the root's place, which puts them.
+//
+//     node A                                       node of the root
+//     source 0 ─copy─► stage 1 ──both, one put──► stage 4 ─copy─► output 4
+//     source 1 ─copy─►
+//
+// Blocks of more than a few kilobytes go straight to the root meanwhile, as those of its own node
+// do (staged_blocks.h).
+//
+// Cost: one put for each other node, a pass over its small blocks there and one at the root, and
+// one wait within the node more than without packing. Source: the two-level gathers of MPI
+// libraries; Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks to Optimize
+// Collective Operation Performance", IPDPS 2000.
+Schedule two_level(const Problem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const int root = problem.root, home = nodes.node_of(root), mine = nodes.node_of(rank);
+    const std::int64_t most = most_packed(problem);
+
+    // Small blocks lie densely, node after node, in the stages of those who send them and of the
+    // root.
+    struct Blocks {
+        std::int64_t begin = 0, elements = 0;
+    };
+    std::vector<Blocks> of_node;
+    std::int64_t end = problem.stage.begin;
+    for (int node = 0; node < nodes.count(); ++node) {
+        Blocks &blocks = of_node.emplace_back(Blocks{end, 0});
+        for (const int peer : nodes.members(node))
+            if (is_relayed(problem, peer, root, most)) blocks.elements += problem.size(peer);
+        end += blocks.elements;
+    }
+    const auto sender = [&](int node) { return lane_rank(nodes, node, root); };
+    // Each block with its place, which is the same at both.
+    const auto for_each_block = [&](int node, auto &&body) {
+        std::int64_t at = of_node[static_cast<std::size_t>(node)].begin;
+        for (const int peer : nodes.members(node)) {
+            if (!is_relayed(problem, peer, root, most)) continue;
+            body(peer, at);
+            at += problem.size(peer);
+        }
+    };
+
+    Schedule schedule = pass_blocks(problem, rank, rest(problem), most);
+    if (rank == root) {
+        std::vector<int> senders;
+        for (int node = 0; node < nodes.count(); ++node)
+            if (of_node[static_cast<std::size_t>(node)].elements > 0)
+                senders.push_back(sender(node));
+        if (senders.empty()) return schedule;
+        Lane &lane = schedule.lanes.emplace_back();
+        lane.acquire();
+        for (const int peer : senders) lane.signal(peer, ready, 1);
+        for (const int peer : senders) {
+            lane.wait(peer, arrived, 1);
+            for_each_block(nodes.node_of(peer), [&](int from, std::int64_t at) {
+                lane.copy({root, Region::stage, at}, problem.taken(from, root), problem.size(from));
+            });
+        }
+    }
+    const Blocks &blocks = of_node[static_cast<std::size_t>(mine)];
+    if (mine == home || blocks.elements == 0) return schedule;
+
+    const int through = sender(mine);
+    const bool packs = is_relayed(problem, rank, root, most);
+    if (!packs && rank != through) return schedule;
+    Lane &lane = schedule.lanes.emplace_back();
+    lane.acquire();
+    for_each_block(mine, [&](int peer, std::int64_t at) {
+        if (peer == rank)
+            lane.copy(problem.given(rank, root), {through, Region::stage, at}, problem.size(rank));
+    });
+    if (rank != through) {
+        lane.signal_node(packed, 1);
+        return schedule;
+    }
+    for_each_block(mine, [&](int peer, std::int64_t) {
+        if (peer != rank) lane.wait(peer, packed, 1);
+    });
+    lane.wait(root, ready, 1);
+    lane.put({rank, Region::stage, blocks.begin}, {root, Region::stage, blocks.begin},
+             blocks.elements, arrived, 1);
+    return schedule;
+}
+
+}  // namespace vescomm::gather_v
