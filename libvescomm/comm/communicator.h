@@ -127,7 +127,7 @@ private:
     // moment ago: it looks at every rank.
     void compare_locked() noexcept;
     void compare_turns_locked() noexcept;
-    void disagree(int peer, std::uint32_t mine, std::uint32_t theirs, bool receives) noexcept;
+    void disagree(const Operation::Disagreement &between, bool receives) noexcept;
     // nullptr: there is none.
     Transport *route(int peer) const noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no

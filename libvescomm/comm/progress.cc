@@ -218,22 +218,22 @@ void Communicator::start(Operation &operation, const Run &run) {
 }
 
 bool Communicator::agree_locked(Operation &operation) noexcept {
-    const int peer = operation.disagreeing();
-    if (peer < 0) return true;
+    const auto disagreement = operation.disagreement();
+    if (!disagreement) return true;
     operation.condemn();
-    disagree(peer, operation.signature_for(peer), operation.signature_of(peer),
-             operation.receives());
+    disagree(*disagreement, operation.receives());
     return false;
 }
 
-void Communicator::disagree(int peer, std::uint32_t mine_bits, std::uint32_t theirs_bits,
-                            bool receives) noexcept {
+void Communicator::disagree(const Operation::Disagreement &between, bool receives) noexcept {
     if (failure_.broken()) return;
     try {
-        const std::string mine = Signature(mine_bits).text();
-        const std::string theirs = Signature(theirs_bits).text();
-        const std::string here = "rank " + std::to_string(rank());
-        const std::string there = "rank " + std::to_string(peer);
+        const std::string mine = Signature(between.called).text();
+        const std::string theirs = between.other_called == 0
+                                       ? "nothing that fits"
+                                       : Signature(between.other_called).text();
+        const std::string here = "rank " + std::to_string(between.rank);
+        const std::string there = "rank " + std::to_string(between.other);
         const std::string why =
             receives
                 ? here + " receives " + mine + " from " + there + ", which sent " + theirs +
@@ -282,7 +282,7 @@ void Communicator::compare_turns_locked() noexcept {
             if (told == 0) continue;
             const auto theirs = static_cast<std::uint32_t>(told);
             const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot), peer);
-            if (mine != 0 && mine != theirs) return disagree(peer, mine, theirs, false);
+            if (mine != 0 && mine != theirs) return disagree({rank(), mine, peer, theirs}, false);
         }
     }
 }

@@ -16,13 +16,23 @@ static_assert(sizeof(EagerFlag) < line);
 constexpr std::uint64_t partial_begin = line + stage_bytes;
 constexpr std::uint64_t digests_begin = partial_begin + partial_bytes;
 
-// Digests of every rank, and then what this one wants, by rank; on whole cache lines.
+// Digests of every rank, then what this one wants, by rank, and then what is said of bytes that
+// it relays; each on whole cache lines.
+constexpr std::uint64_t after(std::uint64_t begin, std::uint64_t bytes) {
+    return begin + (bytes + line - 1) / line * line;
+}
+
 std::uint64_t wants_begin(int ranks) {
-    return digests_begin + static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t);
+    return after(digests_begin, static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t));
+}
+
+std::uint64_t relays_begin(int ranks) {
+    return after(wants_begin(ranks), static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t));
 }
 
 std::uint64_t slot_bytes_for(int ranks) {
-    return (wants_begin(ranks) + static_cast<std::uint64_t>(ranks) + line - 1) / line * line;
+    return after(relays_begin(ranks),
+                 static_cast<std::uint64_t>(ranks) * places_for_each * sizeof(std::uint64_t));
 }
 
 }  // namespace
@@ -62,6 +72,7 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.partial.offset_bytes = partial_begin;
     bindings.pairs_offset = digests_begin;
     bindings.wants_offset = wants_begin(comm_->ranks());
+    bindings.relays_offset = relays_begin(comm_->ranks());
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;

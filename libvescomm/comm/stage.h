@@ -17,7 +17,8 @@ namespace vescomm {
 // completed the one that had it before. All ranks make the same calls in the same order, so all
 // count alike, and no operation on arrays needs the control plane.
 //
-//     slot 0: │ eager flag │ stage │ partial sums │ pair digests │ wants │  slot 1: │ eager flag │
+//     slot 0: │ eager flag │ stage │ partial sums │ pair digests │ wants │ relays │  slot 1: │
+//     eager flag │
 //     ...
 //
 // Each slot has a channel; what is the flags' meaning, the schedule of the operation says.

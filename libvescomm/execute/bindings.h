@@ -54,8 +54,9 @@ struct Bindings {
     // node.
     PairDigests pair_digests;
     std::uint64_t pairs_offset = 0;
-    std::uint64_t wants_offset =
-        0;  // in a slot of the stage: a byte for each rank, Schedule::wants
+    // In a slot of the stage: by rank, what was called if something is wanted of it
+    // (Schedule::wants), and 0 if not; and the places of Step::relay, with the number of the run.
+    std::uint64_t wants_offset = 0, relays_offset = 0;
     // The ranks of this node together write more than the caches hold: copy past them.
     bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;

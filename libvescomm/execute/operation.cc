@@ -3,7 +3,6 @@
 #include "execute/operation.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 #include "base/cache.h"
@@ -58,6 +57,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         bound.at = bound.steps.size();
     }
     wants_ = schedule.wants;
+    called_through_.resize(wants_.size());
     const Queue *queue = bindings_.queues;
     agreed_ = waits_for_all_flags(schedule) || bindings_.signature == 0 ||
               (queue != nullptr && !queue->receives);
@@ -187,9 +187,10 @@ void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
                 part.reduce(places, rest(step.to), count, step.finish);
                 break;
             default:
-                // Only the last one raises the flag.
-                part.put(places[0], rest(step.to), count, step.flag,
-                         done + count == step.count ? step.value : 0);
+                // Only the last one raises the flag, and only the first one says for whom it is.
+                part.put_through(places[0], rest(step.to), count, step.flag,
+                                 done + count == step.count ? step.value : 0,
+                                 done == 0 ? step.other_end : no_rank, step.relay);
         }
         bind_whole(lane, part, part.steps()[0]);
         done += count;
@@ -203,6 +204,8 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
                     .value = step.value,
                     .peer = step.peer == whole_node ? bindings_.rank : step.peer,
                     .count = static_cast<std::size_t>(step.count)};
+    bound.other_end = step.other_end;
+    bound.relay = step.relay;
     bound.transport = bindings_.transports[bound.peer];
     bound.early = step.early && bound.transport->keeps_early();
     if (bindings_.signature != 0 && bindings_.queues == nullptr && bound.peer != bindings_.rank) {
@@ -287,6 +290,7 @@ void Operation::start(const Run &run) noexcept {
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
     acquired_ = node_knows_ = stopped_ = wants_known_ = false;
+    at_a_relay_.reset();
     if (bindings_.turns != nullptr)
         bindings_.turns->call(run.turn, bindings_.signature, bindings_.pair_digests);
     add(counters_.operations, std::uint64_t{1});
@@ -320,7 +324,7 @@ void Operation::acquired() noexcept {
     acquired_ = true;
     if (tells_at_once_) tell_node();
     // Nothing of another message is taken: this one is at its end.
-    if (receives() && disagreeing() >= 0) lanes_[0].at = lanes_[0].steps.size() - 1;
+    if (receives() && disagreement()) lanes_[0].at = lanes_[0].steps.size() - 1;
 }
 
 void Operation::tell_node() noexcept {
@@ -329,7 +333,12 @@ void Operation::tell_node() noexcept {
     for (std::size_t peer = 0; bindings_.pair_digests && peer < locals_.size(); ++peer)
         pair_digest(bindings_.rank, locals_[peer])
             .store((*bindings_.pair_digests)[locals_[peer]], std::memory_order_relaxed);
-    if (!wants_.empty()) std::memcpy(wants_of(bindings_.rank), wants_.data(), wants_.size());
+    if (!wants_.empty()) {
+        auto *wants =
+            reinterpret_cast<std::uint32_t *>(in_slot(bindings_.rank, bindings_.wants_offset));
+        for (std::size_t peer = 0; peer < wants_.size(); ++peer)
+            wants[peer] = wants_[peer] != 0 ? signature_for(static_cast<int>(peer)) : 0;
+    }
     bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(bindings_.signature));
 }
 
@@ -338,11 +347,6 @@ std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const no
     auto *first = stage.mapping->base(of) + run_.slot * stage.slot_bytes + bindings_.pairs_offset;
     return std::atomic_ref(
         reinterpret_cast<std::uint32_t *>(first)[bindings_.nodes.local_rank(with)]);
-}
-
-std::byte *Operation::wants_of(int member) const noexcept {
-    const RegionBinding &stage = bindings_.stage;
-    return stage.mapping->base(member) + run_.slot * stage.slot_bytes + bindings_.wants_offset;
 }
 
 bool Operation::says_wants(int member) const noexcept {
@@ -361,8 +365,40 @@ bool Operation::all_say_wants() noexcept {
 }
 
 bool Operation::is_wanted(int peer) const noexcept {
-    return std::ranges::any_of(locals_,
-                               [&](int member) { return wants_of(member)[peer] != std::byte{0}; });
+    return std::ranges::any_of(locals_, [&](int member) { return wants_of(member)[peer] != 0; });
+}
+
+bool Operation::ends_agree(const BoundStep &step) noexcept {
+    const auto *called =
+        reinterpret_cast<const std::uint64_t *>(in_slot(bindings_.rank, bindings_.relays_offset));
+    for (std::size_t local = 0; local < locals_.size(); ++local) {
+        const std::uint64_t last = called[step.relay + local];
+        const std::uint32_t sent = last >> 32 == run_.number ? static_cast<std::uint32_t>(last) : 0;
+        const std::uint32_t wanted = wants_of(locals_[local])[step.peer];
+        if (sent == wanted) continue;
+        at_a_relay_ = sent != 0 ? Disagreement{step.peer, sent, locals_[local], wanted}
+                                : Disagreement{locals_[local], wanted, step.peer, sent};
+        return false;
+    }
+    return true;
+}
+
+// Beside what goes to a third rank: what was called, for whom it is.
+void Operation::put_called(const BoundStep &step) noexcept {
+    auto &called = called_through_[static_cast<std::size_t>(step.other_end)];
+    called = at_this_run(signature_for(step.other_end));
+    puts_pending_.fetch_add(1, std::memory_order_relaxed);
+    const RegionBinding &stage = bindings_.stage;
+    step.transport->put({.peer = step.peer,
+                         .from = reinterpret_cast<const std::byte *>(&called),
+                         .memory = stage.memory,
+                         .offset = run_.slot * stage.slot_bytes + bindings_.relays_offset +
+                                   step.relay * sizeof called,
+                         .bytes = sizeof called,
+                         .signal = signal(step.flag),
+                         .pending = &puts_pending_,
+                         .early = step.early_value == 0 ? 0 : at_this_run(step.early_value),
+                         .early_flag = step.early_flag});
 }
 
 std::uint32_t Operation::signature_for(int peer) const noexcept {
@@ -394,19 +430,21 @@ bool Operation::waits_for_all_flags(const Schedule &schedule) const {
     return eager_ && flags + 1 == locals_.size();
 }
 
-int Operation::disagreeing() const noexcept {
-    if (bindings_.signature == 0) return -1;
+std::optional<Operation::Disagreement> Operation::disagreement() const noexcept {
+    if (bindings_.signature == 0) return {};
+    if (at_a_relay_) return at_a_relay_;
     // Of two that wait for nobody, the later one sees what the other one has called.
     if (eager_) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (const Queue *queue = bindings_.queues) {
         const std::uint32_t sent = queue->receives ? signature_of(queue->peer) : 0;
-        return sent != 0 && sent != bindings_.signature ? queue->peer : -1;
+        if (sent == 0 || sent == bindings_.signature) return {};
+        return Disagreement{bindings_.rank, bindings_.signature, queue->peer, sent};
     }
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
-        const std::uint32_t theirs = signature_of(peer);
-        if (theirs != 0 && theirs != signature_for(peer)) return peer;
+        const std::uint32_t mine = signature_for(peer), theirs = signature_of(peer);
+        if (theirs != 0 && theirs != mine) return Disagreement{bindings_.rank, mine, peer, theirs};
     }
-    return -1;
+    return {};
 }
 
 void Operation::tell_signature() noexcept {
@@ -416,10 +454,22 @@ void Operation::tell_signature() noexcept {
         if (lane.at == lane.steps.size() || lane.told == lane.at) continue;
         lane.told = lane.at;
         const BoundStep &step = lane.steps[lane.at];
-        if (step.action == Action::wait && !bindings_.nodes.together(bindings_.rank, step.peer))
-            step.transport->signal(step.peer, signal(told_flag),
-                                   at_this_run(signature_for(step.peer)));
+        if (step.action != Action::wait) continue;
+        tell(step.peer);
+        if (step.other_end != no_rank) tell(step.other_end);
+        // And those for whom there must be room.
+        for (std::size_t i = lane.at + 1; i < lane.steps.size(); ++i) {
+            const BoundStep &next = lane.steps[i];
+            if (next.action != Action::put || next.other_end == no_rank) break;
+            tell(next.other_end);
+        }
     }
+}
+
+void Operation::tell(int peer) noexcept {
+    if (!bindings_.nodes.together(bindings_.rank, peer))
+        bindings_.transports[peer]->signal(peer, signal(told_flag),
+                                           at_this_run(signature_for(peer)));
 }
 
 void Operation::settle() noexcept {
@@ -475,7 +525,8 @@ bool Operation::ready(const BoundStep &step) noexcept {
                 return false;
             // What it has done for another call is of no use here, nor for who gets it from here.
             const std::uint32_t theirs = step.compares ? signature_of(step.peer) : 0;
-            const bool other = theirs != 0 && theirs != signature_for(step.peer);
+            const bool other = (theirs != 0 && theirs != signature_for(step.peer)) ||
+                               (step.if_wanted && !ends_agree(step));
             stopped_ |= other;
             return !other;
         }
@@ -521,6 +572,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             else step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
         case Action::put: {
+            if (step.other_end != no_rank) put_called(step);
             puts_pending_.fetch_add(1, std::memory_order_relaxed);
             add(counters_.bytes_sent, step.bytes);
             const RegionBinding &stage = bindings_.stage;
@@ -580,6 +632,8 @@ std::vector<int> Operation::waiting_for() const {
             continue;
         }
         if (step.action == Action::wait) peers.push_back(step.peer);
+        if (step.action == Action::wait && step.other_end != no_rank)
+            peers.push_back(step.other_end);
         if (step.action == Action::acquire && bindings_.queues != nullptr)
             peers.push_back(step.peer);
         else if (step.action == Action::acquire)

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,11 +52,15 @@ public:
 
     bool complete() const noexcept;
 
-    // A rank that has called something else in the place of this run, as far as this one knows; -1:
-    // none. What was called here, for it to compare, and what it has called.
-    int disagreeing() const noexcept;
-    std::uint32_t signature_for(int peer) const noexcept;
-    std::uint32_t signature_of(int peer) const noexcept;
+    // Two ranks that have called different things in the place of this run, as far as this one
+    // knows, and what: usually this one and another; where it relays, two others.
+    struct Disagreement {
+        int rank = no_rank;
+        std::uint32_t called = 0;
+        int other = no_rank;
+        std::uint32_t other_called = 0;  // 0: nothing that is for `rank`, or from it
+    };
+    std::optional<Disagreement> disagreement() const noexcept;
     // Tells this node what was called here, and those of other nodes for whom it waits now: when
     // all that wait for one another have called the same, they do not wait for ever. Puts and eager
     // flags tell it, too.
@@ -105,6 +110,8 @@ private:
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
         int peer = 0;
+        int other_end = no_rank;  // see Step
+        std::uint32_t relay = 0;
         Transport *transport = nullptr;
         std::size_t count = 0;
         std::uint64_t bytes = 0;  // that are written, read by a reduction, or put
@@ -165,10 +172,23 @@ private:
     }
     // Whether all of the node have said what they want of whom, and whether anyone wants something
     // of this one.
+    // What was called here, for a peer to compare, and what that has called.
+    std::uint32_t signature_for(int peer) const noexcept;
+    std::uint32_t signature_of(int peer) const noexcept;
     bool says_wants(int member) const noexcept;
     bool all_say_wants() noexcept;
     bool is_wanted(int peer) const noexcept;
-    std::byte *wants_of(int member) const noexcept;
+    // Whether `step.peer` has sent what the ranks of this node want of it.
+    bool ends_agree(const BoundStep &step) noexcept;
+    const std::uint32_t *wants_of(int member) const noexcept {
+        return reinterpret_cast<const std::uint32_t *>(in_slot(member, bindings_.wants_offset));
+    }
+    std::byte *in_slot(int member, std::uint64_t offset) const noexcept {
+        const RegionBinding &stage = bindings_.stage;
+        return stage.mapping->base(member) + run_.slot * stage.slot_bytes + offset;
+    }
+    void tell(int peer) noexcept;
+    void put_called(const BoundStep &step) noexcept;
     // What a rank of the node says of its exchange with another one.
     std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
     std::uint64_t at_this_run(std::uint32_t value) const noexcept {
@@ -203,6 +223,8 @@ private:
     bool acquired_ = false, node_knows_ = false;
     std::vector<std::uint8_t> wants_;  // of the schedule
     bool wants_known_ = false;  // of all ranks of the node
+    std::optional<Disagreement> at_a_relay_;
+    std::vector<std::uint64_t> called_through_;  // by other end: what is put there, in this run
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 

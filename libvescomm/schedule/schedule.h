@@ -57,6 +57,12 @@ inline constexpr std::uint32_t eager_flag = 8;
 
 // A signal for all ranks of the node.
 inline constexpr int whole_node = -1;
+// No rank.
+inline constexpr int no_rank = -1;
+
+// Of what passes through third ranks, how many places there are at each of them (Step::relay), for
+// each rank there is. Nodes so unequal that more were needed would leave most of them empty.
+inline constexpr int places_for_each = 2;
 
 // One thing that one rank does. Flags are counters: each (raising rank, flag) only ever rises, and
 // within a node everyone sees it at once.
@@ -70,6 +76,12 @@ struct Step {
     // something of that one (Schedule::wants).
     bool if_wanted = false;
     int peer = whole_node;
+    // Of bytes that pass through a third rank: for whom a put is, or from whom it comes for which
+    // this is a wait. They have to agree on what was called.
+    int other_end = no_rank;
+    // Where the third rank finds what the two ends have called: of a put, that of its other end; of
+    // a wait that is if_wanted, those of all ranks of the node in a row.
+    std::uint32_t relay = 0;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
     std::int64_t count = 0;  // elements
@@ -123,13 +135,24 @@ public:
             {.action = Action::wait, .early = early, .peer = peer, .flag = flag, .value = value});
     }
 
+    void put_through(Place from, Place to, std::int64_t count, std::uint32_t flag,
+                     std::uint32_t value, int receiver, std::uint32_t relay) {
+        put(from, to, count, flag, value);
+        steps_.back().other_end = receiver;
+        steps_.back().relay = relay;
+    }
+    void wait_through(int peer, std::uint32_t flag, std::uint32_t value, int sender) {
+        wait(peer, flag, value);
+        steps_.back().other_end = sender;
+    }
     void signal_if_wanted(int peer, std::uint32_t flag, std::uint32_t value, bool early) {
         signal(peer, flag, value, early);
         steps_.back().if_wanted = true;
     }
-    void wait_if_wanted(int peer, std::uint32_t flag, std::uint32_t value) {
+    void wait_if_wanted(int peer, std::uint32_t flag, std::uint32_t value, std::uint32_t relay) {
         wait(peer, flag, value);
         steps_.back().if_wanted = true;
+        steps_.back().relay = relay;
     }
 
     const std::vector<Step> &steps() const { return steps_; }

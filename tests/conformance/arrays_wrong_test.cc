@@ -290,28 +290,44 @@ TEST(ArraysThatDisagree, AboutAnythingAreTold) {
 }
 
 TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
-    // What rank 0 has for rank 1, and what rank 1 expects: more, less, and another number of
-    // rounds.
+    // What one rank has for another, and what that one expects: more, less, and another number of
+    // rounds. Also through a neighbour of the receiver.
+    struct Pair {
+        testing_support::Stage stage;
+        int from, to;
+    };
+    const Pair between[] = {{hurried(two), 0, 1},
+                            {hurried({Kind::loopback, {0, 1}}), 0, 1},
+                            {hurried({Kind::loopback, {0, 0, 1, 1}}), 1, 2},
+                            {hurried({Kind::loopback, {0, 0, 1, 1}}), 2, 0}};
     const std::pair<std::int64_t, std::int64_t> pairs[] = {{5, 6},       {6, 5},       {0, 5},
                                                            {300'000, 1}, {1, 300'000}, {5, 0}};
     for (const auto &[sent, expected] : pairs) {
-        for (const auto &stage : {hurried(two), hurried({Kind::loopback, {0, 1}})}) {
+        for (const auto &[stage, from, to] : between) {
             SCOPED_TRACE(testing::Message()
-                         << sent << " sent, " << expected << " expected, " << name_of(stage));
-            run_array_ranks(stage, [&, sent = sent, expected = expected](vescomm_comm_t *comm) {
+                         << sent << " sent, " << expected << " expected, " << name_of(stage)
+                         << ", ranks " << from << " and " << to);
+            run_array_ranks(stage, [&, sent = sent, expected = expected, from = from,
+                                    to = to](vescomm_comm_t *comm) {
                 const int rank = comm->value->rank();
-                std::int64_t sends[] = {2, 2}, receives[] = {2, 2};
-                if (rank == 0) sends[1] = sent;
-                else receives[0] = expected;
-                Floats source(static_cast<std::size_t>(sends[0] + sends[1]), 1);
+                const auto ranks = static_cast<std::size_t>(comm->value->ranks());
+                std::vector<std::int64_t> sends(ranks, 2), receives(ranks, 2);
+                if (rank == from) sends[static_cast<std::size_t>(to)] = sent;
+                if (rank == to) receives[static_cast<std::size_t>(from)] = expected;
+                const auto total = [](const std::vector<std::int64_t> &counts) {
+                    return static_cast<std::size_t>(
+                        std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+                };
+                Floats source(total(sends), 1);
                 // The guard is not written, whatever comes.
-                Floats output(static_cast<std::size_t>(receives[0] + receives[1]) + 64, 7);
+                Floats output(total(receives) + 64, 7);
                 vescomm_status_t status = VESCOMM_OK;
                 for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
-                    status =
-                        vescomm_all_to_all_v(comm, source.data(), sends, nullptr, output.data(),
-                                             receives, nullptr, VESCOMM_F32, nullptr, nullptr);
-                expect_told(status, {"rank 0", "rank 1", "all_to_all_v"});
+                    status = vescomm_all_to_all_v(comm, source.data(), sends.data(), nullptr,
+                                                  output.data(), receives.data(), nullptr,
+                                                  VESCOMM_F32, nullptr, nullptr);
+                expect_told(status, {"rank " + std::to_string(from), "rank " + std::to_string(to),
+                                     "all_to_all_v"});
                 EXPECT_TRUE(std::all_of(output.end() - 64, output.end(),
                                         [](float guard) { return guard == 7; }));
             });

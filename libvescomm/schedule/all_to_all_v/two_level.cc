@@ -28,7 +28,8 @@ public:
         }
         // A quarter of the stage, and no more than is worth a copy.
         const std::int64_t stage = problem.stage.elements;
-        if (most_places_ > 0) block_ = std::min(stage / 128, stage / 4 / most_places_);
+        const bool few = most_places_ > 0 && most_places_ <= places_for_each * nodes_.ranks();
+        if (few) block_ = std::min(stage / 128, stage / 4 / most_places_);
     }
 
     // Elements of the largest block that is relayed; 0: none is.
@@ -40,12 +41,20 @@ public:
         return {problem_.stage.begin + taken, problem_.stage.elements - taken};
     }
 
+    // The first of the places of what `from` has for a node.
+    std::uint32_t first_place(int from, int node) const {
+        const int size = size_of(node);
+        return static_cast<std::uint32_t>(
+            (first_of(nodes_.node_of(from), size) + turn(from, size)) * size);
+    }
     // Where the block for `to` lies in the stage of the one through whom `from` sends.
+    std::uint32_t number(int from, int to) const {
+        return first_place(from, nodes_.node_of(to)) +
+               static_cast<std::uint32_t>(nodes_.local_rank(to));
+    }
     Place place(int from, int to) const {
-        const int node = nodes_.node_of(to), size = size_of(node);
-        const std::int64_t sender = first_of(nodes_.node_of(from), size) + turn(from, size);
-        return {lane_rank(nodes_, node, from), Region::stage,
-                problem_.stage.begin + (sender * size + nodes_.local_rank(to)) * block_};
+        return {lane_rank(nodes_, nodes_.node_of(to), from), Region::stage,
+                problem_.stage.begin + number(from, to) * block_};
     }
 
     // Those who send through a rank, in the order in which they put.
@@ -115,6 +124,11 @@ Schedule two_level(const Problem &problem, int rank) {
     const auto members = nodes.members(node);
     const Relays relays(problem);
     const std::int64_t most = relays.block();
+    // That the sender waits for something of the one who relays keeps it from being far ahead, and
+    // that this one wants something itself makes it look at what comes.
+    const auto comes_early = [&](int from, int through) {
+        return problem.block(through, from) > 0 && is_relayed(problem, from, through, most);
+    };
 
     Schedule schedule = pass_blocks(problem, rank, relays.rest(), most);
     schedule.lanes.reserve(schedule.lanes.size() + static_cast<std::size_t>(nodes.count()) + 1);
@@ -132,25 +146,25 @@ Schedule two_level(const Problem &problem, int rank) {
         const int through = lane_rank(nodes, nodes.node_of(to[0]), rank);
         Lane &lane = schedule.lanes.emplace_back();
         lane.steps().reserve(1 + to.size());
-        lane.wait(through, ready, 1, problem.block(through, rank) > 0);
+        lane.wait(through, ready, 1, comes_early(rank, through));
         for (const int peer : to)
-            lane.put(problem.given(rank, peer), relays.place(rank, peer), problem.block(rank, peer),
-                     arrived, peer == to.back() ? 1 : 0);
+            lane.put_through(problem.given(rank, peer), relays.place(rank, peer),
+                             problem.block(rank, peer), arrived, peer == to.back() ? 1 : 0, peer,
+                             relays.number(rank, peer));
     }
     if (members.size() == 1) return schedule;
 
-    // For the others of this node. That the sender waits for something of this rank keeps it from
-    // being far ahead.
+    // For the others of this node.
     const std::vector<int> senders = relays.senders_through(rank);
     if (!senders.empty()) {
         Lane &lane = schedule.lanes.emplace_back();
         lane.steps().reserve(1 + 3 * senders.size());
         lane.acquire();
         for (const int peer : senders)
-            lane.signal_if_wanted(peer, ready, 1, problem.block(rank, peer) > 0);
+            lane.signal_if_wanted(peer, ready, 1, comes_early(peer, rank));
         std::uint32_t sent = 0;
         for (const int peer : senders) {
-            lane.wait_if_wanted(peer, arrived, 1);
+            lane.wait_if_wanted(peer, arrived, 1, relays.first_place(peer, node));
             lane.signal_node(relayed, ++sent);
         }
     }
@@ -165,7 +179,7 @@ Schedule two_level(const Problem &problem, int rank) {
         for (const int peer : at == rank ? senders : relays.senders_through(at)) {
             ++sent;
             if (schedule.wants[static_cast<std::size_t>(peer)] == 0) continue;
-            lane.wait(at, relayed, sent);
+            lane.wait_through(at, relayed, sent, peer);
             lane.copy(relays.place(peer, rank), problem.taken(peer, rank),
                       problem.block(peer, rank));
         }

@@ -33,13 +33,12 @@ Room rest(const Problem &problem) {
 }  // namespace
 
 bool can_two_level(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() > 1 &&
-           has_neighbours(problem.nodes) &&
+    return problem.arrays && problem.nodes.count() > 1 && has_neighbours(problem.nodes) &&
            most_packed(problem) > 0 && can_pass_blocks(problem, rest(problem));
 }
 
-// Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the stage
-// of the one in the root's place, which puts them.
+// Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the
+// stage of the one in the root's place, which puts them.
 //
 //     node A                                       node of the root
 //     source 0 ─copy─► stage 1 ──both, one put──► stage 4 ─copy─► output 4
