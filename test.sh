@@ -4,7 +4,8 @@
 #
 # Installs what is missing, builds, and runs all default tests. Arguments go to `meson test`
 # (./test.sh --suite schedule; ./test.sh --list). SANITIZE=address,undefined or SANITIZE=thread builds
-# and tests with those sanitizers, in a folder of their own.
+# and tests with those sanitizers, in a folder of their own, with assertions, of which one proves the
+# schedules that are run.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./tests/setup.sh
@@ -14,7 +15,8 @@ folder=build
 options=()
 if [ -n "${SANITIZE:-}" ]; then
     folder="build-${SANITIZE//,/-}"
-    options=(-Db_sanitize="$SANITIZE" -Db_lundef=false --buildtype=debugoptimized)
+    options=(-Db_sanitize="$SANITIZE" -Db_lundef=false --buildtype=debugoptimized
+        -Db_ndebug=false)
 fi
 # Warnings are errors where nobody reads them.
 if [ "${CI:-}" = true ]; then options+=(-Dwerror=true); fi

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/prove.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace vescomm {
+namespace {
+
+Problem gather_on(int ranks) {
+    Problem problem;
+    problem.collective = Collective::all_gather_v;
+    problem.nodes = Nodes::single(ranks);
+    cut_evenly(640 * ranks, ranks, problem.cuts);
+    return problem;
+}
+
+// Forgets to wait.
+Schedule hasty(const Problem &problem, int rank) {
+    Schedule schedule = all_gather_v::direct(problem, rank);
+    for (Lane &lane : schedule.lanes)
+        std::erase_if(lane.steps(), [](const Step &step) { return step.action == Action::wait; });
+    return schedule;
+}
+
+TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
+    AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
+    EXPECT_NO_THROW(prove_if_small(entry, gather_on(3)));
+    entry.make = hasty;
+    try {
+        prove_if_small(entry, gather_on(3));
+        FAIL();
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status, VESCOMM_ERROR_INTERNAL);
+        EXPECT_EQ(std::string(error.what()).find("the schedules of all_gather_v by direct are wrong"),
+                  0u)
+            << error.what();
+    }
+}
+
+TEST(Prove, LeavesWhatIsLargeToTheTests) {
+    AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
+    entry.make = hasty;
+    EXPECT_NO_THROW(prove_if_small(entry, gather_on(100)));
+}
+
+}  // namespace
+}  // namespace vescomm

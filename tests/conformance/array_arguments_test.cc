@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arguments of collectives on arrays that are refused, with what is said of them.
+#include "support/array_calls.h"
+
+namespace vescomm {
+namespace {
+
+using testing_support::check;
+using testing_support::expect_in_step;
+using testing_support::Floats;
+using testing_support::run_array_ranks;
+using testing_support::sum;
+using testing_support::two;
+
+TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        const auto rank = static_cast<std::size_t>(comm->value->rank());
+        Floats data(40, 1);
+        float *at = data.data();
+        const std::int64_t counts[] = {10, 10};
+        const char *overlap = "overlap";
+        EXPECT_REFUSED(
+            vescomm_all_reduce(comm, at, at + 1, 10, VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr),
+            overlap);
+        // In place is where the own block goes, and nowhere else.
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, at + 10 * (1 - rank), at, counts, nullptr,
+                                            VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_reduce_scatter_v(comm, at, at + 10 * (1 - rank), counts, VESCOMM_F32,
+                                                VESCOMM_SUM, nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_all_to_all_v(comm, at, counts, nullptr, at, counts, nullptr,
+                                            VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        // Blocks that get something must not share elements; those that are read may.
+        const std::int64_t offsets[] = {0, 9};
+        Floats other(40, 1);
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, other.data(), at, counts, offsets, VESCOMM_F32,
+                                            nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_all_to_all_v(comm, other.data(), counts, nullptr, at, counts,
+                                            offsets, VESCOMM_F32, nullptr, nullptr),
+                       overlap);
+        const std::int64_t same[] = {0, 0};
+        check(vescomm_all_to_all_v(comm, other.data(), counts, same, at, counts, nullptr,
+                                   VESCOMM_F32, nullptr, nullptr));
+        // Neighbours do not overlap, whatever the order of the blocks.
+        const std::int64_t turned[] = {10, 0};
+        check(
+            vescomm_all_gather_v(comm, at + 20, at, counts, turned, VESCOMM_F32, nullptr, nullptr));
+        check(vescomm_all_gather_v(comm, at + turned[rank], at, counts, turned, VESCOMM_F32,
+                                   nullptr, nullptr));
+        expect_in_step(comm);
+    });
+}
+
+TEST(ArrayArguments, ArraysThatAreNotAlignedAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(4, 1);
+        char *odd = reinterpret_cast<char *>(data.data()) + 2;
+        EXPECT_REFUSED(vescomm_broadcast(comm, odd, 2, VESCOMM_F32, 0, nullptr, nullptr),
+                       "data is not aligned");
+        check(vescomm_broadcast(comm, odd, 2, VESCOMM_BF16, 0, nullptr, nullptr));
+    });
+}
+
+TEST(ArrayArguments, FactorsBelongToPremultipliedSums) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        Floats data(10, 1);
+        auto options = vescomm_call_options();
+        const auto call = [&](vescomm_op_t op) {
+            return vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, op, &options,
+                                      nullptr);
+        };
+        EXPECT_REFUSED(sum(comm, data, nullptr, VESCOMM_PREMULTIPLIED_SUM), "factor");
+        EXPECT_REFUSED(call(VESCOMM_PREMULTIPLIED_SUM), "factor");
+        options.factor = 0.5;
+        EXPECT_REFUSED(call(VESCOMM_MAX), "takes no factor");
+        check(call(VESCOMM_PREMULTIPLIED_SUM));
+        EXPECT_EQ(data, Floats(10, 1));
+    });
+}
+
+TEST(ArrayArguments, CountsBeyondAllMemoryAreRefused) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        float data[2] = {1, 1};
+        constexpr std::int64_t most = std::int64_t{1} << 40;
+        const auto call = [&](std::int64_t count) {
+            return vescomm_all_reduce(comm, data, data, count, VESCOMM_F32, VESCOMM_SUM, nullptr,
+                                      nullptr);
+        };
+        EXPECT_REFUSED(call(most + 1), "count is 1099511627777");
+        EXPECT_REFUSED(call(std::int64_t{1} << 56), "it must be from 0 to 1099511627776");
+        const std::int64_t counts[] = {most, 1};
+        EXPECT_REFUSED(
+            vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr, nullptr),
+            "the sum of counts");
+        // Also in sum, of a group.
+        check(vescomm_group_begin(comm));
+        check(call(most));
+        check(call(1));
+        EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "1099511627777");
+        expect_in_step(comm);
+    });
+}
+
+}  // namespace
+}  // namespace vescomm

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls on arrays, as tests make them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/array_ranks.h"
+
+namespace vescomm::testing_support {
+
+using Floats = std::vector<float>;
+
+inline const Stage two{Kind::node, {0, 0}};
+inline const Stage three{Kind::node, {0, 0, 0}};
+
+inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data, vescomm_request_t **request = nullptr,
+                     vescomm_op_t op = VESCOMM_SUM) {
+    return vescomm_all_reduce(comm, data.data(), data.data(),
+                              static_cast<std::int64_t>(data.size()), VESCOMM_F32, op, nullptr,
+                              request);
+}
+
+// Everyone is still in step: a sum comes out right.
+inline void expect_in_step(vescomm_comm_t *comm) {
+    Floats ones(10, 1);
+    check(sum(comm, ones));
+    EXPECT_EQ(ones, Floats(10, static_cast<float>(comm->value->ranks())));
+}
+
+}  // namespace vescomm::testing_support
+
+#define EXPECT_REFUSED(call, text)                                                 \
+    do {                                                                           \
+        EXPECT_EQ(call, VESCOMM_ERROR_INVALID_ARGUMENT) << vescomm_last_error();   \
+        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos) \
+            << vescomm_last_error();                                               \
+    } while (false)
