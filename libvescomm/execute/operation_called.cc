@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of an operation have called: how they tell one another, and whether it is the same.
+// What the ranks of an operation have called: how they tell one another, and whether it is the
+// same.
 #include <algorithm>
 
 #include "execute/operation.h"

@@ -67,7 +67,7 @@ constexpr AlgorithmEntry table[] = {
      "node"},
     {Collective::all_gather_v, "direct", all_gather_v::direct, per_rank,
      "every rank copies its shard straight into the others' buffers"},
-    {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank,
+    {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank_on_nodes,
      "every rank passes on what comes from its left neighbour, chunk by chunk"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},

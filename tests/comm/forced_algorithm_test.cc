@@ -50,7 +50,7 @@ TEST(ForcedAlgorithm, GivesWayToTheCaller) {
 }
 
 TEST(ForcedAlgorithm, IsTakenForBuffersOrRefused) {
-    run_array_ranks(insisting_on("all_gather_v=ring"), [](vescomm_comm_t *comm) {
+    run_array_ranks(insisting_on("all_gather_v=direct"), [](vescomm_comm_t *comm) {
         const Layout layout = Layout::from_counts(std::vector<std::int64_t>{3, 5});
         for (const vescomm_sharing_t sharing : {VESCOMM_PER_RANK, VESCOMM_PER_NODE}) {
             auto options = vescomm_buffer_options();
@@ -65,7 +65,7 @@ TEST(ForcedAlgorithm, IsTakenForBuffersOrRefused) {
                 check(status);
                 const char *text = nullptr;
                 check(vescomm_request_explain(request, &text));
-                EXPECT_NE(std::string(text).find("ring"), std::string::npos);
+                EXPECT_NE(std::string(text).find("direct, "), std::string::npos);
             } else {
                 EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
                 EXPECT_NE(std::string(vescomm_last_error()).find("VESCOMM_ALGORITHM: "),

@@ -34,8 +34,8 @@ TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
         FAIL();
     } catch (const Error &error) {
         EXPECT_EQ(error.status, VESCOMM_ERROR_INTERNAL);
-        EXPECT_EQ(std::string(error.what()).find("the schedules of all_gather_v by direct are wrong"),
-                  0u)
+        EXPECT_EQ(
+            std::string(error.what()).find("the schedules of all_gather_v by direct are wrong"), 0u)
             << error.what();
     }
 }

@@ -16,8 +16,8 @@ using Floats = std::vector<float>;
 inline const Stage two{Kind::node, {0, 0}};
 inline const Stage three{Kind::node, {0, 0, 0}};
 
-inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data, vescomm_request_t **request = nullptr,
-                     vescomm_op_t op = VESCOMM_SUM) {
+inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data,
+                            vescomm_request_t **request = nullptr, vescomm_op_t op = VESCOMM_SUM) {
     return vescomm_all_reduce(comm, data.data(), data.data(),
                               static_cast<std::int64_t>(data.size()), VESCOMM_F32, op, nullptr,
                               request);

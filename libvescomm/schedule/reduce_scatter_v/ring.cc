@@ -31,8 +31,7 @@ struct Passing {
 class Plan {
 public:
     Plan(const Problem &problem, int node)
-        : problem_(problem),
-          lanes_(smallest_node(problem.nodes)) {
+        : problem_(problem), lanes_(smallest_node(problem.nodes)) {
         const Nodes &nodes = problem.nodes;
         for (int owner = 0; owner < nodes.ranks(); ++owner)
             size_ = std::max(size_, problem.size(owner));
@@ -95,14 +94,14 @@ private:
 // Every node adds the contributions of its ranks to what comes from the left. Windows of a shard
 // take turns at a few slots among the partial sums, and those for all owners pass a node in one
 // order: the first window of each, from the farthest owner to the nearest, then the second. Waits
-// follow that order, so they never go round in a circle. Windows are dealt out to the first ranks of
-// every node, each of which has a ring of its own.
+// follow that order, so they never go round in a circle. Windows are dealt out to the first ranks
+// of every node, each of which has a ring of its own.
 //
-// Cost: a node sends S less its own shards and gets no more, however unequal they are. With one owner
-// of nearly everything that takes S and nodes windows, where otherwise it gets nodes - 1 times its
-// shard; with equal shards nodes - 1 latencies more than that. Of several large shards each window
-// waits for those before it to go round.
-// Source: the pipelined ring of all_gather_v (ring.cc there), backwards.
+// Cost: a node sends S less its own shards and gets no more, however unequal they are. With one
+// owner of nearly everything that takes S and nodes windows, where otherwise it gets nodes - 1
+// times its shard; with equal shards nodes - 1 latencies more than that. Of several large shards
+// each window waits for those before it to go round. Source: the pipelined ring of all_gather_v
+// (ring.cc there), backwards.
 Schedule ring(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
@@ -110,8 +109,7 @@ Schedule ring(const Problem &problem, int rank) {
     const Plan plan(problem, node);
     const auto in_buffers = [&](const Passing &passing) {
         std::vector<Place> places;
-        for (const int member : members)
-            places.push_back({member, Region::buffer, passing.begin});
+        for (const int member : members) places.push_back({member, Region::buffer, passing.begin});
         return places;
     };
 
