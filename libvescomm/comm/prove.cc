@@ -9,7 +9,7 @@ namespace vescomm {
 
 void prove_if_small(const AlgorithmEntry &algorithm, const Problem &problem) {
     constexpr int most_ranks = 8;
-    constexpr std::size_t most_steps = 120;
+    constexpr std::size_t most_steps = 60;
     if (problem.ranks() > most_ranks || problem.collective == Collective::all_to_all_v) return;
     std::vector<Schedule> schedules;
     std::size_t steps = 0;

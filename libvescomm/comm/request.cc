@@ -238,7 +238,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
 
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
-    if constexpr (proves_schedules) prove_if_small(*choice.algorithm, problem);
+    if (proves_schedules && comm->rank() == 0) prove_if_small(*choice.algorithm, problem);
     const Schedule schedule = self.schedule();
 
     const Deadline deadline = comm->deadline();
@@ -344,7 +344,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     bindings.source.pieces = arrays.source;
     bindings.output.type = options.type;
     bindings.output.pieces = arrays.output;
-    if constexpr (proves_schedules) prove_if_small(*choice.algorithm, problem);
+    if (proves_schedules && comm.rank() == 0) prove_if_small(*choice.algorithm, problem);
     self.operation_ = comm.admit(self.schedule(), bindings);
     self.arrays_ = std::move(arrays);
     return request;
