@@ -134,6 +134,35 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
     }
 }
 
+// What passes through third ranks has a quarter of the stage for itself, also where the root has
+// far more neighbours than they have.
+TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
+    const AlgorithmEntry &entry = GetParam();
+    constexpr int ranks = 43, neighbours = 40;
+    std::vector<int> node_of(ranks, 1);
+    std::fill_n(node_of.begin(), neighbours, 0);
+    Problem problem;
+    problem.collective = entry.collective;
+    problem.nodes = Nodes::from_numbers(node_of);
+    problem.root = neighbours - 1;
+    problem.arrays = true;
+    problem.stage = {5, 1 << 14};
+    if (entry.collective == Collective::all_to_all_v)
+        problem.exchange = Exchange::whole(ranks, std::vector<std::int64_t>(ranks * ranks, 3));
+    else if (entry.collective != Collective::barrier)
+        for (int i = 0; i <= ranks; ++i) problem.cuts.push_back(3 * i);
+    if (!entry.solves(problem)) return;
+    for (const Schedule &schedule : make_all(entry, problem)) {
+        for (const Lane &lane : schedule.lanes) {
+            for (const Step &step : lane.steps()) {
+                if (step.action != Action::put || step.other_end == no_rank) continue;
+                ASSERT_LE(step.to.offset + step.count,
+                          problem.stage.begin + problem.stage.elements / 4);
+            }
+        }
+    }
+}
+
 // Shards so large that they pass between nodes in windows, more than a ring has, beside small and
 // empty ones.
 TEST_P(Algorithms, AreProvedForLargeShardsThatPassInWindows) {

@@ -69,7 +69,9 @@ public:
 private:
     int size_of(int node) const { return static_cast<int>(nodes_.members(node).size()); }
     // Of the ranks of a node that send through the same rank of a node of `size`, which one.
-    int turn(int rank, int size) const { return nodes_.local_rank(rank) / size; }
+    int turn(int rank, int size) const {
+        return problem_.collective == Collective::scatter_v ? 0 : nodes_.local_rank(rank) / size;
+    }
     // How many send through one rank of a node of `size`, at most; and of the nodes before `node`.
     std::int64_t senders(int size) const { return first_of(nodes_.count(), size); }
     std::int64_t first_of(int node, int size) const {
