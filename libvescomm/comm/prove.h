@@ -6,8 +6,8 @@
 
 namespace vescomm {
 
-// In builds with assertions (meson's b_ndebug=false) rank 0 proves the schedules that are run, where
-// that takes milliseconds.
+// In builds with assertions (meson's b_ndebug=false) rank 0 proves the schedules that are run,
+// where that takes milliseconds.
 #ifdef NDEBUG
 inline constexpr bool proves_schedules = false;
 #else

@@ -143,8 +143,8 @@ void Operation::tell_signature() noexcept {
         // And those for whom there must be room.
         for (std::size_t i = lane.at + 1; i < lane.steps.size(); ++i) {
             const BoundStep &next = lane.steps[i];
-            if (next.action != Action::put || next.other_end == no_rank) break;
-            tell(next.other_end);
+            if (next.action != Action::put || next.peer != step.peer) break;
+            if (next.other_end != no_rank) tell(next.other_end);
         }
     }
 }

@@ -110,6 +110,7 @@ bool UcxEndpoint::join_batch(UcxPut *put) noexcept {
     if (part.bytes > most_part_bytes || part.bytes == 0 || (last && open_ == nullptr)) return false;
     if (open_ != nullptr &&
         (open_->put.memory != part.memory || open_->put.early != part.early ||
+         open_->put.early_flag != part.early_flag ||
          open_->batch.size() + part.bytes > most_batch_bytes - sizeof(BatchPart)))
         enqueue(std::exchange(open_, nullptr));
     if (last && open_ == nullptr) return false;
