@@ -110,8 +110,6 @@ private:
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
         int peer = 0;
-        int other_end = no_rank;  // see Step
-        std::uint32_t relay = 0;
         Transport *transport = nullptr;
         std::size_t count = 0;
         std::uint64_t bytes = 0;  // that are written, read by a reduction, or put
@@ -126,6 +124,8 @@ private:
         bool finish = false;
         MemoryId memory = 0;
         std::uint64_t offset_bytes = 0;
+        int other_end = no_rank;  // see Step
+        std::uint32_t relay = 0;
     };
     struct BoundLane {
         std::vector<BoundStep> steps;

@@ -59,7 +59,10 @@ public:
     }
 
     void call(std::uint64_t turn, std::uint32_t signature, const PairDigests &pairs) noexcept {
-        calls_[turn % calls_.size()] = {turn, signature, pairs};
+        Called &call = calls_[turn % calls_.size()];
+        call.turn = turn;
+        call.signature = signature;
+        if (call.pairs != pairs) call.pairs = pairs;
     }
     // As it is told to `peer`. 0: not known, or no longer.
     std::uint32_t called(std::uint64_t turn, int peer) const noexcept {
