@@ -110,6 +110,7 @@ private:
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
         int peer = 0;
+        std::uint32_t relay = 0;  // see Step
         Transport *transport = nullptr;
         std::size_t count = 0;
         std::uint64_t bytes = 0;  // that are written, read by a reduction, or put
@@ -123,9 +124,8 @@ private:
         bool started = false;
         bool finish = false;
         MemoryId memory = 0;
-        std::uint64_t offset_bytes = 0;
         int other_end = no_rank;  // see Step
-        std::uint32_t relay = 0;
+        std::uint64_t offset_bytes = 0;
     };
     struct BoundLane {
         std::vector<BoundStep> steps;

@@ -363,6 +363,15 @@ private:
 
 }  // namespace
 
+std::int64_t largest_relayed(const Problem &problem, std::int64_t places) {
+    return std::min(problem.stage.elements / 128, problem.stage.elements / 4 / places);
+}
+
+Room beside_relayed(const Problem &problem, std::int64_t places) {
+    const std::int64_t taken = places * largest_relayed(problem, places);
+    return {problem.stage.begin + taken, problem.stage.elements - taken};
+}
+
 bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed) {
     const Nodes &nodes = problem.nodes;
     if (most_relayed == 0 || nodes.together(from, to)) return false;

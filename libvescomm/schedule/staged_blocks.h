@@ -27,6 +27,12 @@ Schedule pass_blocks(const Problem &problem, int rank);
 // The same through a part of the stage, for blocks of which is_relayed() says that they are not.
 Schedule pass_blocks(const Problem &problem, int rank, Room stage, std::int64_t most_relayed);
 
+// Elements of the largest block that is relayed where so many blocks need a place in the stage:
+// they take a quarter of it at most, and none is more than is worth a copy. And what they leave of
+// it.
+std::int64_t largest_relayed(const Problem &problem, std::int64_t places);
+Room beside_relayed(const Problem &problem, std::int64_t places);
+
 // Whether a block passes through a neighbour of its receiver, or in a gather_v of its sender, where
 // blocks of up to `most_relayed` elements do (all_to_all_v/two_level.cc, gather_v/two_level.cc).
 bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed);

@@ -133,8 +133,7 @@ bool UcxEndpoint::join_batch(UcxPut *put) noexcept {
     batch->put.signal = part.signal;
     batch->put.value = part.value;
     batch->put.called = part.called;
-    batch->put.pending = last ? part.pending : nullptr;
-    if (last) put->put.pending = nullptr;
+    if (last) batch->put.pending = std::exchange(put->put.pending, nullptr);
     outbox_.end(put);
     if (last) enqueue(std::exchange(open_, nullptr));
     return true;

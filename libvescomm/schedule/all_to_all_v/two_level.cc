@@ -26,20 +26,15 @@ public:
             const int size = size_of(node);
             if (size > 1) most_places_ = std::max(most_places_, senders(size) * size);
         }
-        // A quarter of the stage, and no more than is worth a copy.
-        const std::int64_t stage = problem.stage.elements;
         const bool few = most_places_ > 0 && most_places_ <= places_for_each * nodes_.ranks();
-        if (few) block_ = std::min(stage / 128, stage / 4 / most_places_);
+        if (few) block_ = largest_relayed(problem, most_places_);
     }
 
     // Elements of the largest block that is relayed; 0: none is.
     std::int64_t block() const { return block_; }
 
-    // For the blocks that are not.
-    Room rest() const {
-        const std::int64_t taken = most_places_ * block_;
-        return {problem_.stage.begin + taken, problem_.stage.elements - taken};
-    }
+    // For the blocks that are not, where some are.
+    Room rest() const { return beside_relayed(problem_, most_places_); }
 
     // The first of the places of what `from` has for a node.
     std::uint32_t first_place(int from, int node) const {

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "schedule/algorithms.h"
 #include "schedule/lanes.h"
 #include "schedule/staged_blocks.h"
@@ -18,23 +16,12 @@ enum Flag : std::uint32_t {
     arrived = 3,  // a put, which brings what a node has
 };
 
-// Elements of the largest block that travels with others: all of them have room in a quarter of
-// the stage, and none is more than is worth a copy.
-std::int64_t most_packed(const Problem &problem) {
-    const std::int64_t stage = problem.stage.elements;
-    return std::min(stage / 128, stage / 4 / problem.ranks());
-}
-
-Room rest(const Problem &problem) {
-    const std::int64_t taken = most_packed(problem) * problem.ranks();
-    return {problem.stage.begin + taken, problem.stage.elements - taken};
-}
-
 }  // namespace
 
 bool can_two_level(const Problem &problem) {
     return problem.arrays && problem.nodes.count() > 1 && has_neighbours(problem.nodes) &&
-           most_packed(problem) > 0 && can_pass_blocks(problem, rest(problem));
+           largest_relayed(problem, problem.ranks()) > 0 &&
+           can_pass_blocks(problem, beside_relayed(problem, problem.ranks()));
 }
 
 // Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the
@@ -54,7 +41,7 @@ bool can_two_level(const Problem &problem) {
 Schedule two_level(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int root = problem.root, home = nodes.node_of(root), mine = nodes.node_of(rank);
-    const std::int64_t most = most_packed(problem);
+    const std::int64_t most = largest_relayed(problem, problem.ranks());
 
     // Small blocks lie densely, node after node, in the stages of those who send them and of the
     // root.
@@ -80,7 +67,7 @@ Schedule two_level(const Problem &problem, int rank) {
         }
     };
 
-    Schedule schedule = pass_blocks(problem, rank, rest(problem), most);
+    Schedule schedule = pass_blocks(problem, rank, beside_relayed(problem, problem.ranks()), most);
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
