@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
-
 #include "api/guard.h"
 #include "api/handles.h"
-#include "base/system.h"
 #include "comm/agree.h"
 #include "comm/communicator.h"
+#include "observe/file.h"
 #include "observe/log.h"
 
 using vescomm::guarded;
@@ -57,13 +55,8 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
             c.control().all_gather("trace", c.trace().events(c.rank(), share), c.deadline());
         vescomm::agree(c.control(), "writing the trace", c.deadline(), [&] {
             if (c.rank() != 0) return std::string();
-            const std::string text = vescomm::trace_document(events);
-            std::FILE *file = std::fopen(path, "w");
-            if (file == nullptr)
-                throw vescomm::system_error("cannot write the trace to " + std::string(path));
-            const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-            if (std::fclose(file) != 0 || !written)
-                throw vescomm::system_error("cannot write the trace to " + std::string(path));
+            std::string text = vescomm::trace_document(events);
+            vescomm::write_file_by(path, std::move(text), "the trace", c.deadline());
             return std::string();
         });
     });

@@ -7,24 +7,33 @@
 namespace vescomm {
 
 bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
-    std::function<void()> then;
+    std::function<void(vescomm_status_t, const std::string &)> record;
     {
-        std::lock_guard lock(mutex_);
-        if (status_ != VESCOMM_OK) return false;
+        std::unique_lock lock(mutex_);
+        if (status_ != VESCOMM_OK) {
+            visible_.wait(lock, [this] { return broken(); });
+            return false;
+        }
         status_ = status;
         try {
             why_ = why;
         } catch (...) {
             // Out of memory for the sentence: the status alone must do.
         }
+        record.swap(record_);
+    }
+    try {
+        if (record) record(status, why);
+    } catch (...) {
+        // No memory for the record: the failure matters more.
+    }
+    std::function<void()> then;
+    {
+        std::lock_guard lock(mutex_);
         then.swap(then_);
-        try {
-            if (record_) record_(status, why_);
-        } catch (...) {
-            // No memory for the record: the failure matters more.
-        }
         broken_.store(true, std::memory_order_release);
     }
+    visible_.notify_all();
     if (then) then();
     return true;
 }
@@ -32,7 +41,7 @@ bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
 void Failure::on_first(std::function<void()> then) {
     {
         std::lock_guard lock(mutex_);
-        if (status_ == VESCOMM_OK) {
+        if (!broken()) {
             then_ = std::move(then);
             return;
         }

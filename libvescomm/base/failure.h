@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -19,16 +20,20 @@ class Failure {
 public:
     bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
 
-    // Returns true for the first cause; the others change nothing. `then` (set by the owner) runs
-    // once, in the calling thread, after the cause is readable: it wakes waiters.
+    // Returns true for the first cause; the others change nothing. In either case broken() holds
+    // afterwards. `then` (set by the owner) runs once, in the thread of the first cause, after the
+    // failure is visible: it wakes waiters.
     bool set(vescomm_status_t status, const std::string &why) noexcept;
 
     void on_first(std::function<void()> then);
 
-    // Runs `record` with the first cause before anyone else knows it: who hears of a failure often
-    // ends the process. It must not use this object.
+    // Runs `record` with the first cause before the failure is visible: a program that sees a
+    // failure often ends its process. It runs in the thread of the first cause, without any lock of
+    // this object, and delays everyone who waits: it must end within a bounded time, and must not
+    // call set().
     void record_first(std::function<void(vescomm_status_t, const std::string &)> record);
 
+    // The first cause; also while it is being recorded, before broken() holds.
     vescomm_status_t status() const noexcept;
     std::string why() const;
 
@@ -38,6 +43,7 @@ public:
 private:
     std::atomic<bool> broken_{false};
     mutable std::mutex mutex_;
+    std::condition_variable visible_;
     vescomm_status_t status_ = VESCOMM_OK;
     std::string why_;
     std::function<void()> then_;

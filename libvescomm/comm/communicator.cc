@@ -21,6 +21,11 @@ namespace {
 // spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
 constexpr int spins_with_cores = 200;
 
+// How long those who wait are kept from hearing of a failure, so that the flight recorder is
+// written first. Half of the two seconds within which all of them end after their deadline, and
+// far more than a file system needs that is alive.
+constexpr double most_recording_seconds = 1.0;
+
 // Of all ranks, by rank.
 std::vector<Introduction> introduce(Control &control, const Introduction &mine, Deadline limit) {
     std::vector<Introduction> all;
@@ -248,8 +253,8 @@ void Communicator::record_failures() {
     const std::string name = file_name(config_.flight_recorder, writer, "VESCOMM_FLIGHT_RECORDER=");
     failure_.record_first([this, name](vescomm_status_t status, const std::string &why) {
         try {
-            write_file(name, flight_text(flight_header(status, why), recorder_),
-                       "the flight recorder");
+            write_file_by(name, flight_text(flight_header(status, why), recorder_),
+                          "the flight recorder", Deadline::after(most_recording_seconds));
         } catch (const Error &error) {
             log(LogLevel::warn, "flight", rank(), ranks(), error.what());
         }

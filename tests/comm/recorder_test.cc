@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A flight recorder on a file system that hangs: this program's own rename() does so for files
+// whose names end with "hangs", as that of a network file system whose server is gone.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <string_view>
+
+#include "observe/file.h"
+#include "support/thread_ranks.h"
+
+namespace {
+
+std::atomic<int> hanging{0};
+
+}  // namespace
+
+extern "C" int rename(const char *from, const char *to) noexcept {
+    if (std::string_view(to).ends_with("hangs")) {
+        ++hanging;
+        for (;;) pause();
+    }
+    return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+namespace vescomm {
+namespace {
+
+using testing_support::Kind;
+using testing_support::run_ranks;
+using testing_support::Stage;
+
+// Longer than a machine that works ever takes.
+constexpr auto hang = std::chrono::seconds(60);
+
+class Recorder : public testing::TestWithParam<Kind> {
+protected:
+    Recorder() {
+        char name[] = "/tmp/vescomm-recorder-test-XXXXXX";
+        if (mkdtemp(name) != nullptr) folder_ = name;
+    }
+    ~Recorder() override { std::filesystem::remove_all(folder_); }
+
+    Stage recorded(const std::string &name) const {
+        Stage stage{GetParam(), {0, 0}};
+        stage.config.flight_recorder = (folder_ / name).string();
+        return stage;
+    }
+
+    std::filesystem::path folder_;
+};
+
+vescomm_status_t status_of(const std::function<void()> &body) {
+    try {
+        body();
+    } catch (const Error &error) {
+        return error.status;
+    }
+    return VESCOMM_OK;
+}
+
+TEST_P(Recorder, WritesBeforeAnyoneIsTold) {
+    run_ranks(recorded("flight.%r"), [&](const std::shared_ptr<Communicator> &comm) {
+        comm->barrier();
+        if (comm->rank() == 0) comm->abort("enough");
+        else EXPECT_EQ(status_of([&] { comm->barrier(); }), VESCOMM_ERROR_ABORTED);
+        EXPECT_TRUE(std::filesystem::exists(folder_ / ("flight." + std::to_string(comm->rank()))));
+    });
+}
+
+// Both ranks' writers hang until the process ends.
+TEST_P(Recorder, EveryWaitEndsWhenItsFileSystemHangs) {
+    const int before = hanging;
+    auto done = std::async(std::launch::async, [&] {
+        run_ranks(recorded("flight.%r.hangs"), [&](const std::shared_ptr<Communicator> &comm) {
+            comm->barrier();
+            if (comm->rank() == 0) comm->abort("enough");
+            EXPECT_EQ(status_of([&] { comm->barrier(); }), VESCOMM_ERROR_ABORTED);
+            EXPECT_EQ(status_of([&] { comm->progress(); }), VESCOMM_ERROR_ABORTED);
+        });
+    });
+    const bool ended = done.wait_for(hang) == std::future_status::ready;
+    EXPECT_TRUE(ended) << "a wait never ends";
+    EXPECT_EQ(hanging - before, 2) << "nothing hung, so this has tested nothing";
+    if (!ended) _exit(1);
+}
+
+TEST_P(Recorder, AFileThatTakesTooLongIsAnErrorThatSaysSo) {
+    try {
+        write_file_by((folder_ / "it.hangs").string(), "text", "the text", Deadline::after(0.01));
+        FAIL() << "written";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.status, VESCOMM_ERROR_TIMEOUT);
+        EXPECT_NE(std::string(error.what()).find("it.hangs"), std::string::npos) << error.what();
+    }
+    write_file_by((folder_ / "it").string(), "text", "the text", Deadline::after(60));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "it"));
+    EXPECT_THROW(write_file_by((folder_ / "none/it").string(), "text", "it", Deadline::after(60)),
+                 Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Recorder, testing::Values(Kind::loopback, Kind::node));
+
+}  // namespace
+}  // namespace vescomm
