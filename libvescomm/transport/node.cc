@@ -74,9 +74,9 @@ public:
                 return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
                        page_bytes();
             };
-            take_room(file, edge(local), edge(local + 1) - edge(local));
+            take_room(file, edge(local), edge(local + 1) - edge(local), deadline);
         } else {
-            take_room(file, slab * local, slab);
+            take_room(file, slab * local, slab, deadline);
         }
         MappedMemory memory(file, total);
         std::vector<std::byte *> bases(nodes_.ranks(), nullptr);
@@ -100,7 +100,11 @@ private:
     // Collective: the first rank of the node makes the file. `whole`: all of it will be used.
     Descriptor share(const char *purpose, std::size_t bytes, Deadline deadline,
                      bool whole = false) {
-        if (nodes_.local_rank(rank_) != 0) return star_.broadcast(-1, deadline);
+        if (nodes_.local_rank(rank_) != 0) {
+            Descriptor file = star_.broadcast(-1, deadline);
+            require_sealed(file, bytes);
+            return file;
+        }
         try {
             if (whole) require_room(bytes);
             Descriptor file = make_anonymous_file(purpose, bytes);

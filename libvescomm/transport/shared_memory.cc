@@ -4,63 +4,26 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/system.h"
+#include "transport/free_memory.h"
 
 namespace vescomm {
 
 namespace {
 
-// Bytes that /proc/meminfo says can be had, without and with moving others out to swap.
-std::uint64_t free_on_machine() {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    std::uint64_t kilobytes = 0, free = 0;
-    bool known = false;
-    while (file >> key >> kilobytes) {
-        std::getline(file, unit);
-        if (key == "MemAvailable:") known = true;
-        if (key == "MemAvailable:" || key == "SwapFree:") free += kilobytes * 1024;
-    }
-    return known ? free : std::numeric_limits<std::uint64_t>::max();
-}
-
-// What a control group may still take, page cache that can be dropped counted as free.
-std::uint64_t free_in_group(const std::string &folder) {
-    std::uint64_t limit = 0, used = 0;
-    if (!(std::ifstream(folder + "/memory.max") >> limit) ||
-        !(std::ifstream(folder + "/memory.current") >> used))
-        return std::numeric_limits<std::uint64_t>::max();
-    std::ifstream statistics(folder + "/memory.stat");
-    std::string key;
-    std::uint64_t value = 0;
-    while (statistics >> key >> value)
-        if (key == "inactive_file" || key == "active_file") used -= std::min(used, value);
-    return limit > used ? limit - used : 0;
-}
-
-// The least of the control groups that this process is in: containers, jobs, and what they are in.
-std::uint64_t free_in_groups() {
-    std::ifstream groups("/proc/self/cgroup");
-    std::string line, group;
-    while (std::getline(groups, line))
-        if (line.starts_with("0::/")) group = line.substr(3);
-    std::uint64_t free = free_in_group("/sys/fs/cgroup");
-    for (; group.size() > 1; group.erase(group.rfind('/')))
-        free = std::min(free, free_in_group("/sys/fs/cgroup" + group));
-    return free;
-}
+// Nobody changes the size any more, nor these seals.
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
 void require_room(std::size_t bytes) {
-    const std::uint64_t free = std::min(free_on_machine(), free_in_groups());
+    const std::uint64_t free = free_memory();
     if (bytes > free)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                     "the ranks of this node need " + std::to_string(bytes) +
@@ -99,22 +62,49 @@ std::size_t round_up_to_page(std::size_t bytes) {
 }
 
 Descriptor make_anonymous_file(const char *purpose, std::size_t bytes) {
-    Descriptor file(memfd_create(purpose, MFD_CLOEXEC));
+    Descriptor file(memfd_create(purpose, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file.open()) throw system_error("cannot create shared memory");
     if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
         throw system_error("cannot make shared memory of " + std::to_string(bytes) + " bytes");
+    if (fcntl(file.get(), F_ADD_SEALS, size_seals) != 0)
+        throw system_error("cannot seal the size of shared memory");
     return file;
 }
 
-void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes) {
-    if (bytes == 0) return;
-    int result = 0;
-    do {
-        result = fallocate(file.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-    } while (result != 0 && errno == EINTR);
-    if (result != 0)
-        throw system_error("there is not enough memory for " + std::to_string(bytes) +
-                           " bytes of shared memory");
+void require_sealed(const Descriptor &file, std::size_t bytes) {
+    struct stat status {};
+    if (fstat(file.get(), &status) != 0) throw system_error("cannot look at shared memory");
+    const int seals = fcntl(file.get(), F_GET_SEALS);
+    if (seals < 0 || (seals & size_seals) != size_seals ||
+        static_cast<std::uint64_t>(status.st_size) != bytes)
+        throw Error(VESCOMM_ERROR_MISMATCH,
+                    "the first rank of this node shares a file of " +
+                        std::to_string(status.st_size) + " bytes" +
+                        (seals < 0 ? ", which is no sealed memory" : "") + " where " +
+                        std::to_string(bytes) +
+                        " bytes of sealed memory belong; run the same vescomm on all ranks");
+}
+
+void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, Deadline deadline) {
+    std::size_t at_once = bytes;
+    for (std::size_t done = 0; done < bytes;) {
+        const std::size_t count = std::min(at_once, bytes - done);
+        if (fallocate(file.get(), 0, static_cast<off_t>(offset + done),
+                      static_cast<off_t>(count)) == 0) {
+            done += count;
+            continue;
+        }
+        if (errno != EINTR)
+            throw system_error("there is not enough memory for " + std::to_string(bytes) +
+                               " bytes of shared memory");
+        if (deadline.expired())
+            throw Error(VESCOMM_ERROR_TIMEOUT,
+                        "taking " + std::to_string(bytes) +
+                            " bytes of shared memory was interrupted by signals until the timeout "
+                            "passed; see which timer of the program sends them");
+        // An interrupted call gives back what it had: a whole slab might never come through.
+        at_once = std::max(page_bytes(), round_up_to_page(count / 2));
+    }
 }
 
 }  // namespace vescomm
