@@ -30,7 +30,8 @@
 
 namespace vescomm {
 
-// The only place where an exception becomes a status. Nothing may throw past the C boundary.
+// The only place where an exception becomes a status. Nothing may throw past the C boundary, and
+// nothing here allocates.
 template <typename Body>
 vescomm_status_t guarded(Body &&body) noexcept {
     try {
@@ -40,17 +41,13 @@ vescomm_status_t guarded(Body &&body) noexcept {
         set_last_error(error.what());
         return error.status;
     } catch (const std::bad_alloc &) {
-        set_last_error_constant("out of memory: an allocation failed; nothing happened");
+        set_last_error("out of memory: an allocation failed; nothing happened");
         return VESCOMM_ERROR_OUT_OF_MEMORY;
     } catch (const std::exception &error) {
-        try {
-            set_last_error(std::string("internal error, please report: ") + error.what());
-        } catch (...) {
-            set_last_error_constant("internal error, and no memory for its text; please report");
-        }
+        set_last_error("internal error, please report: ", error.what());
         return VESCOMM_ERROR_INTERNAL;
     } catch (...) {
-        set_last_error_constant("internal error of unknown type; please report");
+        set_last_error("internal error of unknown type; please report");
         return VESCOMM_ERROR_INTERNAL;
     }
 }

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/last_error.h"
 
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
 #include "vescomm/vescomm.h"
 
 #define VESCOMM_TEXT_OF(number) #number
@@ -11,30 +15,25 @@
 namespace vescomm {
 namespace {
 
-// `current` points to a constant or into `text`. A pointer beside the string lets an error be
-// reported when the string cannot grow.
-thread_local std::string text;
-thread_local const char *current = "";
+// A plain array: a string would have a destructor, and registering that for a thread takes memory,
+// without which glibc ends the process.
+thread_local char text[most_error_bytes + 1];
 
 }  // namespace
 
-void set_last_error(const std::string &sentence) noexcept {
-    try {
-        text = sentence;
-        current = text.c_str();
-    } catch (...) {
-        set_last_error_constant("out of memory, even for the sentence that explains an error");
-    }
-}
-
-void set_last_error_constant(const char *sentence) noexcept {
-    current = sentence;
+void set_last_error(const char *sentence, const char *more) noexcept {
+    if (std::snprintf(text, sizeof text, "%s%s", sentence, more) <= most_error_bytes) return;
+    static constexpr char dots[] = "...";
+    std::size_t end = sizeof text - sizeof dots;
+    // Not within a character of UTF-8.
+    while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
+    std::memcpy(text + end, dots, sizeof dots);
 }
 
 }  // namespace vescomm
 
 const char *vescomm_last_error(void) {
-    return vescomm::current;
+    return vescomm::text;
 }
 
 const char *vescomm_status_name(vescomm_status_t status) {

@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 namespace vescomm {
 
-// Keeps the sentence that vescomm_last_error() returns to the calling thread. When there is no
-// memory for it, a constant sentence that says so takes its place.
-void set_last_error(const std::string &sentence) noexcept;
+// Keeps the sentence that vescomm_last_error() returns to the calling thread, made of two parts.
+// Never allocates: a sentence of more than most_error_bytes is cut, and ends with "...".
+void set_last_error(const char *sentence, const char *more = "") noexcept;
 
-// The same without any allocation: `sentence` must live for ever.
-void set_last_error_constant(const char *sentence) noexcept;
+constexpr int most_error_bytes = 1023;
 
 }  // namespace vescomm

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/log.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -30,10 +33,13 @@ struct Settings {
     void *context = nullptr;
 };
 
-// With each thread's last error the only global state there is. Made at its first use, and never
-// destroyed, since threads may log until the process is gone.
+// With each thread's last error and the count of forks the only global state there is. Made at its
+// first use, without memory of the heap, and never destroyed: threads may log until the process is
+// gone.
 Settings &settings() noexcept {
-    static Settings &only = *new Settings;
+    alignas(Settings) static std::byte room[sizeof(Settings)];
+    static_assert(std::is_nothrow_default_constructible_v<Settings>);
+    static Settings &only = *new (room) Settings;
     return only;
 }
 
