@@ -63,7 +63,11 @@ vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory, void **data
 }
 
 vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory) {
-    return guarded([&] { delete memory; });
+    return guarded([&] {
+        if (memory == nullptr) return;
+        require(memory, "vescomm_memory_free", "memory");
+        delete memory;
+    });
 }
 
 vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layout_t *layout,
@@ -79,7 +83,10 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
             require_sharing(given.sharing, "vescomm_buffer_create");
             vescomm::Buffer::Options wanted;
             wanted.type = given.type;
-            if (given.memory != nullptr) wanted.memory = given.memory->value;
+            if (given.memory != nullptr) {
+                require(given.memory, "vescomm_buffer_create", "the memory of options");
+                wanted.memory = given.memory->value;
+            }
             wanted.offset_bytes = given.offset_bytes;
             wanted.kind = given.kind;
             wanted.sharing = given.sharing;
@@ -138,5 +145,9 @@ vescomm_status_t vescomm_buffer_acquire(vescomm_buffer_t *buffer) {
 }
 
 vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer) {
-    return guarded([&] { delete buffer; });
+    return guarded([&] {
+        if (buffer == nullptr) return;
+        require(buffer, "vescomm_buffer_free", "buffer");
+        delete buffer;
+    });
 }

@@ -147,6 +147,7 @@ vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason) {
 vescomm_status_t vescomm_comm_free(vescomm_comm_t *comm) {
     return guarded([&] {
         if (comm == nullptr) return;
+        require(comm, "vescomm_comm_free", "comm");
         const std::unique_ptr<vescomm_comm> owner(comm);
         owner->value->leave();
     });

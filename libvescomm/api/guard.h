@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/handle.h"
 #include "api/last_error.h"
 #include "base/error.h"
 #include "vescomm/vescomm.h"
@@ -57,6 +58,16 @@ inline void require(const void *argument, const char *function, const char *para
     if (argument != nullptr) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 std::string(function) + ": " + parameter + " is NULL; it must be given");
+}
+
+// The same for a handle, which must be this process's own.
+inline void require(const Handle *argument, const char *function, const char *parameter) {
+    require(static_cast<const void *>(argument), function, parameter);
+    if (!argument->inherited()) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                std::string(function) + ": " + parameter +
+                    " was made before this process was forked, and belongs to its parent alone; "
+                    "use it there, and make communicators here after exec()");
 }
 
 // Append-only structs. A caller built against an older header has a shorter struct than this

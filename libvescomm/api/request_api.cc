@@ -122,6 +122,7 @@ vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char 
 vescomm_status_t vescomm_request_free(vescomm_request_t *request) {
     return guarded([&] {
         if (request == nullptr) return;
+        require(request, "vescomm_request_free", "request");
         for (const auto &part : request->parts)
             if (part->under_way())
                 throw Error(

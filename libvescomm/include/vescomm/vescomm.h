@@ -26,6 +26,13 @@
  * refused, for an argument or a variable of its own, all of them fail, and the others' sentence
  * says which rank it was and why; the communicator is broken. A call on arrays that is refused has
  * not happened, and may be made again.
+ *
+ * A communicator, memory, buffer or request belongs to the process that made it. In a child that
+ * fork() has made, every call on it returns VESCOMM_ERROR_INVALID_ARGUMENT and does nothing else;
+ * so do the functions that free it, which release neither it nor anything that the parent uses. The
+ * child must not write into its memory, which it shares with the parent. Layouts are plain values
+ * and stay usable. To make communicators of its own, a child of a process that has some calls
+ * exec() first.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
@@ -87,7 +94,8 @@ VESCOMM_API const char *vescomm_status_name(vescomm_status_t status);
  * Returns the sentence that explains the last error of the calling thread: what failed, where, the
  * values, and what to do.
  *
- * @return never NULL, empty before the first error; valid until this thread's next failing call.
+ * @return never NULL, empty before the first error, cut after 1,023 bytes; valid until this
+ * thread's next failing call.
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */
@@ -1237,7 +1245,8 @@ VESCOMM_API vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char
  *
  * @param path  of the file, written by rank 0, replaced when it exists. Other ranks may give NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_SYSTEM on every rank: the file cannot be written.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT on every rank: the path is that of a device, a pipe or a
+ *         socket. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
  * Since: 0.1

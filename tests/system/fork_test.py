@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that fork: whatever a child does with the handles it has inherited, its parent goes on.
+fork_test.py FORK_WORKER [CASE...]"""
+
+import sys
+
+from ranks import Job, expect, run_cases
+
+WORKER = sys.argv[1]
+
+
+def forks(how, ranks, nodes):
+    with Job([WORKER, how], ranks, nodes) as job:
+        job.expect_success()
+        for rank in job.ranks.values():
+            expect(rank.said("verified"), job.transcript())
+
+
+def cases():
+    for how in ("frees", "destroys", "unwinds", "exits"):
+        yield f"a child {how}, one node", lambda how=how: forks(how, 3, None)
+        yield f"a child {how}, two nodes", lambda how=how: forks(how, 3, [0, 1, 1])
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(cases(), sys.argv[2:]))
