@@ -138,10 +138,25 @@ void run(vescomm::Calls &calls, const Call &call) {
     calls.keep(std::move(request));
 }
 
+// Calls that fuse become one, in the place of the first.
+std::vector<std::unique_ptr<vescomm::Request>> requests_for(vescomm::Calls &calls,
+                                                            std::span<const Call> group) {
+    std::vector<std::vector<Call>> fused;
+    for (const Call &call : group) {
+        const auto same = std::ranges::find_if(
+            fused, [&](const auto &others) { return vescomm::fuse(others[0], call); });
+        if (same != fused.end()) same->push_back(call);
+        else fused.push_back({call});
+    }
+    std::vector<std::unique_ptr<vescomm::Request>> parts;
+    for (const auto &together : fused) parts.push_back(calls.request(together));
+    return parts;
+}
+
+// Starts the parts and gives them to the caller in `made`, or waits for them where there is none.
 void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
-              vescomm_request_t **request) {
-    if (request != nullptr) {
-        auto made = std::make_unique<vescomm_request>();
+              std::unique_ptr<vescomm_request> made, vescomm_request_t **request) {
+    if (made) {
         made->calls = comm->calls;
         start_all(parts);
         made->parts = std::move(parts);
@@ -182,9 +197,10 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
             return;
         }
         if (request == nullptr) return run(*comm->calls, made);
+        auto handle = std::make_unique<vescomm_request>();
         std::vector<std::unique_ptr<vescomm::Request>> parts;
         parts.push_back(comm->calls->request({&made, 1}));
-        hand_out(comm, std::move(parts), request);
+        hand_out(comm, std::move(parts), std::move(handle), request);
     });
 }
 
@@ -345,18 +361,18 @@ vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **req
         if (!comm->group)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_group_end: no group has begun; call vescomm_group_begin() first");
-        const std::vector<Call> calls = std::move(*comm->group);
+        std::vector<Call> calls = std::move(*comm->group);
         comm->group.reset();
-        // Calls that fuse become one, in the place of the first.
-        std::vector<std::vector<Call>> fused;
-        for (const Call &call : calls) {
-            const auto same = std::ranges::find_if(
-                fused, [&](const auto &others) { return vescomm::fuse(others[0], call); });
-            if (same != fused.end()) same->push_back(call);
-            else fused.push_back({call});
-        }
         std::vector<std::unique_ptr<vescomm::Request>> parts;
-        for (const auto &together : fused) parts.push_back(comm->calls->request(together));
-        hand_out(comm, std::move(parts), request);
+        std::unique_ptr<vescomm_request> made;
+        try {
+            parts = requests_for(*comm->calls, calls);
+            if (request != nullptr) made = std::make_unique<vescomm_request>();
+        } catch (const std::bad_alloc &) {
+            // Nothing has happened: the group is still to be ended.
+            comm->group.emplace(std::move(calls));
+            throw;
+        }
+        hand_out(comm, std::move(parts), std::move(made), request);
     });
 }

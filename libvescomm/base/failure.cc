@@ -18,8 +18,10 @@ bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
         try {
             why_ = why;
         } catch (...) {
-            // Out of memory for the sentence: the status alone must do.
+            why_.clear();
         }
+        // Who had no memory for a sentence gave none. This one needs none.
+        if (why_.empty()) why_ = "out of memory";
         record.swap(record_);
     }
     try {

@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/frame.h"
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
+#include <openssl/params.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "bootstrap/wire.h"
 
 namespace vescomm {
@@ -26,34 +29,62 @@ constexpr std::size_t reserved_at = 6;
 constexpr std::size_t sequence_at = 8;
 constexpr std::size_t length_at = 16;
 
-// Before anything else of OpenSSL. A program may end without freeing its communicator: then the
-// background thread still seals frames while exit handlers run, and OpenSSL's would take its locks
-// away under it.
-void prepare_openssl() {
-    static const int no_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
-    (void)no_cleanup_at_exit;
+[[noreturn]] void refuse_libcrypto() {
+    throw Error(VESCOMM_ERROR_SYSTEM,
+                "libcrypto cannot compute HMAC-SHA256: it is out of memory, or its configuration "
+                "forbids it");
+}
+
+// For the life of the process. In a context of our own, since libcrypto uses its default one
+// without asking whether there was memory to make it.
+EVP_MAC *hmac_algorithm() {
+    static EVP_MAC *const algorithm = [] {
+        // Before anything else of OpenSSL. A program may end without freeing its communicator: then
+        // the background thread still seals frames while exit handlers run, and OpenSSL's would
+        // take its locks away under it.
+        if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refuse_libcrypto();
+        OSSL_LIB_CTX *const context = OSSL_LIB_CTX_new();
+        if (context == nullptr) refuse_libcrypto();
+        EVP_MAC *const fetched = EVP_MAC_fetch(context, OSSL_MAC_NAME_HMAC, nullptr);
+        if (fetched == nullptr) {
+            OSSL_LIB_CTX_free(context);
+            refuse_libcrypto();
+        }
+        return fetched;
+    }();
+    return algorithm;
 }
 
 FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
-    prepare_openssl();
     FrameKey result;
-    unsigned int size = 0;
-    const unsigned char *done = HMAC(EVP_sha256(), key, static_cast<int>(key_bytes),
-                                     reinterpret_cast<const unsigned char *>(bytes.data()),
-                                     bytes.size(), result.data(), &size);
-    if (done == nullptr || size != result.size())
-        throw Error(VESCOMM_ERROR_SYSTEM,
-                    "libcrypto cannot compute HMAC-SHA256; its configuration may forbid it");
+    std::size_t size = 0;
+    char digest[] = "SHA256";
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end()};
+    const std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> computation(
+        EVP_MAC_CTX_new(hmac_algorithm()), EVP_MAC_CTX_free);
+    const auto data = [](const void *pointer) {
+        return static_cast<const unsigned char *>(pointer);
+    };
+    // A key of no bytes is one all the same.
+    if (!computation ||
+        EVP_MAC_init(computation.get(), data(key_bytes == 0 ? digest : key), key_bytes,
+                     parameters) != 1 ||
+        EVP_MAC_update(computation.get(), data(bytes.data()), bytes.size()) != 1 ||
+        EVP_MAC_final(computation.get(), result.data(), &size, result.size()) != 1 ||
+        size != result.size())
+        refuse_libcrypto();
     return result;
 }
 
 }  // namespace
 
 Nonce random_nonce() {
-    prepare_openssl();
     Nonce nonce;
-    if (RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1)
-        throw Error(VESCOMM_ERROR_SYSTEM, "libcrypto has no random bytes for a connection");
+    // So few come at once or not at all.
+    if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
+        throw system_error("cannot get random bytes for a connection from the system");
     return nonce;
 }
 

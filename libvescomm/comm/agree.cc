@@ -45,7 +45,8 @@ std::vector<std::string> agree(Control &control, std::string_view label, Deadlin
     } catch (const Error &error) {
         answer = pack(error.status, error.what());
     } catch (const std::bad_alloc &) {
-        answer = pack(VESCOMM_ERROR_OUT_OF_MEMORY, "out of memory");
+        // So short that it needs no memory of the heap.
+        answer = pack(VESCOMM_ERROR_OUT_OF_MEMORY, "no memory");
     } catch (const std::exception &error) {
         answer = pack(VESCOMM_ERROR_INTERNAL, error.what());
     }

@@ -130,16 +130,22 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
 }
 
 Communicator::~Communicator() {
-    if (!left_)
-        control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
-                                                  " dropped its communicator without "
-                                                  "freeing it");
+    if (!left_) drop();
     stopping_ = true;
     wake();
     if (progress_thread_.joinable()) progress_thread_.join();
     stop_locked();
     // Its threads call back into this object, so it goes before anything they touch.
     control_.reset();
+}
+
+void Communicator::drop() noexcept {
+    try {
+        control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
+                                                  " dropped its communicator without freeing it");
+    } catch (const std::bad_alloc &) {
+        control_->fail(VESCOMM_ERROR_ABORTED, ran_out_);
+    }
 }
 
 Transport *Communicator::route(int peer) const noexcept {
@@ -215,7 +221,8 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
         control_->fail(VESCOMM_ERROR_ABORTED, why);
         failure_.set(VESCOMM_ERROR_ABORTED, why);
     } catch (const std::bad_alloc &) {
-        failure_.set(VESCOMM_ERROR_ABORTED, {});
+        control_->fail(VESCOMM_ERROR_ABORTED, ran_out_);
+        failure_.set(VESCOMM_ERROR_ABORTED, ran_out_);
     }
 }
 
@@ -231,6 +238,11 @@ void Communicator::abort(const std::string &reason) {
     control_->fail(VESCOMM_ERROR_ABORTED, why);
     // Not only once the control plane says so: whatever this rank does next must fail.
     failure_.set(VESCOMM_ERROR_ABORTED, why);
+}
+
+void Communicator::run_out() noexcept {
+    control_->fail(VESCOMM_ERROR_OUT_OF_MEMORY, ran_out_);
+    failure_.set(VESCOMM_ERROR_OUT_OF_MEMORY, ran_out_);
 }
 
 FlightHeader Communicator::flight_header(vescomm_status_t status, const std::string &why) const {
@@ -251,12 +263,18 @@ void Communicator::record_failures() {
     if (config_.flight_recorder.empty()) return;
     const Writer writer{.rank = rank(), .ranks = ranks(), .communicator = number_};
     const std::string name = file_name(config_.flight_recorder, writer, "VESCOMM_FLIGHT_RECORDER=");
-    failure_.record_first([this, name](vescomm_status_t status, const std::string &why) {
+    // It may be called while control_ goes away, which knows the rank.
+    failure_.record_first([this, name, writer](vescomm_status_t status, const std::string &why) {
         try {
-            write_file_by(name, flight_text(flight_header(status, why), recorder_),
-                          "the flight recorder", Deadline::after(most_recording_seconds));
+            const FlightHeader header{.rank = writer.rank,
+                                      .ranks = writer.ranks,
+                                      .communicator = writer.communicator,
+                                      .status = status,
+                                      .why = why};
+            write_file_by(name, flight_text(header, recorder_), "the flight recorder",
+                          Deadline::after(most_recording_seconds));
         } catch (const Error &error) {
-            log(LogLevel::warn, "flight", rank(), ranks(), error.what());
+            log(LogLevel::warn, "flight", writer.rank, writer.ranks, error.what());
         }
     });
 }

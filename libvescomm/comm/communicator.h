@@ -102,6 +102,9 @@ public:
     // Breaks the communicator for all ranks, and for this one at once. Any thread.
     void abort(const std::string &reason);
 
+    // Breaks the communicator where there is no memory to say more.
+    void run_out() noexcept;
+
     // Waits for all ranks and closes the connections. Not usable afterwards.
     void leave();
 
@@ -117,6 +120,8 @@ private:
     class Watch;
 
     void set_up(const std::string &node, const MakeTransports &make);
+    // Tells the others that this rank goes without having freed its communicator.
+    void drop() noexcept;
     bool progress_locked() noexcept;
     // Whether anything was complete.
     bool settle_locked() noexcept;
@@ -168,6 +173,8 @@ private:
     Trace trace_;
     Counters counters_;
     int number_ = 0;
+    // Told to all where there is no memory for a better sentence.
+    const std::string ran_out_ = "rank " + std::to_string(rank()) + " ran out of memory";
     FlightRecorder recorder_;
     std::mutex mutex_;
     std::atomic<int> callers_{0};  // waiting for the mutex

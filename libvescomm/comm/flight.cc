@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/flight.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/types.h"
+#include "observe/json_text.h"
 
 namespace vescomm {
 
@@ -47,22 +48,14 @@ std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t
 }
 
 std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder) {
-    using nlohmann::ordered_json;
-    std::string text;
-    const auto append = [&text](const ordered_json &line) {
-        // The cause may quote a caller: bytes that are not UTF-8 are replaced.
-        text += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-    };
-    append({{"flight_recorder", 1},
-            {"version", vescomm_version()},
-            {"rank", header.rank},
-            {"ranks", header.ranks},
-            {"communicator", header.communicator},
-            {"process", getpid()},
-            {"status", vescomm_status_name(header.status)},
-            {"why", header.why},
-            {"written", seconds(real_time_of_last_tick())},
-            {"operations", recorder.started()}});
+    // The cause may quote a caller.
+    std::string text = fmt::format(
+        R"({{"flight_recorder":1,"version":"{}","rank":{},"ranks":{},"communicator":{},)"
+        R"("process":{},"status":"{}","why":{},"written":{},"operations":{}}})"
+        "\n",
+        vescomm_version(), header.rank, header.ranks, header.communicator, getpid(),
+        vescomm_status_name(header.status), quoted_json(header.why),
+        seconds(real_time_of_last_tick()), recorder.started());
     for (const FlightRecorder::Entry &entry : recorder.entries()) {
         const auto op =
             static_cast<vescomm_op_t>(part(entry.what, type_bits + row_bits + byte_bits, op_bits));
@@ -74,15 +67,15 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
         const Collective collective = !message          ? algorithms()[row].collective
                                       : row == messages ? Collective::send
                                                         : Collective::receive;
-        ordered_json line = {{"operation", entry.number},
-                             {"collective", name_of(collective)},
-                             {"type", type < 0 ? "none" : name_of_type(type)},
-                             {"op", reduces(collective) ? name_of_op(op) : "none"},
-                             {"bytes", part(entry.what, 0, byte_bits)},
-                             {"algorithm", message ? "mailbox" : algorithms()[row].name},
-                             {"state", entry.completed ? "completed" : "started"}};
-        if (entry.started != 0) line["started"] = seconds(entry.started);
-        append(line);
+        text += fmt::format(
+            R"({{"operation":{},"collective":"{}","type":"{}","op":"{}","bytes":{},)"
+            R"("algorithm":"{}","state":"{}")",
+            entry.number, name_of(collective), type < 0 ? "none" : name_of_type(type),
+            reduces(collective) ? name_of_op(op) : "none", part(entry.what, 0, byte_bits),
+            message ? "mailbox" : algorithms()[row].name,
+            entry.completed ? "completed" : "started");
+        if (entry.started != 0) text += fmt::format(R"(,"started":{})", seconds(entry.started));
+        text += "}\n";
     }
     return text;
 }

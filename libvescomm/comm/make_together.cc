@@ -24,7 +24,11 @@ void make_together(Communicator &comm, const std::function<void()> &make) {
             refuse(error.what());
         throw;
     } catch (const std::bad_alloc &) {
-        refuse("it is out of memory");
+        try {
+            refuse("it is out of memory");
+        } catch (const std::bad_alloc &) {
+            comm.run_out();
+        }
         throw;
     } catch (const std::exception &error) {
         refuse(error.what());

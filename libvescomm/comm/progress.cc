@@ -165,7 +165,8 @@ void Communicator::consider_wires() noexcept {
         control_->fail(wire_failure_.status(), why);
         failure_.set(wire_failure_.status(), why);
     } catch (const std::bad_alloc &) {
-        failure_.set(wire_failure_.status(), {});
+        control_->fail(wire_failure_.status(), ran_out_);
+        failure_.set(wire_failure_.status(), ran_out_);
     }
 }
 
@@ -243,7 +244,8 @@ void Communicator::disagree(const Operation::Disagreement &between, bool receive
         control_->fail(VESCOMM_ERROR_MISMATCH, why);
         failure_.set(VESCOMM_ERROR_MISMATCH, why);
     } catch (const std::bad_alloc &) {
-        failure_.set(VESCOMM_ERROR_MISMATCH, {});
+        control_->fail(VESCOMM_ERROR_MISMATCH, ran_out_);
+        failure_.set(VESCOMM_ERROR_MISMATCH, ran_out_);
     }
 }
 
@@ -343,7 +345,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         const double end = trace_seconds();
         counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
                                             std::memory_order_relaxed);
-        if (trace_.on()) trace_.add("wait " + what(), "wait", begin, end);
+        trace_.record([&] { return "wait " + what(); }, "wait", begin, end);
     };
     // As long as something moves there is no reason to sleep.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };

@@ -472,7 +472,8 @@ void Request::wait() {
 bool Request::under_way() {
     try {
         return !test();
-    } catch (const Error &) {
+    } catch (...) {
+        // It failed, and perhaps there is no memory for the sentence that says so.
         return false;
     }
 }
@@ -480,7 +481,8 @@ bool Request::under_way() {
 void Request::finish() {
     started_ = false;
     if (comm_->trace().on() && started_at_ > 0)
-        comm_->trace().add(describe(), "requests", started_at_, trace_seconds());
+        comm_->trace().record([this] { return describe(); }, "requests", started_at_,
+                              trace_seconds());
 }
 
 const std::string &Request::explanation() {

@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/trace.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "observe/json_text.h"
 
 namespace vescomm {
 
@@ -17,54 +21,41 @@ void Trace::start(std::uint64_t most_spans) {
 void Trace::add(std::string name, std::string track, double begin, double end) {
     if (!on()) return;
     std::lock_guard lock(mutex_);
-    if (spans_.size() >= most_spans_) {
-        ++dropped_;
-        return;
-    }
+    if (spans_.size() >= most_spans_) return drop();
     spans_.push_back({std::move(name), std::move(track), begin, end});
 }
 
 // The JSON of the Trace Event Format of Chrome: a process for each
 // rank, a thread for each track, complete events ("X") in microseconds.
 std::string Trace::events(int rank, std::uint64_t most_bytes) const {
-    using nlohmann::json;
     std::lock_guard lock(mutex_);
-    std::map<std::string, int> tracks;
+    std::map<std::string_view, int> tracks;
     std::string text;
-    const auto append = [&text](const json &event) {
+    const auto append = [&text](const std::string &event) {
         if (!text.empty()) text += ",\n";
-        // Names come from callers: bytes that are not UTF-8 are replaced.
-        text += event.dump(-1, ' ', false, json::error_handler_t::replace);
+        text += event;
     };
-    append({{"ph", "M"},
-            {"pid", rank},
-            {"name", "process_name"},
-            {"args", {{"name", "rank " + std::to_string(rank)}}}});
-    std::uint64_t dropped = dropped_;
+    // Names of what the events are about: {"args":{key:name},...}.
+    const auto label = [&](const char *what, const char *key, std::string_view name,
+                           const std::string &more = {}) {
+        append(fmt::format(R"({{"args":{{"{}":{}}},"name":"{}","ph":"M","pid":{}{}}})", key,
+                           quoted_json(name), what, rank, more));
+    };
+    label("process_name", "name", fmt::format("rank {}", rank));
+    std::uint64_t dropped = dropped_.load(std::memory_order_relaxed);
     for (const Span &span : spans_) {
         if (text.size() >= most_bytes) {
-            dropped = dropped_ + static_cast<std::uint64_t>(&spans_.back() - &span) + 1;
+            dropped += static_cast<std::uint64_t>(&spans_.back() - &span) + 1;
             break;
         }
         const auto [track, added] = tracks.emplace(span.track, static_cast<int>(tracks.size()));
-        if (added)
-            append({{"ph", "M"},
-                    {"pid", rank},
-                    {"tid", track->second},
-                    {"name", "thread_name"},
-                    {"args", {{"name", span.track}}}});
-        append({{"ph", "X"},
-                {"pid", rank},
-                {"tid", track->second},
-                {"name", span.name},
-                {"ts", span.begin * 1e6},
-                {"dur", (span.end - span.begin) * 1e6}});
+        const std::string thread = fmt::format(R"(,"tid":{})", track->second);
+        if (added) label("thread_name", "name", span.track, thread);
+        append(fmt::format(R"({{"dur":{},"name":{},"ph":"X","pid":{}{},"ts":{}}})",
+                           json_number((span.end - span.begin) * 1e6), quoted_json(span.name), rank,
+                           thread, json_number(span.begin * 1e6)));
     }
-    if (dropped > 0)
-        append({{"ph", "M"},
-                {"pid", rank},
-                {"name", "process_labels"},
-                {"args", {{"labels", std::to_string(dropped) + " spans dropped"}}}});
+    if (dropped > 0) label("process_labels", "labels", fmt::format("{} spans dropped", dropped));
     return text;
 }
 

@@ -21,6 +21,18 @@ public:
     // By trace_seconds(). Spans past the limit are counted and dropped.
     void add(std::string name, std::string track, double begin, double end);
 
+    // The same for what the library itself records of an operation that is complete: without memory
+    // for the span it is dropped. `name` makes the name, only when a trace was started.
+    template <typename Name>
+    void record(const Name &name, const char *track, double begin, double end) noexcept {
+        if (!on()) return;
+        try {
+            add(name(), track, begin, end);
+        } catch (...) {
+            drop();
+        }
+    }
+
     // The events of this rank for a Chrome trace: JSON objects separated by commas, no brackets.
     // Spans that begin beyond `most_bytes` are dropped, and the rank's label says how many.
     std::string events(int rank, std::uint64_t most_bytes) const;
@@ -33,10 +45,12 @@ private:
         double end;
     };
 
+    void drop() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
+
     std::atomic<bool> on_{false};
     mutable std::mutex mutex_;
     std::uint64_t most_spans_ = 0;
-    std::uint64_t dropped_ = 0;
+    std::atomic<std::uint64_t> dropped_{0};
     std::vector<Span> spans_;
 };
 

@@ -114,6 +114,9 @@ private:
             if (locals_ > 1 && error.status != VESCOMM_ERROR_PEER_FAILED)
                 star_.broadcast(-1, deadline);
             throw;
+        } catch (const std::bad_alloc &) {
+            if (locals_ > 1) star_.broadcast(-1, deadline);
+            throw;
         }
     }
 

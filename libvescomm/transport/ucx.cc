@@ -73,7 +73,8 @@ private:
     bool wired(std::vector<bool> &welcomed);
     std::string not_wired() const;
     void check_running() const;
-    void refuse(const Put &put, const char *why) noexcept;
+    void refuse(const Put &put, const char *why,
+                vescomm_status_t status = VESCOMM_ERROR_INTERNAL) noexcept;
 
     const UcxLibrary &ucx_;
     const int rank_;
@@ -222,18 +223,17 @@ void UcxTransport::forget(MemoryId id) noexcept {
 
 // ---- sending ----
 
-void UcxTransport::refuse(const Put &put, const char *why) noexcept {
+void UcxTransport::refuse(const Put &put, const char *why, vescomm_status_t status) noexcept {
     if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
     if (why == nullptr || failure_.broken()) return;
     try {
-        failure_.set(VESCOMM_ERROR_INTERNAL,
-                     "a put of " + std::to_string(put.bytes) + " bytes to offset " +
-                         std::to_string(put.offset) + " of memory " + std::to_string(put.memory) +
-                         " of " + rank_name(put.peer) + ", channel " +
-                         std::to_string(put.signal.channel) + " flag " +
-                         std::to_string(put.signal.flag) + ", is impossible: " + why);
+        failure_.set(status, "a put of " + std::to_string(put.bytes) + " bytes to offset " +
+                                 std::to_string(put.offset) + " of memory " +
+                                 std::to_string(put.memory) + " of " + rank_name(put.peer) +
+                                 ", channel " + std::to_string(put.signal.channel) + " flag " +
+                                 std::to_string(put.signal.flag) + ", is impossible: " + why);
     } catch (...) {
-        failure_.set(VESCOMM_ERROR_INTERNAL, {});
+        failure_.set(status, {});
     }
 }
 
@@ -253,7 +253,8 @@ void UcxTransport::put(const Put &put) noexcept {
     }
 
     UcxPut *taken = outbox_.puts.take();
-    if (taken == nullptr) return refuse(put, "there is no memory left");
+    if (taken == nullptr)
+        return refuse(put, "there is no memory left", VESCOMM_ERROR_OUT_OF_MEMORY);
     taken->clear();
     taken->put = put;
     if (memory != nullptr) {

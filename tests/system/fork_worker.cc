@@ -69,8 +69,7 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
         {"comm_progress", [=] { return vescomm_comm_progress(h.comm); }},
         {"barrier", [=] { return vescomm_barrier(h.comm); }},
         {"comm_abort", [=] { return vescomm_comm_abort(h.comm, "by a child"); }},
-        {"memory_create",
-         [=] { return vescomm_memory_create(h.comm, &memory_options, &memory); }},
+        {"memory_create", [=] { return vescomm_memory_create(h.comm, &memory_options, &memory); }},
         {"buffer_create",
          [=] { return vescomm_buffer_create(h.comm, h.layout, nullptr, &buffer); }},
         {"all_gather_v_create",
@@ -90,10 +89,8 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
          [=] { return vescomm_reduce_scatter_v(h.comm, f, f, c, type, op, nullptr, nullptr); }},
         {"all_reduce",
          [=] { return vescomm_all_reduce(h.comm, f, f, 1, type, op, nullptr, nullptr); }},
-        {"reduce",
-         [=] { return vescomm_reduce(h.comm, f, f, 1, type, op, 0, nullptr, nullptr); }},
-        {"broadcast",
-         [=] { return vescomm_broadcast(h.comm, f, 1, type, 0, nullptr, nullptr); }},
+        {"reduce", [=] { return vescomm_reduce(h.comm, f, f, 1, type, op, 0, nullptr, nullptr); }},
+        {"broadcast", [=] { return vescomm_broadcast(h.comm, f, 1, type, 0, nullptr, nullptr); }},
         {"gather_v",
          [=] { return vescomm_gather_v(h.comm, f, f, c, nullptr, type, 0, nullptr, nullptr); }},
         {"scatter_v",
@@ -136,7 +133,8 @@ void require_refused(const Handles &handles, bool frees) {
         const vescomm_status_t status = call();
         const std::string sentence = vescomm_last_error();
         if (status == VESCOMM_ERROR_INVALID_ARGUMENT &&
-            sentence.find("forked") != std::string::npos && sentence.find(name) != std::string::npos)
+            sentence.find("forked") != std::string::npos &&
+            sentence.find(name) != std::string::npos)
             continue;
         std::printf("child: vescomm_%s: %s: %s\n", name.c_str(), vescomm_status_name(status),
                     sentence.c_str());
@@ -151,8 +149,8 @@ struct Unwound {};
 bool run(const std::string &how) {
     Communicator comm = Communicator::from_environment();
     const int ranks = comm.ranks();
-    const Layout layout = Layout::from_counts(std::vector<std::int64_t>(
-        static_cast<std::size_t>(ranks), 1000));
+    const Layout layout =
+        Layout::from_counts(std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 1000));
     Memory memory(comm, 1 << 16, VESCOMM_PER_NODE);
     Buffer buffer(comm, layout);
     Request request = Request::all_reduce(comm, buffer);

@@ -38,10 +38,11 @@ protected:
         write(folder + "/memory.limit_in_bytes", std::to_string(limit) + "\n");
         write(folder + "/memory.usage_in_bytes", std::to_string(used) + "\n");
         // The group alone, and then with those below it, which is what counts.
-        write(folder + "/memory.stat", "cache 1\ninactive_file 7\nactive_file 9\ntotal_cache 1\n"
-                                       "total_inactive_file " +
-                                           std::to_string(cache / 2) + "\ntotal_active_file " +
-                                           std::to_string(cache / 2) + "\n");
+        write(folder + "/memory.stat",
+              "cache 1\ninactive_file 7\nactive_file 9\ntotal_cache 1\n"
+              "total_inactive_file " +
+                  std::to_string(cache / 2) + "\ntotal_active_file " + std::to_string(cache / 2) +
+                  "\n");
     }
     void group_2(const std::string &group, const std::string &limit, std::uint64_t used,
                  std::uint64_t cache = 0) const {
