@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "bootstrap/launch.h"
 #include "bootstrap/tcp_control.h"
+#include "comm/invitation.h"
 #include "observe/log.h"
 #include "topology/node_name.h"
 #include "transport/transports.h"
@@ -77,29 +78,6 @@ std::shared_ptr<Communicator> connect(TcpControlOptions control, const Settings 
     return Communicator::create(std::move(connected), config.node, config, make_transports);
 }
 
-// What rank 0 sends through the caller's all-gather: its addresses, a space between two, and after
-// a zero byte the secret.
-std::string write_invitation(const std::vector<TcpAddress> &addresses, const std::string &secret) {
-    std::string text;
-    for (const TcpAddress &address : addresses)
-        text += (text.empty() ? "" : " ") + to_text(address);
-    return text + '\0' + secret;
-}
-
-void read_invitation(const std::string &text, TcpControlOptions &control) {
-    const std::size_t end = text.find('\0');
-    if (end == std::string::npos || end + 1 == text.size())
-        throw Error(VESCOMM_ERROR_SYSTEM,
-                    "what the given all_gather brought from rank 0 is not what rank 0 sent");
-    control.secret = text.substr(end + 1);
-    for (std::size_t at = 0; at < end;) {
-        const std::size_t space = std::min(text.find(' ', at), end);
-        control.addresses.push_back(
-            parse_tcp_address(text.substr(at, space - at), "an address of rank 0"));
-        at = space + 1;
-    }
-}
-
 }  // namespace
 
 std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std::string &address,
@@ -160,7 +138,7 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
         std::string secret(secret_bytes, '\0');
         if (getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
             throw system_error("cannot get random bytes from the system");
-        invitation = write_invitation(meeting.addresses, secret);
+        invitation = Invitation{meeting.addresses, secret}.text();
         control.listen_descriptor = meeting.listener.get();
     }
     if (ranks > 1) {
@@ -171,7 +149,9 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
                         "the given all_gather brought a size of " + std::to_string(size) +
                             " bytes from rank 0; it must put rank 0's bytes first");
         invitation.resize(size);
-        read_invitation(gather(invitation.data(), size).substr(0, size), control);
+        Invitation read = Invitation::parse(gather(invitation.data(), size).substr(0, size));
+        control.addresses = std::move(read.addresses);
+        control.secret = std::move(read.secret);
     }
     return connect(std::move(control), settings);
 }
