@@ -75,28 +75,35 @@ std::vector<fs::path> files_in(const fs::path &folder) {
 // as a second format of the same weights.
 std::vector<fs::path> files_of_index(const fs::path &index) {
     const std::string where = "index " + quoted_path(index);
-    const nlohmann::json values = parse_strictly(read_text_file(index.string(), where), where);
+    std::vector<fs::path> files;
+    for (const std::string &name :
+         parse_safetensors_index(read_text_file(index.string(), where), where))
+        files.push_back(index.parent_path() / name);
+    return files;
+}
+
+}  // namespace
+
+std::vector<std::string> parse_safetensors_index(std::string_view text, const std::string &where) {
+    const nlohmann::json values = parse_strictly(text, where);
     const auto map = values.is_object() ? values.find("weight_map") : values.end();
     if (map == values.end() || !map->is_object())
         throw InputError(where + " has no object weight_map, which tells the file of each tensor");
-    std::vector<fs::path> files;
+    std::vector<std::string> files;
     for (const auto &[name, value] : map->items()) {
-        const std::string text = value.is_string() ? value.get<std::string>() : std::string();
-        // Only files beside the index: nothing a download says may lead elsewhere.
-        if (text.empty() || text.find('\0') != std::string::npos ||
-            fs::path(text).filename() != text)
+        const std::string file = value.is_string() ? value.get<std::string>() : std::string();
+        if (file.empty() || file == "." || file == ".." || file.find('\0') != std::string::npos ||
+            fs::path(file).filename() != file)
             throw InputError(
                 fmt::format("{}: the file of tensor {} is {}; it must be the name of "
                             "a file in the same folder",
                             where, quoted_text(name), quoted_value(value)));
-        files.push_back(index.parent_path() / text);
+        files.push_back(file);
     }
     std::ranges::sort(files);
     files.erase(std::unique(files.begin(), files.end()), files.end());
     return files;
 }
-
-}  // namespace
 
 bool natural_less(std::string_view a, std::string_view b) {
     const auto digit = [](std::string_view text, std::size_t i) {

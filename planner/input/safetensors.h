@@ -19,11 +19,15 @@ namespace vescomm::planner {
 std::vector<InputTensor> read_safetensors(const std::string &path);
 
 // One header, without the 8 bytes of its length; the file has data_bytes after it. In order of
-// data. This is all that sees bytes of strangers.
+// data.
 //
 // Source: https://github.com/huggingface/safetensors, "Format".
 std::vector<InputTensor> parse_safetensors_header(std::string_view header, std::int64_t data_bytes,
                                                   const std::string &where);
+
+// The names of the files that an index names, sorted, each once. They are names of files beside the
+// index: nothing that a download says may lead elsewhere.
+std::vector<std::string> parse_safetensors_index(std::string_view text, const std::string &where);
 
 // Digits compare as numbers.
 bool natural_less(std::string_view a, std::string_view b);

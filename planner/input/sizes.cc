@@ -95,7 +95,7 @@ std::vector<double> parse_numbers(std::string_view text, std::string_view option
                                   double low, double high) {
     const auto refuse = [&] {
         throw InputError(fmt::format("{} {}: give {} numbers from {} to {}, commas between them",
-                                     option, text, count, with_commas(low, 0),
+                                     option, quoted_text(text), count, with_commas(low, 0),
                                      with_commas(high, 0)));
     };
     std::vector<double> numbers;
