@@ -111,6 +111,7 @@ const char *UcxInbox::receive(const Message &message, void *data, bool rendezvou
     if (!sender.expected) return "that rank should not send here";
     if (message.number != sender.messages) return "it is not the next one of its sender";
     ++sender.messages;
+    if (rendezvous && message.bytes == 0) return "it comes by rendezvous and has no bytes";
     switch (message.kind) {
         case MessageKind::hello:
             sender.said_hello = true;
@@ -171,7 +172,10 @@ void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept
         const bool rendezvous = early->rendezvous != nullptr;
         void *data = rendezvous ? std::exchange(early->rendezvous, nullptr) : early->bytes.data();
         const char *why = take_in(sender, early->message, data, rendezvous);
-        if (why != nullptr) return refuse(early->message, why);
+        if (why != nullptr) {
+            if (rendezvous) ucx_.am_data_release(worker_, data);
+            return refuse(early->message, why);
+        }
         sender.early_bytes -= early->message.bytes;
         early = sender.early.erase(early);
     }
