@@ -145,9 +145,7 @@ std::vector<Descriptor> receive_descriptors(int socket, std::size_t count, int p
         const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (got <= 0) throw lost(peer);
-        if (byte == without_descriptors)
-            throw Error(VESCOMM_ERROR_SYSTEM, "rank " + std::to_string(peer) +
-                                                  " could not make what this node was to share");
+        // Taken first, whatever else the message is: the descriptors are open in this process.
         const std::size_t before = descriptors.size();
         for (cmsghdr *header = CMSG_FIRSTHDR(&message); header != nullptr;
              header = CMSG_NXTHDR(&message, header)) {
@@ -159,6 +157,15 @@ std::vector<Descriptor> receive_descriptors(int socket, std::size_t count, int p
                 descriptors.emplace_back(descriptor);
             }
         }
+        if (byte == without_descriptors)
+            throw Error(VESCOMM_ERROR_SYSTEM, "rank " + std::to_string(peer) +
+                                                  " could not make what this node was to share");
+        if (descriptors.size() > count)
+            throw Error(VESCOMM_ERROR_SYSTEM,
+                        "rank " + std::to_string(peer) + " of this node sent " +
+                            std::to_string(descriptors.size()) + " descriptors instead of " +
+                            std::to_string(count) +
+                            "; all ranks must run the same version of vescomm");
         if (descriptors.size() == before || (message.msg_flags & MSG_CTRUNC) != 0)
             throw Error(VESCOMM_ERROR_SYSTEM,
                         "a descriptor from rank " + std::to_string(peer) +
