@@ -64,10 +64,15 @@ private:
         return *found;
     }
 
-    // It will be shown on a terminal, which obeys some bytes.
+    // It will be shown on a terminal, which obeys control characters: those of ASCII, and those
+    // from U+0080 to U+009F, which are 0xc2 and a byte below 0xa0 in UTF-8.
     static std::string printable(std::string text) {
-        for (char &byte : text)
-            if (static_cast<unsigned char>(byte) < ' ' || byte == 127) byte = '?';
+        for (std::size_t i = 0; i < text.size(); ++i) {
+            const auto byte = static_cast<unsigned char>(text[i]);
+            if (byte < ' ' || byte == 127) text[i] = '?';
+            if (byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0)
+                text.replace(i, 2, "?");
+        }
         return text;
     }
 
