@@ -142,7 +142,11 @@ std::string to_text(const MachineFile &file) {
 }
 
 MachineFile parse_machine_file(std::string_view text, const std::string &name) {
-    Reader reader(text.substr(0, longest), name);
+    if (text.size() > longest)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    name + ", line 1: the file has more than " + std::to_string(longest) +
+                        " bytes; measure again with vescomm-info --measure, or remove the file");
+    Reader reader(text, name);
     if (text.empty() || reader.line() != first_line)
         reader.refuse("it must be \"" + std::string(first_line) + "\"");
     MachineFile file;
@@ -155,7 +159,7 @@ MachineFile parse_machine_file(std::string_view text, const std::string &name) {
     if (links != "tcp" && links != "rdma") reader.refuse("links are tcp or rdma");
     file.links = links == "tcp" ? MachineFile::Links::tcp : MachineFile::Links::rdma;
     read(reader, between_nodes, file.machine);
-    if (!reader.at_end() || text.size() > longest) reader.refuse("nothing may follow");
+    if (!reader.at_end()) reader.refuse("nothing may follow");
     return file;
 }
 
