@@ -279,7 +279,9 @@ std::string first_slurm_host(std::string_view list) {
         const std::size_t end = list.find(']', i);
         const std::size_t first_end = list.find_first_of(",-]", i);
         if (end == std::string_view::npos || first_end == i + 1) return {};
-        host += list.substr(i + 1, first_end - i - 1);
+        const std::string_view first = list.substr(i + 1, first_end - i - 1);
+        if (first.find_first_not_of("0123456789") != std::string_view::npos) return {};
+        host += first;
         i = end;
     }
     return host;

@@ -165,8 +165,9 @@ TcpAddress parse_tcp_address(std::string_view text, std::string_view what) {
         throw wrong("an IPv6 address needs brackets");
     if (host.empty()) throw wrong("it has no host");
     // Neither a name nor a numeric address has any other character.
-    if (std::any_of(host.begin(), host.end(),
-                    [](unsigned char c) { return c <= ' ' || c == '/' || c == '*' || c == 127; }))
+    if (std::any_of(host.begin(), host.end(), [](unsigned char c) {
+            return c <= ' ' || c == '/' || c == '*' || c == '[' || c == ']' || c == 127;
+        }))
         throw wrong("its host has a character that no host has");
     TcpAddress address{std::string(host), 0};
     const auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), address.port);
