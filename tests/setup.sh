@@ -15,9 +15,11 @@ packages=(
 
 say() { printf '==> %s\n' "$*"; }
 
+# install_packages PACKAGE...: those that every build needs when none is named.
 install_packages() {
     local missing=() package
-    for package in "${packages[@]}"; do
+    [ $# -gt 0 ] || set -- "${packages[@]}"
+    for package in "$@"; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
             missing+=("$package")
     done

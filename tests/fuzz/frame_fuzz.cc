@@ -1,85 +1,122 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer entry: whatever a stranger sends to rank 0, and whatever a stranger answers to a rank.
+// Frames of the control plane (bootstrap/frame.h).
 //
-//     clang++ -fsanitize=fuzzer,address,undefined … frame_fuzz.cc … -lcrypto
+//     byte 0    the size of the pieces in which the bytes arrive
+//     byte 1    0: the rest is what an unauthenticated peer sends; otherwise a script of frames,
+//               which are encoded, perhaps damaged, and decoded
 //
-// The test `frame_fuzz` runs it on random_inputs.cc instead.
-//
-// The first byte chooses the size of the pieces in which the rest arrives. Bytes that happen to be
-// sealed rightly cannot be found by chance, so the decoder is also run on a frame made of them.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
+// Invariants: a fault is final and takes no bytes; no payload is longer than the limit; a frame
+// comes out as it went in; a frame with one changed byte never comes out.
 #include "bootstrap/frame.h"
-#include "bootstrap/gathering.h"
-#include "bootstrap/handshake.h"
+
+#include "fuzz/fuzz.h"
 
 namespace {
 
 using namespace vescomm;
+using fuzz::require;
 
-constexpr std::string_view secret = "fuzz";
-
-template <typename Read>
-void feed(std::string_view bytes, std::size_t step, Read read) {
-    while (!bytes.empty()) {
-        std::string_view piece = bytes.substr(0, step);
-        bytes.remove_prefix(piece.size());
-        if (!read(piece)) return;
-    }
+void check_fault(FrameDecoder &decoder) {
+    require(decoder.fault() != FrameFault::none, "a broken decoder has a fault");
+    require(std::string_view(describe(decoder.fault())) != "something unknown",
+            "every fault is described");
+    std::string_view more = "more";
+    require(decoder.read(more) == FrameDecoder::State::broken && more.size() == 4,
+            "a fault is final");
 }
 
-void require(bool holds) {
-    if (!holds) std::abort();
-}
-
-void strangers(std::string_view bytes, std::size_t step) {
-    Doorkeeper doorkeeper(secret);
-    std::string reply;
-    feed(bytes, step, [&](std::string_view &piece) {
-        const auto state = doorkeeper.read(piece, reply);
-        require(state != Doorkeeper::State::joined && reply.size() < 512);
-        return state == Doorkeeper::State::waiting;
-    });
-    Joiner joiner(secret, {1, 2});
-    joiner.hello();
-    feed(bytes, step, [&](std::string_view &piece) {
-        const auto state = joiner.read(piece);
-        require(state != Joiner::State::welcomed && state != Joiner::State::proved);
-        return state == Joiner::State::waiting;
-    });
-}
-
-void authentic(std::string_view bytes, std::size_t step) {
-    const std::string_view payload = bytes.substr(0, stranger_payload_bytes);
-    FrameEncoder encoder(open_key());
-    std::string frame;
-    encoder.append(frame, FrameType::data, payload);
+// No key that an attacker lacks is used here, so whole frames can be valid.
+void raw(std::string_view bytes, std::size_t step) {
     FrameDecoder decoder(open_key(), stranger_payload_bytes);
-    bool whole = false;
-    feed(frame, step, [&](std::string_view &piece) {
-        whole = decoder.read(piece) == FrameDecoder::State::complete;
-        return !whole;
+    fuzz::feed(bytes, step, [&](std::string_view &piece) {
+        switch (decoder.read(piece)) {
+            case FrameDecoder::State::incomplete:
+                require(piece.empty(), "an incomplete frame takes all bytes");
+                return true;
+            case FrameDecoder::State::complete:
+                require(decoder.payload().size() <= stranger_payload_bytes,
+                        "a payload is within its limit");
+                require(decoder.type() >= FrameType::hello && decoder.type() <= last_frame_type,
+                        "a frame has a known type");
+                return true;
+            case FrameDecoder::State::broken:
+                check_fault(decoder);
+                return false;
+        }
+        return false;
     });
-    require(whole && decoder.payload() == payload);
-    (void)read_failure(payload);
-    (void)read_contribution_head(payload);
-    GatherReader reader(3);
-    feed(bytes, step, [&](std::string_view &piece) { return reader.add(piece); });
+}
+
+void script(fuzz::Input input, std::size_t step) {
+    const FrameKey key = session_key("secret", Direction::to_rank_0, Nonce{1}, Nonce{2});
+    FrameEncoder encoder(key);
+    FrameDecoder decoder(key, stranger_payload_bytes);
+    while (!input.empty()) {
+        const auto type =
+            static_cast<FrameType>(1 + input.below(static_cast<std::size_t>(last_frame_type)));
+        const std::string payload(input.text());
+        const std::uint16_t at = input.number<std::uint16_t>();
+        const std::uint8_t change = input.byte();
+        std::string frame;
+        encoder.append(frame, type, payload);
+        require(frame.size() == frame_header_bytes + payload.size() + frame_seal_bytes,
+                "a frame has the documented size");
+        // Most frames arrive as they were sent.
+        const bool damaged = change != 0 && at % 4 == 0;
+        if (damaged) {
+            char &byte = frame[at / 4 % frame.size()];
+            byte = static_cast<char>(byte ^ change);
+        }
+        bool arrived = false, broken = false;
+        fuzz::feed(frame, step, [&](std::string_view &piece) {
+            require(!arrived, "a frame does not end early");
+            const auto state = decoder.read(piece);
+            arrived = state == FrameDecoder::State::complete;
+            broken = state == FrameDecoder::State::broken;
+            return !broken;
+        });
+        if (broken) {
+            require(damaged || payload.size() > stranger_payload_bytes,
+                    "a frame that is right is taken");
+            return check_fault(decoder);
+        }
+        // Larger lengths make the decoder wait for more.
+        if (damaged) return require(!arrived, "a damaged frame is not taken");
+        require(arrived && decoder.type() == type && decoder.payload() == payload,
+                "a frame comes out as it went in");
+    }
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
-    if (size == 0) return 0;
-    const std::string_view bytes(reinterpret_cast<const char *>(data) + 1, size - 1);
-    const std::size_t step = 1 + data[0];
-    strangers(bytes, step);
-    authentic(bytes, step);
+    fuzz::Input input(fuzz::view(data, size));
+    const std::size_t step = 1 + input.byte();
+    if (input.byte() == 0) raw(input.rest(), step);
+    else script(input, step);
     return 0;
+}
+
+std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+    std::string frames;
+    FrameEncoder encoder(open_key());
+    encoder.append(frames, FrameType::hello, std::string(32, 'n'));
+    encoder.append(frames, FrameType::challenge, std::string(32, 'm'));
+    std::string other_version = frames;
+    other_version[4] = 9;
+    std::string too_long = frames;
+    too_long[17] = 1;
+    const std::string whole("\xff\0", 2), bytewise("\0\0", 2), script("\7\1", 2);
+    return {
+        {"two-frames", whole + frames},
+        {"two-frames-bytewise", bytewise + frames},
+        {"other-version", whole + other_version},
+        {"too-long", whole + too_long},
+        {"other-protocol", whole + "GET / HTTP/1.1\r\n\r\n"},
+        {"script", script + std::string("\6\0\0\0\0\3\4join\0\0\0\7\2ab\0\0\0", 19)},
+        {"script-damaged", script + std::string("\3\4join\0\0\0\3\4join\x50\0\1", 16)},
+        {"script-too-long", script + std::string("\3\x50", 2) + std::string(0x50, 'x')},
+    };
 }

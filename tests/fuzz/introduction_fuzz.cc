@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ranks tell one another when they meet (comm/introduction.h), and what each makes of where
+// the others run (comm/machine_told.h). The input is what three ranks tell, with the byte 0x01
+// between two.
+//
+// Invariants: what was read, written and read again is the same; all ranks get a machine with
+// cores, or a sentence.
+#include "comm/introduction.h"
+
+#include "base/error.h"
+#include "comm/machine_told.h"
+#include "fuzz/fuzz.h"
+#include "topology/cores.h"
+
+using namespace vescomm;
+using fuzz::require;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    fuzz::Input input(fuzz::view(data, size));
+    std::vector<std::string> names, told;
+    for (int rank = 0; rank < 3; ++rank) {
+        const Introduction introduction = Introduction::parse(input.until('\1'));
+        require(Introduction::parse(introduction.text()) == introduction,
+                "an introduction comes out as it went in");
+        names.push_back(introduction.node);
+        told.push_back(introduction.machine);
+        const std::string cores[] = {introduction.machine};
+        require(count_cores(cores) >= 1, "a rank has a core");
+    }
+    const Nodes nodes = Nodes::from_names(names);
+    try {
+        const MachineTold result = machine_told(nodes, told);
+        require(result.cores.size() == static_cast<std::size_t>(nodes.count()),
+                "every node has its cores");
+        for (const int cores : result.cores) require(cores >= 1, "a node has a core");
+        require(result.machine.cores >= 0 && result.machine.nodes_per_host >= 1,
+                "a host has nodes");
+    } catch (const Error &error) {
+        require(error.status == VESCOMM_ERROR_INVALID_ARGUMENT, "what was told is to blame");
+        fuzz::require_sentence(error.what());
+    }
+    return 0;
+}
+
+std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+    const auto text = [](const std::string &node, const std::string &machine) {
+        return Introduction{node, machine, "all_reduce=flat", "no"}.text();
+    };
+    const std::string file = to_text({"AMD EPYC 9575F", 64, MachineFile::Links::tcp, {}});
+    const std::string next(1, '\1');
+    return {
+        {"one-node", text("a", "3\nhost\nrdma\n") + next + text("a", "c\nhost\n") + next +
+                         text("a", "f\nhost\n")},
+        {"crowded", text("a", "1\nhost\ntcp\n") + next + text("b", "1\nhost\n") + next +
+                        text("c", "1\nother\n")},
+        {"measured", text("a", "f\nhost\ntcp\n" + file) + next + text("b", "f\nother\n") + next +
+                         text("b", "f\nother\n")},
+        {"measured-wrongly", text("a", "f\nhost\ntcp\nvescomm machine 9\n")},
+        {"no-cores", text("a", "xyz\n\n\n") + next + text("", "") + next + text("", "0\n")},
+        {"cut-short", text("a", "3\nhost").substr(0, 4)},
+        {"nothing", ""},
+    };
+}

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The handshake of the control plane (bootstrap/handshake.h) against a peer that knows the secret,
+// one that does not, and someone in the middle. Frames are encoded here with the right keys, so
+// that mutations get past the MAC.
+//
+//     byte 0    which of the three
+//     byte 1    the size of the pieces in which bytes arrive
+//     the rest  a script: frames for the first two; changes to the bytes on their way for the third
+//
+// Invariants: a state machine ends where a model of the protocol ends; nobody joins without the
+// secret; whoever changes a byte on its way never lets both ends believe that they met.
+#include "bootstrap/handshake.h"
+#include "bootstrap/wire.h"
+#include "fuzz/fuzz.h"
+
+namespace {
+
+using namespace vescomm;
+using fuzz::require;
+
+constexpr std::string_view secret = "the secret of the job";
+constexpr std::size_t max_reply_bytes = 512;
+
+struct ScriptFrame {
+    FrameType type = FrameType::hello;
+    std::string payload;
+    bool damaged = false;
+    std::size_t damage_at = 0;
+
+    explicit ScriptFrame(fuzz::Input &input, FrameType usual) {
+        const std::uint8_t what = input.byte();
+        // A script of zeros is the protocol as it should be.
+        type = what % 16 == 0
+                   ? usual
+                   : static_cast<FrameType>(1 + what % static_cast<std::size_t>(last_frame_type));
+        damaged = what >= 0xf0;
+        damage_at = damaged ? input.byte() : 0;
+        payload = input.text();
+    }
+
+    std::string encode(FrameEncoder &encoder) const {
+        std::string frame;
+        encoder.append(frame, type, payload);
+        if (damaged) {
+            char &byte = frame[damage_at % frame.size()];
+            byte = static_cast<char>(byte ^ 1);
+        }
+        return frame;
+    }
+};
+
+// Frames of one direction, as the other end would read them.
+std::vector<std::string> read_frames(std::string_view bytes, FrameDecoder &decoder,
+                                     std::size_t count) {
+    std::vector<std::string> payloads;
+    while (payloads.size() < count && decoder.read(bytes) == FrameDecoder::State::complete)
+        payloads.emplace_back(decoder.payload());
+    return payloads;
+}
+
+Nonce nonce_of(std::string_view payload) {
+    Nonce nonce{};
+    require(payload.size() == nonce.size(), "a nonce has its size");
+    std::copy(payload.begin(), payload.end(), nonce.begin());
+    return nonce;
+}
+
+void against_rank_0(fuzz::Input input, std::size_t step, std::string_view known) {
+    Doorkeeper doorkeeper(secret);
+    FrameEncoder encoder(open_key());
+    Nonce joiner{7};
+    std::string nonce(joiner.begin(), joiner.end());
+    bool greeted = false;
+    for (int frames = 0; frames < 4; ++frames) {
+        ScriptFrame script(input, greeted ? FrameType::join : FrameType::hello);
+        if (!greeted && script.payload.empty()) script.payload = nonce;
+        const std::string frame = script.encode(encoder);
+        std::string reply;
+        auto state = Doorkeeper::State::waiting;
+        fuzz::feed(frame, step, [&](std::string_view &piece) {
+            state = doorkeeper.read(piece, reply);
+            return state == Doorkeeper::State::waiting;
+        });
+        require(reply.size() <= max_reply_bytes, "replies to a stranger are short");
+        const bool right = !script.damaged && script.payload.size() <= stranger_payload_bytes;
+        if (!greeted) {
+            const bool hello =
+                right && script.type == FrameType::hello && script.payload.size() == joiner.size();
+            if (!hello) return require(state != Doorkeeper::State::joined, "hello comes first");
+            require(state == Doorkeeper::State::waiting && !reply.empty(), "a hello is answered");
+            joiner = nonce_of(script.payload);
+            FrameDecoder decoder(open_key(), stranger_payload_bytes);
+            const auto challenge = read_frames(reply, decoder, 1);
+            require(challenge.size() == 1, "rank 0 sends a challenge");
+            encoder = FrameEncoder(
+                session_key(known, Direction::to_rank_0, joiner, nonce_of(challenge[0])));
+            greeted = true;
+            continue;
+        }
+        const bool join = right && known == secret && script.type == FrameType::join;
+        if (state != Doorkeeper::State::joined) {
+            // Another size of a join, or another frame: the connection is closed, or more bytes of
+            // it are awaited.
+            return require(!join || script.payload.size() != 8, "a join that is right is taken");
+        }
+        require(join, "nobody joins without the secret and a join");
+        WireReader reader(script.payload);
+        require(doorkeeper.claim().rank == reader.number<std::uint32_t>() &&
+                    doorkeeper.claim().ranks == reader.number<std::uint32_t>(),
+                "the claim is the one that was sent");
+        return;
+    }
+}
+
+void against_joiner(fuzz::Input input, std::size_t step, std::string_view known) {
+    Joiner joiner(secret, {1, 2});
+    FrameDecoder hello(open_key(), stranger_payload_bytes);
+    const auto greeting = read_frames(joiner.hello(), hello, 1);
+    require(greeting.size() == 1, "a joiner says hello");
+    FrameEncoder encoder(open_key());
+    const Nonce rank_0{9};
+    const FrameType order[] = {FrameType::challenge, FrameType::proof, FrameType::welcome};
+    for (std::size_t step_of_protocol = 0; step_of_protocol < 3; ++step_of_protocol) {
+        ScriptFrame script(input, order[step_of_protocol]);
+        if (step_of_protocol == 0 && script.payload.empty())
+            script.payload.assign(rank_0.begin(), rank_0.end());
+        auto state = Joiner::State::waiting;
+        fuzz::feed(script.encode(encoder), step, [&](std::string_view &piece) {
+            state = joiner.read(piece);
+            return state == Joiner::State::waiting;
+        });
+        const bool sealed = !script.damaged && (step_of_protocol == 0 || known == secret);
+        if (state == Joiner::State::refused) {
+            require(sealed && step_of_protocol == 2 && script.type == FrameType::failure,
+                    "only rank 0 refuses");
+            require(joiner.refusal().status < VESCOMM_OK, "a refusal is an error");
+            return;
+        }
+        const Joiner::State good[] = {Joiner::State::waiting, Joiner::State::proved,
+                                      Joiner::State::welcomed};
+        const bool right = sealed && script.type == order[step_of_protocol];
+        if (state != good[step_of_protocol] || !right) {
+            require(state != Joiner::State::proved && state != Joiner::State::welcomed,
+                    "only rank 0 proves itself");
+            return;
+        }
+        if (step_of_protocol == 0) {
+            if (script.payload.size() != Nonce{}.size()) return;
+            encoder = FrameEncoder(session_key(known, Direction::from_rank_0, nonce_of(greeting[0]),
+                                               nonce_of(script.payload)));
+        } else if (step_of_protocol == 1) {
+            (void)joiner.join();
+        }
+    }
+}
+
+// What happened to bytes on their way. `extended`: bytes follow that were not sent.
+enum class Tampered { no, extended, changed };
+
+Tampered tamper(fuzz::Input &input, std::string &bytes) {
+    const std::string before = bytes;
+    const std::uint8_t what = input.byte();
+    const std::size_t at = input.byte() % std::max<std::size_t>(bytes.size(), 1);
+    switch (what % 8) {
+        case 1:
+            if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ input.byte());
+            break;
+        case 2:
+            bytes.resize(at);
+            break;
+        case 3:
+            bytes.erase(at, input.byte());
+            break;
+        case 4:
+            bytes.insert(at, input.text());
+            break;
+        case 5:
+            bytes.insert(at, bytes.substr(at));
+            break;
+        default:
+            break;
+    }
+    if (bytes == before) return Tampered::no;
+    return bytes.starts_with(before) ? Tampered::extended : Tampered::changed;
+}
+
+void in_the_middle(fuzz::Input input, std::size_t step) {
+    const Claim claim{input.number<std::uint32_t>(), input.number<std::uint32_t>()};
+    Doorkeeper doorkeeper(secret);
+    Joiner joiner(secret, claim);
+    bool joined = false, proved = false, welcomed = false;
+    Tampered tampered = Tampered::no;
+
+    const auto to_rank_0 = [&](std::string bytes) {
+        tampered = std::max(tampered, tamper(input, bytes));
+        std::string reply;
+        fuzz::feed(bytes, step, [&](std::string_view &piece) {
+            const auto state = doorkeeper.read(piece, reply);
+            joined |= state == Doorkeeper::State::joined;
+            return state == Doorkeeper::State::waiting;
+        });
+        return reply;
+    };
+    const auto to_joiner = [&](std::string bytes) {
+        tampered = std::max(tampered, tamper(input, bytes));
+        fuzz::feed(bytes, step, [&](std::string_view &piece) {
+            const auto state = joiner.read(piece);
+            proved |= state == Joiner::State::proved;
+            welcomed |= state == Joiner::State::welcomed;
+            return state == Joiner::State::waiting;
+        });
+    };
+    to_joiner(to_rank_0(joiner.hello()));
+    if (proved) to_rank_0(joiner.join());
+    if (joined) {
+        require(proved, "rank 0 lets in whom it has proved itself to");
+        require(doorkeeper.claim().rank == claim.rank && doorkeeper.claim().ranks == claim.ranks,
+                "the claim is the joiner's");
+        Session session = doorkeeper.take_session();
+        std::string welcome;
+        session.encoder.append(welcome, FrameType::welcome, {});
+        to_joiner(welcome);
+    }
+    const bool met = joined && welcomed;
+    require(tampered != Tampered::no || met, "two ranks that are left alone meet");
+    require(tampered != Tampered::changed || !met, "no changed byte goes unnoticed");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    fuzz::Input input(fuzz::view(data, size));
+    const std::size_t what = input.below(5);
+    const std::size_t step = 1 + input.byte();
+    const std::string_view known = what % 2 == 0 ? secret : "a guess";
+    if (what < 2) against_rank_0(input, step, known);
+    else if (what < 4) against_joiner(input, step, known);
+    else in_the_middle(input, step);
+    return 0;
+}
+
+std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+    const std::string join("\0\x08\1\0\0\0\2\0\0\0", 10);
+    const std::string failure("\x0b\6\xfb\xff\xff\xffno", 8);
+    std::vector<Seed> seeds;
+    const auto add = [&](const char *name, std::string_view head, const std::string &script) {
+        seeds.push_back({name, std::string(head) + script});
+    };
+    add("rank-0-joined", {"\0\xff", 2}, std::string(2, '\0') + join);
+    add("rank-0-joined-bytewise", {"\0\0", 2}, std::string(2, '\0') + join);
+    add("rank-0-wrong-secret", {"\1\xff", 2}, std::string(2, '\0') + join);
+    add("rank-0-join-too-long", {"\0\xff", 2},
+        std::string("\0\0\0\x09"
+                    "123456789",
+                    13));
+    add("joiner-welcomed", {"\2\xff", 2}, std::string(6, '\0'));
+    add("joiner-refused", {"\2\7", 2}, std::string(4, '\0') + failure);
+    add("joiner-wrong-secret", {"\3\xff", 2}, std::string(6, '\0'));
+    add("middle-alone", {"\4\xff", 2}, std::string("\1\0\0\0\2\0\0\0", 8));
+    add("middle-changes-a-byte", {"\4\0", 2}, std::string("\1\0\0\0\2\0\0\0\1\x20\1", 11));
+    add("middle-changes-the-join", {"\4\0", 2},
+        std::string("\1\0\0\0\2\0\0\0\0\0\0\0\1\x18\1", 15));
+    add("middle-repeats", {"\4\0", 2}, std::string("\1\0\0\0\2\0\0\0\5\0", 10));
+    return seeds;
+}
