@@ -28,7 +28,7 @@ std::vector<int> upstream(const Nodes &nodes, int rank) {
     std::vector<int> order;
     for (int node = nodes.count() - 1; node >= 0; --node)
         order.insert(order.end(), nodes.members(node).rbegin(), nodes.members(node).rend());
-    std::ranges::rotate(order, std::ranges::find(order, rank));
+    std::rotate(order.begin(), std::ranges::find(order, rank), order.end());
     return order;
 }
 
