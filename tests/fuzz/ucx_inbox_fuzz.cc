@@ -201,8 +201,8 @@ private:
         fake_.at_once = (how & 0x40) != 0;
         fake_.failing = (how & 0x20) != 0;
         // A descriptor of a rendezvous, or bytes that are gone when the handler returns.
-        std::vector<std::byte> bytes(payload.size());
-        std::memcpy(bytes.data(), payload.data(), payload.size());
+        const auto *first = reinterpret_cast<const std::byte *>(payload.data());
+        std::vector<std::byte> bytes(first, first + payload.size());
         Rendezvous *announced = nullptr;
         if (rendezvous) {
             announced = &fake_.rendezvous.emplace_back();
