@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
 #include "topology/machine_file.h"
+#include "topology/node_name.h"
 
 namespace vescomm {
 namespace {
@@ -79,6 +81,39 @@ TEST(MachineTold, OnlyRankZeroReadsTheFile) {
     std::ofstream(name) << "nonsense";
     EXPECT_THROW(tell_machine(0, config), Error);
     std::filesystem::remove(name);
+}
+
+TEST(MachineTold, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
+    const std::filesystem::path cache = testing::TempDir() + "vescomm-machine-cache";
+    const char *before = std::getenv("XDG_CACHE_HOME");
+    const std::string restored = before == nullptr ? "" : before;
+    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    const std::string name = own_machine_file(process_environment());
+    std::filesystem::create_directories(cache / "vescomm");
+    // What rank 0 tells, and what is chosen by, with a file of this text.
+    const auto flag_seconds = [&](const std::string &text) {
+        std::ofstream(name) << text;
+        const std::string all[] = {tell_machine(0, {})};
+        const double told = machine_told(Nodes::single(1), all).machine.flag_seconds;
+        EXPECT_EQ(machine_here({}, false).flag_seconds, told);
+        return told;
+    };
+    MachineFile file;
+    file.processor = processor_name();
+    file.cores = processor_cores();
+    file.machine.flag_seconds = 5e-8;
+    const double usual = Machine{}.flag_seconds;
+    EXPECT_EQ(flag_seconds(to_text(file)), 5e-8);
+    file.processor = "another processor";
+    EXPECT_EQ(flag_seconds(to_text(file)), usual);
+    EXPECT_EQ(flag_seconds("nonsense"), usual);
+    EXPECT_EQ(flag_seconds(""), usual);
+    Config defaults;
+    defaults.machine = "defaults";
+    EXPECT_EQ(machine_here(defaults, true).flag_seconds, Machine{}.with_tcp().flag_seconds);
+    std::filesystem::remove_all(cache);
+    if (before == nullptr) unsetenv("XDG_CACHE_HOME");
+    else setenv("XDG_CACHE_HOME", restored.c_str(), 1);
 }
 
 TEST(MachineTold, TheFileIsBelowTheFolderForCaches) {

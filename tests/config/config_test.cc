@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "base/error.h"
@@ -108,6 +110,17 @@ TEST(Variables, ThatResembleNothingAreToldWithoutAGuess) {
                                    " is not a variable of vescomm and has no "
                                    "effect; vescomm-info lists those there are");
     EXPECT_NE(hint("VESCOMM_" + std::string(1 << 20, 'X')), "");
+}
+
+TEST(Variables, OfThisProcessAreNamedUnlessTheyAreEmpty) {
+    setenv("VESCOMM_TEST_CONFIG_SET", "1", 1);
+    setenv("VESCOMM_TEST_CONFIG_EMPTY", "", 1);
+    const std::vector<std::string> names = process_variable_names();
+    EXPECT_EQ(std::ranges::count(names, "VESCOMM_TEST_CONFIG_SET"), 1);
+    EXPECT_EQ(std::ranges::count(names, "VESCOMM_TEST_CONFIG_EMPTY"), 0);
+    EXPECT_STREQ(process_environment()("VESCOMM_TEST_CONFIG_SET"), "1");
+    unsetenv("VESCOMM_TEST_CONFIG_SET");
+    unsetenv("VESCOMM_TEST_CONFIG_EMPTY");
 }
 
 TEST(Spelling, TakesTheNearest) {
