@@ -4,9 +4,11 @@
 #
 #   tests/fuzz.sh [SECONDS [TARGET...]]   runs fuzz targets (default: all of them) with libFuzzer,
 #                                         ASan and UBSan, for SECONDS each (default 60)
+#   tests/fuzz.sh --list                  names the targets
+#   tests/fuzz.sh --build                 only builds; status 1 where there is no libFuzzer
 #   tests/fuzz.sh --seeds                 writes the seeds of all targets into the corpora
-#   tests/fuzz.sh --merge [TARGET...]     adds to the corpora what earlier runs have found, as far as
-#                                         it reaches code that nothing else in them reaches
+#   tests/fuzz.sh --merge [TARGET...]     adds to the corpora inputs that earlier runs have found, and
+#                                         that reach code that nothing else in them reaches
 #
 # Builds in build-fuzz/ with clang 14, whose packages it installs on Debian 12. Where that is not
 # possible the targets run without libFuzzer, on their corpora and mutations of them, as in the
@@ -18,8 +20,10 @@ cd "$(dirname "$0")/.."
 folder=build-fuzz
 corpora=tests/fuzz/corpus
 failures=$folder/failures
-# Inputs longer than this are not kept in the repository.
-max_corpus_bytes=2048
+# The repository keeps small corpora: no longer inputs than this, and no more for a target beside its
+# seeds.
+max_corpus_bytes=512
+max_corpus_inputs=40
 
 # The rows of the table in meson.build.
 targets() { sed -n "s/^ *\['\([a-z_]*\)', \[.*/\1/p" tests/fuzz/meson.build; }
@@ -34,6 +38,12 @@ has_libfuzzer() {
     clang++-14 -fsanitize=fuzzer,address "$probe/probe.cc" -o "$probe/probe" 2>/dev/null || status=1
     rm -rf "$probe"
     return "$status"
+}
+
+get_libfuzzer() {
+    has_libfuzzer && return
+    (install_packages clang-14 libclang-rt-14-dev) || true
+    has_libfuzzer
 }
 
 build_with_libfuzzer() {
@@ -76,8 +86,7 @@ run_target() {
 fuzz() {
     local seconds=$1
     shift
-    if ! has_libfuzzer; then (install_packages clang-14 libclang-rt-14-dev) || true; fi
-    if ! has_libfuzzer; then
+    if ! get_libfuzzer; then
         echo "clang 14 with libFuzzer cannot be installed here: the targets run on their corpora" \
             "and on mutations of them instead" >&2
         build_without_libfuzzer
@@ -102,17 +111,22 @@ write_seeds() {
 
 merge() {
     build_with_libfuzzer
-    local name chosen input
+    local name chosen input room
     for name in "$@"; do
         chosen=$folder/merged/$name
         rm -rf "$chosen"
         mkdir -p "$chosen" "$folder/corpus/$name"
         # What the corpus has comes first, so that only what reaches more is added to it.
         cp "$corpora/$name"/* "$chosen/"
-        "$folder/tests/fuzz/fuzz_$name" -merge=1 -max_len="$max_corpus_bytes" "$chosen" \
-            "$folder/corpus/$name" >"$folder/merge-$name.log" 2>&1
-        for input in "$chosen"/*; do
-            [ -e "$corpora/$name/$(basename "$input")" ] || cp "$input" "$corpora/$name/"
+        "$folder/tests/fuzz/fuzz_$name" -set_cover_merge=1 -use_counters=0 \
+            -max_len="$max_corpus_bytes" "$chosen" "$folder/corpus/$name" \
+            >"$folder/merge-$name.log" 2>&1
+        room=$((max_corpus_inputs - $(find "$corpora/$name" -type f | wc -l)))
+        # The smallest first: larger ones often reach what several of them reach together.
+        find "$chosen" -type f -printf '%s %f\n' | sort -n | while read -r _ input; do
+            [ ! -e "$corpora/$name/$input" ] || continue
+            [ "$((room--))" -gt 0 ] || break
+            cp "$chosen/$input" "$corpora/$name/"
         done
         echo "$name: $(find "$corpora/$name" -type f | wc -l) inputs"
     done
@@ -120,6 +134,11 @@ merge() {
 
 mapfile -t all < <(targets)
 case "${1:-60}" in
+    --list) targets ;;
+    --build)
+        get_libfuzzer || exit 1
+        build_with_libfuzzer
+        ;;
     --seeds) write_seeds ;;
     --merge)
         shift
@@ -127,7 +146,7 @@ case "${1:-60}" in
         merge "$@"
         ;;
     *[!0-9]*)
-        sed -n '5,9s/^# *//p' "$0" >&2
+        sed -n '5,11s/^# *//p' "$0" >&2
         exit 2
         ;;
     *)
