@@ -120,11 +120,16 @@ void Operation::find_bases() {
     }
 }
 
+// Negative from a later slot to an earlier one.
+std::ptrdiff_t Operation::bytes_between_slots(std::uint32_t from, std::uint32_t to) const noexcept {
+    return (std::ptrdiff_t{to} - std::ptrdiff_t{from}) *
+           static_cast<std::ptrdiff_t>(bindings_.stage.slot_bytes);
+}
+
 void Operation::move_to(std::uint32_t slot) noexcept {
     if (slot == slot_) return;
-    const std::uint64_t from = slot_ * bindings_.stage.slot_bytes;
-    const std::uint64_t to = slot * bindings_.stage.slot_bytes;
-    for (std::size_t i = first_slotted_; i < bases_.size(); ++i) bases_[i] += to - from;
+    const std::ptrdiff_t away = bytes_between_slots(slot_, slot);
+    for (std::size_t i = first_slotted_; i < bases_.size(); ++i) bases_[i] += away;
     slot_ = slot;
 }
 
@@ -339,9 +344,8 @@ void Operation::settle() noexcept {
         bindings_.turns->let_go(run_.turn);
         if (eager_ && locals_.size() > 1) {
             // The operation after the next one will write there, and nobody reads there any more.
-            const std::uint32_t next = (slot_ + 2) % stage_slots;
-            const std::uint64_t away = (std::uint64_t{next} - slot_) * bindings_.stage.slot_bytes;
-            prefetch_to_write(bases_[first_slotted_ + local_] + away);
+            prefetch_to_write(bases_[first_slotted_ + local_] +
+                              bytes_between_slots(slot_, (slot_ + 2) % stage_slots));
         }
     }
     bindings_.home->signal(bindings_.rank,

@@ -137,6 +137,7 @@ private:
     const RegionBinding &binding(Region region) const;
     std::uint32_t first_base(Region region) const;
     void find_bases();
+    std::ptrdiff_t bytes_between_slots(std::uint32_t from, std::uint32_t to) const noexcept;
     void move_to(std::uint32_t slot) noexcept;
     Address address(const Place &place) const;
     void bind(BoundLane &lane, const Lane &from, const Step &step);
