@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What test.sh and demo.sh share: the packages of Debian 12 that vescomm is built from, and building
-# it. Everything here does nothing when there is nothing to do.
+# What the scripts share: the packages of Debian 12 that vescomm is built from, building it, and
+# running its tests. Installing and building do nothing when there is nothing to do.
 
 packages=(
     meson ninja-build pkg-config g++ libc6-dev
@@ -80,4 +80,27 @@ build() {
         return 1
     fi
     tail -n 1 "$log"
+}
+
+# run_tests FOLDER ARGUMENT...: runs `meson test`, and sets passed, failed and skipped. No test run at
+# all is a failure.
+run_tests() {
+    local folder=$1 status=0
+    local report="$folder/meson-logs/summary.txt"
+    shift
+    meson test -C "$folder" --no-rebuild --print-errorlogs "$@" 2>&1 | tee "$report" || status=$?
+    number() {
+        awk -v key="$1" '$1 == key":" || ($1" "$2) == key":" {n = $NF} END {print n + 0}' "$report"
+    }
+    passed=$(($(number Ok) + $(number "Expected Fail")))
+    failed=$(($(number Fail) + $(number "Unexpected Pass") + $(number Timeout)))
+    # Whoever has sourced this file reads it.
+    # shellcheck disable=SC2034
+    skipped=$(number Skipped)
+    case " $* " in *" --list "*) return "$status" ;; esac
+    if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then
+        echo "no test was run: see $report" >&2
+        return 1
+    fi
+    return "$status"
 }

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+#   tests/ci.sh    what continuous integration runs: the default suite, then a part of it with ASan and
+#                  UBSan, with TSan, and the fuzz targets, each in a folder of its own
+#
+# VESCOMM_CI_MINUTES (default 24) is the time for all of it, from a fresh clone on two cores. What
+# does not fit is left out, and said to be. `SANITIZE=... ./test.sh` runs all of a suite with
+# sanitizers, `tests/fuzz.sh` fuzzes for longer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ./tests/setup.sh
+
+minutes=${VESCOMM_CI_MINUTES:-24}
+begun=$SECONDS
+status=0 all_passed=0 all_failed=0 all_skipped=0
+
+# Parsers and protocols, and what moves bytes. Names that do not exist are left out.
+with_address=(
+    frame session session_hostile tcp_control tcp_control_hostile launch messages messages_wrong
+    exchange_fuzz arrays_wrong layout flight_recorder machine_told puts ucx
+)
+# What several threads of one process share.
+with_thread=(
+    session tcp_control messages exchange_fuzz trace metrics flight_recorder observe_file threads puts
+)
+
+seconds_left() { echo $((minutes * 60 - (SECONDS - begun))); }
+
+# step SECONDS_IT_MAY_TAKE NAME COMMAND...
+step() {
+    local needed=$1 name=$2 start=$SECONDS
+    shift 2
+    if [ "$(seconds_left)" -lt "$needed" ]; then
+        say "$name: left out, $(seconds_left) s are left of $minutes minutes, and it may take $needed s"
+        return 0
+    fi
+    say "$name"
+    if ! "$@"; then
+        echo "failed: $name" >&2
+        status=1
+    fi
+    say "$name took $((SECONDS - start)) s"
+}
+
+add_counts() {
+    all_passed=$((all_passed + passed))
+    all_failed=$((all_failed + failed))
+    all_skipped=$((all_skipped + skipped))
+}
+
+default_suite() {
+    local line result=0
+    ./test.sh 2>&1 | tee /tmp/vescomm-ci.$$ || result=1
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' /tmp/vescomm-ci.$$ | tail -n 1)
+    rm -f /tmp/vescomm-ci.$$
+    read -r passed _ failed _ skipped _ <<<"${line:-0 passed, 1 failed, 0 skipped}"
+    add_counts
+    return "$result"
+}
+
+# tests_in FOLDER NAME...: builds and runs those of the tests that there are.
+tests_in() {
+    local folder=$1 result=0 name there=()
+    shift
+    for name in "$@"; do
+        if ninja -C "$folder" -t query "tests/test_$name" >/dev/null 2>&1; then there+=("$name"); fi
+    done
+    build "$folder" "${there[@]/#/tests/test_}" || {
+        all_failed=$((all_failed + ${#there[@]}))
+        return 1
+    }
+    run_tests "$folder" "${there[@]}" || result=1
+    add_counts
+    return "$result"
+}
+
+# With clang, the build that fuzzes has ASan and UBSan, and takes a third of GCC's time.
+address_tests() {
+    if ./tests/fuzz.sh --build; then
+        tests_in build-fuzz "${with_address[@]}"
+        return
+    fi
+    configure build-address-undefined -Dtests=enabled -Db_sanitize=address,undefined \
+        -Db_lundef=false --buildtype=debugoptimized -Doptimization=1 -Db_ndebug=false
+    # GCC takes long: those that read what comes from elsewhere.
+    tests_in build-address-undefined frame session_hostile tcp_control_hostile launch
+}
+
+fuzz_targets() {
+    [ -f build-fuzz/build.ninja ] || return 0  # the default suite has run corpora and mutations
+    local count seconds
+    count=$(./tests/fuzz.sh --list | wc -l)
+    seconds=$((($(seconds_left) - 30) * $(nproc) / count))
+    [ "$seconds" -le 60 ] || seconds=60
+    [ "$seconds" -ge 3 ] || seconds=3
+    if ./tests/fuzz.sh "$seconds"; then passed=$count failed=0 skipped=0
+    else passed=$((count - 1)) failed=1 skipped=0; fi
+    add_counts
+    [ "$failed" -eq 0 ]
+}
+
+thread_tests() {
+    # Little optimisation and few debug symbols: half the time to compile.
+    configure build-thread -Dtests=enabled -Db_sanitize=thread -Db_lundef=false \
+        --buildtype=debugoptimized -Doptimization=1 -Db_ndebug=false -Dcpp_args=-g1 -Dc_args=-g1
+    tests_in build-thread "${with_thread[@]}"
+}
+
+step 0 "the default suite" default_suite
+step 300 "with ASan and UBSan" address_tests
+step 300 "with TSan" thread_tests
+step 90 "fuzz targets" fuzz_targets
+say "$((SECONDS - begun)) s in all"
+echo "$all_passed passed, $all_failed failed, $all_skipped skipped"
+exit "$status"

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+#   tests/coverage.sh [PERCENT]    how many lines of the control plane and of all parsers are run by
+#                                  the tests and the corpora of the fuzz targets: for each file, with
+#                                  the lines that are not, and in total
+#
+# Builds in build-coverage/ and runs the tests that are named below. The exit status is 1 where the
+# total is below PERCENT (default 95).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ./tests/setup.sh
+
+folder=build-coverage
+percent=${1:-95}
+
+# What reads bytes that come from elsewhere.
+measured=(
+    'libvescomm/bootstrap/.*'
+    'libvescomm/comm/(introduction|invitation|machine_told)\.(cc|h)'
+    'libvescomm/config/.*'
+    'libvescomm/layout/layout_bytes\.cc'
+    'libvescomm/observe/log\.cc'
+    'libvescomm/schedule/forced\.cc'
+    'libvescomm/tools/flight_report\.cc'
+    'libvescomm/topology/(cores|machine_file)\.cc'
+    'libvescomm/transport/(descriptor_\w+|put_batch|received_signals|tcp_(handshake|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
+    'planner/input/.*'
+)
+# Tests that reach them, besides all of the suites bootstrap and fuzz.
+tests=(
+    config introduction log machine_file machine_told layout cores flight_report schedule_forced
+    planner_input planner_input_fuzz ucx puts
+)
+# Tests of programs, and the programs.
+program_tests=(vescomm_info vescomm_plan)
+programs=(libvescomm/tools/vescomm-info libvescomm/tools/vescomm-run planner/tools/vescomm-plan)
+
+install_packages
+install_packages gcovr
+configure "$folder" -Dtests=enabled -Db_coverage=true --buildtype=debug -Db_ndebug=false \
+    -Dexamples=disabled -Dz3=disabled
+mapfile -t bootstrap < <(meson test -C "$folder" --list --suite bootstrap 2>/dev/null |
+    sed -n 's/.* \/ //p')
+chosen=()
+for name in "${tests[@]}" "${bootstrap[@]}"; do
+    # Some are there only where their libraries are.
+    if ninja -C "$folder" -t query "tests/test_$name" >/dev/null 2>&1; then chosen+=("$name"); fi
+done
+build "$folder" fuzz_targets "${programs[@]}" "${chosen[@]/#/tests/test_}"
+
+# Only this run counts.
+find "$folder" -name '*.gcda' -delete
+meson test -C "$folder" --no-rebuild --print-errorlogs "${chosen[@]}" "${program_tests[@]}"
+meson test -C "$folder" --no-rebuild --print-errorlogs --suite fuzz
+
+gcovr --root . --object-directory "$folder" --exclude-throw-branches \
+    "${measured[@]/#/--filter=}" --txt "$folder/coverage.txt" --fail-under-line "$percent" \
+    "$folder" 2>"$folder/gcovr.log" && status=0 || status=$?
+cat "$folder/coverage.txt"
+if [ "$status" -ne 0 ]; then
+    tail -n 3 "$folder/gcovr.log" >&2
+    echo "line coverage is below $percent %" >&2
+    exit 1
+fi
