@@ -126,7 +126,10 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
     threaded_ = config_.progress == "thread" || (config_.progress == "auto" && wired);
-    if (threaded_) progress_thread_ = std::thread([this] { run_progress_thread(); });
+    if (!threaded_) return;
+    lock_.stay_unbiased();
+    to_wake_ = 1;
+    progress_thread_ = std::thread([this] { run_progress_thread(); });
 }
 
 Communicator::~Communicator() {
@@ -169,12 +172,12 @@ std::vector<Transport *> Communicator::routes() const {
 }
 
 void Communicator::with_transports(const std::function<void(Transports &)> &work) {
-    std::lock_guard lock(mutex_);
+    const BiasedLock::Guard lock(lock_);
     work(transports_);
 }
 
 void Communicator::compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel) {
-    const std::lock_guard lock(mutex_);
+    const BiasedLock::Guard lock(lock_);
     turns_ = std::move(turns);
     turns_channel_ = channel;
 }
@@ -197,7 +200,7 @@ void Communicator::check() const {
 
 std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {
     auto operation = std::make_unique<Operation>(schedule, bindings, counters_);
-    const std::lock_guard lock(mutex_);
+    const BiasedLock::Guard lock(lock_);
     running_.reserve(admitted_ + 1);
     retired_.reserve(retired_.size() + admitted_ + 1);
     ++admitted_;
@@ -208,7 +211,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
                           const std::function<std::string()> &what) noexcept {
     bool dropped = false;
     {
-        const std::lock_guard lock(mutex_);
+        const BiasedLock::Guard lock(lock_);
         dropped = !operation->settled() && !stopped_;
         std::erase(running_, operation.get());
         --admitted_;

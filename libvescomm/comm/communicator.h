@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/biased_lock.h"
 #include "base/deadline.h"
 #include "base/failure.h"
 #include "bootstrap/control.h"
@@ -29,7 +30,8 @@ namespace vescomm {
 // The ranks that work together: the control plane, the transports, and the operations under way.
 //
 // Threads: as vescomm.h says. One lock covers the transports and the operations; it is held while
-// bytes are moved and memory is made known, never while waiting for a request.
+// bytes are moved and memory is made known, never while anything is waited for. Without a progress
+// thread it is biased to the thread that makes the calls (base/biased_lock.h).
 class Communicator {
 public:
     // Makes them, collectively. Tests give loopback; everyone else make_transports().
@@ -176,8 +178,11 @@ private:
     // Told to all where there is no memory for a better sentence.
     const std::string ran_out_ = "rank " + std::to_string(rank()) + " ran out of memory";
     FlightRecorder recorder_;
-    std::mutex mutex_;
-    std::atomic<int> callers_{0};  // waiting for the mutex
+    BiasedLock lock_;
+    std::atomic<int> callers_{0};  // waiting for the lock
+    // Threads of this rank that sleep until an operation completes which another thread completes:
+    // waiters, and 1 for the progress thread.
+    std::atomic<int> to_wake_{0};
     std::atomic<int> watchers_{0};  // callers that look at the wires all the time
     std::atomic<int> sleepers_{0};  // that have stopped doing so until they are woken
     std::atomic<std::uint64_t> waits_{0};  // so far

@@ -59,24 +59,29 @@ std::string list(const std::vector<int> &ranks) {
 
 }  // namespace
 
-// The lock, for threads that called the library.
+// The lock, for threads that called the library. The progress thread lets those go first that wait
+// for it: a mutex is not fair.
 class Communicator::CallerLock {
 public:
-    // Without a progress thread there is nobody to keep out: callers come one at a time.
-    explicit CallerLock(Communicator &comm) : comm_(comm) {
-        if (!comm_.threaded_) return;
-        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
-        comm_.mutex_.lock();
-        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+    explicit CallerLock(Communicator &comm) : comm_(comm), entered_(comm.lock_.enter()) {
+        if (!entered_) lock();
     }
     ~CallerLock() {
-        if (comm_.threaded_) comm_.mutex_.unlock();
+        if (entered_) comm_.lock_.leave();
+        else comm_.lock_.unlock();
     }
     CallerLock(const CallerLock &) = delete;
     CallerLock &operator=(const CallerLock &) = delete;
 
 private:
+    [[gnu::noinline]] void lock() {
+        comm_.callers_.fetch_add(1, std::memory_order_relaxed);
+        comm_.lock_.lock();
+        comm_.callers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
     Communicator &comm_;
+    const bool entered_;
 };
 
 // A caller that tries again and again looks at the wires itself, and faster than the progress
@@ -146,9 +151,9 @@ bool Communicator::settle_locked() noexcept {
         operation->settle();
         return true;
     };
-    // The caller may sleep until one of them is complete that the progress thread has seen to.
+    // A caller may sleep until one of them is complete that another thread has seen to.
     if (std::erase_if(running_, settles) == 0) return false;
-    if (threaded_) wake();
+    if (to_wake_.load(std::memory_order_relaxed) > 0) wake();
     return true;
 }
 
@@ -289,8 +294,12 @@ void Communicator::compare_turns_locked() noexcept {
     }
 }
 
+// A program may call this in a loop: whoever waits for the lock meanwhile goes first.
 void Communicator::progress() {
     check();
+    constexpr int max_yields = 100;
+    for (int i = 0; callers_.load(std::memory_order_relaxed) > 0 && i < max_yields; ++i)
+        sched_yield();
     attempt([] { return false; });
 }
 
@@ -360,15 +369,20 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             if (attempt(done, &busy, &moved)) return finish();
         }
         if (limit.expired()) {
-            std::unique_lock lock(mutex_);
-            const std::vector<int> peers = waiting_for();
-            lock.unlock();
+            std::vector<int> peers;
+            {
+                const CallerLock lock(*this);
+                peers = waiting_for();
+            }
             give_up(what(), peers);
         }
         if (before_sleep) {
             const CallerLock lock(*this);
             if (!stopped_) before_sleep();
         }
+        // Counted before the lock is taken once more: a thread that completes the operation after
+        // that sees the sleeper.
+        to_wake_.fetch_add(1, std::memory_order_relaxed);
         const std::uint32_t seen = board.begin_sleep();
         // What this rank has moved by itself, as in a message to itself, nobody rings for.
         bool ready = false;
@@ -377,6 +391,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             ready = attempt(done, &busy, &moved);
         } catch (...) {
             board.end_sleep();
+            to_wake_.fetch_sub(1, std::memory_order_relaxed);
             throw;
         }
         // Without a progress thread nobody else listens to the wires: come back soon.
@@ -389,6 +404,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             watch.resume();
         }
         board.end_sleep();
+        to_wake_.fetch_sub(1, std::memory_order_relaxed);
         if (ready) return finish();
     }
 }
@@ -428,7 +444,7 @@ void Communicator::run_progress_thread() {
         consider_wires();
         bool moved = false;
         {
-            std::lock_guard lock(mutex_);
+            const BiasedLock::Guard lock(lock_);
             moved = progress_locked();
         }
         if (moved) {
@@ -439,7 +455,7 @@ void Communicator::run_progress_thread() {
         board.begin_poll();
         bool sleepy = true;
         {
-            std::lock_guard lock(mutex_);
+            const BiasedLock::Guard lock(lock_);
             if (progress_locked()) sleepy = false;
             for (auto &wire : transports_.wires)
                 if (sleepy && !wire_failure_.broken()) sleepy = wire->arm();

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "base/biased_lock.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#if defined(__SANITIZE_THREAD__)
+#define VESCOMM_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VESCOMM_THREAD_SANITIZER 1
+#endif
+#endif
+#if !defined(VESCOMM_THREAD_SANITIZER)
+#define VESCOMM_THREAD_SANITIZER 0
+#endif
+
+namespace vescomm {
+
+namespace {
+
+bool membarrier(int command) noexcept {
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+bool fence_running_threads() noexcept {
+    return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void sleep_for(long nanoseconds) noexcept {
+    const timespec time{0, nanoseconds};
+    nanosleep(&time, nullptr);
+}
+
+// A fence in every thread of this process that runs; one that does not run has had one.
+void fence_all_threads() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (fence_running_threads()) return;
+    // The registration is gone: the process has called exec or has a new seccomp filter.
+    membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    if (fence_running_threads()) return;
+    // No store waits in the buffer of a processor for this long, nor past the next interrupt.
+    sleep_for(50'000'000);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+}  // namespace
+
+bool BiasedLock::can_bias() noexcept {
+    if (VESCOMM_THREAD_SANITIZER) return false;
+    static const bool can =
+        membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && fence_running_threads();
+    return can;
+}
+
+void BiasedLock::lock() noexcept {
+    mutex_.lock();
+    if (bias_.load(std::memory_order_relaxed) != 0) revoke();
+}
+
+// The owner may be moving megabytes, and may have a lower priority than this thread: after a while
+// the waiting sleeps.
+void BiasedLock::revoke() noexcept {
+    bias_.store(0, std::memory_order_relaxed);
+    fence_all_threads();
+    constexpr int yields = 100;
+    for (int i = 0; inside_.load(std::memory_order_acquire) != 0; ++i) {
+        if (i < yields) sched_yield();
+        else sleep_for(50'000);
+    }
+}
+
+void BiasedLock::unlock() noexcept {
+    const std::uintptr_t me = this_thread();
+    if (last_ != me) {
+        last_ = me;
+        in_a_row_ = 0;
+    }
+    if (++in_a_row_ >= until_bias_ && !unbiased_ && can_bias()) {
+        in_a_row_ = 0;
+        until_bias_ = later_;
+        bias_.store(me, std::memory_order_relaxed);
+    }
+    mutex_.unlock();
+}
+
+void BiasedLock::stay_unbiased() noexcept {
+    lock();
+    unbiased_ = true;
+    unlock();
+}
+
+}  // namespace vescomm
