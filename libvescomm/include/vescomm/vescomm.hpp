@@ -347,8 +347,12 @@ private:
     vescomm_type_t type_ = VESCOMM_F32;
 };
 
-// A collective operation, made once and started many times. It ends with its owner, who must have
-// waited for it.
+// A collective operation, made once and started many times.
+//
+// The destructor, and an assignment to it, end a request that is running: they wait for it, as
+// wait() does but without an exception, so that nothing writes to its arrays or its buffer
+// afterwards. When that fails, after the timeout at the latest, the communicator is broken, and
+// nothing is written any more either.
 class Request {
 public:
     Request() = default;
@@ -414,7 +418,13 @@ private:
         return Request(made);
     }
 
-    using Owner = detail::Owner<vescomm_request_t, vescomm_request_free>;
+    static vescomm_status_t end(vescomm_request_t *request) {
+        if (request == nullptr) return VESCOMM_OK;
+        vescomm_request_wait(request);
+        return vescomm_request_free(request);
+    }
+
+    using Owner = detail::Owner<vescomm_request_t, end>;
     Owner owner_;
 };
 
