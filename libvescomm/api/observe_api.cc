@@ -51,9 +51,8 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
         if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
         c.check();
         const auto share = most_trace_bytes / static_cast<std::uint64_t>(c.ranks());
-        const auto events =
-            c.control().all_gather("trace", c.trace().events(c.rank(), share), c.deadline());
-        vescomm::agree(c.control(), "writing the trace", c.deadline(), [&] {
+        const auto events = c.gather("trace", c.trace().events(c.rank(), share), c.deadline());
+        vescomm::agree(c, "writing the trace", c.deadline(), [&] {
             if (c.rank() != 0) return std::string();
             std::string text = vescomm::trace_document(events);
             vescomm::write_file_by(path, std::move(text), "the trace", c.deadline());

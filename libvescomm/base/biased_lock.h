@@ -60,7 +60,8 @@ public:
         if (bias_.load(std::memory_order_relaxed) != me) return false;
         inside_.store(1, std::memory_order_relaxed);
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        if (bias_.load(std::memory_order_relaxed) == me) [[likely]] return true;
+        if (bias_.load(std::memory_order_relaxed) == me) [[likely]]
+            return true;
         leave();
         return false;
     }

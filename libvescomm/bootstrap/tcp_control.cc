@@ -24,11 +24,16 @@ public:
     int rank() const override { return 0; }
     int ranks() const override { return 1; }
 
-    std::vector<std::string> all_gather(std::string_view, std::string_view bytes,
-                                        Deadline) override {
+    void start_all_gather(std::string_view, std::string_view bytes) override { mine_ = bytes; }
+    std::optional<std::vector<std::string>> test_all_gather() override {
         failure_.check();
-        return {std::string(bytes)};
+        return std::vector<std::string>{std::move(mine_)};
     }
+    void expire_all_gather(double) override {
+        failure_.check();
+        throw Error(VESCOMM_ERROR_INTERNAL, "an all-gather of one rank cannot expire");
+    }
+    void on_event(std::function<void()>) override {}
 
     void listen(Listener listener) override {
         failure_.on_first([this, listener = std::move(listener)] {
@@ -40,9 +45,14 @@ public:
         failure_.set(status, why);
     }
 
-    void leave(Deadline) noexcept override {}
+    void start_leave() override {}
+    bool test_leave() override { return true; }
+    bool has_left(int) const override { return false; }
 
 private:
+    void sleep_until_event(Deadline) override {}
+
+    std::string mine_;
     Failure failure_;
 };
 

@@ -50,6 +50,7 @@ void TcpLeaf::hear(FrameType type, std::string_view payload) {
         }
         case FrameType::goodbye:
             root_left_ = true;
+            rank_left(0);
             if (contributed_) report_left_root();
             return;
         case FrameType::farewell:

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 
@@ -30,7 +31,8 @@ TcpMember::TcpMember(const TcpControlOptions &options)
     : rank_(options.rank),
       ranks_(options.ranks),
       heartbeat_(clock_duration(options.heartbeat_seconds)),
-      silence_(clock_duration(options.silence_seconds)) {
+      silence_(clock_duration(options.silence_seconds)),
+      gone_(static_cast<std::size_t>(options.ranks)) {
     failure_.on_first([this] { on_failure(); });
 }
 
@@ -88,15 +90,43 @@ void TcpMember::everyone_met() {
 }
 
 void TcpMember::gathered(std::vector<std::string> contributions) {
-    std::lock_guard lock(mutex_);
-    answer_ = std::move(contributions);
-    changed_.notify_all();
+    {
+        std::lock_guard lock(mutex_);
+        answer_ = std::move(contributions);
+        answered_ = true;
+    }
+    tell_event();
 }
 
 void TcpMember::everyone_left() {
+    {
+        std::lock_guard lock(mutex_);
+        all_left_ = true;
+    }
+    tell_event();
+}
+
+void TcpMember::rank_left(int rank) {
+    gone_[static_cast<std::size_t>(rank)] = true;
+    tell_event();
+}
+
+void TcpMember::on_event(std::function<void()> wake) {
     std::lock_guard lock(mutex_);
-    all_left_ = true;
+    wake_ = std::move(wake);
+}
+
+void TcpMember::tell_event() {
+    std::lock_guard lock(mutex_);
     changed_.notify_all();
+    if (wake_) wake_();
+}
+
+void TcpMember::sleep_until_event(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline.moment(), [&] {
+        return answer_.has_value() || failure_.broken() || (leaving_ && all_left_);
+    });
 }
 
 void TcpMember::lose(vescomm_status_t status, const std::string &why) noexcept {
@@ -159,11 +189,9 @@ void TcpMember::meet(Deadline deadline) {
     failure_.check();
 }
 
-std::vector<std::string> TcpMember::all_gather(std::string_view label, std::string_view bytes,
-                                               Deadline deadline) {
-    const auto begin = Clock::now();
+void TcpMember::start_all_gather(std::string_view label, std::string_view bytes) {
     check();
-    if (left_)
+    if (left_ || leaving_)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     fmt::format("rank {} has left the communicator and cannot do {} any more",
                                 rank_, quote(label)));
@@ -174,23 +202,24 @@ std::vector<std::string> TcpMember::all_gather(std::string_view label, std::stri
                          quote(label), bytes.size(), rank_, largest_gather_bytes));
         check();
     }
-    const std::uint64_t sequence = ++sequence_;
+    label_ = label;
     loop_.post(
-        [this, head = ContributionHead{sequence, bytes.size(), std::string(label)},
+        [this, head = ContributionHead{++sequence_, bytes.size(), label_},
          copy = std::string(bytes)]() mutable { contribute(std::move(head), std::move(copy)); });
-    {
-        std::unique_lock lock(mutex_);
-        changed_.wait_until(lock, deadline.moment(),
-                            [&] { return answer_.has_value() || failure_.broken(); });
-        if (answer_.has_value()) {
-            std::vector<std::string> answer = std::move(*answer_);
-            answer_.reset();
-            return answer;
-        }
+}
+
+std::optional<std::vector<std::string>> TcpMember::test_all_gather() {
+    if (answered_) {
+        std::lock_guard lock(mutex_);
+        answered_ = false;
+        return std::exchange(answer_, std::nullopt);
     }
-    if (!failure_.broken())
-        give_up(sequence, std::chrono::duration<double>(Clock::now() - begin).count(),
-                quote(label));
+    check();
+    return {};
+}
+
+void TcpMember::expire_all_gather(double waited_seconds) {
+    if (!failure_.broken()) give_up(sequence_, waited_seconds, quote(label_));
     check();
     throw Error(VESCOMM_ERROR_INTERNAL, "an all-gather ended without a result; please report this");
 }
@@ -209,19 +238,15 @@ void TcpMember::give_up(std::uint64_t sequence, double waited_seconds, std::stri
                          rank_, what, waited_seconds));
 }
 
-void TcpMember::leave(Deadline deadline) noexcept {
-    if (left_) return;
-    try {
-        if (!failure_.broken()) {
-            loop_.post([this] { say_goodbye(); });
-            std::unique_lock lock(mutex_);
-            changed_.wait_until(lock, deadline.moment(),
-                                [&] { return all_left_ || failure_.broken(); });
-        }
-    } catch (...) {
-        // Out of memory: leaving without goodbye is a failure, and looks like one to the others.
-    }
-    left_ = true;
+void TcpMember::start_leave() {
+    if (leaving_) return;
+    leaving_ = true;
+    if (!failure_.broken()) loop_.post([this] { say_goodbye(); });
+}
+
+bool TcpMember::test_leave() {
+    const std::lock_guard lock(mutex_);
+    return all_left_ || failure_.broken() || left_;
 }
 
 }  // namespace vescomm

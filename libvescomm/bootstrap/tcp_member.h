@@ -23,18 +23,23 @@ namespace vescomm {
 // to the background thread and waits for news of it.
 //
 //     caller's thread               background thread
-//     all_gather() ──────────────►  contribute()  …  gathered()
-//     fail()       ──────────────►  spread_failure(), the listener
-//     leave()      ──────────────►  say_goodbye()  …  everyone_left()
+//     start_all_gather() ────────►  contribute()  …  gathered()
+//     fail()             ────────►  spread_failure(), the listener
+//     start_leave()      ────────►  say_goodbye()  …  everyone_left()
 class TcpMember : public Control {
 public:
     int rank() const final { return rank_; }
     int ranks() const final { return ranks_; }
-    std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
-                                        Deadline deadline) final;
+    void start_all_gather(std::string_view label, std::string_view bytes) final;
+    std::optional<std::vector<std::string>> test_all_gather() final;
+    [[noreturn]] void expire_all_gather(double waited_seconds) final;
+    void on_event(std::function<void()> wake) final;
     void listen(Listener listener) final;
     void fail(vescomm_status_t status, const std::string &why) noexcept final;
-    void leave(Deadline deadline) noexcept final;
+    void start_leave() final;
+    bool test_leave() final;
+    void end_leave() noexcept final { left_ = true; }
+    bool has_left(int rank) const final { return gone_[static_cast<std::size_t>(rank)]; }
 
     // Returns once every rank is here; throws the reason why not.
     virtual void meet(Deadline deadline);
@@ -48,6 +53,8 @@ protected:
     void everyone_met();
     void gathered(std::vector<std::string> contributions);
     void everyone_left();
+    // That rank has said goodbye.
+    void rank_left(int rank);
     // As fail(), unless this rank has left in good order and needs no news any more.
     void lose(vescomm_status_t status, const std::string &why) noexcept;
 
@@ -78,6 +85,8 @@ protected:
     std::condition_variable changed_;
 
 private:
+    void sleep_until_event(Deadline deadline) final;
+    void tell_event();
     void on_failure() noexcept;
     void deliver_failure();
     // Throws the failure, which the listener then knows of.
@@ -93,13 +102,20 @@ private:
     bool met_ = false;
     bool all_left_ = false;
     std::optional<std::vector<std::string>> answer_;
+    std::function<void()> wake_;
+
+    std::vector<std::atomic<bool>> gone_;  // by rank: it has said goodbye
+    std::atomic<bool> answered_{false};  // answer_ has a value
 
     std::mutex delivery_;
     Listener listener_;
     bool delivered_ = false;
 
     std::atomic<bool> left_{false};
-    std::uint64_t sequence_ = 0;  // the caller's thread only
+    // The caller's thread only.
+    bool leaving_ = false;
+    std::uint64_t sequence_ = 0;
+    std::string label_;  // of the all-gather under way
     bool running_ = false;  // the owner's thread only
 };
 

@@ -267,6 +267,7 @@ void TcpRoot::say_goodbye() {
 void TcpRoot::take_goodbye(int rank) {
     if (seats_[rank].goodbye) return;
     seats_[rank].goodbye = true;
+    rank_left(rank);
     if (gathering_.anyone_here())
         return lose(VESCOMM_ERROR_MISMATCH,
                     fmt::format("rank {} left the communicator while rank {} does {}; all ranks "

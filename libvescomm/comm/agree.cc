@@ -37,7 +37,7 @@ std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
 
 }  // namespace
 
-std::vector<std::string> agree(Control &control, std::string_view label, Deadline deadline,
+std::vector<std::string> agree(Communicator &comm, std::string_view label, Deadline deadline,
                                const std::function<std::string()> &work) {
     std::string answer;
     try {
@@ -50,8 +50,8 @@ std::vector<std::string> agree(Control &control, std::string_view label, Deadlin
     } catch (const std::exception &error) {
         answer = pack(VESCOMM_ERROR_INTERNAL, error.what());
     }
-    std::vector<std::string> results = control.all_gather(label, answer, deadline);
-    for (int rank = 0; rank < control.ranks(); ++rank) {
+    std::vector<std::string> results = comm.gather(label, answer, deadline);
+    for (int rank = 0; rank < comm.ranks(); ++rank) {
         auto [status, text] = unpack(results[rank]);
         if (status != VESCOMM_OK)
             throw Error(status, std::string(label) + " failed on rank " + std::to_string(rank) +
@@ -69,13 +69,13 @@ void require_same(std::string_view label, std::string_view key,
                             values[rank]);
 }
 
-void require_same(Control &control, std::string_view label, Deadline deadline,
+void require_same(Communicator &comm, std::string_view label, Deadline deadline,
                   const Description &mine) {
     // Parts are separated by zero bytes, which no part contains.
     std::string text;
     for (const auto &[key, value] : mine) text += key + '\0' + value + '\0';
-    const std::vector<std::string> all = control.all_gather(label, text, deadline);
-    for (int rank = 1; rank < control.ranks(); ++rank) {
+    const std::vector<std::string> all = comm.gather(label, text, deadline);
+    for (int rank = 1; rank < comm.ranks(); ++rank) {
         if (all[rank] == all[0]) continue;
         // Find the first part that differs; the texts come from the network, so count nothing.
         std::size_t at = 0;

@@ -15,22 +15,22 @@ namespace {
 constexpr std::uint64_t alignment = 64;
 
 // When hashes differ, ranks exchange the layouts themselves, to say where.
-[[noreturn]] void explain_mismatch(Control &control, const Layout &layout, const std::string &name,
-                                   Deadline deadline) {
+[[noreturn]] void explain_mismatch(Communicator &comm, const Layout &layout,
+                                   const std::string &name, Deadline deadline) {
     const auto bytes = layout.serialise();
     const auto all =
-        control.all_gather("layouts that differ",
-                           {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
+        comm.gather("layouts that differ",
+                    {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, deadline);
     const auto parse = [&](int rank) {
         return Layout::parse(std::as_bytes(std::span(all[rank].data(), all[rank].size())));
     };
     const Layout first = parse(0);
-    for (int rank = 1; rank < control.ranks(); ++rank) {
+    for (int rank = 1; rank < comm.ranks(); ++rank) {
         const Layout other = parse(rank);
         if (first == other) continue;
         // Each side reads of its own layout first.
         const std::string difference =
-            control.rank() == rank
+            comm.rank() == rank
                 ? other.first_difference(first) + " (on rank 0)"
                 : first.first_difference(other) + " (on rank " + std::to_string(rank) + ")";
         throw Error(VESCOMM_ERROR_MISMATCH,
@@ -85,11 +85,11 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
     const Deadline deadline = comm->deadline();
     // The layout's hash goes first and by itself, so that a difference there can be explained.
     const auto hash = layout.hash();
-    const auto hashes = comm->control().all_gather(
-        label, {reinterpret_cast<const char *>(&hash), sizeof hash}, deadline);
+    const auto hashes =
+        comm->gather(label, {reinterpret_cast<const char *>(&hash), sizeof hash}, deadline);
     for (const std::string &other : hashes)
-        if (other != hashes[0]) explain_mismatch(comm->control(), layout, options.name, deadline);
-    require_same(comm->control(), label, deadline,
+        if (other != hashes[0]) explain_mismatch(*comm, layout, options.name, deadline);
+    require_same(*comm, label, deadline,
                  {{"its type", name_of_type(options.type)},
                   {"its offset_bytes", std::to_string(options.offset_bytes)},
                   {"its memory", options.memory ? std::to_string(options.memory->id()) : "its own"},

@@ -99,6 +99,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     transports_ = make(
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
     board_ = transports_.home->board();
+    control_->on_event([this] { wake(); });
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
     spins_ = locals <= told.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
@@ -280,11 +281,6 @@ void Communicator::record_failures() {
             log(LogLevel::warn, "flight", writer.rank, writer.ranks, error.what());
         }
     });
-}
-
-void Communicator::leave() {
-    if (left_.exchange(true)) return;
-    control_->leave(deadline());
 }
 
 }  // namespace vescomm

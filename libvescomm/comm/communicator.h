@@ -94,6 +94,9 @@ public:
               const std::function<std::string()> &what);
     void wait(Operation &operation, const std::function<std::string()> &what);
     void progress();
+    // An all-gather of the control plane; operations move along meanwhile. For everything
+    // collective after set-up. Throws as Control::all_gather().
+    std::vector<std::string> gather(std::string_view label, std::string_view bytes, Deadline limit);
     // Takes over an operation that its request no longer wants, and keeps it for as long as a
     // transport may still count down its puts: until they are stopped, when it is not complete.
     // Others would wait for it in vain; they are told.
@@ -107,7 +110,8 @@ public:
     // Breaks the communicator where there is no memory to say more.
     void run_out() noexcept;
 
-    // Waits for all ranks and closes the connections. Not usable afterwards.
+    // Waits for all ranks and closes the connections; operations move along meanwhile. Not usable
+    // afterwards.
     void leave();
 
 private:
@@ -148,11 +152,18 @@ private:
     template <typename Done>
     bool attempt_often(const Done &done);
     void let_others() const noexcept;
-    // `before_sleep` runs under the lock, when it takes long.
-    void wait_long(Watch &watch, const std::function<bool()> &done,
-                   const std::function<std::vector<int>()> &waiting_for,
-                   const std::function<std::string()> &what,
-                   const std::function<void()> &before_sleep);
+    // What a wait needs besides its end, when it takes long.
+    struct Waiting {
+        Deadline limit;
+        std::function<std::string()> what;  // it waits for
+        // Under the lock, when the limit has passed: the ranks it waits for. None: no rank is.
+        std::function<std::vector<int>()> culprits = {};
+        // Under the lock, before each sleep.
+        std::function<void()> before_sleep = {};
+        // Throws, when the limit has passed. None: give_up().
+        std::function<void(double waited_seconds)> expire = {};
+    };
+    void wait_long(Watch &watch, const std::function<bool()> &done, const Waiting &waiting);
     // Takes a wire's word for a failure once the control plane has had time to know better.
     void consider_wires() noexcept;
     void wake() noexcept;

@@ -11,7 +11,7 @@ namespace vescomm {
 void make_together(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
         try {
-            comm.control().all_gather("what it refuses: " + why, {}, comm.deadline());
+            comm.gather("what it refuses: " + why, {}, comm.deadline());
         } catch (const Error &) {
             // This rank knows the cause.
         }

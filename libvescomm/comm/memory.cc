@@ -19,20 +19,21 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
-    require_same(c.control(), "memory creation", deadline,
+    require_same(c, "memory creation", deadline,
                  {{"bytes", std::to_string(bytes)},
                   {"kind", std::to_string(kind)},
                   {"sharing", std::to_string(sharing)}});
     std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing));
-    const auto offers = agree(c.control(), "memory creation", deadline, [&] {
+    const auto offers = agree(c, "memory creation", deadline, [&] {
         if (!c.home().supports(kind))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
+        // Waits for other ranks of the node: not under the lock.
+        memory->mapping_ = c.home().map(bytes, sharing, deadline);
         std::string offer;
         c.with_transports([&](Transports &transports) {
-            memory->mapping_ = transports.home->map(bytes, sharing, deadline);
             // Loopback receives puts itself; a real home offers nothing.
             offer = transports.home->offer(memory->id_, memory->data(), bytes);
             for (auto &wire : transports.wires)
@@ -40,7 +41,7 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
         });
         return offer;
     });
-    agree(c.control(), "memory exchange", deadline, [&] {
+    agree(c, "memory exchange", deadline, [&] {
         c.with_transports([&](Transports &transports) {
             for (auto &wire : transports.wires)
                 for (int peer = 0; peer < c.ranks(); ++peer)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -308,19 +309,58 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
     if (attempt_often([&operation] { return operation.settled(); })) return;
     wait_long(
         watch, [&operation] { return operation.settled(); },
-        [&operation] { return operation.waiting_for(); }, what,
-        [this, &operation] {
-            recorder_.takes_long(operation.flight);
-            // This one may wait for another that was started before it.
-            compare_locked();
-        });
+        {.limit = deadline(),
+         .what = what,
+         .culprits = [&operation] { return operation.waiting_for(); },
+         .before_sleep =
+             [this, &operation] {
+                 recorder_.takes_long(operation.flight);
+                 // This one may wait for another that was started before it.
+                 compare_locked();
+             }});
 }
 
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
                         const std::function<std::string()> &what) {
     Watch watch(*this);
-    if (!attempt_often(done)) wait_long(watch, done, waiting_for, what, {});
+    if (attempt_often(done)) return;
+    wait_long(watch, done, {.limit = deadline(), .what = what, .culprits = waiting_for});
+}
+
+// The control thread rings this rank's doorbell when the result is there.
+std::vector<std::string> Communicator::gather(std::string_view label, std::string_view bytes,
+                                              Deadline limit) {
+    std::optional<std::vector<std::string>> all;
+    const auto done = [&] { return all || (all = control_->test_all_gather()); };
+    control_->start_all_gather(label, bytes);
+    Watch watch(*this);
+    if (!attempt_often(done))
+        wait_long(watch, done,
+                  {.limit = limit,
+                   .what = [&] { return std::string(label); },
+                   .before_sleep = [this] { compare_locked(); },
+                   .expire = [&](double waited) { control_->expire_all_gather(waited); }});
+    return std::move(*all);
+}
+
+void Communicator::leave() {
+    if (left_.exchange(true)) return;
+    const auto done = [this] { return control_->test_leave(); };
+    try {
+        control_->start_leave();
+        Watch watch(*this);
+        if (!attempt_often(done))
+            wait_long(watch, done,
+                      {.limit = deadline(),
+                       .what = [] { return std::string("the end of the communicator"); },
+                       .expire = [](double) -> void {
+                           throw Error(VESCOMM_ERROR_TIMEOUT, "the others did not leave in time");
+                       }});
+    } catch (const Error &) {
+        // Broken, or some rank does not come: it is closed without waiting.
+    }
+    control_->end_leave();
 }
 
 // Most waits are shorter than a look at the clock is worth.
@@ -343,18 +383,20 @@ void Communicator::let_others() const noexcept {
 }
 
 void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
-                             const std::function<std::vector<int>()> &waiting_for,
-                             const std::function<std::string()> &what,
-                             const std::function<void()> &before_sleep) {
+                             const Waiting &waiting) {
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
-    const Deadline limit = deadline();
+    const Deadline &limit = waiting.limit;
     SignalBoard &board = *transports_.home->board();
     const auto finish = [&] {
         const double end = trace_seconds();
         counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
                                             std::memory_order_relaxed);
-        trace_.record([&] { return "wait " + what(); }, "wait", begin, end);
+        trace_.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
+    };
+    const auto culprits = [&] {
+        const CallerLock lock(*this);
+        return waiting.culprits ? waiting.culprits() : std::vector<int>{};
     };
     // As long as something moves there is no reason to sleep.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
@@ -369,16 +411,12 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             if (attempt(done, &busy, &moved)) return finish();
         }
         if (limit.expired()) {
-            std::vector<int> peers;
-            {
-                const CallerLock lock(*this);
-                peers = waiting_for();
-            }
-            give_up(what(), peers);
+            if (waiting.expire) waiting.expire(trace_seconds() - begin);
+            give_up(waiting.what(), culprits());
         }
-        if (before_sleep) {
+        if (waiting.before_sleep) {
             const CallerLock lock(*this);
-            if (!stopped_) before_sleep();
+            if (!stopped_) waiting.before_sleep();
         }
         // Counted before the lock is taken once more: a thread that completes the operation after
         // that sees the sleeper.

@@ -42,7 +42,7 @@ bool anyone_apart(Communicator &comm, const std::string &label, const Request::O
                            options.collective == Collective::reduce_scatter_v;
     if (!takes_any) return false;
     const bool mine = options.source != nullptr || options.output != nullptr;
-    const auto all = comm.control().all_gather(label, mine ? "apart" : "in place", comm.deadline());
+    const auto all = comm.gather(label, mine ? "apart" : "in place", comm.deadline());
     return std::ranges::find(all, "apart") != all.end();
 }
 
@@ -242,7 +242,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     const Schedule schedule = self.schedule();
 
     const Deadline deadline = comm->deadline();
-    require_same(comm->control(), label, deadline,
+    require_same(*comm, label, deadline,
                  {{"the op", std::to_string(options.op)},
                   {"the factor", std::to_string(options.factor)},
                   {"the root", std::to_string(options.root)},
@@ -287,8 +287,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     // Partial sums lie in memory like any other: everyone makes as much as whoever needs most.
     // Requests on one memory never run at once, so they share it.
     const std::int64_t mine = schedule.partial;
-    const auto needs = comm->control().all_gather(
-        label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
+    const auto needs =
+        comm->gather(label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
     std::int64_t most = 0;
     for (const std::string &need : needs) {
         std::int64_t elements = 0;

@@ -90,7 +90,7 @@ public:
 
     // Of what the ranks have.
     double largest(double mine) {
-        const auto all = comm_->control().all_gather(
+        const auto all = comm_->gather(
             "measurement", {reinterpret_cast<const char *>(&mine), sizeof mine}, comm_->deadline());
         double most = 0;
         for (const std::string &bytes : all) {
@@ -103,8 +103,7 @@ public:
 
     // Whether all ranks are on one machine.
     bool one_host() {
-        const auto hosts =
-            comm_->control().all_gather("hosts", system_host_name(), comm_->deadline());
+        const auto hosts = comm_->gather("hosts", system_host_name(), comm_->deadline());
         return std::ranges::all_of(hosts, [&](const auto &host) { return host == hosts[0]; });
     }
 

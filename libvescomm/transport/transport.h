@@ -78,7 +78,8 @@ class SignalBoard;
 // A transport either *maps* a peer (its memory can be loaded and stored by pointer) or *puts* to it
 // (bytes are handed over and arrive later); loopback does both, for tests.
 //
-// Threads: the owner serialises all calls, except signalled(), which may be called by any thread.
+// Threads: the owner serialises all calls, except signalled(), which may be called by any thread,
+// and map(), which may be called while one of the others is.
 class Transport {
 public:
     virtual ~Transport() = default;

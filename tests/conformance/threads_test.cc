@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every function of a communicator that vescomm.h calls safe, in a second thread of each rank, while
-// the first thread of the rank makes calls and waits for them. All results are compared. Run it under
-// ThreadSanitizer, too.
+// Every function of a communicator that vescomm.h calls safe, in a second thread of each rank,
+// while the first thread of the rank makes calls and waits for them. All results are compared. Run
+// it under ThreadSanitizer, too.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -216,8 +216,8 @@ TEST_P(Threads, MayTraceBesideAWait) {
 }
 
 TEST_P(Threads, MayWriteTheFlightRecorderBesideAWait) {
-    const auto folder = std::filesystem::temp_directory_path() /
-                        ("vescomm-threads-" + std::to_string(getpid()));
+    const auto folder =
+        std::filesystem::temp_directory_path() / ("vescomm-threads-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
     run_beside([&](vescomm_comm_t *comm, vescomm_buffer_t *) {
         const std::string path = (folder / "flight.%r").string();

@@ -34,25 +34,35 @@ public:
     int rank() const override { return rank_; }
     int ranks() const override { return 2; }
 
-    std::vector<std::string> all_gather(std::string_view, std::string_view bytes,
-                                        Deadline) override {
-        const std::uint64_t own = bytes.size();
-        write_all(&own, sizeof own);
+    void start_all_gather(std::string_view, std::string_view bytes) override {
+        const std::uint64_t size = bytes.size();
+        write_all(&size, sizeof size);
         write_all(bytes.data(), bytes.size());
+        own_ = bytes;
+    }
+    // Blocks: nothing else is to be moved along here.
+    std::optional<std::vector<std::string>> test_all_gather() override {
         std::uint64_t theirs = 0;
         read_all(&theirs, sizeof theirs);
         std::string received(theirs, '\0');
         read_all(received.data(), received.size());
-        std::vector<std::string> all{std::string(bytes), received};
+        std::vector<std::string> all{own_, received};
         if (rank_ == 1) std::swap(all[0], all[1]);
         return all;
     }
-
+    void expire_all_gather(double) override {
+        throw Error(VESCOMM_ERROR_INTERNAL, "a pair of sockets does not expire");
+    }
+    void on_event(std::function<void()>) override {}
     void listen(Listener) override {}
     void fail(vescomm_status_t, const std::string &) noexcept override {}
-    void leave(Deadline) noexcept override {}
+    void start_leave() override {}
+    bool test_leave() override { return true; }
+    bool has_left(int) const override { return false; }
 
 private:
+    void sleep_until_event(Deadline) override {}
+
     void write_all(const void *bytes, std::size_t size) {
         for (auto *at = static_cast<const char *>(bytes); size > 0;) {
             const ssize_t written = send(socket_, at, size, MSG_NOSIGNAL);
@@ -73,6 +83,7 @@ private:
 
     const int rank_;
     const int socket_;
+    std::string own_;
 };
 
 // Both ranks do this: share an arena, and keep a large and a small put to the other under way all
