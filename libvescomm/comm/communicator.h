@@ -119,11 +119,15 @@ private:
     // of another survivor that gave up for that reason. The control plane has this long to say
     // better.
     static constexpr auto patience_for_news = std::chrono::milliseconds(500);
+    // What a rank did before it left may still be on its way. A wait for it in which nothing moves
+    // for this long is in vain.
+    static constexpr auto patience_with_leavers = std::chrono::seconds(2);
 
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
     class CallerLock;
     class Watch;
+    class Leavers;
 
     void set_up(const std::string &node, const MakeTransports &make);
     // Tells the others that this rank goes without having freed its communicator.
@@ -171,6 +175,10 @@ private:
     void record_failures();
     FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
     void give_up(const std::string &what, const std::vector<int> &peers);
+    // Breaks the communicator: the wait is in vain, since that rank has said goodbye.
+    void give_up_on_leaver(const std::string &what, int peer);
+    // Waits for the operations that are under way.
+    void finish_operations();
 
     Config config_;
     std::unique_ptr<Control> control_;
@@ -194,6 +202,7 @@ private:
     // Threads of this rank that sleep until an operation completes which another thread completes:
     // waiters, and 1 for the progress thread.
     std::atomic<int> to_wake_{0};
+    std::atomic<std::uint64_t> moved_by_thread_{0};  // how often the progress thread moved anything
     std::atomic<int> watchers_{0};  // callers that look at the wires all the time
     std::atomic<int> sleepers_{0};  // that have stopped doing so until they are woken
     std::atomic<std::uint64_t> waits_{0};  // so far

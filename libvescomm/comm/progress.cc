@@ -124,6 +124,35 @@ private:
     bool sleeping_ = false;
 };
 
+// During one wait: whether it is for a rank that has left, and nothing has moved for long.
+class Communicator::Leavers {
+public:
+    void moved() { since_ = Clock::time_point::max(); }
+
+    // The rank, or no_rank.
+    template <typename Culprits>
+    int find(const Communicator &comm, const Culprits &culprits) {
+        const std::uint64_t moves = comm.moved_by_thread_.load(std::memory_order_relaxed);
+        if (moves != moves_) moved();
+        moves_ = moves;
+        const std::vector<int> ranks = culprits();
+        const auto leaver =
+            std::ranges::find_if(ranks, [&](int rank) { return comm.control_->has_left(rank); });
+        if (leaver == ranks.end()) {
+            moved();
+            return no_rank;
+        }
+        const auto now = Clock::now();
+        since_ = std::min(since_, now);
+        return now - since_ > patience_with_leavers ? *leaver : no_rank;
+    }
+
+private:
+    // Since then a culprit has left, and nothing has moved.
+    Clock::time_point since_ = Clock::time_point::max();
+    std::uint64_t moves_ = 0;
+};
+
 bool Communicator::progress_locked() noexcept {
     if (failure_.broken() || wire_failure_.broken()) {
         // From here on nobody must write what the caller takes back.
@@ -307,17 +336,16 @@ void Communicator::progress() {
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
     Watch watch(*this);
     if (attempt_often([&operation] { return operation.settled(); })) return;
-    wait_long(
-        watch, [&operation] { return operation.settled(); },
-        {.limit = deadline(),
-         .what = what,
-         .culprits = [&operation] { return operation.waiting_for(); },
-         .before_sleep =
-             [this, &operation] {
-                 recorder_.takes_long(operation.flight);
-                 // This one may wait for another that was started before it.
-                 compare_locked();
-             }});
+    wait_long(watch, [&operation] { return operation.settled(); },
+              {.limit = deadline(),
+               .what = what,
+               .culprits = [&operation] { return operation.waiting_for(); },
+               .before_sleep =
+                   [this, &operation] {
+                       recorder_.takes_long(operation.flight);
+                       // This one may wait for another that was started before it.
+                       compare_locked();
+                   }});
 }
 
 void Communicator::wait(const std::function<bool()> &done,
@@ -344,10 +372,26 @@ std::vector<std::string> Communicator::gather(std::string_view label, std::strin
     return std::move(*all);
 }
 
+void Communicator::finish_operations() {
+    wait([this] { return running_.empty(); },
+         [this] {
+             std::vector<int> peers;
+             for (const Operation *operation : running_)
+                 for (const int peer : operation->waiting_for()) peers.push_back(peer);
+             std::ranges::sort(peers);
+             const auto twice = std::ranges::unique(peers);
+             peers.erase(twice.begin(), twice.end());
+             return peers;
+         },
+         [] { return std::string("freeing the communicator while requests are under way"); });
+}
+
+// A rank that has said goodbye has completed all it has started: others may count on that.
 void Communicator::leave() {
     if (left_.exchange(true)) return;
     const auto done = [this] { return control_->test_leave(); };
     try {
+        finish_operations();
         control_->start_leave();
         Watch watch(*this);
         if (!attempt_often(done))
@@ -357,7 +401,7 @@ void Communicator::leave() {
                        .expire = [](double) -> void {
                            throw Error(VESCOMM_ERROR_TIMEOUT, "the others did not leave in time");
                        }});
-    } catch (const Error &) {
+    } catch (const std::exception &) {
         // Broken, or some rank does not come: it is closed without waiting.
     }
     control_->end_leave();
@@ -398,22 +442,31 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
         const CallerLock lock(*this);
         return waiting.culprits ? waiting.culprits() : std::vector<int>{};
     };
+    Leavers leavers;
+    int sleeps = 0;
     // As long as something moves there is no reason to sleep.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
     for (;;) {
         bool moved = false;
         for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
             if (attempt(done, &busy, &moved)) return finish();
-            if (!moved) let_others();
+            if (moved) leavers.moved();
+            else let_others();
         }
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             sched_yield();
             if (attempt(done, &busy, &moved)) return finish();
+            if (moved) leavers.moved();
         }
         if (limit.expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
             give_up(waiting.what(), culprits());
         }
+        // Not in waits that end after a sleep or two, as they do where ranks share cores.
+        constexpr int few_sleeps = 8;
+        if (++sleeps > few_sleeps)
+            if (const int leaver = leavers.find(*this, culprits); leaver != no_rank)
+                give_up_on_leaver(waiting.what(), leaver);
         if (waiting.before_sleep) {
             const CallerLock lock(*this);
             if (!stopped_) waiting.before_sleep();
@@ -458,6 +511,16 @@ void Communicator::give_up(const std::string &what, const std::vector<int> &peer
     check_still();
 }
 
+void Communicator::give_up_on_leaver(const std::string &what, int peer) {
+    const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waits for rank " +
+                            std::to_string(peer) +
+                            ", which has freed its communicator; every rank must make the same "
+                            "calls before it does";
+    control_->fail(VESCOMM_ERROR_MISMATCH, why);
+    failure_.set(VESCOMM_ERROR_MISMATCH, why);
+    check_still();
+}
+
 // Moves requests along while the program computes. Sleeps in poll: on the wires, and on the event
 // descriptor by which the ranks of this node wake it.
 void Communicator::run_progress_thread() {
@@ -486,6 +549,7 @@ void Communicator::run_progress_thread() {
             moved = progress_locked();
         }
         if (moved) {
+            moved_by_thread_.fetch_add(1, std::memory_order_relaxed);
             // Whoever sleeps until something happens does the rest better than this thread.
             wake();
             continue;

@@ -33,6 +33,11 @@
  * child must not write into its memory, which it shares with the parent. Layouts are plain values
  * and stay usable. To make communicators of its own, a child of a process that has some calls
  * exec() first.
+ *
+ * A function with "Threads: safe" may be called at any time, also while another thread is in a call
+ * on the same communicator; one with "one at a time per communicator" while no other thread is in
+ * another such call. Every call that blocks moves the requests of its communicator along: ranks
+ * start requests and create things in one order, and wait, test and free when they like.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
@@ -333,7 +338,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  *
  * Memory, buffers and requests made on it keep what they need alive and must still be freed, in any
  * order; their pointers stay valid until then, but no request can be started any more. Connections
- * close with the last of them.
+ * close with the last of them. Requests that are under way complete first, and operations of other
+ * ranks move along. A rank that waits for one that has come here, and has not made the call that is
+ * waited for, gets VESCOMM_ERROR_MISMATCH after two seconds in which nothing has moved.
  *
  * @param comm  NULL: nothing happens. Not usable afterwards, whatever is returned.
  * @return VESCOMM_OK, also for a broken communicator, which is closed without waiting.

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank frees its communicator while others still wait for it, or while it has something under way.
+#include "support/array_calls.h"
+
+namespace vescomm::testing_support {
+namespace {
+
+std::vector<Stage> stages() {
+    std::vector<Stage> stages = {{Kind::node, {0, 0, 0}},
+                                 {Kind::loopback, {0, 0, 1}},
+                                 {Kind::loopback, {0, 1, 2}}};
+#if VESCOMM_HAVE_UCX
+    stages.push_back({Kind::ucx, {0, 1, 1}});
+#endif
+    return stages;
+}
+
+class Leaving : public ::testing::TestWithParam<Stage> {};
+
+TEST_P(Leaving, IsToldToThoseWhoWaitForTheRank) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        expect_in_step(comm);
+        if (comm->value->rank() == 2) return comm->value->leave();
+        Floats data(3000, 1);
+        // Long before the timeout, which would be another status.
+        EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+        const std::string why = vescomm_last_error();
+        EXPECT_NE(why.find("all_reduce of 3000 f32"), std::string::npos) << why;
+        EXPECT_NE(why.find("rank 2, which has freed its communicator"), std::string::npos) << why;
+    });
+}
+
+// Requests that a rank has started and not waited for.
+TEST_P(Leaving, CompletesWhatIsUnderWay) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        Floats data(3000, 1), more(3000, 2);
+        vescomm_request_t *first = nullptr, *second = nullptr;
+        check(sum(comm, data, &first));
+        check(sum(comm, more, &second));
+        if (comm->value->rank() == 1) {
+            comm->value->leave();
+            EXPECT_EQ(more, Floats(3000, 6));
+        }
+        check(vescomm_request_wait(first));
+        check(vescomm_request_wait(second));
+        EXPECT_EQ(data, Floats(3000, 3));
+        check(vescomm_request_free(first));
+        check(vescomm_request_free(second));
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, Leaving, ::testing::ValuesIn(stages()),
+                         [](const auto &info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace vescomm::testing_support
