@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/agree.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -33,6 +34,37 @@ std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
                                             " disagree: " + key + " is " + first +
                                             " on rank 0 and " + other + " on " + there +
                                             "; every rank must make the same call");
+}
+
+// Parts are separated by zero bytes, which no part contains.
+std::string text_of(const Description &description) {
+    std::string text;
+    for (const auto &[key, value] : description) text += key + '\0' + value + '\0';
+    return text;
+}
+
+// Throws where the description of a rank is not that of rank 0.
+void compare(std::string_view label, const std::vector<std::string> &all) {
+    for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
+        if (all[rank] == all[0]) continue;
+        // Find the first part that differs; the texts come from the network, so count nothing.
+        std::size_t at = 0;
+        std::string key = "arguments", here = "?", there = "?";
+        while (at < all[0].size()) {
+            const auto part = [&](const std::string &from) {
+                return at < from.size() ? std::string(from.c_str() + at) : std::string();
+            };
+            const std::string name = part(all[0]);
+            at += name.size() + 1;
+            const std::string first = part(all[0]), second = part(all[rank]);
+            if (first != second) {
+                key = name, here = first, there = second;
+                break;
+            }
+            at += first.size() + 1;
+        }
+        tell_difference(label, rank, key, here, there);
+    }
 }
 
 }  // namespace
@@ -71,29 +103,29 @@ void require_same(std::string_view label, std::string_view key,
 
 void require_same(Communicator &comm, std::string_view label, Deadline deadline,
                   const Description &mine) {
-    // Parts are separated by zero bytes, which no part contains.
-    std::string text;
-    for (const auto &[key, value] : mine) text += key + '\0' + value + '\0';
-    const std::vector<std::string> all = comm.gather(label, text, deadline);
-    for (int rank = 1; rank < comm.ranks(); ++rank) {
-        if (all[rank] == all[0]) continue;
-        // Find the first part that differs; the texts come from the network, so count nothing.
-        std::size_t at = 0;
-        std::string key = "arguments", here = "?", there = "?";
-        while (at < all[0].size()) {
-            const auto part = [&](const std::string &from) {
-                return at < from.size() ? std::string(from.c_str() + at) : std::string();
-            };
-            const std::string name = part(all[0]);
-            at += name.size() + 1;
-            const std::string first = part(all[0]), second = part(all[rank]);
-            if (first != second) {
-                key = name, here = first, there = second;
-                break;
-            }
-            at += first.size() + 1;
-        }
-        tell_difference(label, rank, key, here, there);
+    compare(label, comm.gather(label, text_of(mine), deadline));
+}
+
+Channel require_same_and_take_channel(Communicator &comm, std::string_view label, Deadline deadline,
+                                      const Description &mine) {
+    // The size of the description, the description, and the channels that are free here.
+    const std::string text = text_of(mine);
+    const std::uint64_t size = text.size();
+    const std::string head(reinterpret_cast<const char *>(&size), sizeof size);
+    std::vector<std::string> texts, offers;
+    for (const std::string &part :
+         comm.gather(label, head + text + comm.channels().offer(), deadline)) {
+        std::uint64_t theirs = 0;
+        std::memcpy(&theirs, part.data(), std::min(sizeof theirs, part.size()));
+        const std::string rest = part.substr(std::min(sizeof theirs, part.size()));
+        texts.push_back(rest.substr(0, theirs));
+        offers.push_back(rest.substr(std::min<std::size_t>(theirs, rest.size())));
+    }
+    compare(label, texts);
+    for (;;) {
+        if (const auto channel = comm.channels().take(offers)) return *channel;
+        // All have been used, and what this many offers hold is not free everywhere.
+        offers = comm.gather(label, comm.channels().offer(), deadline);
     }
 }
 

@@ -29,4 +29,8 @@ using Description = std::vector<std::pair<std::string, std::string>>;
 void require_same(Communicator &comm, std::string_view label, Deadline deadline,
                   const Description &mine);
 
+// The same; in the same round all ranks take a channel for what they make.
+Channel require_same_and_take_channel(Communicator &comm, std::string_view label, Deadline deadline,
+                                      const Description &mine);
+
 }  // namespace vescomm

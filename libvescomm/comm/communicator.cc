@@ -3,6 +3,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "base/error.h"
@@ -99,6 +100,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     transports_ = make(
         nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
     board_ = transports_.home->board();
+    channels_.set_count(transports_.home->board()->channels());
     control_->on_event([this] { wake(); });
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
@@ -183,14 +185,13 @@ void Communicator::compare_turns(std::shared_ptr<const Turns> turns, std::uint32
     turns_channel_ = channel;
 }
 
-std::uint32_t Communicator::next_channel() {
-    const std::uint32_t channel = channels_++;
-    if (channel >= transports_.home->board()->channels())
+// Not used again: what is late on a wire must not find another memory of the same number.
+MemoryId Communicator::next_memory() {
+    if (memories_ == std::numeric_limits<MemoryId>::max())
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
-                    "this communicator has made " + std::to_string(channel) +
-                        " requests and memories, the most it can; reuse requests, or make another "
-                        "communicator");
-    return channel;
+                    "this communicator has made 2^32 - 1 memories, the most it can; make another "
+                    "communicator");
+    return memories_++;
 }
 
 void Communicator::check() const {

@@ -15,6 +15,7 @@
 #include "base/deadline.h"
 #include "base/failure.h"
 #include "bootstrap/control.h"
+#include "comm/channels.h"
 #include "comm/flight.h"
 #include "config/config.h"
 #include "execute/operation.h"
@@ -73,9 +74,11 @@ public:
     // Peers that lag behind may say what they call at a stage, whose channels begin at `channel`.
     void compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel);
 
-    // Numbers that all ranks count alike, since creation is collective and in one order.
-    std::uint32_t next_channel();
-    MemoryId next_memory() { return memories_++; }
+    // Numbers that all ranks count alike, since creation is collective and in one order. A channel
+    // of next_channel() is never given back; require_same_and_take_channel() has others.
+    std::uint32_t next_channel() { return channels_.fresh(); }
+    Channels &channels() { return channels_; }
+    MemoryId next_memory();
 
     // Throws the first failure, or that the communicator was freed.
     void check() const;
@@ -216,7 +219,7 @@ private:
     std::unique_ptr<Operation> barrier_;
     std::shared_ptr<const Turns> turns_;
     std::uint32_t turns_channel_ = 0;
-    std::atomic<std::uint32_t> channels_{0};
+    Channels channels_;
     std::atomic<MemoryId> memories_{0};
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};

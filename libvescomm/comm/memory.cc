@@ -7,23 +7,25 @@
 
 namespace vescomm {
 
-Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing)
+Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
+               Channel channel)
     : comm_(std::move(comm)),
       bytes_(bytes),
       sharing_(sharing),
       id_(comm_->next_memory()),
-      channel_(comm_->next_channel()) {}
+      channel_(channel),
+      none_((std::uint64_t{channel.runs} + 1) << 32) {}
 
 std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                        vescomm_memory_kind_t kind, vescomm_sharing_t sharing) {
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
-    require_same(c, "memory creation", deadline,
-                 {{"bytes", std::to_string(bytes)},
-                  {"kind", std::to_string(kind)},
-                  {"sharing", std::to_string(sharing)}});
-    std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing));
+    const Channel channel = require_same_and_take_channel(c, "memory creation", deadline,
+                                                          {{"bytes", std::to_string(bytes)},
+                                                           {"kind", std::to_string(kind)},
+                                                           {"sharing", std::to_string(sharing)}});
+    std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing, channel));
     const auto offers = agree(c, "memory creation", deadline, [&] {
         if (!c.home().supports(kind))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
@@ -57,19 +59,21 @@ Memory::~Memory() {
         transports.home->forget(id_);
         for (auto &wire : transports.wires) wire->forget(id_);
     });
+    comm_->channels().give_back({channel_.number, static_cast<std::uint32_t>(gathers_ >> 32)});
 }
 
 void Memory::release() {
     if (released_ == gathers_) return;
     released_ = gathers_;
     comm_->with_transports([&](Transports &transports) {
-        transports.home->signal(comm_->rank(), {channel_, 0}, released_);
+        transports.home->signal(comm_->rank(), {channel_.number, 0}, released_);
     });
 }
 
 std::uint64_t Memory::begin_gather() {
     release();
-    return gathers_++;
+    const std::uint64_t before = gathers_++;
+    return before == none_ ? 0 : before;
 }
 
 std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
@@ -82,12 +86,13 @@ std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
 void Memory::acquire(const std::string &what) {
     comm_->check();
     release();
-    if (sharing_ != VESCOMM_PER_NODE) return;
+    if (sharing_ != VESCOMM_PER_NODE || gathers_ == none_) return;
     const Nodes &nodes = comm_->nodes();
     const auto holders = [&] {
         std::vector<int> ranks;
         for (const int peer : nodes.members(nodes.node_of(comm_->rank())))
-            if (comm_->home().signalled(peer, {channel_, 0}) < gathers_) ranks.push_back(peer);
+            if (comm_->home().signalled(peer, {channel_.number, 0}) < gathers_)
+                ranks.push_back(peer);
         return ranks;
     };
     comm_->wait([&] { return holders().empty(); }, holders, [&] { return what; });

@@ -27,7 +27,7 @@ public:
     std::uint64_t bytes() const { return bytes_; }
     vescomm_sharing_t sharing() const { return sharing_; }
     MemoryId id() const { return id_; }
-    std::uint32_t release_channel() const { return channel_; }
+    std::uint32_t release_channel() const { return channel_.number; }
 
     // This rank no longer reads what was gathered last.
     void release();
@@ -41,16 +41,20 @@ public:
     std::shared_ptr<Memory> shared_partial(std::uint64_t bytes);
 
 private:
-    Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing);
+    Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
+           Channel channel);
 
     std::shared_ptr<Communicator> comm_;
     std::uint64_t bytes_;
     vescomm_sharing_t sharing_;
     MemoryId id_;
-    std::uint32_t channel_;
+    Channel channel_;
     std::shared_ptr<Mapping> mapping_;
-    std::uint64_t gathers_ = 0;
-    std::uint64_t released_ = 0;
+    // Counts of gathers and releases begin here: above all flags that an earlier user of the
+    // channel has left.
+    std::uint64_t none_;
+    std::uint64_t gathers_ = none_;
+    std::uint64_t released_ = none_;
     std::shared_ptr<Memory> partial_;
 };
 

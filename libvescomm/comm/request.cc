@@ -144,6 +144,9 @@ constexpr AlgorithmEntry through_mailbox = {
     Collective::send, "mailbox", send_receive, can_send_receive,
     "the message passes through a box of the mailbox, window by window"};
 
+// The upper half of a flag.
+constexpr std::uint64_t max_run = (std::uint64_t{1} << 32) - 1;
+
 // A buffer as the arrays of its collective.
 void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
                  const Request::Options &options) {
@@ -242,13 +245,15 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     const Schedule schedule = self.schedule();
 
     const Deadline deadline = comm->deadline();
-    require_same(*comm, label, deadline,
-                 {{"the op", std::to_string(options.op)},
-                  {"the factor", std::to_string(options.factor)},
-                  {"the root", std::to_string(options.root)},
-                  {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
-                  {"the algorithm", std::string(choice.algorithm->name)},
-                  {"the way", staged ? "through the stage" : "in the buffer"}});
+    const Description description = {
+        {"the op", std::to_string(options.op)},
+        {"the factor", std::to_string(options.factor)},
+        {"the root", std::to_string(options.root)},
+        {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
+        {"the algorithm", std::string(choice.algorithm->name)},
+        {"the way", staged ? "through the stage" : "in the buffer"}};
+    if (staged) require_same(*comm, label, deadline, description);
+    else self.channel_ = require_same_and_take_channel(*comm, label, deadline, description);
 
     Bindings bindings = bindings_of(*comm, options);
     const std::size_t element = buffer ? size_of(buffer->type()) : 0;
@@ -265,7 +270,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         self.operation_ = comm->admit(schedule, bindings);
         return request;
     }
-    bindings.channel = comm->next_channel();
+    bindings.channel = self.channel_->number;
     if (buffer) {
         bindings.buffer = {.type = buffer->type(),
                            .memory = buffer->memory().id(),
@@ -398,7 +403,11 @@ void Request::move_arrays(const Arrays &arrays) {
 }
 
 Request::~Request() {
+    const std::uint64_t runs = operation_ ? operation_->runs() : 0;
     if (operation_) comm_->retire(std::move(operation_), [this] { return describe(); });
+    if (!channel_) return;
+    const std::uint64_t last = std::min(channel_->runs + runs, max_run);
+    comm_->channels().give_back({channel_->number, static_cast<std::uint32_t>(last)});
 }
 
 Schedule Request::schedule() const {
@@ -433,11 +442,16 @@ void Request::require_idle() const {
                    " is running already; wait for it first");
 }
 
+inline Run Request::next_run() {
+    const bool receives = options_.collective == Collective::receive;
+    if (mailbox_) return mailbox_->next(options_.root, receives);
+    if (stage_) return stage_->next();
+    return {.number = (channel_ ? channel_->runs : 0) + operation_->runs() + 1};
+}
+
 void Request::start() {
     require_idle();
-    Run run{.number = operation_->runs() + 1};
-    if (stage_) run = stage_->next();
-    if (mailbox_) run = mailbox_->next(options_.root, options_.collective == Collective::receive);
+    Run run = next_run();
     if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     comm_->start(*operation_, run);

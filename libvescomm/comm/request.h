@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/buffer.h"
@@ -74,6 +75,7 @@ private:
     Schedule schedule() const;
     std::string describe() const;
     void finish();
+    Run next_run();
 
     std::shared_ptr<Communicator> comm_;
     std::shared_ptr<Buffer> buffer_;
@@ -87,6 +89,9 @@ private:
     std::string why_;
     Problem problem_;  // that the algorithm solves; of a message none
     std::string explanation_;
+    // Of its own; none at the stage or the mailbox. Runs are counted on from those of earlier
+    // users.
+    std::optional<Channel> channel_;
     std::unique_ptr<Operation> operation_;
     bool started_ = false;
     double started_at_ = 0;

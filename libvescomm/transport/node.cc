@@ -13,9 +13,12 @@ namespace vescomm {
 
 namespace {
 
-// Requests and memories of one communicator. A channel takes room when it is first used: 64 bytes
-// for each rank of the node.
-constexpr std::uint32_t channels = 1u << 18;
+// Channels for the requests and memories that a communicator has at a time, and for its mailbox,
+// which takes some for each rank. A channel takes 64 bytes of memory for each rank of the node when
+// it is first used, and as much of the address space from the beginning.
+std::uint32_t channels_for(int ranks) {
+    return (1u << 16) + 8 * static_cast<std::uint32_t>(ranks);
+}
 
 // One file for the whole node: a slab for all, or one after another, each on a page of its own.
 class NodeMapping final : public Mapping {
@@ -37,6 +40,7 @@ public:
           rank_(control.rank()),
           star_(nodes, control, failure, deadline),
           locals_(static_cast<int>(nodes.members(nodes.node_of(rank_)).size())) {
+        const std::uint32_t channels = channels_for(nodes.ranks());
         Descriptor file = share("vescomm signals", SignalBoard::bytes(locals_, channels), deadline);
         signals_ = MappedMemory(file, SignalBoard::bytes(locals_, channels));
 

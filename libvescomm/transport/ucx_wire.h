@@ -46,7 +46,7 @@ struct Message {
 static_assert(sizeof(Message) == 80);
 
 // Most channels that a signal may name: bounds what a hostile message can make us allocate.
-inline constexpr std::uint32_t most_channels = 1u << 22;
+inline constexpr std::uint32_t most_channels = 1u << 19;
 
 // Whether offset + bytes stays within a memory of `size` bytes; cannot overflow.
 constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Legal programs in which ranks start requests and create things in one order, and wait, test and free
-// whenever they like: all of them end, with the right sums. A rank that waits in a creation moves
-// operations along, since another rank may wait for one before it comes to the creation.
+// Legal programs in which ranks start requests and create things in one order, and wait, test and
+// free whenever they like: all of them end, with the right sums. A rank that waits in a creation
+// moves operations along, since another rank may wait for one before it comes to the creation.
 #include <deque>
 #include <random>
 
@@ -193,7 +193,9 @@ void run_program(vescomm_comm_t *comm, unsigned seed) {
     std::mt19937 own(seed * 100 + static_cast<unsigned>(comm->value->rank()));
     std::deque<std::unique_ptr<Sum>> sums;
     std::deque<vescomm_memory_t *> memories;
-    const auto some = [&own](auto &those) -> auto & { return those[own() % those.size()]; };
+    const auto some = [&own](auto &those) -> auto & {
+        return those[own() % those.size()];
+    };
     sums.push_back(std::make_unique<Sum>(comm, true));
     sums.push_back(std::make_unique<Sum>(comm, false));
     for (int number = 0; number < 25; ++number) {

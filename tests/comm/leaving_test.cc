@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank frees its communicator while others still wait for it, or while it has something under way.
+// A rank frees its communicator while others still wait for it, or while it has something under
+// way.
 #include "support/array_calls.h"
 
 namespace vescomm::testing_support {
 namespace {
 
 std::vector<Stage> stages() {
-    std::vector<Stage> stages = {{Kind::node, {0, 0, 0}},
-                                 {Kind::loopback, {0, 0, 1}},
-                                 {Kind::loopback, {0, 1, 2}}};
+    std::vector<Stage> stages = {
+        {Kind::node, {0, 0, 0}}, {Kind::loopback, {0, 0, 1}}, {Kind::loopback, {0, 1, 2}}};
 #if VESCOMM_HAVE_UCX
     stages.push_back({Kind::ucx, {0, 1, 1}});
 #endif

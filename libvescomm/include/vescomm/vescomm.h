@@ -38,6 +38,9 @@
  * on the same communicator; one with "one at a time per communicator" while no other thread is in
  * another such call. Every call that blocks moves the requests of its communicator along: ranks
  * start requests and create things in one order, and wait, test and free when they like.
+ *
+ * A communicator has room for 65,536 memories and requests on buffers at a time. Those that every
+ * rank has freed do not count. A request can be started at least 2^31 times.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
