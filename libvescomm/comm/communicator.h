@@ -145,7 +145,9 @@ private:
     // moment ago: it looks at every rank.
     void compare_locked() noexcept;
     void compare_turns_locked() noexcept;
-    void disagree(const Operation::Disagreement &between, bool receives) noexcept;
+    // `history`: what was called earlier may be what differs.
+    void disagree(const Operation::Disagreement &between, bool receives,
+                  bool history = false) noexcept;
     // nullptr: there is none.
     Transport *route(int peer) const noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no

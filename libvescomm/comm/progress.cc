@@ -257,11 +257,12 @@ bool Communicator::agree_locked(Operation &operation) noexcept {
     const auto disagreement = operation.disagreement();
     if (!disagreement) return true;
     operation.condemn();
-    disagree(*disagreement, operation.receives());
+    disagree(*disagreement, operation.receives(), operation.has_history());
     return false;
 }
 
-void Communicator::disagree(const Operation::Disagreement &between, bool receives) noexcept {
+void Communicator::disagree(const Operation::Disagreement &between, bool receives,
+                            bool history) noexcept {
     if (failure_.broken()) return;
     try {
         const std::string mine = Signature(between.called).text();
@@ -270,11 +271,14 @@ void Communicator::disagree(const Operation::Disagreement &between, bool receive
                                        : Signature(between.other_called).text();
         const std::string here = "rank " + std::to_string(between.rank);
         const std::string there = "rank " + std::to_string(between.other);
+        const bool earlier =
+            history && Signature::differ_in_digest(between.called, between.other_called);
         const std::string why =
             receives
                 ? here + " receives " + mine + " from " + there + ", which sent " + theirs +
                       " in their place; both must give the same count and type, in the same order"
                 : here + " called " + mine + ", and " + there + " in its place " + theirs +
+                      (earlier ? ", or they differ in an earlier gather_v or scatter_v" : "") +
                       "; every rank must make the same calls in the same order";
         control_->fail(VESCOMM_ERROR_MISMATCH, why);
         failure_.set(VESCOMM_ERROR_MISMATCH, why);

@@ -147,6 +147,11 @@ constexpr AlgorithmEntry through_mailbox = {
 // The upper half of a flag.
 constexpr std::uint64_t max_run = (std::uint64_t{1} << 32) - 1;
 
+// A rank may have nothing to exchange in it, although others disagree.
+bool joins_history(Collective collective) {
+    return collective == Collective::gather_v || collective == Collective::scatter_v;
+}
+
 // A buffer as the arrays of its collective.
 void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
                  const Request::Options &options) {
@@ -333,6 +338,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     self.comm_ = stage->comm();
     self.stage_ = stage;
     self.options_ = options;
+    self.in_history_ = joins_history(options.collective);
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
     self.elements_ = std::max(problem.elements(), problem.source_size(comm.rank()));
@@ -445,7 +451,7 @@ void Request::require_idle() const {
 inline Run Request::next_run() {
     const bool receives = options_.collective == Collective::receive;
     if (mailbox_) return mailbox_->next(options_.root, receives);
-    if (stage_) return stage_->next();
+    if (stage_) return stage_->next(in_history_ ? operation_->signature() : 0);
     return {.number = (channel_ ? channel_->runs : 0) + operation_->runs() + 1};
 }
 

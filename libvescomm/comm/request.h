@@ -93,6 +93,7 @@ private:
     // users.
     std::optional<Channel> channel_;
     std::unique_ptr<Operation> operation_;
+    bool in_history_ = false;  // see Stage::next()
     bool started_ = false;
     double started_at_ = 0;
 };

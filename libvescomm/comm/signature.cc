@@ -41,6 +41,15 @@ Signature Signature::of_message(vescomm_type_t type, std::int64_t count) {
                      static_cast<std::uint32_t>(type) << 24 | told);
 }
 
+std::uint32_t Signature::history(std::uint32_t before, std::uint32_t bits) {
+    const std::uint64_t both = std::uint64_t{before} << 32 | bits;
+    return static_cast<std::uint32_t>(XXH3_64bits(&both, sizeof both)) & digest_mask;
+}
+
+bool Signature::differ_in_digest(std::uint32_t a, std::uint32_t b) {
+    return a != b && (a | digest_mask) == (b | digest_mask);
+}
+
 std::string Signature::text() const {
     const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
     if (collective == Collective::send) {

@@ -27,6 +27,11 @@ public:
     //     │ send + 1: 4 bits │ type: 4 bits │ count, or the digest of one that is larger: 24 bits │
     static Signature of_message(vescomm_type_t type, std::int64_t count);
 
+    // A digest, as wide as that of a signature, of one more signature after a history of others.
+    static std::uint32_t history(std::uint32_t before, std::uint32_t bits);
+    // Whether two differ in their digests alone.
+    static bool differ_in_digest(std::uint32_t a, std::uint32_t b);
+
     std::uint32_t bits() const { return bits_; }
     // "all_reduce of f32 (max, 1f03a)", "10 f32".
     std::string text() const;

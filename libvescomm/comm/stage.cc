@@ -3,6 +3,7 @@
 #include "comm/stage.h"
 
 #include "base/types.h"
+#include "comm/signature.h"
 #include "execute/kernels.h"
 
 namespace vescomm {
@@ -79,11 +80,14 @@ void Stage::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.turns = turns_.get();
 }
 
-Run Stage::next() {
+Run Stage::next(std::uint32_t signature) {
+    const std::uint32_t before = history_;
+    if (signature != 0) history_ = Signature::history(history_, signature);
     const std::uint64_t turn = operations_ / stage_slots;
     const auto slot = static_cast<std::uint32_t>(operations_ % stage_slots);
     ++operations_;
-    return {.number = turn + 1, .releases = turn, .slot = slot, .turn = operations_};
+    return {
+        .number = turn + 1, .releases = turn, .slot = slot, .history = before, .turn = operations_};
 }
 
 }  // namespace vescomm

@@ -32,8 +32,10 @@ public:
     // What a problem may use.
     void give_room(Problem &problem, vescomm_type_t type) const;
     void bind(Bindings &bindings, vescomm_type_t type);
-    // The turn of the next operation.
-    Run next();
+    // The turn of the next operation. `signature`: not 0 when a rank may complete it without any
+    // exchange, and so without a comparison. Then it becomes a part of the signatures of all later
+    // operations, in which ranks compare it.
+    Run next(std::uint32_t signature);
 
 private:
     explicit Stage(const std::shared_ptr<Communicator> &comm);
@@ -44,6 +46,7 @@ private:
     std::uint32_t channel_ = 0;  // the first of as many as there are slots
     std::shared_ptr<Turns> turns_;
     std::uint64_t operations_ = 0;
+    std::uint32_t history_ = 0;  // digest of the signatures that were given to next()
 };
 
 }  // namespace vescomm

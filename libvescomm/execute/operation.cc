@@ -286,6 +286,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
 void Operation::start(const Run &run) noexcept {
     ++runs_;
     run_ = run;
+    signature_ = bindings_.signature ^ run.history;
     move_to(run.slot);
     settled_ = false;
     lanes_under_way_ = 0;
@@ -297,7 +298,7 @@ void Operation::start(const Run &run) noexcept {
     acquired_ = node_knows_ = stopped_ = wants_known_ = false;
     at_a_relay_.reset();
     if (bindings_.turns != nullptr)
-        bindings_.turns->call(run.turn, bindings_.signature, bindings_.pair_digests);
+        bindings_.turns->call(run.turn, signature_, bindings_.pair_digests);
     add(counters_.operations, std::uint64_t{1});
 }
 
@@ -391,8 +392,7 @@ bool Operation::ready(const BoundStep &step) noexcept {
         }
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
         const EagerFlag &flag = eager_flag_of(local);
-        if (flag.called.load(std::memory_order_acquire) != at_this_run(bindings_.signature))
-            return false;
+        if (flag.called.load(std::memory_order_acquire) != at_this_run(signature_)) return false;
         bindings_.turns->hear(local, flag.turns.load(std::memory_order_relaxed));
         return true;
     }
@@ -407,7 +407,7 @@ bool Operation::ready(const BoundStep &step) noexcept {
 void Operation::raise_eager_flag() noexcept {
     EagerFlag &flag = eager_flag_of(local_);
     flag.turns.store(bindings_.turns->mine(), std::memory_order_relaxed);
-    flag.called.store(at_this_run(bindings_.signature), std::memory_order_release);
+    flag.called.store(at_this_run(signature_), std::memory_order_release);
     board_->stored();
 }
 

@@ -29,6 +29,8 @@ struct Run {
     std::uint64_t releases = 0;
     // Of the stage; the slot is also added to the channels of Bindings.
     std::uint32_t slot = 0;
+    // Changes the digest of the signature: what was called earlier and not compared. 0: nothing.
+    std::uint32_t history = 0;
     std::uint64_t turn = 0;
 };
 
@@ -84,6 +86,9 @@ public:
     bool settled() const noexcept { return settled_; }
 
     std::uint64_t runs() const noexcept { return runs_; }
+    // Of every run, without the history.
+    std::uint32_t signature() const noexcept { return bindings_.signature; }
+    bool has_history() const noexcept { return run_.history != 0; }
     std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }
     // Of the owner's: the number of this run in the flight recorder.
     std::uint64_t flight = 0;
@@ -217,6 +222,7 @@ private:
     std::vector<double> factors_;  // as many
     std::uint64_t runs_ = 0;
     Run run_;
+    std::uint32_t signature_ = 0;  // of this run
     bool condemned_ = false, stopped_ = false;
     bool settled_ = true;
     std::size_t lanes_under_way_ = 0;

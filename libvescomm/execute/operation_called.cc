@@ -22,7 +22,7 @@ void Operation::tell_node() noexcept {
         for (std::size_t peer = 0; peer < wants_.size(); ++peer)
             wants[peer] = wants_[peer] != 0 ? signature_for(static_cast<int>(peer)) : 0;
     }
-    bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(bindings_.signature));
+    bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(signature_));
 }
 
 std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const noexcept {
@@ -85,7 +85,7 @@ void Operation::put_called(const BoundStep &step) noexcept {
 }
 
 std::uint32_t Operation::signature_for(int peer) const noexcept {
-    return vescomm::signature_for(peer, bindings_.signature, bindings_.pair_digests);
+    return vescomm::signature_for(peer, signature_, bindings_.pair_digests);
 }
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {

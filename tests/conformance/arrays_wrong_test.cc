@@ -71,6 +71,46 @@ TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
     }
 }
 
+// A rank that has nothing to exchange in its own view completes without any comparison. All are
+// told in the next call.
+TEST(ArraysThatDisagree, AreToldInTheNextCallWhereOneHadNothingToExchange) {
+    for (const auto &stage : stages_apart({0, 1, 2, 2})) {
+        for (const bool scatters : {false, true}) {
+            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+                using Counts = std::vector<std::int64_t>;
+                const bool odd = comm->value->rank() == 1;
+                const Counts counts = odd ? Counts{4096, 0, 100, 0} : Counts{1, 0, 0, 0};
+                Floats source(5000, 1), output(5000, 0);
+                const auto exchange = scatters ? vescomm_scatter_v : vescomm_gather_v;
+                vescomm_status_t status =
+                    exchange(comm, source.data(), output.data(), counts.data(), nullptr,
+                             VESCOMM_F32, 3, nullptr, nullptr);
+                // A slow rank hears of it while it is still in there.
+                if (status == VESCOMM_OK) status = sum(comm, output);
+                expect_told(status, {"rank 1", "all_reduce of f32",
+                                     "or they differ in an earlier gather_v or scatter_v"});
+            });
+        }
+    }
+}
+
+TEST(ArraysThatAgree, MayFollowScattersInWhichSomeHadNothingToExchange) {
+    for (const auto &stage : stages_apart({0, 1, 2, 2})) {
+        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            const std::vector<std::int64_t> counts{1, 0, 0, 0};
+            Floats source(1, 7), output(1, 0);
+            for (int root = 0; root < 4; ++root) {
+                check(vescomm_scatter_v(comm, source.data(), output.data(), counts.data(), nullptr,
+                                        VESCOMM_F32, root, nullptr, nullptr));
+                expect_in_step(comm);
+                check(vescomm_gather_v(comm, source.data(), output.data(), counts.data(), nullptr,
+                                       VESCOMM_F32, root, nullptr, nullptr));
+                expect_in_step(comm);
+            }
+        });
+    }
+}
+
 // Roots wait for nobody: the later one of two sees that there was another.
 TEST(ArraysThatDisagree, AboutTheRootAreToldThoughBothOnlyGive) {
     run_array_ranks(three, [](vescomm_comm_t *comm) {
