@@ -22,11 +22,6 @@ constexpr int most_at_once = 16;
 // both ways: 16.5 to 11.5 ms. A short put is sooner done in one go, 2 MiB in 245 instead of 290 us.
 constexpr std::uint64_t long_stretch_bytes = 2 << 20;
 
-// What is copied so that it may travel with other parts, and how much of that in one message.
-// Between hosts a message takes several microseconds, and to copy so much takes less than one.
-constexpr std::uint64_t most_part_bytes = 8 << 10;
-constexpr std::uint64_t most_batch_bytes = 64 << 10;
-
 }  // namespace
 
 void UcxOutbox::pump() noexcept {
@@ -107,11 +102,11 @@ void UcxEndpoint::push(UcxPut *put) noexcept {
 bool UcxEndpoint::join_batch(UcxPut *put) noexcept {
     const Put &part = put->put;
     const bool last = part.value != 0;
-    if (part.bytes > most_part_bytes || part.bytes == 0 || (last && open_ == nullptr)) return false;
+    if (part.bytes > max_part_bytes || part.bytes == 0 || (last && open_ == nullptr)) return false;
     if (open_ != nullptr &&
         (open_->put.memory != part.memory || open_->put.early != part.early ||
          open_->put.early_flag != part.early_flag ||
-         open_->batch.size() + part.bytes > most_batch_bytes - sizeof(BatchPart)))
+         open_->batch.size() + part.bytes > max_batch_bytes - sizeof(BatchPart)))
         enqueue(std::exchange(open_, nullptr));
     if (last && open_ == nullptr) return false;
     if (failed_) return false;

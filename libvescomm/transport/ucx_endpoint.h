@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "transport/pool.h"
 #include "transport/transport.h"
 #include "transport/ucx_inbox.h"
 #include "transport/ucx_library.h"
-#include "transport/ucx_pool.h"
 #include "transport/ucx_wire.h"
 
 namespace vescomm {
@@ -67,8 +67,8 @@ struct UcxOutbox {
     const int rank;
     const std::uint64_t piece_bytes;  // that go into one message
     bool stopping = false;  // errors are expected
-    UcxPool<UcxPut> puts;
-    UcxPool<UcxPiece> pieces;
+    Pool<UcxPut> puts;
+    Pool<UcxPiece> pieces;
     std::vector<UcxEndpoint *> ready;  // those that can send more
 };
 

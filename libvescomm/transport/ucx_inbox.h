@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "transport/pool.h"
+#include "transport/received_signals.h"
 #include "transport/transport.h"
 #include "transport/ucx_memories.h"
-#include "transport/ucx_pool.h"
-#include "transport/ucx_signals.h"
 #include "transport/ucx_wire.h"
 
 namespace vescomm {
@@ -117,7 +117,7 @@ private:
     Failure &failure_;
     UcxMemories &memories_;
     std::vector<Sender> senders_;  // by rank
-    UcxPool<Arrival> pool_;
+    Pool<Arrival> pool_;
     bool keep_data_ = false;  // the message at hand is parked, with UCX's descriptor
     bool news_ = false;
     bool closed_ = false;

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "transport/memory_offer.h"
+#include "transport/put_batch.h"
+#include "transport/received_signals.h"
 #include "transport/transport.h"
 
 namespace vescomm {
@@ -45,41 +47,15 @@ struct Message {
 };
 static_assert(sizeof(Message) == 80);
 
-// Most channels that a signal may name: bounds what a hostile message can make us allocate.
-inline constexpr std::uint32_t most_channels = 1u << 19;
-
-// Whether offset + bytes stays within a memory of `size` bytes; cannot overflow.
-constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {
-    return bytes <= size && offset <= size - bytes;
-}
-
 // Reads a header and checks whatever can be checked without knowing the sender. Returns nullptr, or
 // what is wrong with it.
 const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
                           int ranks, std::uint64_t token, Message &message) noexcept;
 
-// ---- what follows the header of a batch: for each put a BatchPart, then its bytes ----
-
-struct BatchPart {
-    std::uint64_t offset = 0;  // within the receiver's memory
-    std::uint64_t bytes = 0;
-};
-static_assert(sizeof(BatchPart) == 16);
-
-void append_part(std::vector<std::byte> &batch, std::uint64_t offset, const std::byte *from,
-                 std::uint64_t bytes);
-
-// Returns nullptr, or what is wrong with a batch for a memory of `memory_bytes`.
-const char *check_batch(const std::byte *batch, std::uint64_t bytes,
-                        std::uint64_t memory_bytes) noexcept;
-
-// Puts the bytes of a batch, which has been checked, in their places.
-void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memory) noexcept;
-
 // ---- sealed: what is carried once, through the control plane ----
 //
 // UCX aborts the process on an address that it does not understand, so it travels with its length
-// and an XXH3 checksum, and so do offers. Opening one that is damaged throws SYSTEM.
+// and an XXH3 checksum (sealed.h). Opening one that is damaged throws SYSTEM.
 
 // How to reach the worker of a rank.
 struct Address {
@@ -92,15 +68,5 @@ struct Address {
 
 std::string seal(const Address &address);
 Address open_address(std::string_view sealed, int rank);
-
-// A memory of a rank that may be written.
-struct Offer {
-    MemoryId memory = 0;
-    std::uint32_t rank = 0;
-    std::uint64_t bytes = 0;
-};
-
-std::string seal(const Offer &offer);
-Offer open_offer(std::string_view sealed, MemoryId memory, int rank);
 
 }  // namespace vescomm

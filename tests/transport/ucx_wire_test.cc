@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "transport/ucx_signals.h"
+#include "transport/received_signals.h"
 
 namespace vescomm {
 namespace {

@@ -9,9 +9,12 @@
 #include <cstdlib>
 
 #include "transport/transport.h"
-#include "transport/ucx_wire.h"
 
 namespace vescomm {
+
+// Limit of the channels that a received signal may name: bounds what a hostile message can make us
+// allocate.
+inline constexpr std::uint32_t most_channels = 1u << 19;
 
 // The signals that one peer has raised for this rank.
 //

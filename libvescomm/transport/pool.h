@@ -11,7 +11,7 @@ namespace vescomm {
 //
 // Thing: has a member `Thing *next`, which links it while it is not taken.
 template <typename Thing>
-class UcxPool {
+class Pool {
 public:
     // With whatever its last user left in it. nullptr: there is no memory.
     Thing *take() noexcept {
