@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
+#include "bootstrap/frame.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
@@ -56,6 +58,15 @@ public:
     // Sets who hears of the first failure, wherever it happened. A failure that is already known
     // is delivered at once, from the calling thread.
     virtual void listen(Listener listener) = 0;
+
+    // A key that only the ranks of this job know, for one purpose: HMAC-SHA256 of the purpose under
+    // the secret. The same on every rank.
+    virtual FrameKey derive_key(std::string_view /* purpose */) const {
+        throw Error(VESCOMM_ERROR_INTERNAL, "this control plane has no secret to derive keys from");
+    }
+
+    // Numeric address of the interface on which this process reaches the others. Empty: unknown.
+    virtual std::string local_address() const { return {}; }
 
     // Tells every rank that the communicator is broken, and why. Does not block.
     virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;

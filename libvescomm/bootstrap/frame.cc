@@ -105,6 +105,11 @@ FrameKey session_key(std::string_view secret, Direction direction, const Nonce &
     return hmac(secret.data(), secret.size(), context);
 }
 
+FrameKey derived_key(std::string_view secret, std::string_view purpose) {
+    return hmac(secret.data(), secret.size(),
+                std::string("vescomm 1 derived key: ").append(purpose));
+}
+
 void FrameEncoder::append(std::string &to, FrameType type, std::string_view payload) {
     assert(payload.size() <= largest_payload_bytes);
     const std::size_t begin = to.size();

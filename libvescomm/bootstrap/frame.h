@@ -64,6 +64,9 @@ FrameKey open_key();
 FrameKey session_key(std::string_view secret, Direction direction, const Nonce &joiner,
                      const Nonce &rank_0);
 
+// A key for one purpose outside of the control plane.
+FrameKey derived_key(std::string_view secret, std::string_view purpose);
+
 // Makes the frames of one direction of one connection.
 class FrameEncoder {
 public:

@@ -112,6 +112,20 @@ std::uint16_t port_number(const SocketAddress &address) {
     return ntohs(reinterpret_cast<const sockaddr_in *>(&address.storage)->sin_port);
 }
 
+// Empty where it is not to be had.
+std::string numeric_host(const SocketAddress &address) {
+    char host[NI_MAXHOST];
+    if (getnameinfo(address.get(), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
+        0)
+        return {};
+    // IPv4 through an IPv6 socket is still IPv4.
+    constexpr std::string_view mapped = "::ffff:";
+    std::string_view text = host;
+    if (text.starts_with(mapped) && text.find('.') != std::string_view::npos)
+        text.remove_prefix(mapped.size());
+    return std::string(text);
+}
+
 Error cannot_listen(const TcpAddress &address, int code) {
     errno = code;
     std::string text = fmt::format("rank 0 cannot listen on {}", to_text(address));
@@ -266,17 +280,18 @@ std::vector<TcpAddress> own_addresses(std::uint16_t port) {
 std::string peer_text(int socket) {
     SocketAddress address;
     address.length = sizeof address.storage;
-    char host[NI_MAXHOST];
-    if (getpeername(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0 ||
-        getnameinfo(address.get(), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
-            0)
+    if (getpeername(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
         return "an unknown address";
-    // IPv4 through an IPv6 socket is still IPv4 to people.
-    constexpr std::string_view mapped = "::ffff:";
-    std::string_view text = host;
-    if (text.starts_with(mapped) && text.find('.') != std::string_view::npos)
-        text.remove_prefix(mapped.size());
-    return to_text({std::string(text), port_number(address)});
+    const std::string host = numeric_host(address);
+    return host.empty() ? "an unknown address" : to_text({host, port_number(address)});
+}
+
+std::string local_host(int socket) {
+    SocketAddress address;
+    address.length = sizeof address.storage;
+    if (getsockname(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
+        return {};
+    return numeric_host(address);
 }
 
 void tune_connection(int socket, double silence_seconds) {

@@ -65,6 +65,9 @@ std::vector<TcpAddress> own_addresses(std::uint16_t port);
 // "1.2.3.4:5678" of the other end, or "an unknown address".
 std::string peer_text(int socket);
 
+// Numeric address of this end, "1.2.3.4" or "fe80::1"; empty where it is not to be had.
+std::string local_host(int socket);
+
 // What every connection of the control plane wants: no delay of small frames, and an error instead
 // of endless retransmission to a machine that vanished.
 void tune_connection(int socket, double silence_seconds);

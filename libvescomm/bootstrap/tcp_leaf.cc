@@ -12,6 +12,7 @@ namespace vescomm {
 TcpLeaf::TcpLeaf(const TcpControlOptions &options, Joined joined)
     : TcpMember(options), address_(peer_text(joined.socket.get())) {
     tune_connection(joined.socket.get(), options.silence_seconds);
+    note_interface(joined.socket.get());
     link_ = std::make_shared<TcpLink>(loop_, std::move(joined.socket), std::move(joined.session));
     loop_.post([this, rest = std::move(joined.rest)] {
         link_->start({[this](FrameType type, std::string_view payload) { hear(type, payload); },

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bootstrap/tcp_address.h"
 
 namespace vescomm {
 
@@ -30,10 +31,28 @@ Clock::duration clock_duration(double seconds) {
 TcpMember::TcpMember(const TcpControlOptions &options)
     : rank_(options.rank),
       ranks_(options.ranks),
+      secret_(options.secret),
       heartbeat_(clock_duration(options.heartbeat_seconds)),
       silence_(clock_duration(options.silence_seconds)),
       gone_(static_cast<std::size_t>(options.ranks)) {
     failure_.on_first([this] { on_failure(); });
+}
+
+FrameKey TcpMember::derive_key(std::string_view purpose) const {
+    return derived_key(secret_, purpose);
+}
+
+std::string TcpMember::local_address() const {
+    std::lock_guard lock(mutex_);
+    return local_address_;
+}
+
+// Ranks of this host may come over loopback, those of others do not.
+void TcpMember::note_interface(int socket) {
+    const std::string address = local_host(socket);
+    std::lock_guard lock(mutex_);
+    const bool loopback = local_address_.starts_with("127.") || local_address_ == "::1";
+    if (local_address_.empty() || loopback) local_address_ = address;
 }
 
 void TcpMember::start_thread() {

@@ -40,6 +40,8 @@ public:
     bool test_leave() final;
     void end_leave() noexcept final { left_ = true; }
     bool has_left(int rank) const final { return gone_[static_cast<std::size_t>(rank)]; }
+    FrameKey derive_key(std::string_view purpose) const final;
+    std::string local_address() const final;
 
     // Returns once every rank is here; throws the reason why not.
     virtual void meet(Deadline deadline);
@@ -70,6 +72,9 @@ protected:
     // Lets links end once everything is sent; true when all have.
     virtual bool finish_links() = 0;
 
+    // A connection of the control plane has been made: its interface reaches other ranks.
+    void note_interface(int socket);
+
     // Both to be called by the derived class: the thread must end before its members do.
     void start_thread();
     void end_thread() noexcept;
@@ -79,9 +84,10 @@ protected:
 
     const int rank_;
     const int ranks_;
+    const std::string secret_;
     EventLoop loop_;
     Failure failure_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
 
 private:
@@ -99,6 +105,7 @@ private:
     Clock::time_point last_tick_;  // background thread only
 
     // Guarded by mutex_.
+    std::string local_address_;
     bool met_ = false;
     bool all_left_ = false;
     std::optional<std::vector<std::string>> answer_;

@@ -25,7 +25,6 @@ double seconds(Clock::duration duration) {
 
 TcpRoot::TcpRoot(const TcpControlOptions &options, std::vector<Descriptor> listeners)
     : TcpMember(options),
-      secret_(options.secret),
       linger_seconds_(options.linger_seconds),
       seats_(static_cast<std::size_t>(options.ranks)),
       awaited_(options.ranks - 1),
@@ -65,6 +64,7 @@ void TcpRoot::admit(TcpDoor::Visitor visitor) {
 
     const int rank = static_cast<int>(claim.rank);
     tune_connection(visitor.socket.get(), seconds(silence()));
+    note_interface(visitor.socket.get());
     Seat &seat = seats_[rank];
     seat.address = address;
     seat.link =

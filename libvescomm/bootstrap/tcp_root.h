@@ -56,7 +56,6 @@ private:
     void take_end(int rank, const std::string &how);
     bool everyone_gone() const;
 
-    const std::string secret_;
     const double linger_seconds_;
     std::vector<Seat> seats_;
     int awaited_;

@@ -106,6 +106,10 @@ public:
         hub_->wakes[rank_] = std::move(wake);
         wakes_ = true;
     }
+    FrameKey derive_key(std::string_view purpose) const override {
+        return derived_key("the secret of the test", purpose);
+    }
+    std::string local_address() const override { return "127.0.0.1"; }
 
     void listen(Listener listener) override {
         std::unique_lock lock(hub_->mutex);
