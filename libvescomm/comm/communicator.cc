@@ -102,6 +102,8 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     board_ = transports_.home->board();
     channels_.set_count(transports_.home->board()->channels());
     control_->on_event([this] { wake(); });
+    if (!transports_.warning.empty() && rank() == 0)
+        log(LogLevel::warn, "transport", rank(), ranks(), transports_.warning);
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
     spins_ = locals <= told.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
@@ -168,8 +170,8 @@ std::vector<Transport *> Communicator::routes() const {
         if (routes[peer] == nullptr)
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "rank " + std::to_string(peer) +
-                            " is on another node, and this build of vescomm has no transport "
-                            "between nodes; build it with UCX");
+                            " is on another node, and no transport of this communicator reaches "
+                            "it");
     }
     return routes;
 }

@@ -75,7 +75,12 @@ std::shared_ptr<Communicator> connect(TcpControlOptions control, const Settings 
                             " could not make its communicator: " + settings.refused->what());
         throw Error(*settings.refused);
     }
-    return Communicator::create(std::move(connected), config.node, config, make_transports);
+    const TransportOptions options{config.transport, config.encryption == "yes"};
+    const auto make = [&options](const Nodes &nodes, Control &plane, Failure &failure,
+                                 std::function<void()> on_signal, Deadline deadline) {
+        return make_transports(nodes, plane, failure, std::move(on_signal), deadline, options);
+    };
+    return Communicator::create(std::move(connected), config.node, config, make);
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ Environment process_environment();
     X(choice, progress, "auto", "", "auto, thread, inline",                                     \
       "Who moves requests along: a thread of their own, or only calls of the library. auto: a " \
       "thread when there are other nodes.")                                                     \
+    X(choice, transport, "auto", "", "auto, tcp, ucx",                                          \
+      "How bytes travel between nodes: tcp, over connections of vescomm's own, or ucx. auto: "  \
+      "ucx when every rank has RDMA, else tcp. The same on every rank.")                        \
+    X(choice, encryption, "no", "", "no, yes",                                                  \
+      "Encrypt what travels between nodes (AES-256-GCM), over tcp. The same on every rank.")    \
     X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
       "Algorithms to take instead of those that are chosen. The same on every rank.")           \
     X(choice, reproducible, "no", "", "no, yes",                                                \

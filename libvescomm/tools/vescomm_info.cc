@@ -96,7 +96,9 @@ int main(int argc, char **argv) {
         ->needs(explain);
     app.add_option("--algorithm", question.algorithm, "take this one")->needs(explain);
     int cores = 0, nodes_per_host = 1, rails = -1;
-    std::string links = vescomm::links_are_tcp() ? "tcp" : "rdma";
+    const char *transport = vescomm::process_environment()("VESCOMM_TRANSPORT");
+    std::string links =
+        vescomm::links_are_tcp(transport != nullptr ? transport : "auto") ? "tcp" : "rdma";
     app.add_option("--cores", cores, "of a host; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "transport/node.h"
+#include "transport/tcp.h"
 #if VESCOMM_HAVE_UCX
 #include "transport/ucx.h"
 #include "transport/ucx_worker.h"
@@ -16,9 +17,69 @@ namespace {
 // THE table. loopback is made by tests alone.
 constexpr TransportHelp table[] = {
     {"node", "memory shared by the ranks of a node", true},
-    {"ucx", "puts into registered memory of other nodes, over UCX", VESCOMM_HAVE_UCX != 0},
+    {"tcp", "puts into memory of other nodes, over authenticated TCP connections", true},
+    {"ucx", "puts into registered memory of other nodes, over UCX: RDMA", VESCOMM_HAVE_UCX != 0},
     {"loopback", "threads of one process as ranks, for tests", true},
 };
+
+bool has_rdma() {
+#if VESCOMM_HAVE_UCX
+    return !only_tcp();
+#else
+    return false;
+#endif
+}
+
+// The rank that differs from rank 0, or -1.
+int different(const std::vector<std::string> &all) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+        if (all[rank] != all[0]) return static_cast<int>(rank);
+    return -1;
+}
+
+// Which transport all ranks take between nodes: "tcp" or "ucx".
+std::string agree(Control &control, const TransportOptions &options, Deadline deadline) {
+    const std::string asked = "VESCOMM_TRANSPORT=" + options.between_nodes +
+                              " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
+    const auto all = control.all_gather("transport between nodes",
+                                        (has_rdma() ? "rdma " : "tcp ") + asked, deadline);
+    std::vector<std::string> wishes;
+    bool rdma = true;
+    for (const std::string &one : all) {
+        const std::size_t space = std::min(one.find(' '), one.size());
+        rdma = rdma && one.substr(0, space) == "rdma";
+        wishes.push_back(one.substr(space));
+    }
+    if (const int rank = different(wishes); rank >= 0)
+        throw Error(VESCOMM_ERROR_MISMATCH,
+                    "rank 0 has" + wishes[0] + ", and rank " + std::to_string(rank) + " has" +
+                        wishes[static_cast<std::size_t>(rank)] + "; set the same on all ranks");
+    if (options.between_nodes != "auto") return options.between_nodes;
+    return rdma && !options.encrypted ? "ucx" : "tcp";
+}
+
+std::unique_ptr<Transport> make_tcp(const std::vector<bool> &away, Control &control,
+                                    Failure &failure, std::function<void()> on_signal,
+                                    Deadline deadline, const TransportOptions &options) {
+    auto fabric = TcpFabric::connect(control, away, {options.encrypted}, failure, deadline);
+    std::vector<int> peers(away.size(), -1);
+    for (std::size_t peer = 0; peer < away.size(); ++peer)
+        if (away[peer]) peers[peer] = static_cast<int>(peer);
+    auto transport = make_tcp_transport(std::move(fabric), 0, control.rank(), peers, failure,
+                                        std::move(on_signal));
+    // Before any rank sends, all have made theirs.
+    control.all_gather("tcp transports", "", deadline);
+    return transport;
+}
+
+#if VESCOMM_HAVE_UCX
+std::unique_ptr<Transport> make_ucx(const std::vector<bool> &away, Control &control,
+                                    Failure &failure, std::function<void()> on_signal,
+                                    Deadline deadline) {
+    return make_ucx_transport(control.rank(), control.ranks(), away, control, failure,
+                              std::move(on_signal), deadline);
+}
+#endif
 
 }  // namespace
 
@@ -26,28 +87,32 @@ std::span<const TransportHelp> transports() {
     return table;
 }
 
-bool links_are_tcp() {
-#if VESCOMM_HAVE_UCX
-    return only_tcp();
-#else
-    return true;
-#endif
+bool links_are_tcp(const std::string &between_nodes) {
+    return between_nodes == "tcp" || !has_rdma();
 }
 
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
-                           std::function<void()> on_signal, Deadline deadline) {
+                           std::function<void()> on_signal, Deadline deadline,
+                           const TransportOptions &options) {
     Transports transports;
     transports.home = make_node_transport(nodes, control, failure, deadline);
     if (nodes.count() == 1) return transports;
-#if VESCOMM_HAVE_UCX
-    std::vector<bool> peers(nodes.ranks());
+    std::vector<bool> away(static_cast<std::size_t>(nodes.ranks()));
     for (int peer = 0; peer < nodes.ranks(); ++peer)
-        peers[peer] = !nodes.together(control.rank(), peer);
-    transports.wires.push_back(make_ucx_transport(control.rank(), nodes.ranks(), peers, control,
-                                                  failure, std::move(on_signal), deadline));
+        away[static_cast<std::size_t>(peer)] = !nodes.together(control.rank(), peer);
+    if (agree(control, options, deadline) == "tcp") {
+        transports.wires.push_back(
+            make_tcp(away, control, failure, std::move(on_signal), deadline, options));
+        return transports;
+    }
+    if (options.encrypted)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "VESCOMM_ENCRYPTION=yes needs VESCOMM_TRANSPORT=tcp: UCX does not encrypt");
+#if VESCOMM_HAVE_UCX
+    transports.wires.push_back(make_ucx(away, control, failure, std::move(on_signal), deadline));
 #else
-    (void)failure;
-    (void)on_signal;
+    throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                "VESCOMM_TRANSPORT=ucx needs a build with UCX; this one has none");
 #endif
     return transports;
 }

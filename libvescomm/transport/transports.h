@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,16 +20,28 @@ namespace vescomm {
 struct Transports {
     std::unique_ptr<Transport> home;
     std::vector<std::unique_ptr<Transport>> wires;
+    std::string warning;  // for the log, where not empty
+};
+
+// What the user may decide; the same on all ranks.
+struct TransportOptions {
+    std::string between_nodes = "auto";  // auto, tcp or ucx
+    bool encrypted = false;  // what leaves the node
 };
 
 // Makes the transports that the ranks need: shared memory within a node, and between nodes UCX
-// if this build has it. Collective over all ranks. `on_signal` is called, during
-// progress, when something arrived that somebody may be waiting for.
+// where every rank has RDMA, and TCP otherwise. Collective over all ranks. `on_signal` is called,
+// during progress, when something arrived that somebody may be waiting for.
+//
+// Throws, beside what the transports throw
+//   MISMATCH     the ranks were given different options
+//   UNSUPPORTED  this build has no UCX, or UCX does not encrypt
 Transports make_transports(const Nodes &nodes, Control &control, Failure &failure,
-                           std::function<void()> on_signal, Deadline deadline);
+                           std::function<void()> on_signal, Deadline deadline,
+                           const TransportOptions &options);
 
 // Whether links between nodes will be TCP, as far as this machine can tell.
-bool links_are_tcp();
+bool links_are_tcp(const std::string &between_nodes);
 
 // For people: what there is, and whether this build has it.
 struct TransportHelp {

@@ -19,7 +19,7 @@
 
 namespace vescomm::testing_support {
 
-enum class Kind { loopback, node, ucx };
+enum class Kind { loopback, node, tcp, ucx };
 
 // How many ranks play on which pretended nodes, over which transport.
 struct Stage {
@@ -37,7 +37,7 @@ inline Stage hurried(Stage stage) {
 }
 
 inline std::string name_of(const Stage &stage) {
-    static constexpr const char *names[] = {"loopback", "node", "ucx"};
+    static constexpr const char *names[] = {"loopback", "node", "tcp", "ucx"};
     std::string text = names[static_cast<int>(stage.kind)];
     for (const int node : stage.node_of) text += "_" + std::to_string(node);
     return text;
@@ -47,12 +47,12 @@ inline std::string name_of(const Stage &stage) {
 // order.
 inline std::vector<Stage> all_stages() {
     std::vector<Stage> stages;
-    for (const Kind kind : {Kind::loopback, Kind::node, Kind::ucx}) {
+    for (const Kind kind : {Kind::loopback, Kind::node, Kind::tcp, Kind::ucx}) {
         const std::vector<std::vector<int>> one_node = {
             {0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}};
         const std::vector<std::vector<int>> nodes = {
             {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
-        if (kind != Kind::ucx)
+        if (kind != Kind::ucx && kind != Kind::tcp)
             for (const auto &node_of : one_node) stages.push_back({kind, node_of});
         if (kind != Kind::node)
             for (const auto &node_of : nodes) stages.push_back({kind, node_of});
@@ -72,7 +72,8 @@ inline std::shared_ptr<Communicator> join(const Stage &stage, int rank,
     const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
                           std::function<void()> on_signal, Deadline deadline) {
         if (stage.kind != Kind::loopback)
-            return make_transports(nodes, c, failure, std::move(on_signal), deadline);
+            return make_transports(nodes, c, failure, std::move(on_signal), deadline,
+                                   {stage.kind == Kind::ucx ? "ucx" : "tcp", false});
         Transports transports;
         transports.home = make_loopback_transport(hub, rank);
         return transports;

@@ -1,34 +1,82 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of this process as ranks, each with a UCX transport of its own.
+// Threads of this process as ranks, each with a transport between nodes of its own.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
 #include "support/local_control.h"
+#include "transport/tcp.h"
+#if VESCOMM_HAVE_UCX
 #include "transport/ucx.h"
+#endif
 
-namespace vescomm::ucx_ranks {
+namespace vescomm::put_ranks {
 
 using testing_support::LocalControl;
 using testing_support::LocalControlHub;
 
 inline constexpr double patience_seconds = 20;
 
+// What carries puts between nodes. Rendezvous: puts of 8 KiB and more go as they do over RDMA.
+enum class Wire { tcp, tcp_encrypted, ucx, ucx_rendezvous };
+
+inline std::vector<Wire> all_wires() {
+#if VESCOMM_HAVE_UCX
+    return {Wire::tcp, Wire::tcp_encrypted, Wire::ucx, Wire::ucx_rendezvous};
+#else
+    return {Wire::tcp, Wire::tcp_encrypted};
+#endif
+}
+
+inline std::string name_of(Wire wire) {
+    static constexpr const char *names[] = {"Tcp", "TcpEncrypted", "Ucx", "UcxByRendezvous"};
+    return names[static_cast<int>(wire)];
+}
+
+// UCX reads it when a transport is made.
+struct Environment {
+    explicit Environment(Wire wire) {
+        if (wire == Wire::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
+    }
+    ~Environment() { unsetenv("VESCOMM_UCX_RNDV_THRESH"); }
+};
+
+inline std::unique_ptr<Transport> make_wire(Wire wire, Control &control, Failure &failure,
+                                            std::function<void()> on_signal, Deadline deadline) {
+    std::vector<bool> peers(static_cast<std::size_t>(control.ranks()), true);
+    peers[static_cast<std::size_t>(control.rank())] = false;
+    if (wire == Wire::tcp || wire == Wire::tcp_encrypted) {
+        auto fabric =
+            TcpFabric::connect(control, peers, {wire == Wire::tcp_encrypted}, failure, deadline);
+        std::vector<int> processes;
+        for (int peer = 0; peer < control.ranks(); ++peer)
+            processes.push_back(peer == control.rank() ? -1 : peer);
+        auto made = make_tcp_transport(std::move(fabric), 0, control.rank(), processes, failure,
+                                       std::move(on_signal));
+        control.all_gather("transports", "", deadline);
+        return made;
+    }
+#if VESCOMM_HAVE_UCX
+    return make_ucx_transport(control.rank(), control.ranks(), peers, control, failure,
+                              std::move(on_signal), deadline);
+#else
+    return nullptr;
+#endif
+}
+
 // One rank: a thread with its own transport and an arena that its peers may write.
 struct Rank {
-    Rank(std::shared_ptr<LocalControlHub> hub, int rank)
+    Rank(Wire wire, std::shared_ptr<LocalControlHub> hub, int rank)
         : rank(rank), ranks(hub->ranks), control(hub, rank) {
-        std::vector<bool> peers(ranks, true);
-        peers[rank] = false;
-        transport = make_ucx_transport(
-            rank, ranks, peers, control, failure, [this] { ++wakes; },
-            Deadline::after(patience_seconds));
+        transport = make_wire(
+            wire, control, failure, [this] { ++wakes; }, Deadline::after(patience_seconds));
     }
 
     void meet() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
@@ -70,14 +118,15 @@ struct Rank {
 
 // Runs the body as every rank, and ends as a communicator does: farewell, then stop.
 template <typename Body>
-void run_ranks(int ranks, Body body) {
+void run_ranks(Wire wire, int ranks, Body body) {
+    const Environment environment(wire);
     const auto hub = std::make_shared<LocalControlHub>(ranks);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([&, rank] {
             LocalControl outside(hub, rank);
             try {
-                Rank self(hub, rank);
+                Rank self(wire, hub, rank);
                 body(self);
                 self.control.leave(Deadline::after(patience_seconds));
                 self.transport->stop();
@@ -108,4 +157,4 @@ inline std::size_t first_difference(const std::byte *at, std::uint64_t seed, std
     return bytes;
 }
 
-}  // namespace vescomm::ucx_ranks
+}  // namespace vescomm::put_ranks

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts and signals over UCX: nothing is lost, torn or out of order, and nobody oversleeps.
+// Puts and signals between nodes, over every transport that has them: nothing is lost, torn or out
+// of order, and nobody oversleeps.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -9,26 +10,20 @@
 #include <random>
 #include <thread>
 
-#include "transport/ucx_ranks.h"
-#include "transport/ucx_wire.h"
+#include "transport/put_batch.h"
+#include "transport/put_ranks.h"
+#include "transport/received_signals.h"
 
 namespace vescomm {
 namespace {
 
-using namespace ucx_ranks;
+using namespace put_ranks;
 
 const std::vector<std::size_t> sizes = {0,    1,    7,     4096,  8191,
                                         8192, 8193, 16384, 65536, (1 << 20) + 3};
 
-// Puts of this size and more go by rendezvous, as they do over RDMA; UCX reads it when a transport
-// is made.
-struct Rendezvous {
-    Rendezvous() { setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1); }
-    ~Rendezvous() { unsetenv("VESCOMM_UCX_RNDV_THRESH"); }
-};
-
-void put_all_sizes(int ranks) {
-    run_ranks(ranks, [](Rank &self) {
+void put_all_sizes(Wire wire, int ranks) {
+    run_ranks(wire, ranks, [](Rank &self) {
         std::mt19937_64 random(self.rank + 1);
         const std::size_t room = (1 << 20) + 4096;
         self.share(5, room * self.ranks);
@@ -73,22 +68,21 @@ void put_all_sizes(int ranks) {
     });
 }
 
-class UcxRanks : public testing::TestWithParam<int> {};
+class Puts : public testing::TestWithParam<Wire> {};
 
-TEST_P(UcxRanks, PutsOfAllSizesAreCompleteWhenTheSignalIsSeen) {
-    put_all_sizes(GetParam());
+INSTANTIATE_TEST_SUITE_P(Over, Puts, testing::ValuesIn(all_wires()),
+                         [](const auto &info) { return name_of(info.param); });
+
+TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsSeen) {
+    for (int ranks = 2; ranks <= 7; ++ranks) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks");
+        put_all_sizes(GetParam(), ranks);
+    }
 }
-
-TEST_P(UcxRanks, PutsOfAllSizesAreCompleteWhenTheSignalIsSeenByRendezvous) {
-    const Rendezvous rendezvous;
-    put_all_sizes(GetParam());
-}
-
-INSTANTIATE_TEST_SUITE_P(TwoToFive, UcxRanks, testing::Values(2, 3, 4, 5));
 
 // Rank 0 puts before rank 1 expects it; what it says later comes first.
-void put_early(std::size_t bytes) {
-    run_ranks(2, [bytes](Rank &self) {
+void put_early(Wire wire, std::size_t bytes) {
+    run_ranks(wire, 2, [bytes](Rank &self) {
         constexpr SignalName arrived{3, 1}, later{3, 2}, elsewhere{4, 0};
         constexpr std::uint32_t ready = 0;
         const std::uint64_t run = std::uint64_t{7} << 32;
@@ -126,18 +120,14 @@ void put_early(std::size_t bytes) {
     });
 }
 
-TEST(Ucx, WhatComesEarlyIsKeptUntilItIsExpected) {
-    put_early(100);
-    put_early(300'000);
+TEST_P(Puts, ThatComeEarlyAreKeptUntilTheyAreExpected) {
+    put_early(GetParam(), 100);
+    put_early(GetParam(), 300'000);
+    put_early(GetParam(), 3'000'000);
 }
 
-TEST(Ucx, WhatComesEarlyIsKeptUntilItIsExpectedByRendezvous) {
-    const Rendezvous rendezvous;
-    put_early(300'000);
-}
-
-TEST(Ucx, WhatIsNeverExpectedIsGivenUp) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, ThatAreNeverExpectedAreGivenUp) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const std::vector<std::byte> source(100);
         self.share(1, 100);
         Put put{1 - self.rank, source.data(), 1, 0, 100, {3, 1}, 1, nullptr};
@@ -150,8 +140,8 @@ TEST(Ucx, WhatIsNeverExpectedIsGivenUp) {
     });
 }
 
-TEST(Ucx, Puts64MebibytesAtOnce) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, Of64MebibytesArriveWhole) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const std::size_t bytes = 64u << 20;
         self.share(1, bytes);
         if (self.rank == 0) {
@@ -170,8 +160,8 @@ TEST(Ucx, Puts64MebibytesAtOnce) {
 }
 
 // Rank 0 makes no progress once its put has ended, as a program that turns to something else.
-TEST(Ucx, WhatHasEndedArrivesWithoutItsSender) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, ThatHaveEndedArriveWithoutTheirSender) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const std::size_t bytes = (16u << 20) + 12'345;
         self.share(1, bytes);
         const auto source = make_bytes(4, bytes);
@@ -189,8 +179,8 @@ TEST(Ucx, WhatHasEndedArrivesWithoutItsSender) {
     });
 }
 
-void put_random_sizes() {
-    run_ranks(3, [](Rank &self) {
+TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
+    run_ranks(GetParam(), 3, [](Rank &self) {
         // Rank 0 sends pieces of random sizes to both others; each piece raises one counter, and
         // counters of different channels are raised in between without any bytes.
         struct Piece {
@@ -249,19 +239,10 @@ void put_random_sizes() {
     });
 }
 
-TEST(Ucx, SignalsNeverOvertakePutsWhateverTheirSizes) {
-    put_random_sizes();
-}
-
-TEST(Ucx, SignalsNeverOvertakePutsWhateverTheirSizesByRendezvous) {
-    const Rendezvous rendezvous;
-    put_random_sizes();
-}
-
 // Parts of puts: each is in its place when the signal of the last one is seen, whether they
 // travelled together or not.
-void put_in_parts(bool early) {
-    run_ranks(2, [early](Rank &self) {
+void put_in_parts(Wire wire, bool early) {
+    run_ranks(wire, 2, [early](Rank &self) {
         constexpr std::uint64_t rounds = 200;
         constexpr std::size_t room = 1 << 18;
         constexpr std::uint32_t ready = 2;
@@ -311,21 +292,16 @@ void put_in_parts(bool early) {
     });
 }
 
-TEST(Ucx, PartsAreThereWhenTheSignalOfTheLastOneIsSeen) {
-    put_in_parts(false);
+TEST_P(Puts, InPartsAreThereWhenTheSignalOfTheLastOneIsSeen) {
+    put_in_parts(GetParam(), false);
 }
 
-TEST(Ucx, PartsAreThereWhenTheSignalOfTheLastOneIsSeenByRendezvous) {
-    const Rendezvous rendezvous;
-    put_in_parts(false);
+TEST_P(Puts, InPartsMayComeEarly) {
+    put_in_parts(GetParam(), true);
 }
 
-TEST(Ucx, PartsMayComeEarly) {
-    put_in_parts(true);
-}
-
-void put_to_the_same_place() {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, ToTheSamePlaceLeaveTheBytesOfTheLastOne) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         self.share(1, 1 << 20);
         const std::size_t lengths[] = {1 << 20, 100, 300000, 8192, 20000, 1};
         if (self.rank == 0) {
@@ -349,17 +325,8 @@ void put_to_the_same_place() {
     });
 }
 
-TEST(Ucx, LaterPutToTheSamePlaceWins) {
-    put_to_the_same_place();
-}
-
-TEST(Ucx, LaterPutToTheSamePlaceWinsByRendezvous) {
-    const Rendezvous rendezvous;
-    put_to_the_same_place();
-}
-
-TEST(Ucx, CountsAHundredThousandChannels) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, RaiseSignalsOfAHundredThousandChannels) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         constexpr std::uint32_t channels = 100000;
         const int peer = 1 - self.rank;
         for (std::uint32_t channel = 0; channel < channels; ++channel) {
@@ -377,8 +344,8 @@ TEST(Ucx, CountsAHundredThousandChannels) {
     });
 }
 
-TEST(Ucx, OtherThreadsReadSignalsWhileTheyArrive) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, RaiseSignalsThatOtherThreadsReadMeanwhile) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         constexpr std::uint32_t channels = 5000;
         const int peer = 1 - self.rank;
         std::atomic<bool> seen{false};
@@ -405,8 +372,8 @@ TEST(Ucx, OtherThreadsReadSignalsWhileTheyArrive) {
 
 // Each rank sleeps until the descriptor says that something came; a lost wake-up shows as a poll
 // that runs into its limit.
-TEST(Ucx, WakesASleeperForEveryArrival) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(Puts, WakeASleeperForEveryArrival) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         const std::size_t large = 3 << 20;
         self.share(1, large);

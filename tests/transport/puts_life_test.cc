@@ -1,22 +1,27 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How memories and transports over UCX begin and end, in order and in disorder.
+// How memories and transports between nodes begin and end, in order and in disorder.
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include <thread>
 
-#include "transport/ucx_ranks.h"
-#include "transport/ucx_wire.h"
+#include "transport/put_ranks.h"
+#include "transport/received_signals.h"
 
 namespace vescomm {
 namespace {
 
-using namespace ucx_ranks;
+using namespace put_ranks;
 
-TEST(UcxLife, MemoryMayBeForgottenAndOfferedAgain) {
-    run_ranks(2, [](Rank &self) {
+class PutsLife : public testing::TestWithParam<Wire> {};
+
+INSTANTIATE_TEST_SUITE_P(Over, PutsLife, testing::ValuesIn(all_wires()),
+                         [](const auto &info) { return name_of(info.param); });
+
+TEST_P(PutsLife, MemoryMayBeForgottenAndOfferedAgain) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         for (std::uint64_t round = 1; round <= 5; ++round) {
             self.share(1, 100000 * round);
@@ -35,8 +40,8 @@ TEST(UcxLife, MemoryMayBeForgottenAndOfferedAgain) {
     });
 }
 
-TEST(UcxLife, EmptyMemoryAndEmptyOffersAreAccepted) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(PutsLife, EmptyMemoryAndEmptyOffersAreAccepted) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         const auto offers = self.control.all_gather("offers", self.transport->offer(1, nullptr, 0),
                                                     Deadline::after(patience_seconds));
@@ -48,8 +53,8 @@ TEST(UcxLife, EmptyMemoryAndEmptyOffersAreAccepted) {
     });
 }
 
-TEST(UcxLife, RefusesDamagedOffers) {
-    run_ranks(2, [](Rank &self) {
+TEST_P(PutsLife, RefusesDamagedOffers) {
+    run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         self.arena.resize(4096);
         const auto offers =
@@ -73,8 +78,8 @@ TEST(UcxLife, RefusesDamagedOffers) {
 }
 
 // Leaving in turn: nobody that is still there may take it for a failure.
-TEST(UcxLife, APeerThatStopsInOrderIsNoFailure) {
-    run_ranks(3, [](Rank &self) {
+TEST_P(PutsLife, APeerThatStopsInOrderIsNoFailure) {
+    run_ranks(GetParam(), 3, [](Rank &self) {
         self.meet();
         for (int leaver = 0; leaver < 3; ++leaver) {
             if (self.rank == leaver) self.transport->stop();
@@ -89,12 +94,14 @@ TEST(UcxLife, APeerThatStopsInOrderIsNoFailure) {
     });
 }
 
-TEST(UcxLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
+TEST_P(PutsLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
+    const Wire wire = GetParam();
+    const Environment environment(wire);
     const auto hub = std::make_shared<LocalControlHub>(2);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
         threads.emplace_back([&, rank] {
-            Rank self(hub, rank);
+            Rank self(wire, hub, rank);
             self.share(1, 64 << 20);
             std::atomic<std::uint32_t> pending{0};
             const std::vector<std::byte> source(64 << 20);
@@ -125,7 +132,7 @@ TEST(UcxLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
     for (std::thread &thread : threads) thread.join();
 }
 
-TEST(UcxLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
+TEST_P(PutsLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
     struct Case {
         Put put;
         const char *why;
@@ -137,17 +144,19 @@ TEST(UcxLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
         {{1, &byte, 1, ~0ull, 2, {0, 0}, 1, nullptr}, "does not fit"},
         {{1, &byte, 1, 0, 1, {0, flags_per_channel}, 1, nullptr}, "no such signal"},
         {{1, &byte, 1, 0, 1, {most_channels, 0}, 1, nullptr}, "no such signal"},
-        {{0, &byte, 1, 0, 1, {0, 0}, 1, nullptr}, "not reached over UCX"},
+        {{0, &byte, 1, 0, 1, {0, 0}, 1, nullptr}, "not reached over"},
     };
+    const Wire wire = GetParam();
+    const Environment environment(wire);
     for (const Case &given : cases) {
         const auto hub = std::make_shared<LocalControlHub>(2);
         std::thread other([&] {
-            Rank self(hub, 1);
+            Rank self(wire, hub, 1);
             self.share(1, 4096);
             self.meet();
         });
         {
-            Rank self(hub, 0);
+            Rank self(wire, hub, 0);
             self.share(1, 4096);
             std::atomic<std::uint32_t> pending{1};
             Put put = given.put;

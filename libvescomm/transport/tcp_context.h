@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/failure.h"
+#include "transport/tcp_inbox.h"
+#include "transport/tcp_memories.h"
+#include "transport/tcp_queue.h"
+
+namespace vescomm {
+
+// One communicator on a TcpFabric: its memories, what arrives for it, and what it has to send.
+//
+// Threads: everything under the mutex of the fabric, but for inbox.signalled().
+class TcpContext {
+public:
+    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
+    TcpContext(std::uint32_t id, int rank, const std::vector<int> &peers, Failure &failure,
+               std::function<void()> on_signal);
+
+    // The rank of a process of the fabric; -1: it is not in this communicator.
+    int rank_of(int process) const noexcept {
+        const auto at = static_cast<std::size_t>(process);
+        return at < rank_of_.size() ? rank_of_[at] : -1;
+    }
+
+    // A connection has ended: a failure, unless that peer has said goodbye and nothing was under
+    // way from it (`busy`) or to it.
+    void lose(int process, bool busy, const std::string &why) noexcept;
+
+    const std::uint32_t id;
+    const int rank;
+    Failure &failure;
+    const std::function<void()> on_signal;
+    TcpMemories memories;
+    TcpInbox inbox;
+    std::vector<TcpQueue> queues;  // by rank
+    std::vector<bool> left;  // by rank: it has said goodbye
+    bool has_news = false;  // and is in the fabric's list of those that have
+
+private:
+    std::vector<int> rank_of_;  // by number on the fabric
+};
+
+}  // namespace vescomm

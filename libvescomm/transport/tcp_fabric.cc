@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp_fabric.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "transport/sealed.h"
+#include "transport/tcp_meeting.h"
+#include "transport/tcp_receiver.h"
+#include "transport/tcp_segment.h"
+#include "transport/tcp_sender.h"
+
+namespace vescomm {
+
+struct TcpConnection {
+    TcpConnection(TcpHub &hub, int process, Descriptor made)
+        : process(process),
+          socket(std::move(made)),
+          receiver(hub, process),
+          sender(hub, socket.get()) {}
+
+    const int process;
+    Descriptor socket;
+    TcpReceiver receiver;
+    TcpSender sender;
+    bool watched_for_room = false;  // epoll reports when the kernel takes more
+    bool lost = false;
+};
+
+namespace {
+
+// Up to so many connections are read without asking which of them has something: a read that finds
+// nothing costs no more than that question.
+constexpr std::size_t max_read_unasked = 4;
+
+// Segments in each direction in one call of progress(), so that a busy network cannot keep the
+// caller.
+constexpr int max_rounds = 8;
+
+// What a rank tells the others of how it is reached.
+constexpr std::uint32_t address_magic = 0x41544356;  // "VCTA"
+struct AddressHead {
+    TcpSession session{};
+    std::uint32_t port = 0;
+    std::uint8_t encrypted = 0;
+    std::uint8_t big_endian = 0;
+    std::uint8_t reserved[2] = {};
+};
+
+std::string rank_name(std::size_t rank) {
+    return "rank " + std::to_string(rank);
+}
+
+constexpr bool is_big_endian = std::endian::native == std::endian::big;
+
+AddressHead head_of(const TcpMeeting &meeting, bool encrypted) {
+    AddressHead head;
+    head.session = meeting.session();
+    head.port = meeting.port();
+    head.encrypted = encrypted ? 1 : 0;
+    head.big_endian = is_big_endian ? 1 : 0;
+    return head;
+}
+
+// How all ranks are reached; throws where they do not agree.
+std::vector<TcpPeer> read_addresses(const std::vector<std::string> &all, std::size_t self,
+                                    const std::vector<bool> &peers, bool encrypted) {
+    std::vector<TcpPeer> read(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        AddressHead head;
+        const std::string host =
+            break_seal(address_magic, all[rank], "the TCP address of " + rank_name(rank), head);
+        if ((head.encrypted != 0) != encrypted)
+            throw Error(VESCOMM_ERROR_MISMATCH,
+                        rank_name(self) + (encrypted ? " encrypts" : " does not encrypt") +
+                            " what it sends to other nodes, and " + rank_name(rank) +
+                            (encrypted ? " does not" : " does") +
+                            "; set VESCOMM_ENCRYPTION to the same on all ranks");
+        if ((head.big_endian != 0) != is_big_endian)
+            throw Error(VESCOMM_ERROR_MISMATCH,
+                        rank_name(self) + " and " + rank_name(rank) +
+                            " run on machines of different byte order, which the transport tcp "
+                            "does not join");
+        read[rank].wanted = peers[rank];
+        read[rank].address = {host, static_cast<std::uint16_t>(head.port)};
+        read[rank].session = head.session;
+    }
+    return read;
+}
+
+}  // namespace
+
+// ---- set-up ----
+
+std::shared_ptr<TcpFabric> TcpFabric::connect(Control &control, const std::vector<bool> &peers,
+                                              const TcpFabricOptions &options,
+                                              const Failure &failure, Deadline deadline) {
+    const auto rank = static_cast<std::size_t>(control.rank());
+    const std::string interface = control.local_address();
+    if (interface.empty())
+        throw Error(VESCOMM_ERROR_SYSTEM,
+                    rank_name(rank) +
+                        " does not know which of its interfaces reaches the other "
+                        "nodes; its control plane has no connection to them");
+    TcpMeeting meeting(control.derive_key("vescomm tcp"), control.rank(), options.encrypted);
+    // Lower ranks are connected to, so the highest one has nobody to listen for.
+    const auto after = peers.begin() + static_cast<std::ptrdiff_t>(rank) + 1;
+    if (std::find(after, peers.end(), true) != peers.end()) meeting.listen(interface);
+    const auto all = control.all_gather(
+        "tcp addresses", seal_up(address_magic, head_of(meeting, options.encrypted), interface),
+        deadline);
+    std::vector<TcpMet> met =
+        meeting.meet(read_addresses(all, rank, peers, options.encrypted), failure, deadline);
+
+    std::shared_ptr<TcpFabric> fabric(new TcpFabric(peers.size()));
+    for (std::size_t peer = 0; peer < met.size(); ++peer)
+        if (met[peer].socket.open())
+            fabric->add(static_cast<int>(peer), std::move(met[peer].socket),
+                        options.encrypted ? &met[peer].keys : nullptr, peer > rank);
+    return fabric;
+}
+
+TcpFabric::TcpFabric(std::size_t processes) : process_(getpid()) {
+    hub_.epoll = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+    if (!hub_.epoll.open()) throw system_error("cannot create an epoll descriptor");
+    hub_.staging.resize(segment_bytes);
+    connections_.resize(processes);
+}
+
+void TcpFabric::add(int process, Descriptor socket, const TcpKeys *keys, bool accepted) {
+    auto connection = std::make_unique<TcpConnection>(hub_, process, std::move(socket));
+    if (keys != nullptr) {
+        connection->sender.encrypt(accepted ? keys->from_acceptor : keys->to_acceptor);
+        connection->receiver.encrypt(accepted ? keys->to_acceptor : keys->from_acceptor);
+    }
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = connection.get();
+    if (epoll_ctl(hub_.epoll.get(), EPOLL_CTL_ADD, connection->socket.get(), &event) != 0)
+        throw system_error("cannot watch a connection");
+    open_.push_back(connection.get());
+    connections_[static_cast<std::size_t>(process)] = std::move(connection);
+}
+
+TcpFabric::~TcpFabric() {
+    if (inherited()) return;  // closing its copies of the descriptors is all that a child may do
+    for (TcpConnection *connection : open_) {
+        // Unread bytes would have the kernel discard what is still to be sent.
+        shutdown(connection->socket.get(), SHUT_WR);
+        ssize_t got = 1;
+        while (got > 0)
+            got = recv(connection->socket.get(), hub_.staging.data(), hub_.staging.size(),
+                       MSG_DONTWAIT);
+    }
+}
+
+bool TcpFabric::inherited() const noexcept {
+    return getpid() != process_;
+}
+
+// ---- communicators ----
+
+void TcpFabric::open(TcpContext &context) {
+    const std::lock_guard lock(mutex_);
+    hub_.news.reserve(hub_.contexts.size() + 1);
+    if (!hub_.contexts.emplace(context.id, &context).second)
+        throw Error(VESCOMM_ERROR_INTERNAL,
+                    "context " + std::to_string(context.id) + " of the TCP fabric is in use");
+    for (const TcpConnection *connection : open_)
+        if (connection->lost) context.lose(connection->process, false, "it was lost before");
+}
+
+void TcpFabric::close(TcpContext &context, double patience_seconds) noexcept {
+    std::unique_lock lock(mutex_);
+    for (TcpConnection *connection : open_) {
+        const int peer = context.rank_of(connection->process);
+        if (peer < 0) continue;
+        connection->receiver.give_up(context);
+        connection->sender.drop(context.queues[static_cast<std::size_t>(peer)]);
+        connection->sender.say_goodbye(context.id);
+        check(*connection);
+    }
+    hub_.contexts.erase(context.id);
+    std::erase(hub_.news, &context);
+    // So that peers which are about to stop as well do not take the end for a failure.
+    const Deadline deadline = Deadline::after(patience_seconds);
+    while (owes(context) && !deadline.expired()) {
+        if (step()) continue;
+        lock.unlock();
+        pollfd descriptor{hub_.epoll.get(), POLLIN, 0};
+        poll(&descriptor, 1, 1);
+        lock.lock();
+    }
+}
+
+// Whether something of a communicator that was closed is still to be sent.
+bool TcpFabric::owes(const TcpContext &context) const noexcept {
+    return std::any_of(open_.begin(), open_.end(), [&](const TcpConnection *connection) {
+        return !connection->lost && connection->sender.owes(context.id);
+    });
+}
+
+void TcpFabric::put(TcpContext &context, int process, const Put &put,
+                    std::uint32_t *uses) noexcept {
+    TcpConnection &connection = *connections_[static_cast<std::size_t>(process)];
+    TcpQueue &queue = context.queues[static_cast<std::size_t>(put.peer)];
+    connection.sender.send(queue, put, uses);
+    check(connection);
+}
+
+// ---- progress ----
+
+bool TcpFabric::progress() noexcept {
+    // Whoever holds the mutex moves things along, and wakes those for whom something came.
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    return lock.owns_lock() && step();
+}
+
+bool TcpFabric::step() noexcept {
+    bool moved = false;
+    if (open_.size() <= max_read_unasked) {
+        for (TcpConnection *connection : open_) {
+            connection->sender.unblock();
+            moved |= step(*connection);
+        }
+    } else {
+        epoll_event events[64];
+        const int count = epoll_wait(hub_.epoll.get(), events, 64, 0);
+        for (int i = 0; i < count; ++i) {
+            auto &connection = *static_cast<TcpConnection *>(events[i].data.ptr);
+            if ((events[i].events & EPOLLOUT) != 0) connection.sender.unblock();
+            moved |= step(connection);
+        }
+        for (TcpConnection *connection : open_)
+            if (connection->sender.waiting() && !connection->sender.blocked())
+                moved |= step(*connection);
+    }
+    return deliver_news() || moved;
+}
+
+bool TcpFabric::step(TcpConnection &connection) noexcept {
+    if (connection.lost) return false;
+    bool moved = false;
+    for (int round = 0; round < max_rounds; ++round) {
+        bool any = connection.sender.waiting() && connection.sender.pump();
+        any |= receive(connection);
+        moved |= any;
+        // A signal that has come is more urgent than what else may.
+        if (!any || connection.lost || !hub_.news.empty()) break;
+    }
+    check(connection);
+    return moved;
+}
+
+bool TcpFabric::receive(TcpConnection &connection) noexcept {
+    bool moved = false;
+    if (connection.receiver.read(connection.socket.get(), moved) == TcpReceiver::State::failed)
+        lose(connection, connection.receiver.why());
+    return moved;
+}
+
+bool TcpFabric::deliver_news() noexcept {
+    const bool any = !hub_.news.empty();
+    for (TcpContext *context : hub_.news) {
+        context->has_news = false;
+        if (context->on_signal) context->on_signal();
+    }
+    hub_.news.clear();
+    return any;
+}
+
+bool TcpFabric::arm() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!hub_.news.empty()) return false;
+    for (TcpConnection *connection : open_) {
+        if (connection->lost) continue;
+        if (connection->sender.waiting()) {
+            if (!connection->sender.blocked()) return false;
+            watch_for_room(*connection);
+        } else if (connection->watched_for_room) {
+            stop_watching(*connection);
+        }
+    }
+    return true;
+}
+
+// ---- connections ----
+
+// After whatever may have failed, or left something to be sent.
+void TcpFabric::check(TcpConnection &connection) noexcept {
+    if (connection.lost) return;
+    if (connection.sender.failed()) return lose(connection, connection.sender.why());
+    // A thread may sleep already, and this one turn to something else.
+    if (connection.sender.blocked() && connection.sender.waiting()) watch_for_room(connection);
+}
+
+void TcpFabric::watch_for_room(TcpConnection &connection) noexcept {
+    if (connection.watched_for_room) return;
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLOUT;
+    event.data.ptr = &connection;
+    connection.watched_for_room =
+        epoll_ctl(hub_.epoll.get(), EPOLL_CTL_MOD, connection.socket.get(), &event) == 0;
+}
+
+void TcpFabric::stop_watching(TcpConnection &connection) noexcept {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = &connection;
+    epoll_ctl(hub_.epoll.get(), EPOLL_CTL_MOD, connection.socket.get(), &event);
+    connection.watched_for_room = false;
+}
+
+void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept {
+    if (connection.lost) return;
+    connection.lost = true;
+    // Its end would be reported for ever.
+    epoll_ctl(hub_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+    for (const auto &[id, context] : hub_.contexts) {
+        const bool busy =
+            connection.receiver.receiving(*context) || connection.sender.owes(context->id);
+        context->lose(connection.process, busy, why);
+        connection.receiver.give_up(*context);
+        hub_.note(*context);
+        const int peer = context->rank_of(connection.process);
+        if (peer >= 0) connection.sender.drop(context->queues[static_cast<std::size_t>(peer)]);
+    }
+    connection.sender.close();
+}
+
+}  // namespace vescomm

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp_inbox.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace vescomm {
+namespace {
+
+// Limit of the bytes that one peer may send before they are expected. Schedules send only little
+// early, and no rank is more than an operation ahead.
+constexpr std::uint64_t max_unexpected_bytes = 256 << 20;
+
+}  // namespace
+
+TcpInbox::TcpInbox(int rank, std::size_t ranks, Failure &failure, TcpMemories &memories)
+    : rank_(rank), failure_(failure), memories_(memories), senders_(ranks) {}
+
+bool TcpInbox::take_news() noexcept {
+    return std::exchange(news_, false);
+}
+
+bool TcpInbox::is_expected(const Sender &sender, const TcpMessage &message) noexcept {
+    if (message.early == 0) return true;
+    return sender.expects.read({message.signal.channel, message.early_flag}) >= message.early;
+}
+
+// Finds the memory that a message goes to, if it has bytes. Returns nullptr, or what is wrong.
+const char *TcpInbox::find(const TcpMessage &message, TcpMemory *&memory) noexcept {
+    memory = nullptr;
+    if (message.bytes == 0) return nullptr;
+    memory = memories_.find(message.memory);
+    if (memory == nullptr || !memory->offered) return "its memory is not offered";
+    if (message.kind != TcpKind::batch && !within(message.offset, message.bytes, memory->bytes))
+        return "its bytes do not fit into the memory";
+    return nullptr;
+}
+
+// ---- arrivals ----
+
+void TcpInbox::receive(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
+    if (failure_.broken()) return;
+    Sender &sender = senders_[static_cast<std::size_t>(peer)];
+    if (is_expected(sender, message)) return take_in(peer, message, bytes);
+    TcpUnexpected *unexpected = keep(peer, message);
+    if (unexpected == nullptr) return;
+    if (message.bytes > 0) std::memcpy(unexpected->bytes.data(), bytes, message.bytes);
+    queue(sender, unexpected);
+}
+
+TcpLanding TcpInbox::begin(int peer, const TcpMessage &message) noexcept {
+    TcpLanding landing;
+    if (failure_.broken()) return landing;
+    if (!is_expected(senders_[static_cast<std::size_t>(peer)], message)) {
+        landing.unexpected = keep(peer, message);
+        if (landing.unexpected != nullptr) landing.to = landing.unexpected->bytes.data();
+        return landing;
+    }
+    const char *why = find(message, landing.memory);
+    if (why != nullptr) {
+        landing.memory = nullptr;
+        refuse(peer, why);
+    } else if (landing.memory != nullptr) {
+        ++landing.memory->uses;
+        landing.to = landing.memory->base + message.offset;
+    }
+    return landing;
+}
+
+void TcpInbox::end(int peer, const TcpMessage &message, const TcpLanding &landing) noexcept {
+    if (landing.memory != nullptr) {
+        --landing.memory->uses;
+        raise(peer, message);
+    }
+    if (landing.unexpected == nullptr) return;
+    // It may have become expected meanwhile; expect() has not seen it.
+    Sender &sender = senders_[static_cast<std::size_t>(peer)];
+    if (!is_expected(sender, message)) return queue(sender, landing.unexpected);
+    take_in(peer, message, landing.unexpected->bytes.data());
+    give_back(landing.unexpected);
+}
+
+void TcpInbox::give_up(const TcpLanding &landing) noexcept {
+    if (landing.memory != nullptr) --landing.memory->uses;
+    if (landing.unexpected != nullptr) pool_.give_back(landing.unexpected);
+}
+
+void TcpInbox::take_in(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
+    TcpMemory *memory = nullptr;
+    const char *why = find(message, memory);
+    if (why == nullptr && memory != nullptr && message.kind == TcpKind::batch)
+        why = check_batch(bytes, message.bytes, memory->bytes);
+    if (why != nullptr) return refuse(peer, why);
+    if (memory != nullptr && message.kind == TcpKind::batch)
+        scatter_batch(bytes, message.bytes, memory->base);
+    else if (memory != nullptr) std::memcpy(memory->base + message.offset, bytes, message.bytes);
+    raise(peer, message);
+}
+
+void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
+    if (message.kind == TcpKind::piece) return;
+    ReceivedSignals &signals = senders_[static_cast<std::size_t>(peer)].signals;
+    bool raised = signals.raise(message.signal, message.value);
+    if (message.called != 0)
+        raised &= signals.raise({message.signal.channel, called_flag_of(message.bytes)},
+                                called_value(message.value, message.called));
+    if (!raised) refuse(peer, "there is no memory left for its channel");
+    news_ = true;
+}
+
+// ---- unexpected messages ----
+
+TcpUnexpected *TcpInbox::keep(int peer, const TcpMessage &message) noexcept {
+    Sender &sender = senders_[static_cast<std::size_t>(peer)];
+    if (message.bytes > max_unexpected_bytes - sender.unexpected_bytes) {
+        refuse(peer, "it is too much to be kept until it is expected");
+        return nullptr;
+    }
+    TcpUnexpected *unexpected = pool_.take();
+    try {
+        if (unexpected != nullptr) unexpected->bytes.resize(message.bytes);
+    } catch (...) {
+        pool_.give_back(std::exchange(unexpected, nullptr));
+    }
+    if (unexpected == nullptr) {
+        refuse(peer, "there is no memory left to keep it until it is expected");
+        return nullptr;
+    }
+    unexpected->message = message;
+    return unexpected;
+}
+
+void TcpInbox::queue(Sender &sender, TcpUnexpected *unexpected) noexcept {
+    (sender.first == nullptr ? sender.first : sender.last->next) = unexpected;
+    sender.last = unexpected;
+    unexpected->next = nullptr;
+    sender.unexpected_bytes += unexpected->message.bytes;
+}
+
+// Large ones are seldom: their room goes back to the system.
+void TcpInbox::give_back(TcpUnexpected *unexpected) noexcept {
+    constexpr std::size_t max_kept_bytes = 256 << 10;
+    if (unexpected->bytes.capacity() > max_kept_bytes)
+        std::vector<std::byte>().swap(unexpected->bytes);
+    pool_.give_back(unexpected);
+}
+
+void TcpInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
+    Sender &sender = senders_[static_cast<std::size_t>(peer)];
+    if (!sender.expects.raise(signal, value))
+        return refuse(peer, "there is no memory left to expect it");
+    TcpUnexpected *before = nullptr;
+    for (TcpUnexpected *at = sender.first; at != nullptr && !failure_.broken();) {
+        TcpUnexpected *next = at->next;
+        if (!is_expected(sender, at->message)) {
+            before = at;
+        } else {
+            (before == nullptr ? sender.first : before->next) = next;
+            if (sender.last == at) sender.last = before;
+            sender.unexpected_bytes -= at->message.bytes;
+            take_in(peer, at->message, at->bytes.data());
+            give_back(at);
+        }
+        at = next;
+    }
+}
+
+// ---- failures ----
+
+void TcpInbox::refuse(int peer, const char *why) noexcept {
+    if (failure_.broken()) return;
+    try {
+        failure_.set(VESCOMM_ERROR_PEER_FAILED,
+                     "rank " + std::to_string(rank_) + " received a message of rank " +
+                         std::to_string(peer) + " over TCP that cannot be right: " + why +
+                         "; all ranks must run the same version of vescomm");
+    } catch (...) {
+        failure_.set(VESCOMM_ERROR_PEER_FAILED, {});
+    }
+}
+
+}  // namespace vescomm

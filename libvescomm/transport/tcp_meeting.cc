@@ -1,0 +1,379 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp_meeting.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/system.h"
+
+namespace vescomm {
+namespace {
+
+// Connections that have not sent an authentic hello: how many, and how long they may take.
+constexpr std::size_t max_unproven = 64;
+constexpr auto unproven_patience = std::chrono::seconds(5);
+// Accepted in a row before the others have their turn.
+constexpr int max_accepted_at_once = 512;
+
+// Attempts to reach one rank that may be under way at a time. When a flood has filled the queue of
+// a listener the kernel drops the first packet of an attempt, and sends the next one a second
+// later; another attempt comes sooner.
+constexpr std::size_t max_attempts = 4;
+constexpr auto first_retry = std::chrono::milliseconds(250);
+constexpr auto max_retry = std::chrono::milliseconds(2000);
+// An attempt that has not been answered for so long makes room for another.
+constexpr auto answer_patience = std::chrono::seconds(10);
+// After an attempt that was refused at once.
+constexpr auto retry_pause = std::chrono::milliseconds(20);
+constexpr int poll_milliseconds = 20;
+
+std::string rank_name(std::size_t rank) {
+    return "rank " + std::to_string(rank);
+}
+
+std::string reason(int code) {
+    return std::generic_category().message(code);
+}
+
+void set_option(int socket, int option, int value) {
+    setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+// A few bytes always fit an empty socket. What does not take them is no rank.
+bool send_all(int socket, const std::string &bytes) {
+    return send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+}
+
+enum class Read { some, nothing, ended };
+
+// Reads `most` bytes at most: what follows the handshake is not for it.
+Read read_some(int socket, std::size_t most, std::string &bytes, std::string &problem) {
+    char buffer[tcp_hello_bytes];
+    const ssize_t got = recv(socket, buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Read::nothing;
+    if (got <= 0) problem = got == 0 ? "the connection was closed" : reason(errno);
+    if (got <= 0) return Read::ended;
+    bytes.assign(buffer, static_cast<std::size_t>(got));
+    return Read::some;
+}
+
+}  // namespace
+
+// A connection that this rank has accepted.
+struct TcpMeeting::Incoming {
+    Incoming(Descriptor socket, const FrameKey &key, const TcpClaim &claim)
+        : socket(std::move(socket)), acceptor(key, claim) {}
+
+    Descriptor socket;
+    TcpAcceptor acceptor;
+    std::size_t wanted = tcp_hello_bytes;  // of the message that it is sending
+    Clock::time_point came = Clock::now();
+    bool proven = false;
+};
+
+// A connection that this rank is making.
+struct TcpMeeting::Attempt {
+    Attempt(Descriptor socket, const FrameKey &key, const TcpClaim &claim)
+        : socket(std::move(socket)), connector(key, claim) {}
+
+    Descriptor socket;
+    TcpConnector connector;
+    enum { connecting, greeted, confirmed } stage = connecting;
+    Clock::time_point begin = Clock::now();
+    std::size_t wanted = tcp_answer_bytes;
+};
+
+// The attempts to reach one rank.
+struct TcpMeeting::Outgoing {
+    std::list<Attempt> attempts;
+    Clock::time_point next{};  // when another one may begin
+    std::chrono::milliseconds retry = first_retry;
+    // Both ends take the connection on which the handshake was completed, so there is one of them.
+    bool confirmed = false;
+};
+
+TcpMeeting::TcpMeeting(const FrameKey &key, int rank, bool encrypted)
+    : key_(key), rank_(rank), encrypted_(encrypted), session_(random_session()) {}
+
+TcpMeeting::~TcpMeeting() = default;
+
+void TcpMeeting::listen(const std::string &interface) {
+    std::string why;
+    const std::vector<SocketAddress> found = resolve({interface, 0}, Deadline::after(0), why);
+    if (found.empty())
+        throw Error(VESCOMM_ERROR_SYSTEM, rank_name(static_cast<std::size_t>(rank_)) +
+                                              " cannot listen for other nodes: " + why);
+    const SocketAddress &address = found.front();
+    listener_ = Descriptor(
+        socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+    if (!listener_.open() || bind(listener_.get(), address.get(), address.length) != 0 ||
+        ::listen(listener_.get(), SOMAXCONN) != 0)
+        throw system_error(rank_name(static_cast<std::size_t>(rank_)) +
+                           " cannot listen for other nodes on " + interface);
+    port_ = port_of(listener_.get());
+}
+
+std::vector<TcpMet> TcpMeeting::meet(std::vector<TcpPeer> peers, const Failure &failure,
+                                     Deadline deadline) {
+    peers_ = std::move(peers);
+    met_.resize(peers_.size());
+    outgoing_.resize(static_cast<std::size_t>(rank_));
+    while (!done()) {
+        failure.check();
+        if (deadline.expired()) {
+            const std::string self = rank_name(static_cast<std::size_t>(rank_));
+            throw Error(VESCOMM_ERROR_TIMEOUT,
+                        self + " has not connected over TCP with " + missing() + " in time" +
+                            (last_problem_.empty() ? "" : " (last: " + last_problem_ + ")") +
+                            "; check that the nodes reach one another on all ports of the "
+                            "interface that the ranks meet on");
+        }
+        const auto now = Clock::now();
+        connect_some(now);
+        accept_some();
+        tidy(now);
+        if (!done()) wait();
+    }
+    listener_ = Descriptor();
+    unproven_.clear();
+    proven_.clear();
+    return std::move(met_);
+}
+
+bool TcpMeeting::done() const {
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+        if (peers_[peer].wanted && !met_[peer].socket.open()) return false;
+    return true;
+}
+
+std::string TcpMeeting::missing() const {
+    constexpr std::size_t most = 8;
+    std::string names;
+    std::size_t count = 0;
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+        if (peers_[peer].wanted && !met_[peer].socket.open() && ++count <= most)
+            names += (names.empty() ? "" : ", ") + rank_name(peer);
+    return count <= most ? names : names + " and " + std::to_string(count - most) + " more";
+}
+
+// ---- connecting ----
+
+void TcpMeeting::connect_some(Clock::time_point now) {
+    for (std::size_t peer = 0; peer < outgoing_.size(); ++peer) {
+        if (!peers_[peer].wanted || met_[peer].socket.open()) continue;
+        Outgoing &outgoing = outgoing_[peer];
+        for (auto attempt = outgoing.attempts.begin(); attempt != outgoing.attempts.end();) {
+            // A confirmed one may be made already at the other end.
+            const bool late =
+                attempt->stage != Attempt::confirmed && now - attempt->begin > answer_patience;
+            if (!late && advance(*attempt, outgoing)) {
+                ++attempt;
+                continue;
+            }
+            if (attempt->stage == Attempt::confirmed) outgoing.confirmed = false;
+            attempt = outgoing.attempts.erase(attempt);
+            outgoing.next = std::min(outgoing.next, now + retry_pause);
+        }
+        for (Attempt &attempt : outgoing.attempts) {
+            if (attempt.stage != Attempt::confirmed || attempt.wanted > 0) continue;
+            met_[peer] = {std::move(attempt.socket), attempt.connector.keys()};
+            outgoing.attempts.clear();
+            break;
+        }
+        if (!met_[peer].socket.open() && !outgoing.confirmed && now >= outgoing.next &&
+            outgoing.attempts.size() < max_attempts) {
+            start_attempt(static_cast<int>(peer), outgoing);
+            outgoing.next = now + outgoing.retry;
+            outgoing.retry = std::min(2 * outgoing.retry, max_retry);
+        }
+    }
+}
+
+void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
+    const TcpPeer &to = peers_[static_cast<std::size_t>(peer)];
+    std::string why;
+    const std::vector<SocketAddress> found = resolve(to.address, Deadline::after(0), why);
+    if (found.empty()) {
+        last_problem_ = why;
+        return;
+    }
+    const SocketAddress &address = found.front();
+    Descriptor made(
+        socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+    if (!made.open()) {
+        last_problem_ = reason(errno);
+        return;
+    }
+    set_option(made.get(), TCP_NODELAY, 1);
+    // On this side it means: the packet that completes the connection waits for the hello.
+    set_option(made.get(), TCP_DEFER_ACCEPT, 1);
+    if (connect(made.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) {
+        last_problem_ = to_text(to.address) + ": " + reason(errno);
+        return;
+    }
+    const TcpClaim claim{to.session, static_cast<std::uint32_t>(rank_),
+                         static_cast<std::uint32_t>(peer), encrypted_};
+    outgoing.attempts.emplace_back(std::move(made), key_, claim);
+}
+
+// False: the attempt has failed.
+bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
+    if (attempt.stage == Attempt::connecting) {
+        pollfd entry{attempt.socket.get(), POLLOUT, 0};
+        if (poll(&entry, 1, 0) != 1) return true;
+        int code = 0;
+        socklen_t size = sizeof code;
+        getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &code, &size);
+        if (code != 0 || !send_all(attempt.socket.get(), attempt.connector.hello())) {
+            last_problem_ = reason(code != 0 ? code : errno);
+            return false;
+        }
+        attempt.stage = Attempt::greeted;
+    }
+    while (attempt.wanted > 0) {
+        // The others wait while one of them is confirmed.
+        if (attempt.stage == Attempt::greeted && outgoing.confirmed) return true;
+        std::string bytes;
+        const Read read = read_some(attempt.socket.get(), attempt.wanted, bytes, last_problem_);
+        if (read == Read::nothing) return true;
+        if (read == Read::ended) return false;
+        std::string_view rest = bytes;
+        attempt.wanted -= rest.size();
+        switch (attempt.connector.read(rest)) {
+            case TcpConnector::State::waiting:
+                break;
+            case TcpConnector::State::answered:
+                if (!send_all(attempt.socket.get(), attempt.connector.confirm())) return false;
+                attempt.stage = Attempt::confirmed;
+                outgoing.confirmed = true;
+                attempt.wanted = tcp_ready_bytes;
+                break;
+            case TcpConnector::State::ready:
+                return true;
+            case TcpConnector::State::refused:
+                last_problem_ = "the other end is not the rank that was to be reached";
+                return false;
+        }
+    }
+    return true;
+}
+
+// ---- accepting ----
+
+void TcpMeeting::accept_some() {
+    resting_ = false;
+    for (int i = 0; listener_.open() && i < max_accepted_at_once; ++i) {
+        Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (socket.open()) {
+            take(std::move(socket));
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            last_problem_ = reason(errno);
+            resting_ = unproven_.empty();
+            if (resting_) break;
+            unproven_.pop_front();
+            continue;
+        }
+        if (errno == EAGAIN) break;
+        // Anything else concerns the connection that was to be accepted, which is gone.
+    }
+    for (std::list<Incoming> *list : {&unproven_, &proven_})
+        for (auto incoming = list->begin(); incoming != list->end();) {
+            if (advance(*incoming)) ++incoming;
+            else incoming = list->erase(incoming);
+        }
+    for (auto incoming = unproven_.begin(); incoming != unproven_.end();) {
+        const auto next = std::next(incoming);
+        if (incoming->proven) proven_.splice(proven_.end(), unproven_, incoming);
+        incoming = next;
+    }
+}
+
+// Most of what is not a rank is closed here, at once.
+void TcpMeeting::take(Descriptor socket) {
+    const TcpClaim claim{session_, 0, static_cast<std::uint32_t>(rank_), encrypted_};
+    Incoming &incoming = unproven_.emplace_back(std::move(socket), key_, claim);
+    set_option(incoming.socket.get(), TCP_NODELAY, 1);
+    const bool open = advance(incoming);
+    if (!open) unproven_.pop_back();
+    else if (incoming.proven) proven_.splice(proven_.end(), unproven_, std::prev(unproven_.end()));
+    else if (unproven_.size() > max_unproven) unproven_.pop_front();
+}
+
+// False: close it. It is made, or not from a rank.
+bool TcpMeeting::advance(Incoming &incoming) {
+    while (true) {
+        std::string bytes, problem;
+        const Read read = read_some(incoming.socket.get(), incoming.wanted, bytes, problem);
+        if (read == Read::nothing) return true;
+        if (read == Read::ended) return false;
+        std::string_view rest = bytes;
+        incoming.wanted -= rest.size();
+        switch (incoming.acceptor.read(rest)) {
+            case TcpAcceptor::State::waiting:
+                continue;
+            case TcpAcceptor::State::answered:
+                if (!has_place(incoming.acceptor.claim().from) ||
+                    !send_all(incoming.socket.get(), incoming.acceptor.answer()))
+                    return false;
+                incoming.proven = true;
+                incoming.wanted = tcp_confirm_bytes;
+                continue;
+            case TcpAcceptor::State::confirmed:
+                // In place of an earlier one: the peer confirms another only when that has failed.
+                if (send_all(incoming.socket.get(), incoming.acceptor.ready()))
+                    met_[incoming.acceptor.claim().from] = {std::move(incoming.socket),
+                                                            incoming.acceptor.keys()};
+                return false;
+            case TcpAcceptor::State::refused:
+                return false;
+        }
+    }
+}
+
+// Whether one more handshake of a rank may begin: it makes only so many attempts at a time.
+bool TcpMeeting::has_place(std::uint32_t from) {
+    if (from <= static_cast<std::uint32_t>(rank_) || from >= peers_.size() || !peers_[from].wanted)
+        return false;
+    std::size_t count = 0;
+    for (const Incoming &other : proven_)
+        if (other.acceptor.claim().from == from) ++count;
+    return count < max_attempts;
+}
+
+void TcpMeeting::tidy(Clock::time_point now) {
+    while (!unproven_.empty() && now - unproven_.front().came > unproven_patience)
+        unproven_.pop_front();
+}
+
+// ---- waiting ----
+
+void TcpMeeting::wait() {
+    std::vector<pollfd> entries;
+    if (listener_.open() && !resting_) entries.push_back({listener_.get(), POLLIN, 0});
+    for (const std::list<Incoming> *list : {&unproven_, &proven_})
+        for (const Incoming &incoming : *list)
+            entries.push_back({incoming.socket.get(), POLLIN, 0});
+    for (const Outgoing &outgoing : outgoing_)
+        for (const Attempt &attempt : outgoing.attempts) {
+            const bool connecting = attempt.stage == Attempt::connecting;
+            // One that waits for the confirmed one is not listened to.
+            if (attempt.stage == Attempt::greeted && outgoing.confirmed) continue;
+            entries.push_back(
+                {attempt.socket.get(), static_cast<short>(connecting ? POLLOUT : POLLIN), 0});
+        }
+    poll(entries.data(), entries.size(), poll_milliseconds);
+}
+
+}  // namespace vescomm

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/descriptor.h"
+#include "base/failure.h"
+#include "bootstrap/tcp_address.h"
+#include "transport/tcp_handshake.h"
+
+namespace vescomm {
+
+// How a rank is reached.
+struct TcpPeer {
+    bool wanted = false;  // a connection to it is to be made
+    TcpAddress address;
+    TcpSession session{};
+};
+
+// A connection that both ends have authenticated.
+struct TcpMet {
+    Descriptor socket;  // not open: there is none
+    TcpKeys keys;
+};
+
+// Makes the connections of this rank to its peers: it connects to those of lower rank, and accepts
+// those of higher rank.
+//
+// Anyone may connect meanwhile. A connection whose first 108 bytes are not an authentic hello is
+// closed; one that sends fewer costs a socket and as many bytes, there are at most 64 of them, the
+// oldest is closed for the newest, and none stays longer than some seconds. A peer sends its hello
+// with the last packet that opens the connection, so it is never among them for long; once its
+// hello is here, nobody can take its place. Connections that fail are tried again until the
+// deadline.
+class TcpMeeting {
+public:
+    TcpMeeting(const FrameKey &key, int rank, bool encrypted);
+    ~TcpMeeting();
+    TcpMeeting(const TcpMeeting &) = delete;
+    TcpMeeting &operator=(const TcpMeeting &) = delete;
+
+    // On a free port of one numeric address. Throws.
+    void listen(const std::string &interface);
+
+    const TcpSession &session() const { return session_; }
+    std::uint16_t port() const { return port_; }
+
+    // Blocking. Throws TIMEOUT naming the ranks that are missing, and whatever broke `failure`.
+    std::vector<TcpMet> meet(std::vector<TcpPeer> peers, const Failure &failure, Deadline deadline);
+
+private:
+    struct Incoming;
+    struct Attempt;
+    struct Outgoing;
+
+    bool done() const;
+    void connect_some(Clock::time_point now);
+    void start_attempt(int peer, Outgoing &outgoing);
+    bool advance(Attempt &attempt, Outgoing &outgoing);
+    void accept_some();
+    void take(Descriptor socket);
+    bool advance(Incoming &incoming);
+    bool has_place(std::uint32_t from);
+    void tidy(Clock::time_point now);
+    void wait();
+    std::string missing() const;
+
+    const FrameKey key_;
+    const int rank_;
+    const bool encrypted_;
+    const TcpSession session_;
+    Descriptor listener_;
+    std::uint16_t port_ = 0;
+    std::vector<TcpPeer> peers_;
+    std::vector<TcpMet> met_;
+    std::vector<Outgoing> outgoing_;  // by rank
+    std::list<Incoming> unproven_;  // the oldest first
+    std::list<Incoming> proven_;  // their hello is authentic
+    bool resting_ = false;  // there are no descriptors to accept with
+    std::string last_problem_;
+};
+
+}  // namespace vescomm

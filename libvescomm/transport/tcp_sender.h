@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/tcp_crypto.h"
+#include "transport/tcp_hub.h"
+#include "transport/tcp_wire.h"
+
+namespace vescomm {
+
+// The other direction of a connection: the messages that go out. The bytes of a put are handed to
+// the kernel from where they lie. What the kernel does not take waits in a queue of its
+// communicator; the queues of a connection take turns, a message each.
+class TcpSender {
+public:
+    TcpSender(TcpHub &hub, int socket) : hub_(hub), socket_(socket) {}
+    // Bytes go in records from now on. Throws.
+    void encrypt(const FrameKey &key);
+
+    // Sends a put, or queues it. Small parts of a put that follows wait for it, to be one message.
+    // `uses` of the target memory is counted while the put waits; nullptr where there are no bytes.
+    void send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept;
+
+    // Says that a communicator has been stopped here.
+    void say_goodbye(std::uint32_t context) noexcept;
+
+    // Hands over what waits, until the kernel takes no more or one segment has gone. True: any has.
+    bool pump() noexcept;
+
+    // Something waits to be sent.
+    bool waiting() const noexcept { return active_ || first_ != nullptr; }
+    // The kernel did not take all: there is room again once the socket is writable.
+    bool blocked() const noexcept { return blocked_; }
+    void unblock() noexcept { blocked_ = false; }
+
+    // A message of this communicator is under way, or a goodbye is still to be sent.
+    bool owes(std::uint32_t context) const noexcept {
+        return (active_ && message_.context == context) || goodbyes_.first != nullptr;
+    }
+
+    // Gives up what waits of one communicator. Its sources are not read any more.
+    void drop(TcpQueue &queue) noexcept;
+    // Gives up everything, once the connection is gone.
+    void close() noexcept;
+
+    bool failed() const noexcept { return failed_; }
+    const std::string &why() const { return why_; }
+
+private:
+    bool join_batch(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept;
+    TcpPut *take(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept;
+    void enqueue(TcpQueue &queue, TcpPut *put) noexcept;
+    void wait_for_turn(TcpQueue &queue) noexcept;
+    void load(const Put &put, std::uint32_t context, bool batch, const std::byte *from,
+              std::uint64_t at, std::uint64_t bytes, bool last) noexcept;
+    bool next_message() noexcept;
+    std::size_t write() noexcept;
+    std::size_t write_plain() noexcept;
+    std::size_t write_record() noexcept;
+    std::size_t left() const noexcept { return sizeof message_ + message_.bytes - sent_; }
+    void finish_message() noexcept;
+    void own_message() noexcept;
+    void fail(const char *why) noexcept;
+    static void end(const Put &put) noexcept;
+
+    TcpHub &hub_;
+    const int socket_;
+    TcpQueue *first_ = nullptr;  // the queues that wait, in turn
+    TcpQueue *last_ = nullptr;
+    TcpQueue goodbyes_;
+    // The message that is being handed over.
+    bool active_ = false;
+    bool blocked_ = false;
+    bool failed_ = false;
+    TcpMessage message_;
+    const std::byte *bytes_ = nullptr;  // that follow it
+    std::uint64_t sent_ = 0;  // of header and bytes
+    TcpPut *put_ = nullptr;  // that is over when the message is; nullptr: none
+    std::vector<std::byte> owned_;  // the bytes, where their owner has taken them back
+    // Of an encrypted connection:
+    std::unique_ptr<RecordCipher> cipher_;
+    std::vector<std::byte> record_;
+    std::size_t record_bytes_ = 0;  // 0: there is none under way
+    std::size_t record_sent_ = 0;
+    std::size_t record_holds_ = 0;  // bytes of the message
+    std::string why_;
+};
+
+}  // namespace vescomm
