@@ -294,6 +294,22 @@ std::string local_host(int socket) {
     return numeric_host(address);
 }
 
+std::string interface_of(const std::string &host) {
+    ifaddrs *list = nullptr;
+    if (host.empty() || getifaddrs(&list) != 0) return {};
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+    for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
+        if (entry->ifa_addr == nullptr) continue;
+        const int family = entry->ifa_addr->sa_family;
+        if (family != AF_INET && family != AF_INET6) continue;
+        SocketAddress address;
+        address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        std::memcpy(&address.storage, entry->ifa_addr, address.length);
+        if (numeric_host(address) == host) return entry->ifa_name;
+    }
+    return {};
+}
+
 void tune_connection(int socket, double silence_seconds) {
     const int yes = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);

@@ -68,6 +68,9 @@ std::string peer_text(int socket);
 // Numeric address of this end, "1.2.3.4" or "fe80::1"; empty where it is not to be had.
 std::string local_host(int socket);
 
+// Name of the network interface that has this numeric address; empty: none.
+std::string interface_of(const std::string &host);
+
 // What every connection of the control plane wants: no delay of small frames, and an error instead
 // of endless retransmission to a machine that vanished.
 void tune_connection(int socket, double silence_seconds);

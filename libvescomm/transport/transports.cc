@@ -109,6 +109,11 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "VESCOMM_ENCRYPTION=yes needs VESCOMM_TRANSPORT=tcp: UCX does not encrypt");
 #if VESCOMM_HAVE_UCX
+    if (only_tcp())
+        transports.warning =
+            "VESCOMM_TRANSPORT=ucx, and there is no RDMA: UCX will use TCP, whose connections are "
+            "neither authenticated nor encrypted, and anyone who reaches its ports can end this "
+            "job; VESCOMM_TRANSPORT=tcp is safe, and faster";
     transports.wires.push_back(make_ucx(away, control, failure, std::move(on_signal), deadline));
 #else
     throw Error(VESCOMM_ERROR_UNSUPPORTED,

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "bootstrap/tcp_address.h"
 #include "transport/ucx_endpoint.h"
 #include "transport/ucx_inbox.h"
 #include "transport/ucx_memories.h"
@@ -34,8 +35,8 @@ std::string rank_name(int rank) {
 
 class UcxTransport final : public Transport {
 public:
-    UcxTransport(int rank, int ranks, const std::vector<bool> &peers, Failure &failure,
-                 std::function<void()> on_signal);
+    UcxTransport(int rank, int ranks, const std::vector<bool> &peers, const std::string &interface,
+                 Failure &failure, std::function<void()> on_signal);
     ~UcxTransport() override { stop(); }
 
     void wire(Control &control, Deadline deadline);
@@ -91,13 +92,15 @@ private:
 
 // ---- wiring ----
 
-UcxTransport::UcxTransport(int rank, int ranks, const std::vector<bool> &peers, Failure &failure,
+UcxTransport::UcxTransport(int rank, int ranks, const std::vector<bool> &peers,
+                           const std::string &interface, Failure &failure,
                            std::function<void()> on_signal)
     : ucx_(load_ucx()),
       rank_(rank),
       failure_(failure),
       on_signal_(std::move(on_signal)),
-      worker_(ucx_, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true))),
+      worker_(ucx_, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true)),
+              interface),
       memories_(ucx_, worker_, rank, ranks),
       inbox_(ucx_, worker_.handle(), rank, peers, failure, memories_),
       outbox_{ucx_, inbox_, failure, rank, worker_.piece_bytes(), false, {}, {}, {}},
@@ -346,8 +349,8 @@ void UcxTransport::stop() noexcept {
 std::unique_ptr<Transport> make_ucx_transport(int rank, int ranks, const std::vector<bool> &peers,
                                               Control &control, Failure &failure,
                                               std::function<void()> on_signal, Deadline deadline) {
-    auto transport =
-        std::make_unique<UcxTransport>(rank, ranks, peers, failure, std::move(on_signal));
+    auto transport = std::make_unique<UcxTransport>(
+        rank, ranks, peers, interface_of(control.local_address()), failure, std::move(on_signal));
     transport->wire(control, deadline);
     return transport;
 }

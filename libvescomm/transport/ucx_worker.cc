@@ -37,7 +37,7 @@ bool plain_keys(const UcxLibrary &ucx) {
     return major == 1 && minor < 17;
 }
 
-Config read_config(const UcxLibrary &ucx) {
+Config read_config(const UcxLibrary &ucx, const std::string &interface) {
     ucp_config_t *read = nullptr;
     ucx.check(ucx.config_read("VESCOMM", nullptr, &read),
               "UCX cannot read its configuration; check the variables that begin with UCX_ and "
@@ -46,8 +46,14 @@ Config read_config(const UcxLibrary &ucx) {
 
     // Every peer of this transport is on another node, whatever UCX believes: containers and
     // network namespaces of one machine look local to it, and its shared memory would then be
-    // chosen, or fail.
-    set_default(ucx, config, "TLS", "^sm");
+    // chosen, or fail. Where there is RDMA, TCP is not needed, and its listeners are open to
+    // anyone: UCX 1.13 ends the process when somebody sends them 13 bytes.
+    if (only_tcp()) {
+        set_default(ucx, config, "TLS", "^sm");
+        if (!interface.empty()) set_default(ucx, config, "NET_DEVICES", interface.c_str());
+    } else {
+        set_default(ucx, config, "TLS", "^sm,tcp");
+    }
 
     // Memory is registered by us, once. The cache would watch munmap for it, see load_ucx().
     set_default(ucx, config, "RCACHE_ENABLE", "n");
@@ -97,8 +103,9 @@ bool only_tcp() {
     return !std::filesystem::exists(devices, error) || std::filesystem::is_empty(devices, error);
 }
 
-UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers) : ucx_(ucx) {
-    const Config config = read_config(ucx);
+UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string &interface)
+    : ucx_(ucx) {
+    const Config config = read_config(ucx, interface);
     // RDMA moves large messages by rendezvous, straight to their place. So does TCP if the user
     // insists.
     piece_bytes_ = only_tcp() && user_value("RNDV_THRESH") == nullptr

@@ -18,8 +18,9 @@ bool only_tcp();
 // VESCOMM_ (VESCOMM_UCX_TLS) concerns vescomm only and comes before it.
 class UcxWorker {
 public:
-    // `peers`: to how many ranks it will connect. Throws.
-    UcxWorker(const UcxLibrary &ucx, std::size_t peers);
+    // `peers`: to how many ranks it will connect. `interface`: the network interface to which TCP
+    // is kept, unless the user names others; empty: UCX listens on all. Throws.
+    UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string &interface);
     ~UcxWorker() { destroy(); }
     UcxWorker(const UcxWorker &) = delete;
     UcxWorker &operator=(const UcxWorker &) = delete;

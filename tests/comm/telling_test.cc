@@ -124,10 +124,8 @@ TEST(Telling, IsAsSeldomAsTheLongestSleepHoweverOftenARankIsWoken) {
 
 // A rank that has nobody to exchange anything with is many calls ahead.
 TEST(Telling, ReachesWhoHasExchangedNothing) {
-    std::vector<testing_support::Stage> stages = {{testing_support::Kind::loopback, {0, 1}}};
-#if VESCOMM_HAVE_UCX
-    stages.push_back({testing_support::Kind::ucx, {0, 1}});
-#endif
+    std::vector<testing_support::Stage> stages;
+    for (const auto kind : testing_support::kinds_between_nodes()) stages.push_back({kind, {0, 1}});
     for (const auto &stage : stages) {
         SCOPED_TRACE(name_of(stage));
         testing_support::run_array_ranks(stage, [](vescomm_comm_t *comm) {

@@ -385,10 +385,10 @@ TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
     const char *given = std::getenv("VESCOMM_TEST_ARRAY_CALLS");
     const int calls = given != nullptr ? std::stoi(given) : 500;
     Random random(77);
+    const auto kinds = testing_support::kinds_between_nodes();
     for (int done = 0; done < calls; done += 250) {
-        testing_support::Stage stage{
-            VESCOMM_HAVE_UCX && random() % 2 == 0 ? Kind::ucx : Kind::loopback,
-            std::vector<int>(1 + random() % 7)};
+        testing_support::Stage stage{kinds[random() % kinds.size()],
+                                     std::vector<int>(1 + random() % 7)};
         const unsigned nodes = 1 + random() % 4;
         for (int &node : stage.node_of) node = static_cast<int>(random() % nodes);
         if (random() % 2 == 0) stage.config.progress = "thread";

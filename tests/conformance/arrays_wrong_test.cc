@@ -26,12 +26,13 @@ const testing_support::Stage apart{Kind::loopback, {0, 0, 1}};
 
 // Over every transport that puts.
 std::vector<testing_support::Stage> stages_apart(const std::vector<int> &node_of) {
-    std::vector<testing_support::Stage> all = {{Kind::loopback, node_of}};
-#if VESCOMM_HAVE_UCX
-    all.push_back({Kind::ucx, node_of});
-    all.push_back({Kind::ucx, node_of});
-    all.back().config.progress = "inline";
-#endif
+    std::vector<testing_support::Stage> all;
+    for (const Kind kind : testing_support::kinds_between_nodes()) {
+        all.push_back({kind, node_of});
+        if (kind == Kind::loopback) continue;
+        all.push_back({kind, node_of});
+        all.back().config.progress = "inline";
+    }
     return all;
 }
 
@@ -191,13 +192,11 @@ TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
     }
 }
 
-#if VESCOMM_HAVE_UCX
 // What is told of a later call leaves alone what was told of this one.
 TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
-    for (const char *progress : {"inline", "thread"}) {
-        SCOPED_TRACE(progress);
-        testing_support::Stage stage{Kind::ucx, {0, 1}};
-        stage.config.progress = progress;
+    for (testing_support::Stage stage : stages_apart({0, 1})) {
+        if (stage.kind == Kind::loopback) continue;
+        SCOPED_TRACE(name_of(stage) + " " + stage.config.progress);
         std::barrier meeting(2);
         run_array_ranks(stage, [&](vescomm_comm_t *comm) {
             const bool gives = comm->value->rank() == 1;
@@ -237,7 +236,6 @@ TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
         });
     }
 }
-#endif
 
 TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
     run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {

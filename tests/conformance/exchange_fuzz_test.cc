@@ -220,6 +220,10 @@ TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByLoopback) {
     run_plans(Kind::loopback, 30);
 }
 
+TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByTcp) {
+    run_plans(Kind::tcp, 30);
+}
+
 #if VESCOMM_HAVE_UCX
 TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByUcx) {
     run_plans(Kind::ucx, 30);

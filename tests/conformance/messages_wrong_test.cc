@@ -18,11 +18,8 @@ using testing_support::run_array_ranks;
 using Floats = std::vector<float>;
 
 std::vector<testing_support::Stage> stages() {
-    std::vector<testing_support::Stage> all = {{Kind::node, {0, 0, 0}},
-                                               {Kind::loopback, {0, 1, 1}}};
-#if VESCOMM_HAVE_UCX
-    all.push_back({Kind::ucx, {0, 1, 1}});
-#endif
+    std::vector<testing_support::Stage> all = {{Kind::node, {0, 0, 0}}};
+    for (const Kind kind : testing_support::kinds_between_nodes()) all.push_back({kind, {0, 1, 1}});
     return all;
 }
 

@@ -171,11 +171,12 @@ TEST(Mixed, OperationsOnSeveralCommunicatorsGiveWhatTheyMust) {
     const int calls = given != nullptr ? std::stoi(given) : 10'000;
     constexpr int at_once = 200;
     Random random(5);
+    const auto kinds = testing_support::kinds_between_nodes();
     for (int done = 0; done < calls; done += at_once) {
         const std::size_t ranks = 1 + random() % 6;
         std::vector<testing_support::Stage> stages(1 + random() % 3);
         for (auto &stage : stages) {
-            stage.kind = VESCOMM_HAVE_UCX && random() % 2 == 0 ? Kind::ucx : Kind::loopback;
+            stage.kind = kinds[random() % kinds.size()];
             const unsigned nodes = 1 + random() % 3;
             stage.node_of.resize(ranks);
             for (int &node : stage.node_of) node = static_cast<int>(random() % nodes);

@@ -21,6 +21,15 @@ namespace vescomm::testing_support {
 
 enum class Kind { loopback, node, tcp, ucx };
 
+// Those that reach other nodes, in this build.
+inline std::vector<Kind> kinds_between_nodes() {
+#if VESCOMM_HAVE_UCX
+    return {Kind::loopback, Kind::tcp, Kind::ucx};
+#else
+    return {Kind::loopback, Kind::tcp};
+#endif
+}
+
 // How many ranks play on which pretended nodes, over which transport.
 struct Stage {
     Kind kind = Kind::loopback;

@@ -29,7 +29,7 @@ constexpr std::size_t memory_bytes = 4096;
 class Liar {
 public:
     explicit Liar(std::shared_ptr<LocalControlHub> hub)
-        : ucx_(load_ucx()), worker_(ucx_, 1), control_(hub, 1) {
+        : ucx_(load_ucx()), worker_(ucx_, 1, "lo"), control_(hub, 1) {
         ucx_.get_version(&own_.ucx_major, &own_.ucx_minor, &release_);
         own_.rank = 1;
         own_.token = 42;

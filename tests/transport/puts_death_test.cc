@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A peer of the UCX transport that is killed. It is a process of its own: this binary once more, as
+// A peer on another node that is killed. It is a process of its own: this binary once more, as
 // the disabled test below, since UCX must not be used after a fork without exec.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,16 +15,20 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "transport/ucx.h"
+#include "transport/put_ranks.h"
 
 extern char **environ;
 
 namespace vescomm {
 namespace {
 
+using put_ranks::make_wire;
+using put_ranks::Wire;
+
 constexpr double patience_seconds = 30;
 constexpr std::size_t arena_bytes = 64 << 20;
-constexpr const char *descriptor_variable = "VESCOMM_TEST_UCX_PEER";
+constexpr const char *wire_variable = "VESCOMM_TEST_PUTS_WIRE";
+constexpr const char *descriptor_variable = "VESCOMM_TEST_PUTS_PEER";
 
 // The control plane of two processes: a pair of sockets, and both sides say the same things.
 class SocketControl : public Control {
@@ -54,6 +58,11 @@ public:
         throw Error(VESCOMM_ERROR_INTERNAL, "a pair of sockets does not expire");
     }
     void on_event(std::function<void()>) override {}
+
+    FrameKey derive_key(std::string_view purpose) const override {
+        return derived_key("the secret of the test", purpose);
+    }
+    std::string local_address() const override { return "127.0.0.1"; }
     void listen(Listener) override {}
     void fail(vescomm_status_t, const std::string &) noexcept override {}
     void start_leave() override {}
@@ -90,11 +99,9 @@ private:
 // the time until they break or are killed.
 class Talker {
 public:
-    Talker(int rank, int socket) : peer_(1 - rank), control_(rank, socket), arena_(arena_bytes) {
-        std::vector<bool> peers(2, true);
-        peers[rank] = false;
-        transport = make_ucx_transport(rank, 2, peers, control_, failure, {},
-                                       Deadline::after(patience_seconds));
+    Talker(Wire wire, int rank, int socket)
+        : peer_(1 - rank), control_(rank, socket), arena_(arena_bytes) {
+        transport = make_wire(wire, control_, failure, {}, Deadline::after(patience_seconds));
         const auto offers = control_.all_gather(
             "", transport->offer(1, arena_.data(), arena_.size()), Deadline::after(1));
         transport->accept(1, peer_, offers[peer_]);
@@ -129,11 +136,12 @@ private:
 };
 
 // The peer: talks when told so, until it is killed.
-TEST(UcxDeath, DISABLED_Peer) {
+TEST(PutsDeath, DISABLED_Peer) {
     const char *descriptor = std::getenv(descriptor_variable);
     ASSERT_NE(descriptor, nullptr);
-    Talker talker(1, std::atoi(descriptor));
-    const bool talks = std::getenv("VESCOMM_TEST_UCX_TALK") != nullptr;
+    const auto wire = static_cast<Wire>(std::atoi(std::getenv(wire_variable)));
+    Talker talker(wire, 1, std::atoi(descriptor));
+    const bool talks = std::getenv("VESCOMM_TEST_PUTS_TALK") != nullptr;
     while (!talker.failure.broken()) {
         if (talks) talker.talk();
         talker.progress();
@@ -141,7 +149,7 @@ TEST(UcxDeath, DISABLED_Peer) {
 }
 
 struct Spawned {
-    explicit Spawned(bool talks) {
+    Spawned(Wire wire, bool talks) {
         int sockets[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
         fcntl(sockets[1], F_SETFD, 0);
@@ -151,12 +159,14 @@ struct Spawned {
         for (char **variable = environ; *variable != nullptr; ++variable)
             variables.emplace_back(*variable);
         variables.push_back(std::string(descriptor_variable) + "=" + std::to_string(sockets[1]));
-        if (talks) variables.emplace_back("VESCOMM_TEST_UCX_TALK=1");
+        variables.push_back(std::string(wire_variable) + "=" +
+                            std::to_string(static_cast<int>(wire)));
+        if (talks) variables.emplace_back("VESCOMM_TEST_PUTS_TALK=1");
         std::vector<char *> environment;
         for (std::string &variable : variables) environment.push_back(variable.data());
         environment.push_back(nullptr);
 
-        std::string arguments[] = {"peer", "--gtest_filter=UcxDeath.DISABLED_Peer",
+        std::string arguments[] = {"peer", "--gtest_filter=PutsDeath.DISABLED_Peer",
                                    "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
         char *pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
                             arguments[3].data(), nullptr};
@@ -182,12 +192,13 @@ struct Spawned {
     int socket = -1;
 };
 
-class UcxDeath : public testing::TestWithParam<bool> {};
+class PutsDeath : public testing::TestWithParam<std::tuple<Wire, bool>> {};
 
-TEST_P(UcxDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
-    const bool talks = GetParam();
-    Spawned peer(talks);
-    Talker self(0, peer.socket);
+TEST_P(PutsDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
+    const auto [wire, talks] = GetParam();
+    const put_ranks::Environment environment(wire);
+    Spawned peer(wire, talks);
+    Talker self(wire, 0, peer.socket);
     const Deadline deadline = Deadline::after(patience_seconds);
     while (talks && self.heard() < 2 && !self.failure.broken() && !deadline.expired()) {
         self.talk();
@@ -205,8 +216,7 @@ TEST_P(UcxDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
     }
     ASSERT_TRUE(self.failure.broken());
     EXPECT_EQ(self.failure.status(), VESCOMM_ERROR_PEER_FAILED);
-    EXPECT_NE(self.failure.why().find("to rank 1 over UCX: "), std::string::npos)
-        << self.failure.why();
+    EXPECT_NE(self.failure.why().find("to rank 1 over "), std::string::npos) << self.failure.why();
 
     self.transport->forget(1);
     self.transport->stop();
@@ -214,7 +224,9 @@ TEST_P(UcxDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
     EXPECT_FALSE(deadline.expired());
 }
 
-INSTANTIATE_TEST_SUITE_P(IdleAndBusy, UcxDeath, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(IdleAndBusy, PutsDeath,
+                         testing::Combine(testing::ValuesIn(put_ranks::all_wires()),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace vescomm
