@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,8 +19,10 @@
 namespace vescomm {
 namespace {
 
-// Connections that have not sent an authentic hello: how many, and how long they may take.
-constexpr std::size_t max_unproven = 64;
+// Connections that have not sent an authentic hello: how many (where descriptors are scarce, this
+// share of them), and how long they may take.
+constexpr std::size_t most_unproven = 1024;
+constexpr std::size_t unproven_share = 8;
 constexpr auto unproven_patience = std::chrono::seconds(5);
 // Accepted in a row before the others have their turn.
 constexpr int max_accepted_at_once = 512;
@@ -52,6 +55,15 @@ void set_option(int socket, int option, int value) {
 bool send_all(int socket, const std::string &bytes) {
     return send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
+}
+
+// The host of an address, without its port.
+std::string host_bytes(const SocketAddress &address) {
+    const auto *inet = reinterpret_cast<const sockaddr_in *>(&address.storage);
+    const auto *inet6 = reinterpret_cast<const sockaddr_in6 *>(&address.storage);
+    if (address.family() == AF_INET6)
+        return {reinterpret_cast<const char *>(&inet6->sin6_addr), sizeof inet6->sin6_addr};
+    return {reinterpret_cast<const char *>(&inet->sin_addr), sizeof inet->sin_addr};
 }
 
 enum class Read { some, nothing, ended };
@@ -103,7 +115,15 @@ struct TcpMeeting::Outgoing {
 };
 
 TcpMeeting::TcpMeeting(const FrameKey &key, int rank, bool encrypted)
-    : key_(key), rank_(rank), encrypted_(encrypted), session_(random_session()) {}
+    : key_(key),
+      rank_(rank),
+      encrypted_(encrypted),
+      session_(random_session()),
+      max_unproven_(most_unproven) {
+    rlimit descriptors{};
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0)
+        max_unproven_ = std::min<std::size_t>(most_unproven, descriptors.rlim_cur / unproven_share);
+}
 
 TcpMeeting::~TcpMeeting() = default;
 
@@ -141,7 +161,7 @@ std::vector<TcpMet> TcpMeeting::meet(std::vector<TcpPeer> peers, const Failure &
         const auto now = Clock::now();
         connect_some(now);
         accept_some();
-        tidy(now);
+        advance_unproven(now);
         if (!done()) wait();
     }
     listener_ = Descriptor();
@@ -273,42 +293,73 @@ bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
 void TcpMeeting::accept_some() {
     resting_ = false;
     for (int i = 0; listener_.open() && i < max_accepted_at_once; ++i) {
-        Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        SocketAddress from;
+        from.length = sizeof from.storage;
+        Descriptor socket(accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from.storage),
+                                  &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (socket.open()) {
-            take(std::move(socket));
+            take(std::move(socket), from);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             last_problem_ = reason(errno);
-            resting_ = unproven_.empty();
+            resting_ = !evict_unproven();
             if (resting_) break;
-            unproven_.pop_front();
             continue;
         }
         if (errno == EAGAIN) break;
         // Anything else concerns the connection that was to be accepted, which is gone.
     }
-    for (std::list<Incoming> *list : {&unproven_, &proven_})
-        for (auto incoming = list->begin(); incoming != list->end();) {
-            if (advance(*incoming)) ++incoming;
-            else incoming = list->erase(incoming);
-        }
-    for (auto incoming = unproven_.begin(); incoming != unproven_.end();) {
-        const auto next = std::next(incoming);
-        if (incoming->proven) proven_.splice(proven_.end(), unproven_, incoming);
-        incoming = next;
+    for (auto incoming = proven_.begin(); incoming != proven_.end();) {
+        if (advance(*incoming)) ++incoming;
+        else incoming = proven_.erase(incoming);
     }
 }
 
 // Most of what is not a rank is closed here, at once.
-void TcpMeeting::take(Descriptor socket) {
+void TcpMeeting::take(Descriptor socket, const SocketAddress &from) {
     const TcpClaim claim{session_, 0, static_cast<std::uint32_t>(rank_), encrypted_};
-    Incoming &incoming = unproven_.emplace_back(std::move(socket), key_, claim);
-    set_option(incoming.socket.get(), TCP_NODELAY, 1);
-    const bool open = advance(incoming);
-    if (!open) unproven_.pop_back();
-    else if (incoming.proven) proven_.splice(proven_.end(), unproven_, std::prev(unproven_.end()));
-    else if (unproven_.size() > max_unproven) unproven_.pop_front();
+    set_option(socket.get(), TCP_NODELAY, 1);
+    std::list<Incoming> made;
+    made.emplace_back(std::move(socket), key_, claim);
+    if (!advance(made.back())) return;
+    if (made.back().proven) return proven_.splice(proven_.end(), made);
+    std::list<Incoming> &same = unproven_[host_bytes(from)];
+    same.splice(same.end(), made);
+    if (++unproven_count_ > max_unproven_) evict_unproven();
+}
+
+// Closes the oldest one of the address that has most of them: opening many takes places from nobody
+// else. False: there is none.
+bool TcpMeeting::evict_unproven() {
+    const auto most = std::max_element(
+        unproven_.begin(), unproven_.end(),
+        [](const auto &a, const auto &b) { return a.second.size() < b.second.size(); });
+    if (most == unproven_.end()) return false;
+    most->second.pop_front();
+    if (most->second.empty()) unproven_.erase(most);
+    --unproven_count_;
+    return true;
+}
+
+void TcpMeeting::advance_unproven(Clock::time_point now) {
+    for (auto same = unproven_.begin(); same != unproven_.end();) {
+        std::list<Incoming> &list = same->second;
+        for (auto incoming = list.begin(); incoming != list.end();) {
+            const auto next = std::next(incoming);
+            const bool late = now - incoming->came > unproven_patience;
+            const bool open = !late && advance(*incoming);
+            if (open && !incoming->proven) {
+                incoming = next;
+                continue;
+            }
+            if (open) proven_.splice(proven_.end(), list, incoming);
+            else list.erase(incoming);
+            --unproven_count_;
+            incoming = next;
+        }
+        same = list.empty() ? unproven_.erase(same) : std::next(same);
+    }
 }
 
 // False: close it. It is made, or not from a rank.
@@ -352,19 +403,14 @@ bool TcpMeeting::has_place(std::uint32_t from) {
     return count < max_attempts;
 }
 
-void TcpMeeting::tidy(Clock::time_point now) {
-    while (!unproven_.empty() && now - unproven_.front().came > unproven_patience)
-        unproven_.pop_front();
-}
-
 // ---- waiting ----
 
 void TcpMeeting::wait() {
     std::vector<pollfd> entries;
     if (listener_.open() && !resting_) entries.push_back({listener_.get(), POLLIN, 0});
-    for (const std::list<Incoming> *list : {&unproven_, &proven_})
-        for (const Incoming &incoming : *list)
-            entries.push_back({incoming.socket.get(), POLLIN, 0});
+    for (const auto &[from, list] : unproven_)
+        for (const Incoming &incoming : list) entries.push_back({incoming.socket.get(), POLLIN, 0});
+    for (const Incoming &incoming : proven_) entries.push_back({incoming.socket.get(), POLLIN, 0});
     for (const Outgoing &outgoing : outgoing_)
         for (const Attempt &attempt : outgoing.attempts) {
             const bool connecting = attempt.stage == Attempt::connecting;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,11 @@ struct TcpMet {
 // those of higher rank.
 //
 // Anyone may connect meanwhile. A connection whose first 108 bytes are not an authentic hello is
-// closed; one that sends fewer costs a socket and as many bytes, there are at most 64 of them, the
-// oldest is closed for the newest, and none stays longer than some seconds. A peer sends its hello
-// with the last packet that opens the connection, so it is never among them for long; once its
-// hello is here, nobody can take its place. Connections that fail are tried again until the
-// deadline.
+// closed; one that sends fewer costs a socket and as many bytes, there are some hundred of them at
+// most, and none stays longer than some seconds. When there are more, the oldest one of the address
+// that has most of them is closed. A peer sends its hello with the last packet that opens the
+// connection, so it is hardly ever among them; once its hello is here, nobody can take its place.
+// Connections that fail are tried again until the deadline.
 class TcpMeeting {
 public:
     TcpMeeting(const FrameKey &key, int rank, bool encrypted);
@@ -62,10 +63,11 @@ private:
     void start_attempt(int peer, Outgoing &outgoing);
     bool advance(Attempt &attempt, Outgoing &outgoing);
     void accept_some();
-    void take(Descriptor socket);
+    void take(Descriptor socket, const SocketAddress &from);
+    bool evict_unproven();
+    void advance_unproven(Clock::time_point now);
     bool advance(Incoming &incoming);
     bool has_place(std::uint32_t from);
-    void tidy(Clock::time_point now);
     void wait();
     std::string missing() const;
 
@@ -78,7 +80,9 @@ private:
     std::vector<TcpPeer> peers_;
     std::vector<TcpMet> met_;
     std::vector<Outgoing> outgoing_;  // by rank
-    std::list<Incoming> unproven_;  // the oldest first
+    std::map<std::string, std::list<Incoming>> unproven_;  // by address; the oldest first
+    std::size_t unproven_count_ = 0;
+    std::size_t max_unproven_;
     std::list<Incoming> proven_;  // their hello is authentic
     bool resting_ = false;  // there are no descriptors to accept with
     std::string last_problem_;

@@ -256,8 +256,9 @@ TEST(TcpListener, LetsASlowPeerInWhileStrangersFloodIt) {
     {
         Flood flood(waiting.peer.host(), waiting.peer.port());
         while (flood.connections < 10'000 && !waiting.made) std::this_thread::yield();
-        // Each message of the peer comes 40 ms late, as from far away.
-        EXPECT_TRUE(waiting.peer.join([] { poll(nullptr, 0, 40); }));
+        // Each message of the peer comes 40 ms late, as from far away. It comes from another host:
+        // loopback has many addresses.
+        EXPECT_TRUE(waiting.peer.join([] { poll(nullptr, 0, 40); }, "127.0.0.2"));
         waiting.peer.meet();
     }
     waiting.thread.join();
@@ -266,7 +267,7 @@ TEST(TcpListener, LetsASlowPeerInWhileStrangersFloodIt) {
 }
 
 TEST(TcpListener, LetsRealRanksInWhileStrangersUseEveryPortThereIs) {
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 8; ++round) {
         const auto before = listeners();
         const auto hub = std::make_shared<LocalControlHub>(3);
         std::atomic<int> done{0};

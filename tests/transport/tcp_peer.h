@@ -31,12 +31,20 @@ struct TcpAddressHead {
 };
 inline constexpr std::uint32_t tcp_address_magic = 0x41544356;
 
-inline Descriptor connect_to(const std::string &host, std::uint16_t port) {
+// `from`: the address of this end, if not any.
+inline Descriptor connect_to(const std::string &host, std::uint16_t port,
+                             const char *from = nullptr) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     inet_pton(AF_INET, host.c_str(), &address.sin_addr);
     Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    if (from != nullptr &&
+        (inet_pton(AF_INET, from, &own.sin_addr) != 1 ||
+         bind(socket.get(), reinterpret_cast<const sockaddr *>(&own), sizeof own) != 0))
+        return {};
     if (connect(socket.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
         return {};
     return socket;
@@ -93,9 +101,9 @@ public:
 
     // `before` runs before each message of ours. False: refused.
     template <typename Before>
-    bool join(Before before) {
+    bool join(Before before, const char *from = nullptr) {
         before();
-        socket_ = connect_to(host_, port_);
+        socket_ = connect_to(host_, port_, from);
         if (!socket_.open()) return false;
         TcpConnector connector(key(), claim());
         before();
