@@ -146,16 +146,66 @@ class HostsJob(Job):
                    f"rank {rank} does not name {culprits}: {lines[0]}\n{self.transcript()}")
 
 
-def collectives(counts):
+def collectives(counts, environment=None):
     with Hosts(len(counts)) as hosts:
         argv = [WORKER, "collectives", "--iterations", 40]
-        with HostsJob(hosts, counts, argv) as job:
+        with HostsJob(hosts, counts, argv, environment) as job:
             job.expect_success()
             said = [line for rank in job.ranks.values() for line in rank.lines
                     if "verified" in line]
             expect(len(said) == sum(counts), job.transcript())
         for number in range(len(counts)):
             expect(not hosts.processes(number), f"processes are left on host {number}")
+
+
+# Another user of a host: sends odd bytes to every port there that listens, and says where that was.
+STRANGER = r"""
+import os, random, socket, struct, sys
+import encodings.ascii, encodings.idna  # which another user may not be able to read
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+noise, kept, seen = random.Random(1).randbytes(100_000), [], set()
+print("ready", flush=True)
+while True:
+    for line in open("/proc/net/tcp", encoding="ascii").readlines()[1:]:
+        words = line.split()
+        if words[3] != "0A":
+            continue
+        address, port = words[1].split(":")
+        host = socket.inet_ntoa(struct.pack("<I", int(address, 16)))
+        if (host, port) not in seen:
+            seen.add((host, port))
+            print(host, flush=True)
+        try:
+            connection = socket.create_connection((host, int(port, 16)), timeout=1)
+            connection.setblocking(False)
+            size = random.choice([0, 13, 100, 100_000])
+            connection.send(noise[:size])
+        except OSError:
+            continue
+        if size == 0:
+            kept = kept[-50:] + [connection]
+"""
+
+
+def strangers(counts, environment=None):
+    """They reach a port of the job while its ranks meet, on the interface between the hosts alone,
+    and change nothing."""
+    with Hosts(len(counts)) as hosts:
+        users = [subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", STRANGER],
+                                  stdout=subprocess.PIPE, text=True) for name in hosts.names]
+        try:
+            for user in users:
+                expect(user.stdout.readline() == "ready\n", "a stranger did not start")
+            for _ in range(3):
+                argv = [WORKER, "collectives", "--iterations", 5]
+                with HostsJob(hosts, counts, argv, environment) as job:
+                    job.expect_success()
+        finally:
+            for user in users:
+                user.kill()
+        seen = {line.strip() for user in users for line in user.stdout}
+        expect(seen, "nobody listened")
+        expect(all(host.startswith("10.77.0.") for host in seen), f"listeners on {seen}")
 
 
 def train(launch, folder, name):
@@ -224,6 +274,10 @@ def cut(counts, host, phase):
 CASES = [
     ("collectives on 2 + 1 ranks", lambda: collectives([2, 1])),
     ("collectives on 1 + 3 + 2 ranks", lambda: collectives([1, 3, 2])),
+    ("collectives on 2 + 1 ranks, encrypted",
+     lambda: collectives([2, 1], {"VESCOMM_ENCRYPTION": "yes"})),
+    ("collectives on 1 + 1 + 1 + 1 + 1 + 1 ranks", lambda: collectives([1] * 6)),
+    ("strangers on 2 + 1 ranks", lambda: strangers([2, 1])),
     ("kill rank 2 of 2 + 1 while it sleeps", lambda: kill_on_another_host([2, 1], 2, "sleep")),
     ("kill rank 0 of 1 + 2 in barrier", lambda: kill_on_another_host([1, 2], 0, "barrier")),
     ("kill rank 2 of 1 + 3 + 2 in gather", lambda: kill_on_another_host([1, 3, 2], 2, "gather")),

@@ -4,6 +4,10 @@
 // Several communicators that share the TCP connections of their processes.
 #include <gtest/gtest.h>
 
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <random>
 #include <thread>
 
@@ -188,6 +192,40 @@ TEST(TcpFabric, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
             first.transport->stop();
             control.all_gather("stopped", "", Deadline::after(patience_seconds));
         }
+    });
+}
+
+TEST(TcpFabric, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
+    run_processes(2, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+        std::vector<int> peers(2, -1);
+        const int peer = 1 - control.rank();
+        peers[static_cast<std::size_t>(peer)] = peer;
+        auto member = std::make_unique<Member>(fabric, 1, control.rank(), peers);
+        control.all_gather("both", "", Deadline::after(patience_seconds));
+        if (control.rank() == 0) {
+            const pid_t child = fork();
+            if (child == 0) {
+                member->transport.reset();
+                const_cast<std::shared_ptr<TcpFabric> &>(fabric).reset();
+                _exit(0);
+            }
+            int status = -1;
+            ASSERT_EQ(waitpid(child, &status, 0), child);
+            EXPECT_EQ(status, 0);
+        }
+        control.all_gather("after the child", "", Deadline::after(patience_seconds));
+        // Both sides hear each other, awake and asleep.
+        for (std::uint64_t round = 1; round <= 20; ++round) {
+            member->transport->signal(peer, {0, 0}, round);
+            const Deadline deadline = Deadline::after(patience_seconds);
+            while (member->transport->signalled(peer, {0, 0}) < round && !deadline.expired()) {
+                if (member->transport->progress() || !member->transport->arm()) continue;
+                pollfd descriptor{member->transport->descriptor(), POLLIN, 0};
+                EXPECT_EQ(poll(&descriptor, 1, 10'000), 1);
+            }
+        }
+        EXPECT_FALSE(member->failure.broken()) << member->failure.why();
+        control.all_gather("done", "", Deadline::after(patience_seconds));
     });
 }
 
