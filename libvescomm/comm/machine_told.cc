@@ -83,7 +83,8 @@ std::string own_machine_file(const Environment &environment) {
 std::string tell_machine(int rank, const Config &config) {
     std::string text = usable_cores() + "\n" + system_host_name() + "\n";
     if (rank > 0) return text;
-    text += links_are_tcp(config.transport) ? "tcp\n" : "rdma\n";
+    text +=
+        links_are_tcp(config.encryption == "yes" ? "tcp" : config.transport) ? "tcp\n" : "rdma\n";
     const auto file = measured(config);
     return file ? text + to_text(*file) : text;
 }

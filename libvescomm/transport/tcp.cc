@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp.h"
 
-#include <thread>
-
 #include "base/error.h"
 
 namespace vescomm {
@@ -49,9 +47,9 @@ public:
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
         return context_.inbox.signalled(peer, signal);
     }
-    bool progress() noexcept override;
+    bool progress() noexcept override { return !stopped_ && fabric_->progress(); }
     int descriptor() const noexcept override { return stopped_ ? -1 : fabric_->descriptor(); }
-    bool arm() noexcept override;
+    bool arm() noexcept override { return stopped_ || fabric_->arm(); }
     void stop() noexcept override;
 
 private:
@@ -64,9 +62,6 @@ private:
     Failure &failure_;
     TcpContext context_;
     bool stopped_ = false;
-    // The thread for which arm() has said that it may poll, until it comes back.
-    bool armed_ = false;
-    std::thread::id armer_;
 };
 
 // ---- memory ----
@@ -166,31 +161,12 @@ void TcpTransport::expect(int peer, SignalName signal, std::uint64_t value) noex
     context_.inbox.expect(peer, signal, value);
 }
 
-// ---- progress ----
-
-bool TcpTransport::progress() noexcept {
-    if (stopped_) return false;
-    if (armed_ && armer_ == std::this_thread::get_id()) {
-        armed_ = false;
-        fabric_->polled();
-    }
-    return fabric_->progress();
-}
-
-bool TcpTransport::arm() noexcept {
-    if (stopped_ || armed_) return true;
-    armed_ = fabric_->arm();
-    armer_ = std::this_thread::get_id();
-    return armed_;
-}
-
 // ---- the end ----
 
 void TcpTransport::stop() noexcept {
     if (stopped_) return;
     stopped_ = true;
     if (fabric_->inherited()) return;
-    if (armed_) fabric_->polled();
     fabric_->close(context_, failure_.broken() ? 0.0 : grace_seconds);
 }
 

@@ -229,7 +229,6 @@ bool TcpFabric::step() noexcept {
             connection->sender.unblock();
             moved |= step(*connection);
         }
-        rest_from_watching();
     } else {
         epoll_event events[64];
         const int count = epoll_wait(hub_.epoll.get(), events, 64, 0);
@@ -279,15 +278,11 @@ bool TcpFabric::deliver_news() noexcept {
 
 bool TcpFabric::arm() noexcept {
     const std::lock_guard lock(mutex_);
-    if (!arm_locked()) return false;
-    ++pollers_;
-    return true;
+    return arm_locked();
 }
 
 bool TcpFabric::arm_locked() noexcept {
     if (!hub_.news.empty()) return false;
-    unwatched_ = false;
-    steps_since_arm_ = 0;
     for (TcpConnection *connection : open_) {
         if (connection->lost) continue;
         const bool waiting = connection->sender.waiting();
@@ -304,7 +299,7 @@ void TcpFabric::check(TcpConnection &connection) noexcept {
     if (connection.lost) return;
     if (connection.sender.failed()) return lose(connection, connection.sender.why());
     // A thread may sleep already, and this one turn to something else.
-    if (connection.sender.blocked() && connection.sender.waiting() && !unwatched_)
+    if (connection.sender.blocked() && connection.sender.waiting())
         watch(connection, EPOLLIN | EPOLLOUT);
 }
 
@@ -320,15 +315,6 @@ bool TcpFabric::watch(TcpConnection &connection, std::uint32_t events) noexcept 
     if (epoll_ctl(hub_.epoll.get(), change, connection.socket.get(), &event) != 0) return false;
     connection.watched = events;
     return true;
-}
-
-// Being watched costs a connection some 0.2 us for each message that comes in. Where callers read
-// all connections again and again, and nobody polls, nobody needs to be told.
-void TcpFabric::rest_from_watching() noexcept {
-    constexpr int steps_until_rest = 256;
-    if (unwatched_ || pollers_.load() > 0 || ++steps_since_arm_ < steps_until_rest) return;
-    unwatched_ = true;
-    for (TcpConnection *connection : open_) watch(*connection, 0);
 }
 
 void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept {

@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -68,8 +67,6 @@ public:
     bool progress() noexcept;
     int descriptor() const noexcept { return hub_.epoll.get(); }
     bool arm() noexcept;
-    // The thread for which arm() said true does not poll any more.
-    void polled() noexcept { --pollers_; }
 
     // Everything below is called with this mutex held.
     std::mutex &mutex() const noexcept { return mutex_; }
@@ -89,7 +86,6 @@ private:
     bool receive(TcpConnection &connection) noexcept;
     bool arm_locked() noexcept;
     bool watch(TcpConnection &connection, std::uint32_t events) noexcept;
-    void rest_from_watching() noexcept;
     void lose(TcpConnection &connection, const std::string &why) noexcept;
     void check(TcpConnection &connection) noexcept;
     bool deliver_news() noexcept;
@@ -100,9 +96,6 @@ private:
     TcpHub hub_;
     std::vector<std::unique_ptr<TcpConnection>> connections_;  // by number; nullptr: none
     std::vector<TcpConnection *> open_;  // those that are made
-    std::atomic<int> pollers_{0};  // threads that may sleep on the descriptor
-    bool unwatched_ = false;  // epoll does not watch the connections
-    int steps_since_arm_ = 0;
 };
 
 }  // namespace vescomm
