@@ -3,6 +3,8 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/connect.h"
+#include "comm/make_together.h"
+#include "comm/split.h"
 #include "observe/metrics.h"
 
 using vescomm::guarded;
@@ -16,6 +18,13 @@ vescomm::CommOptions read(const vescomm_comm_options_t *options, const char *fun
     wanted.timeout_seconds = given.timeout_seconds;
     if (given.node != nullptr) wanted.node = given.node;
     wanted.reproducible = given.reproducible != 0;
+    constexpr std::size_t max_tag_bytes = 255;
+    if (given.tag != nullptr) wanted.tag = given.tag;
+    if (wanted.tag.size() > max_tag_bytes)
+        throw vescomm::Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                             std::string(function) + ": the tag has " +
+                                 std::to_string(wanted.tag.size()) + " bytes; give at most " +
+                                 std::to_string(max_tag_bytes));
     return wanted;
 }
 
@@ -91,6 +100,41 @@ vescomm_status_t vescomm_comm_create_from_all_gather(int32_t rank, int32_t ranks
         };
         *comm = hand_out(vescomm::connect_through(
             rank, ranks, gather, read(options, "vescomm_comm_create_from_all_gather")));
+    });
+}
+
+vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t key,
+                                    const vescomm_comm_options_t *options, vescomm_comm_t **out) {
+    return guarded([&] {
+        require(comm, "vescomm_comm_split", "comm");
+        vescomm::make_together(*comm->value, [&] {
+            require(out, "vescomm_comm_split", "out");
+            const auto wanted = read(options, "vescomm_comm_split");
+            auto made = vescomm::split(*comm->value, color, key, wanted);
+            *out = made ? hand_out(std::move(made)) : nullptr;
+        });
+    });
+}
+
+vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm, const vescomm_comm_options_t *options,
+                                  vescomm_comm_t **out) {
+    return guarded([&] {
+        require(comm, "vescomm_comm_dup", "comm");
+        vescomm::make_together(*comm->value, [&] {
+            require(out, "vescomm_comm_dup", "out");
+            *out = hand_out(vescomm::duplicate(*comm->value, read(options, "vescomm_comm_dup")));
+        });
+    });
+}
+
+vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed, size_t count,
+                                     vescomm_comm_t **out) {
+    return guarded([&] {
+        require(comm, "vescomm_comm_shrink", "comm");
+        require(out, "vescomm_comm_shrink", "out");
+        if (count > 0) require(failed, "vescomm_comm_shrink", "failed");
+        const std::set<int> named(failed, failed + count);
+        *out = hand_out(vescomm::shrink(*comm->value, named));
     });
 }
 

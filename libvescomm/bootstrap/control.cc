@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/control.h"
 
-#include <chrono>
-#include <exception>
+#include "base/error.h"
 
 namespace vescomm {
 
@@ -12,21 +11,38 @@ std::vector<std::string> Control::all_gather(std::string_view label, std::string
     const auto begin = Clock::now();
     start_all_gather(label, bytes);
     for (;;) {
-        if (auto all = test_all_gather()) return std::move(*all);
+        const std::uint64_t seen = events();
+        if (auto answer = test_all_gather()) return std::move(*answer);
         if (deadline.expired())
             expire_all_gather(std::chrono::duration<double>(Clock::now() - begin).count());
-        sleep_until_event(deadline);
+        wait_event(seen, deadline.moment());
     }
 }
 
 void Control::leave(Deadline deadline) noexcept {
     try {
         start_leave();
-        while (!test_leave() && !deadline.expired()) sleep_until_event(deadline);
-    } catch (const std::exception &) {
+        for (;;) {
+            const std::uint64_t seen = events();
+            if (test_leave() || deadline.expired()) break;
+            wait_event(seen, deadline.moment());
+        }
+    } catch (...) {
         // Out of memory: leaving without goodbye is a failure, and looks like one to the others.
     }
     end_leave();
+}
+
+std::unique_ptr<Control> Control::subgroup(std::string_view, const std::vector<int> &, Deadline) {
+    throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane has no subgroups");
+}
+
+std::unique_ptr<Control> Control::shrink(const std::set<int> &, Deadline, std::vector<int> &) {
+    throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane cannot go on after a failure");
+}
+
+DescriptorExchange &Control::descriptors() {
+    throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane passes no descriptors");
 }
 
 }  // namespace vescomm

@@ -3,30 +3,29 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/error.h"
 #include "bootstrap/frame.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
 
+class DescriptorExchange;
+
 // The control plane of one communicator: the one operation that set-up needs, and news of peers
 // that are gone. Never on the path of data.
 //
-// What takes long is started and then tested, so that a communicator can move its operations along
-// meanwhile: ranks may wait here for a rank that waits for an operation.
-//
-// Threads: all-gathers and leaving from one thread at a time; fail() and has_left() from any
-// thread.
+// Threads: the all-gather and the leaving from one thread at a time; the rest from any.
 class Control {
 public:
     // Called at most once, with the first cause: from a thread of the control plane, or from one
-    // that test_all_gather() throws that cause in, before it does.
+    // that an all-gather throws that cause in, before it does.
     using Listener = std::function<void(vescomm_status_t, const std::string &)>;
 
     virtual ~Control() = default;
@@ -34,58 +33,72 @@ public:
     virtual int rank() const = 0;
     virtual int ranks() const = 0;
 
-    // Collective: every rank contributes some bytes and receives everyone's, by rank. `label` says
-    // which call this is ("buffer \"block.3\" creation"): when ranks meet with different labels the
-    // communicator fails with MISMATCH, naming two of the ranks and both labels. One at a time: the
-    // next starts after test_all_gather() has returned the result.
-    // Throws INVALID_ARGUMENT, without contributing, when this rank has left.
+    // ---- the all-gather: collective; every rank contributes bytes and receives everyone's ----
+
+    // Starts one. `label` says which call this is ("buffer \"block.3\" creation"): when ranks meet
+    // with different labels the communicator fails with MISMATCH, naming two of the ranks and both
+    // labels. One at a time. Throws the communicator's failure.
     virtual void start_all_gather(std::string_view label, std::string_view bytes) = 0;
-    // The result, once. Nothing: ask again. Throws the communicator's failure.
+    // The contributions by rank, once all are here. Throws the communicator's failure: PEER_FAILED
+    // names a rank that died.
     virtual std::optional<std::vector<std::string>> test_all_gather() = 0;
-    // Gives up the all-gather under way: finds out which ranks are missing, fails the communicator,
-    // and throws TIMEOUT, which names them.
+    // The caller has waited in vain: fails the communicator and throws TIMEOUT, naming the ranks
+    // that have not arrived.
     [[noreturn]] virtual void expire_all_gather(double waited_seconds) = 0;
-
-    // Sets what is called when the result of an all-gather, a goodbye or the end has come; from a
-    // thread of the control plane. It must not call this object.
-    virtual void on_event(std::function<void()> wake) = 0;
-
-    // Both in one call, without moving anything else along: for set-up.
-    // Throws as the three above.
+    // Blocking: all of this. Throws TIMEOUT at the deadline.
     std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
                                         Deadline deadline);
 
-    // Sets who hears of the first failure, wherever it happened. A failure that is already known
-    // is delivered at once, from the calling thread.
-    virtual void listen(Listener listener) = 0;
-
-    // A key that only the ranks of this job know, for one purpose: HMAC-SHA256 of the purpose under
-    // the secret. The same on every rank.
-    virtual FrameKey derive_key(std::string_view /* purpose */) const {
-        throw Error(VESCOMM_ERROR_INTERNAL, "this control plane has no secret to derive keys from");
-    }
-
-    // Numeric address of the interface on which this process reaches the others. Empty: unknown.
-    virtual std::string local_address() const { return {}; }
-
-    // Tells every rank that the communicator is broken, and why. Does not block.
-    virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;
+    // ---- the end ----
 
     // Orderly end: says goodbye. A rank that disappears without goodbye is a failure; one that has
     // said goodbye is not.
     virtual void start_leave() = 0;
-    // Whether every rank has said goodbye, or the communicator broke.
+    // Every rank has said goodbye, or the communicator is broken.
     virtual bool test_leave() = 0;
-    // This rank does not wait any longer: failures from here on are no news.
-    virtual void end_leave() noexcept {}
-    // Whether that rank has said goodbye, as far as this rank knows.
+    // The caller no longer waits for the others, and needs no news of them any more.
+    virtual void end_leave() noexcept = 0;
+    // That rank has said goodbye.
     virtual bool has_left(int rank) const = 0;
-    // All of it in one call: returns when test_leave() says so or the deadline has passed.
+    // Blocking, at most until the deadline.
     void leave(Deadline deadline) noexcept;
 
-protected:
-    // Sleeps until test_all_gather() or test_leave() has something to say, or the deadline.
-    virtual void sleep_until_event(Deadline deadline) = 0;
+    // ---- news ----
+
+    // Sets a function that is called from the control thread whenever an answer, a goodbye, a
+    // failure or the end has come. An empty one ends that; it does not return while a call runs.
+    virtual void on_event(std::function<void()> call) = 0;
+    // Returns after something has come, or at that moment.
+    virtual void wait_event(std::uint64_t seen, Clock::time_point until) = 0;
+    // How often something has come.
+    virtual std::uint64_t events() const = 0;
+
+    // Sets who hears of the first failure, wherever it happened. A failure that is already known
+    // is delivered at once, from the calling thread.
+    virtual void listen(Listener listener) = 0;
+    // Tells every rank that the communicator is broken, and why. Does not block.
+    virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;
+
+    // ---- other communicators; not every control plane can make them ----
+
+    // Collective over the members, given by rank; this one is among them. A control plane for them
+    // alone; `words` are the same on all of them, and others for every other subgroup of this
+    // communicator. Throws Error.
+    virtual std::unique_ptr<Control> subgroup(std::string_view words,
+                                              const std::vector<int> &members, Deadline deadline);
+    // Collective over the ranks that still live, except those in `failed`: a control plane for
+    // them, in the order of their ranks, which are written to `survivors`. Throws Error.
+    virtual std::unique_ptr<Control> shrink(const std::set<int> &failed, Deadline deadline,
+                                            std::vector<int> &survivors);
+
+    // ---- what the other parts of the library build on ----
+
+    // A key that only the processes of this job can compute: a keyed hash of its secret.
+    virtual FrameKey derive_key(std::string_view purpose) const = 0;
+    // The numeric address of this process's interface on which the others reach it. Empty: unknown.
+    virtual std::string local_address() const = 0;
+    // Passes descriptors between processes of one machine.
+    virtual DescriptorExchange &descriptors();
 };
 
 }  // namespace vescomm

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "bootstrap/group_id.h"
 #include "bootstrap/wire.h"
 
 namespace vescomm {
@@ -39,9 +40,9 @@ constexpr std::size_t length_at = 16;
 // without asking whether there was memory to make it.
 EVP_MAC *hmac_algorithm() {
     static EVP_MAC *const algorithm = [] {
-        // Before anything else of OpenSSL. A program may end without freeing its communicator: then
-        // the background thread still seals frames while exit handlers run, and OpenSSL's would
-        // take its locks away under it.
+        // Called before anything else of OpenSSL. A program may end without freeing its
+        // communicator: the control thread then still computes MACs while exit handlers run, and
+        // OpenSSL's handler would take away its locks.
         if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refuse_libcrypto();
         OSSL_LIB_CTX *const context = OSSL_LIB_CTX_new();
         if (context == nullptr) refuse_libcrypto();
@@ -55,7 +56,13 @@ EVP_MAC *hmac_algorithm() {
     return algorithm;
 }
 
-FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
+std::string_view view(const FrameKey &key) {
+    return {reinterpret_cast<const char *>(key.data()), key.size()};
+}
+
+}  // namespace
+
+FrameKey keyed_hash(std::string_view key, std::string_view bytes) {
     FrameKey result;
     std::size_t size = 0;
     char digest[] = "SHA256";
@@ -69,7 +76,7 @@ FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
     };
     // A key of no bytes is one all the same.
     if (!computation ||
-        EVP_MAC_init(computation.get(), data(key_bytes == 0 ? digest : key), key_bytes,
+        EVP_MAC_init(computation.get(), data(key.empty() ? digest : key.data()), key.size(),
                      parameters) != 1 ||
         EVP_MAC_update(computation.get(), data(bytes.data()), bytes.size()) != 1 ||
         EVP_MAC_final(computation.get(), result.data(), &size, result.size()) != 1 ||
@@ -78,14 +85,21 @@ FrameKey hmac(const void *key, std::size_t key_bytes, std::string_view bytes) {
     return result;
 }
 
-}  // namespace
-
 Nonce random_nonce() {
     Nonce nonce;
     // So few come at once or not at all.
     if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
         throw system_error("cannot get random bytes for a connection from the system");
     return nonce;
+}
+
+GroupId derive_group(const GroupId &parent, std::string_view words) {
+    std::string text;
+    put_group(text, parent);
+    text += words;
+    const FrameKey hash = keyed_hash("vescomm group", text);
+    const auto *bytes = reinterpret_cast<const char *>(hash.data());
+    return {get_number<std::uint64_t>(bytes), get_number<std::uint64_t>(bytes + 8)};
 }
 
 FrameKey open_key() {
@@ -96,22 +110,21 @@ FrameKey open_key() {
 }
 
 FrameKey session_key(std::string_view secret, Direction direction, const Nonce &joiner,
-                     const Nonce &rank_0) {
+                     const Nonce &listener) {
     std::string context =
-        direction == Direction::to_rank_0 ? "vescomm 1 to rank 0" : "vescomm 1 from rank 0";
+        direction == Direction::from_joiner ? "vescomm 2 from joiner" : "vescomm 2 to joiner";
     context.push_back('\0');
     context.append(joiner.begin(), joiner.end());
-    context.append(rank_0.begin(), rank_0.end());
-    return hmac(secret.data(), secret.size(), context);
+    context.append(listener.begin(), listener.end());
+    return keyed_hash(secret, context);
 }
 
 FrameKey derived_key(std::string_view secret, std::string_view purpose) {
-    return hmac(secret.data(), secret.size(),
-                std::string("vescomm 1 derived key: ").append(purpose));
+    return keyed_hash(secret, std::string("vescomm 2 derived key: ").append(purpose));
 }
 
 void FrameEncoder::append(std::string &to, FrameType type, std::string_view payload) {
-    assert(payload.size() <= largest_payload_bytes);
+    assert(payload.size() <= max_payload_bytes);
     const std::size_t begin = to.size();
     to.append(magic);
     put_number(to, frame_version);
@@ -120,8 +133,8 @@ void FrameEncoder::append(std::string &to, FrameType type, std::string_view payl
     put_number(to, sequence_++);
     put_number(to, static_cast<std::uint32_t>(payload.size()));
     to.append(payload);
-    const FrameKey seal = hmac(key_.data(), key_.size(), std::string_view(to).substr(begin));
-    to.append(seal.begin(), seal.end());
+    const FrameKey mac = keyed_hash(view(key_), std::string_view(to).substr(begin));
+    to.append(mac.begin(), mac.end());
 }
 
 const char *describe(FrameFault fault) {
@@ -138,8 +151,8 @@ const char *describe(FrameFault fault) {
             return "a frame that is too long";
         case FrameFault::sequence:
             return "a frame out of order";
-        case FrameFault::seal:
-            return "a frame with the wrong seal";
+        case FrameFault::mac:
+            return "a frame with the wrong MAC";
     }
     return "something unknown";
 }
@@ -162,10 +175,10 @@ FrameDecoder::State FrameDecoder::read(std::string_view &bytes) {
         if (fault_ != FrameFault::none) return State::broken;
         if (!whole) return State::incomplete;
     }
-    const std::size_t frame_bytes = frame_header_bytes + payload_size() + frame_seal_bytes;
+    const std::size_t frame_bytes = frame_header_bytes + payload_size() + frame_mac_bytes;
     frame_.reserve(frame_bytes);
     if (!take(frame_bytes)) return State::incomplete;
-    fault_ = check_seal();
+    fault_ = check_mac();
     if (fault_ != FrameFault::none) return State::broken;
     ++sequence_;
     complete_ = true;
@@ -189,12 +202,11 @@ FrameFault FrameDecoder::check_header_so_far() const {
     return FrameFault::none;
 }
 
-FrameFault FrameDecoder::check_seal() const {
-    const std::size_t sealed = frame_.size() - frame_seal_bytes;
-    const FrameKey expected =
-        hmac(key_.data(), key_.size(), std::string_view(frame_).substr(0, sealed));
-    const bool same = CRYPTO_memcmp(expected.data(), frame_.data() + sealed, frame_seal_bytes) == 0;
-    return same ? FrameFault::none : FrameFault::seal;
+FrameFault FrameDecoder::check_mac() const {
+    const std::size_t covered = frame_.size() - frame_mac_bytes;
+    const FrameKey expected = keyed_hash(view(key_), std::string_view(frame_).substr(0, covered));
+    const bool same = CRYPTO_memcmp(expected.data(), frame_.data() + covered, frame_mac_bytes) == 0;
+    return same ? FrameFault::none : FrameFault::mac;
 }
 
 std::size_t FrameDecoder::payload_size() const {

@@ -12,11 +12,11 @@ namespace vescomm {
 
 namespace {
 
-// Labels hold names that users choose. Beyond this they are not compared; a frame holds no more.
+// Labels hold names that users choose. Bytes beyond this are not compared; a frame holds no more.
 constexpr std::size_t compared_label_bytes = 60000;
 constexpr std::size_t shown_label_bytes = 200;
 constexpr std::size_t shown_ranks = 16;
-// Reserved at once for a contribution; the rest grows as bytes really come.
+// Reserved at once for a contribution; more is reserved as bytes arrive.
 constexpr std::uint64_t trusted_bytes = 1 << 20;
 
 Error defect(int rank) {
@@ -36,8 +36,7 @@ std::string encode(const ContributionHead &head) {
     return payload;
 }
 
-std::optional<ContributionHead> read_contribution_head(std::string_view payload) {
-    WireReader reader(payload);
+std::optional<ContributionHead> read_contribution_head(WireReader &reader) {
     ContributionHead head;
     head.sequence = reader.number<std::uint64_t>();
     head.bytes = reader.number<std::uint64_t>();
@@ -63,24 +62,24 @@ std::string quote(std::string_view label) {
 
 std::optional<Error> Gathering::begin(int rank, ContributionHead head) {
     Part &part = parts_[rank];
-    if (part.here || head.sequence != sequence_) return defect(rank);
+    if (part.begun || head.sequence != sequence_) return defect(rank);
     head.label.resize(std::min(head.label.size(), compared_label_bytes));
     if (first_ >= 0 && head.label != label())
-        return Error(VESCOMM_ERROR_MISMATCH,
-                     fmt::format("the ranks do different things in their common call {}: rank {} "
-                                 "does {}, rank {} does {}; all ranks must make the same calls in "
-                                 "the same order",
-                                 sequence_, first_, quote(label()), rank, quote(head.label)));
+        return Error(
+            VESCOMM_ERROR_MISMATCH,
+            fmt::format("collective call {} differs between ranks: rank {} calls {}, rank {} "
+                        "calls {}; all ranks must make the same calls in the same order",
+                        sequence_, first_, quote(label()), rank, quote(head.label)));
     // Compared before it is added, so that no sum can overflow.
-    if (head.bytes > largest_gather_bytes - total_bytes_)
+    if (head.bytes > max_gather_bytes - total_bytes_)
         return Error(
             VESCOMM_ERROR_INVALID_ARGUMENT,
             fmt::format("{} would gather {} bytes from rank {} on top of {} from others; "
                         "the control plane takes {} in all",
-                        quote(head.label), head.bytes, rank, total_bytes_, largest_gather_bytes));
+                        quote(head.label), head.bytes, rank, total_bytes_, max_gather_bytes));
     if (first_ < 0) first_ = rank;
     total_bytes_ += head.bytes;
-    part.here = true;
+    part.begun = true;
     part.bytes.reserve(std::min(head.bytes, trusted_bytes));
     part.head = std::move(head);
     finish_if_whole(part);
@@ -89,7 +88,7 @@ std::optional<Error> Gathering::begin(int rank, ContributionHead head) {
 
 std::optional<Error> Gathering::add(int rank, std::string_view bytes) {
     Part &part = parts_[rank];
-    if (!part.here || part.finished || bytes.size() > part.head.bytes - part.bytes.size())
+    if (!part.begun || part.finished || bytes.size() > part.head.bytes - part.bytes.size())
         return defect(rank);
     part.bytes.append(bytes);
     finish_if_whole(part);
@@ -155,7 +154,7 @@ bool GatherReader::read_sizes() {
     std::uint64_t total = 0;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         sizes_.push_back(reader.number<std::uint64_t>());
-        if (sizes_.back() > largest_gather_bytes - total) return false;
+        if (sizes_.back() > max_gather_bytes - total) return false;
         total += sizes_.back();
     }
     contributions_.resize(ranks_);

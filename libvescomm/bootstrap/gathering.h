@@ -11,18 +11,21 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bootstrap/wire.h"
 
 namespace vescomm {
 
-// What rank 0 knows of the all-gather that is going on: who has arrived, with what. And what
-// another rank does with the answer. No network here, only accounting.
+// The hub's account of one group's all-gather, and a member's account of the result. No network
+// here.
 //
-//     a rank    contribution {sequence, bytes, label}, data …   ─►  rank 0
-//     rank 0    result {sequence}, data …                       ─►  every rank
+//     member    contribution {sequence, bytes, label}, data ...   ->  hub
+//     hub       result {sequence}, data ...                       ->  every member
 //               the data are the sizes of all contributions (64 bits each), then the contributions
+//
+// Ranks are those of the group.
 
 // All contributions together may be no larger: this is the control plane.
-constexpr std::uint64_t largest_gather_bytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_gather_bytes = std::uint64_t{1} << 30;
 
 struct ContributionHead {
     std::uint64_t sequence = 0;  // counts the calls on one communicator, from 1
@@ -31,8 +34,8 @@ struct ContributionHead {
 };
 
 std::string encode(const ContributionHead &head);
-// Nothing when the payload is malformed.
-std::optional<ContributionHead> read_contribution_head(std::string_view payload);
+// Nothing when the rest of the payload is malformed.
+std::optional<ContributionHead> read_contribution_head(WireReader &reader);
 
 // "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, …, 15 and 112 more".
 std::string list_ranks(std::span<const int> ranks);
@@ -43,12 +46,12 @@ class Gathering {
 public:
     explicit Gathering(int ranks) : parts_(ranks) {}
 
-    // Both return the failure that the communicator has from here on, if any.
+    // Both return the failure that the group has from here on, if any.
     std::optional<Error> begin(int rank, ContributionHead head);
     std::optional<Error> add(int rank, std::string_view bytes);
 
     bool complete() const { return finished_ == static_cast<int>(parts_.size()); }
-    bool anyone_here() const { return first_ >= 0; }
+    bool begun() const { return first_ >= 0; }
     bool finished(int rank) const { return parts_[rank].finished; }
     // The first rank that came, which set the label.
     int first() const { return first_; }
@@ -61,7 +64,7 @@ public:
 
 private:
     struct Part {
-        bool here = false;
+        bool begun = false;
         bool finished = false;
         ContributionHead head;
         std::string bytes;

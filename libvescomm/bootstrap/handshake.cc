@@ -5,105 +5,190 @@
 #include <algorithm>
 #include <utility>
 
-#include "bootstrap/wire.h"
-
 namespace vescomm {
 
 namespace {
 
 // Longer sentences are cut: they are for people, and must fit any frame.
-constexpr std::size_t longest_sentence = 8 << 10;
+constexpr std::size_t max_sentence_bytes = 8 << 10;
 
-Session open_session() {
-    return {FrameEncoder(open_key()), FrameDecoder(open_key(), stranger_payload_bytes)};
+// A cookie holds for one to two epochs: far longer than any handshake.
+constexpr std::int64_t epoch_seconds = 60;
+
+SessionKeys open_keys() {
+    return {FrameEncoder(open_key()), FrameDecoder(open_key(), max_unauthenticated_payload)};
 }
 
 std::string_view view(const Nonce &nonce) {
     return {reinterpret_cast<const char *>(nonce.data()), nonce.size()};
 }
 
-// False when it is not the size of a nonce.
-bool read_nonce(std::string_view payload, Nonce &nonce) {
-    if (payload.size() != nonce.size()) return false;
-    std::copy(payload.begin(), payload.end(), nonce.begin());
+// Takes a nonce from the front. False when there is none.
+bool take_nonce(std::string_view &payload, Nonce &nonce) {
+    if (payload.size() < nonce.size()) return false;
+    std::copy_n(payload.begin(), nonce.size(), nonce.begin());
+    payload.remove_prefix(nonce.size());
     return true;
+}
+
+std::int64_t epoch_of(Clock::time_point now) {
+    return std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count() /
+           epoch_seconds;
 }
 
 }  // namespace
 
-Doorkeeper::Doorkeeper(std::string_view secret)
-    : secret_(secret), nonce_(random_nonce()), session_(open_session()) {}
+std::string encode(const Claim &claim) {
+    std::string payload;
+    put_number(payload, static_cast<std::uint8_t>(claim.purpose));
+    put_group(payload, claim.group);
+    put_number(payload, claim.rank);
+    put_number(payload, claim.ranks);
+    put_number(payload, claim.port);
+    payload.append(claim.build, 0, max_build_bytes);
+    return payload;
+}
 
-Doorkeeper::State Doorkeeper::read(std::string_view &bytes, std::string &reply) {
+bool read_claim(std::string_view payload, Claim &claim) {
+    WireReader reader(payload);
+    const auto purpose = reader.number<std::uint8_t>();
+    claim.purpose = static_cast<Claim::Purpose>(purpose);
+    claim.group = get_group(reader);
+    claim.rank = reader.number<std::uint32_t>();
+    claim.ranks = reader.number<std::uint32_t>();
+    claim.port = reader.number<std::uint16_t>();
+    if (!reader.good() || reader.rest().size() > max_build_bytes) return false;
+    claim.build = reader.rest();
+    return purpose == 1 || purpose == 2;
+}
+
+// ---- cookies ----
+
+Cookies::Cookies() : key_(random_nonce()) {}
+
+Nonce Cookies::hash(const Nonce &joiner, std::int64_t epoch) const {
+    std::string text;
+    put_number(text, static_cast<std::uint64_t>(epoch));
+    text += view(joiner);
+    return keyed_hash(view(key_), text);
+}
+
+Nonce Cookies::issue(const Nonce &joiner, Clock::time_point now) const {
+    return hash(joiner, epoch_of(now));
+}
+
+bool Cookies::valid(const Nonce &joiner, const Nonce &cookie, Clock::time_point now) const {
+    const std::int64_t epoch = epoch_of(now);
+    return !used(joiner) && (cookie == hash(joiner, epoch) || cookie == hash(joiner, epoch - 1));
+}
+
+// ---- the listener ----
+
+ServerHandshake::ServerHandshake(std::string_view secret, Cookies &cookies)
+    : secret_(secret), cookies_(cookies), keys_(open_keys()) {}
+
+ServerHandshake::State ServerHandshake::read(std::string_view &bytes, std::string &reply,
+                                             Clock::time_point now) {
     for (;;) {
-        switch (session_.decoder.read(bytes)) {
+        switch (keys_.decoder.read(bytes)) {
             case FrameDecoder::State::incomplete:
                 return State::waiting;
             case FrameDecoder::State::broken:
-                // A rank of another version deserves to be told; its program can then say so.
-                if (session_.decoder.fault() == FrameFault::version && !greeted_)
-                    session_.encoder.append(reply, FrameType::challenge, view(nonce_));
+                // A process of another version can then say so.
+                if (keys_.decoder.fault() == FrameFault::version && !greeted_)
+                    keys_.encoder.append(reply, FrameType::challenge, view(Nonce{}));
                 return State::stray;
             case FrameDecoder::State::complete:
                 break;
         }
         if (greeted_) return read_join();
-        if (answer_hello(reply) == State::stray) return State::stray;
+        if (answer_hello(reply, now) == State::stray) return State::stray;
     }
 }
 
-Doorkeeper::State Doorkeeper::answer_hello(std::string &reply) {
-    Nonce joiner;
-    if (session_.decoder.type() != FrameType::hello ||
-        !read_nonce(session_.decoder.payload(), joiner))
+ServerHandshake::State ServerHandshake::answer_hello(std::string &reply, Clock::time_point now) {
+    std::string_view payload = keys_.decoder.payload();
+    if (keys_.decoder.type() != FrameType::hello || !take_nonce(payload, joiner_))
         return State::stray;
-    session_.encoder.append(reply, FrameType::challenge, view(nonce_));
-    session_.encoder = FrameEncoder(session_key(secret_, Direction::from_rank_0, joiner, nonce_));
-    session_.decoder = FrameDecoder(session_key(secret_, Direction::to_rank_0, joiner, nonce_),
-                                    stranger_payload_bytes);
-    session_.encoder.append(reply, FrameType::proof, {});
+    Nonce cookie;
+    const bool resumes = take_nonce(payload, cookie);
+    if (!payload.empty()) return State::stray;
+    if (resumes && !cookies_.valid(joiner_, cookie, now)) return State::stray;
+    if (!resumes) {
+        cookie = cookies_.issue(joiner_, now);
+        keys_.encoder.append(reply, FrameType::challenge, view(cookie));
+    }
+    // The proof is frame 0 in this direction, on the connection on which it is sent.
+    keys_.encoder =
+        FrameEncoder(session_key(secret_, Direction::to_joiner, joiner_, cookie), resumes ? 1 : 0);
+    keys_.decoder = FrameDecoder(session_key(secret_, Direction::from_joiner, joiner_, cookie),
+                                 max_unauthenticated_payload);
+    if (!resumes) keys_.encoder.append(reply, FrameType::proof, {});
     greeted_ = true;
     return State::waiting;
 }
 
-Doorkeeper::State Doorkeeper::read_join() {
-    if (session_.decoder.type() != FrameType::join) return State::stray;
-    WireReader reader(session_.decoder.payload());
-    claim_.rank = reader.number<std::uint32_t>();
-    claim_.ranks = reader.number<std::uint32_t>();
-    if (!reader.finished()) return State::stray;
-    session_.decoder.set_payload_limit(largest_payload_bytes);
+ServerHandshake::State ServerHandshake::read_join() {
+    if (keys_.decoder.type() != FrameType::join || cookies_.used(joiner_) ||
+        !read_claim(keys_.decoder.payload(), claim_))
+        return State::stray;
+    cookies_.use(joiner_);
+    keys_.decoder.set_payload_limit(max_payload_bytes);
     return State::joined;
 }
 
-Joiner::Joiner(std::string_view secret, Claim claim)
-    : secret_(secret), claim_(claim), nonce_(random_nonce()), session_(open_session()) {}
+// ---- the joining process ----
 
-std::string Joiner::hello() {
+ClientHandshake::ClientHandshake(std::string_view secret, Claim claim)
+    : secret_(secret), claim_(std::move(claim)), nonce_(random_nonce()), keys_(open_keys()) {}
+
+void ClientHandshake::restart() {
+    proved_ = false;
+    nonce_ = random_nonce();
+    keys_ = open_keys();
+    awaited_ = FrameType::challenge;
+}
+
+// `received`: frames that have come under these keys on an earlier connection.
+void ClientHandshake::use_keys(std::uint64_t received) {
+    keys_.encoder = FrameEncoder(session_key(secret_, Direction::from_joiner, nonce_, listener_));
+    keys_.decoder = FrameDecoder(session_key(secret_, Direction::to_joiner, nonce_, listener_),
+                                 max_unauthenticated_payload, received);
+}
+
+std::string ClientHandshake::hello() {
+    std::string frames;
+    if (!proved_) {
+        // Another nonce for every connection: nothing is left over from one that broke.
+        restart();
+        keys_.encoder.append(frames, FrameType::hello, view(nonce_));
+        return frames;
+    }
+    std::string payload(view(nonce_));
+    payload += view(listener_);
+    FrameEncoder(open_key()).append(frames, FrameType::hello, payload);
+    use_keys(1);
+    keys_.decoder.set_payload_limit(max_payload_bytes);
+    awaited_ = FrameType::welcome;
+    return frames + join();
+}
+
+std::string ClientHandshake::join() {
     std::string frame;
-    session_.encoder.append(frame, FrameType::hello, view(nonce_));
+    keys_.encoder.append(frame, FrameType::join, encode(claim_));
     return frame;
 }
 
-std::string Joiner::join() {
-    std::string payload;
-    put_number(payload, claim_.rank);
-    put_number(payload, claim_.ranks);
-    std::string frame;
-    session_.encoder.append(frame, FrameType::join, payload);
-    return frame;
-}
-
-Joiner::State Joiner::read(std::string_view &bytes) {
+ClientHandshake::State ClientHandshake::read(std::string_view &bytes) {
     for (;;) {
-        switch (session_.decoder.read(bytes)) {
+        switch (keys_.decoder.read(bytes)) {
             case FrameDecoder::State::incomplete:
                 return State::waiting;
             case FrameDecoder::State::broken:
                 if (fault() == FrameFault::version) return State::other_version;
-                if (fault() == FrameFault::seal && awaited_ == FrameType::proof)
+                if (fault() == FrameFault::mac && awaited_ == FrameType::proof)
                     return State::wrong_secret;
-                return State::stranger;
+                return State::not_vescomm;
             case FrameDecoder::State::complete:
                 break;
         }
@@ -112,44 +197,47 @@ Joiner::State Joiner::read(std::string_view &bytes) {
     }
 }
 
-Joiner::State Joiner::advance() {
-    const FrameType type = session_.decoder.type();
+ClientHandshake::State ClientHandshake::advance() {
+    const FrameType type = keys_.decoder.type();
     if (awaited_ == FrameType::welcome && type == FrameType::failure) {
-        refusal_ = read_failure(session_.decoder.payload());
+        WireReader reader(keys_.decoder.payload());
+        get_group(reader);
+        refusal_ = read_failure(reader);
         return State::refused;
     }
-    if (type != awaited_) return State::stranger;
+    if (type != awaited_) return State::not_vescomm;
     if (type == FrameType::challenge) {
-        Nonce rank_0;
-        if (!read_nonce(session_.decoder.payload(), rank_0)) return State::stranger;
-        session_.encoder = FrameEncoder(session_key(secret_, Direction::to_rank_0, nonce_, rank_0));
-        session_.decoder = FrameDecoder(
-            session_key(secret_, Direction::from_rank_0, nonce_, rank_0), stranger_payload_bytes);
+        std::string_view payload = keys_.decoder.payload();
+        if (!take_nonce(payload, listener_) || !payload.empty()) return State::not_vescomm;
+        use_keys(0);
         awaited_ = FrameType::proof;
         return State::waiting;
     }
     if (type == FrameType::proof) {
-        session_.decoder.set_payload_limit(largest_payload_bytes);
+        keys_.decoder.set_payload_limit(max_payload_bytes);
         awaited_ = FrameType::welcome;
+        proved_ = true;
         return State::proved;
     }
     return State::welcomed;
 }
 
-std::string failure_payload(vescomm_status_t status, std::string_view why) {
+// ---- failures ----
+
+std::string failure_payload(const GroupId &group, vescomm_status_t status, std::string_view why) {
     std::string payload;
+    put_group(payload, group);
     put_number(payload, static_cast<std::uint32_t>(status));
-    payload.append(why.substr(0, longest_sentence));
+    payload.append(why.substr(0, max_sentence_bytes));
     return payload;
 }
 
-Error read_failure(std::string_view payload) {
-    WireReader reader(payload);
+Error read_failure(WireReader &reader) {
     const auto status = static_cast<vescomm_status_t>(reader.number<std::uint32_t>());
     if (!reader.good() || status >= VESCOMM_OK)
         return Error(VESCOMM_ERROR_INTERNAL,
                      "a peer sent a failure without a reason; please report this");
-    return Error(status, std::string(reader.rest().substr(0, longest_sentence)));
+    return Error(status, std::string(reader.rest().substr(0, max_sentence_bytes)));
 }
 
 }  // namespace vescomm

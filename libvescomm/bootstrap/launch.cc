@@ -93,7 +93,7 @@ constexpr Launcher launchers[] = {
      .ranks = {"WORLD_SIZE"},
      .local_rank = "LOCAL_RANK",
      .witness = nullptr,
-     .local_ranks = nullptr,
+     .local_ranks = "LOCAL_WORLD_SIZE",
      .nodes = {},
      .host_list = {},
      // The count keeps out processes that are left of the run before a restart.
@@ -157,8 +157,9 @@ bool all_local(const Launcher &launcher, const Variables &variables, int ranks) 
 }
 
 std::string find_host(const Launcher &launcher, const Variables &variables, int ranks) {
-    if (variables.set("MASTER_ADDR")) return variables.text("MASTER_ADDR");
+    // Before the name of this machine: nobody else needs to reach it.
     if (all_local(launcher, variables, ranks)) return "127.0.0.1";
+    if (variables.set("MASTER_ADDR")) return variables.text("MASTER_ADDR");
     if (const char *name = variables.first_set(launcher.host_list)) {
         std::string host = first_slurm_host(variables.text(name));
         if (host.empty())

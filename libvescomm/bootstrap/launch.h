@@ -18,8 +18,8 @@ struct Launch {
     // Where rank 0 listens. Empty and 0 for one rank.
     std::string host;
     std::uint16_t port = 0;
-    // Never empty for several ranks. `secret_derived`: no launcher gave one, so it was made of the
-    // job's identity, which others may know. It keeps out strays and other jobs, not enemies.
+    // Never empty for several ranks. `secret_derived`: no launcher gave one, so it is the job's
+    // identity, which others may know; see comm/connect.cc for where that is accepted.
     std::string secret;
     bool secret_derived = false;
     // At rank 0: a descriptor inherited from the launcher that listens already; -1: none.
@@ -48,8 +48,8 @@ constexpr std::uint16_t derived_ports = 9000;
 //     nobody     one rank
 //
 // With any of them VESCOMM_ADDRESS ("host:port") says where to meet, VESCOMM_PORT only the port,
-// and VESCOMM_SECRET the secret. Where nobody says: MASTER_ADDR; 127.0.0.1 when all ranks share
-// this machine; the first host of the step for Slurm; and a port derived from the job's identity.
+// and VESCOMM_SECRET the secret. Where nobody says: 127.0.0.1 when all ranks share this machine;
+// MASTER_ADDR; the first host of the step for Slurm; and a port derived from the job's identity.
 //
 // Throws Error (INVALID_ARGUMENT) naming the variable, its value, and what to set.
 Launch read_launch(const std::function<const char *(const char *)> &getenv);

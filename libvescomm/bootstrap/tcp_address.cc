@@ -14,10 +14,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
-#include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/system.h"
@@ -53,37 +52,6 @@ Resolution look_up(const TcpAddress &address, int flags) {
     }
     freeaddrinfo(list);
     return result;
-}
-
-// getaddrinfo() cannot be given a deadline: it runs in a thread of its own, which is left to finish
-// by itself when the name server is silent.
-Resolution look_up_name(const TcpAddress &address, Deadline deadline) {
-    struct Shared {
-        std::mutex mutex;
-        std::condition_variable changed;
-        bool done = false;
-        Resolution result;
-    };
-    const auto shared = std::make_shared<Shared>();
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        std::thread([shared, address] {
-            Resolution result = look_up(address, 0);
-            std::lock_guard lock(shared->mutex);
-            shared->result = std::move(result);
-            shared->done = true;
-            shared->changed.notify_all();
-        }).detach();
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    std::unique_lock lock(shared->mutex);
-    shared->changed.wait_until(lock, deadline.moment(), [&] { return shared->done; });
-    return shared->result;
 }
 
 Descriptor try_to_listen(const SocketAddress &address) {
@@ -190,17 +158,39 @@ TcpAddress parse_tcp_address(std::string_view text, std::string_view what) {
     return address;
 }
 
-std::vector<SocketAddress> resolve(const TcpAddress &address, Deadline deadline, std::string &why) {
+std::vector<SocketAddress> resolve_numeric(const TcpAddress &address, std::string &why) {
     Resolution result = look_up(address, AI_NUMERICHOST);
-    if (result.code == EAI_NONAME) result = look_up_name(address, deadline);
     if (result.code != 0)
-        why = fmt::format("the name {} cannot be resolved: {}", address.host,
-                          gai_strerror(result.code));
-    return result.found;
+        why = fmt::format("{} is no numeric address: {}", address.host, gai_strerror(result.code));
+    return std::move(result.found);
 }
 
-Descriptor listen_everywhere() {
-    return std::move(listen_on_all_interfaces({"*", 0}).front());
+void resolve_in_background(const TcpAddress &address, Resolved done) {
+    const auto report = [address, done = std::move(done)](Resolution result) {
+        std::string why;
+        if (result.code != 0)
+            why = fmt::format("the name {} cannot be resolved: {}", address.host,
+                              gai_strerror(result.code));
+        done(std::move(result.found), std::move(why));
+    };
+    Resolution numeric = look_up(address, AI_NUMERICHOST);
+    if (numeric.code != EAI_NONAME) return report(std::move(numeric));
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([address, report] { report(look_up(address, 0)); }).detach();
+    } catch (const std::system_error &) {
+        report(Resolution{});
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+MeetingPoint open_meeting_point() {
+    MeetingPoint point;
+    point.listener = std::move(listen_on_all_interfaces({"*", 0}).front());
+    point.addresses = own_addresses(port_of(point.listener.get()));
+    return point;
 }
 
 std::vector<Descriptor> listen_on(const TcpAddress &address) {
@@ -277,21 +267,27 @@ std::vector<TcpAddress> own_addresses(std::uint16_t port) {
     return outside;
 }
 
-std::string peer_text(int socket) {
+namespace {
+
+// One end of a connection, by getsockname() or getpeername().
+template <typename Query>
+TcpAddress end_of(int socket, Query query) {
     SocketAddress address;
     address.length = sizeof address.storage;
-    if (getpeername(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
-        return "an unknown address";
-    const std::string host = numeric_host(address);
-    return host.empty() ? "an unknown address" : to_text({host, port_number(address)});
+    if (query(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
+        return {};
+    return {numeric_host(address), port_number(address)};
 }
 
-std::string local_host(int socket) {
-    SocketAddress address;
-    address.length = sizeof address.storage;
-    if (getsockname(socket, reinterpret_cast<sockaddr *>(&address.storage), &address.length) != 0)
-        return {};
-    return numeric_host(address);
+}  // namespace
+
+TcpAddress local_address_of(int socket) {
+    return end_of(socket, getsockname);
+}
+
+std::string peer_text(int socket) {
+    const TcpAddress address = end_of(socket, getpeername);
+    return address.host.empty() ? "an unknown address" : to_text(address);
 }
 
 std::string interface_of(const std::string &host) {
@@ -308,6 +304,13 @@ std::string interface_of(const std::string &host) {
         if (numeric_host(address) == host) return entry->ifa_name;
     }
     return {};
+}
+
+bool is_loopback(std::string_view host) {
+    in_addr inet{};
+    if (inet_pton(AF_INET, std::string(host).c_str(), &inet) == 1)
+        return ntohl(inet.s_addr) >> 24 == 127;
+    return host == "::1" || host == "localhost";
 }
 
 void tune_connection(int socket, double silence_seconds) {

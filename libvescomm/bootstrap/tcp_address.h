@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/deadline.h"
 #include "base/descriptor.h"
 
 namespace vescomm {
@@ -38,9 +38,15 @@ struct SocketAddress {
     int family() const { return storage.ss_family; }
 };
 
-// Everything that a host name stands for. Empty when it cannot be resolved now, with the reason in
-// `why`: a name may appear later, while machines start. Never lasts past the deadline.
-std::vector<SocketAddress> resolve(const TcpAddress &address, Deadline deadline, std::string &why);
+// A numeric address; empty for a name, with a sentence in `why`.
+std::vector<SocketAddress> resolve_numeric(const TcpAddress &address, std::string &why);
+
+// Finds everything that a host name stands for. `done` is called once, with the reason where the
+// name cannot be resolved now: a name may appear later, while machines start. A numeric address is
+// resolved at once, in the calling thread; a name in a thread of its own, since getaddrinfo()
+// cannot be given a deadline.
+using Resolved = std::function<void(std::vector<SocketAddress> found, std::string why)>;
+void resolve_in_background(const TcpAddress &address, Resolved done);
 
 // Listening sockets, non-blocking and closed on exec.
 //
@@ -50,8 +56,13 @@ std::vector<SocketAddress> resolve(const TcpAddress &address, Deadline deadline,
 // Throws Error (SYSTEM) naming the address, such as when the port is in use.
 std::vector<Descriptor> listen_on(const TcpAddress &address);
 
-// On a free port of all interfaces.
-Descriptor listen_everywhere();
+// A socket that listens on a free port of all interfaces, and its addresses: for rank 0 where only
+// somebody else's all-gather connects the ranks.
+struct MeetingPoint {
+    Descriptor listener;
+    std::vector<TcpAddress> addresses;
+};
+MeetingPoint open_meeting_point();
 
 // A copy of a descriptor that already listens, for TCP; the original stays the caller's.
 Descriptor copy_of_listener(int descriptor);
@@ -62,11 +73,14 @@ std::uint16_t port_of(int socket);
 // without link-local ones; loopback last.
 std::vector<TcpAddress> own_addresses(std::uint16_t port);
 
+// This end of a connection, or the address on which a socket listens.
+TcpAddress local_address_of(int socket);
+
+// Whether an address is one of this machine alone: 127.0.0.0/8, ::1 or "localhost".
+bool is_loopback(std::string_view host);
+
 // "1.2.3.4:5678" of the other end, or "an unknown address".
 std::string peer_text(int socket);
-
-// Numeric address of this end, "1.2.3.4" or "fe80::1"; empty where it is not to be had.
-std::string local_host(int socket);
 
 // Name of the network interface that has this numeric address; empty: none.
 std::string interface_of(const std::string &host);

@@ -45,6 +45,13 @@ public:
         return value;
     }
 
+    // Bytes from the front, as many as there are at most.
+    std::string_view take(std::size_t bytes) {
+        const std::string_view taken = rest_.substr(0, bytes);
+        rest_.remove_prefix(taken.size());
+        return taken;
+    }
+
     std::string_view rest() const { return rest_; }
     bool good() const { return good_; }
     // Every byte was read, and none was missing.

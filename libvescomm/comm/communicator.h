@@ -63,6 +63,8 @@ public:
     const Forced &forced() const { return forced_; }
     // Whether contributions are combined in the order of ranks.
     bool reproducible() const { return config_.reproducible == "yes"; }
+    // Counts communicators that were made of this one; the same on every rank.
+    std::uint64_t next_child() { return children_++; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &home() { return *transports_.home; }
@@ -223,6 +225,7 @@ private:
     std::uint32_t turns_channel_ = 0;
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
+    std::uint64_t children_ = 0;
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
     std::uint64_t vain_tests_ = 0;

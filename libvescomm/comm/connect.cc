@@ -6,12 +6,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "base/system.h"
 #include "bootstrap/launch.h"
-#include "bootstrap/tcp_control.h"
+#include "bootstrap/session.h"
+#include "bootstrap/user_key.h"
+#include "comm/build.h"
 #include "comm/invitation.h"
 #include "observe/log.h"
 #include "topology/node_name.h"
@@ -58,48 +62,115 @@ void require_rank(int rank, int ranks) {
                         "; ranks must be at least 1, and rank from 0 to ranks - 1");
 }
 
-std::shared_ptr<Communicator> connect(TcpControlOptions control, const Settings &settings) {
+// A secret that others may know or guess protects nothing where others can connect.
+void require_secret(const std::string &host, const std::string &secret, bool derived,
+                    const Config &config) {
+    constexpr std::size_t min_bytes = 16;
+    if (is_loopback(host) || config.insecure == "1") return;
+    if (derived)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "VESCOMM_SECRET is not set, and rank 0 is to listen on " + host +
+                        ", where others can connect; set it to the same random text on all ranks "
+                        "(docs/launching.md has the line for each launcher), or set "
+                        "VESCOMM_INSECURE=1 where nobody else uses the network");
+    if (secret.size() < min_bytes)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "the secret has " + std::to_string(secret.size()) +
+                        " characters, few enough to be guessed, and rank 0 is to listen on " +
+                        host + ", where others can connect; give " + std::to_string(min_bytes) +
+                        " or more random ones, or set VESCOMM_INSECURE=1 where nobody else uses "
+                        "the network");
+}
+
+// On a machine of several users the job's identity is no secret; a key of this user is.
+std::string local_secret(const std::string &identity, int rank, int ranks) {
+    if (const auto key = user_key(user_cache_folder())) {
+        const FrameKey hash = keyed_hash(*key, identity);
+        return std::string(hash.begin(), hash.end());
+    }
+    if (rank == 0)
+        log(LogLevel::warn, "launch", rank, ranks,
+            "no folder for a key of this user (XDG_CACHE_HOME, HOME): other users of this machine "
+            "may guess the secret of this job; set VESCOMM_SECRET");
+    return identity;
+}
+
+std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &settings,
+                                      const std::string &tag) {
     const Config &config = settings.config;
     // One rank speaks for all: launchers give them the same environment.
-    if (control.rank == 0)
+    if (session.rank == 0)
         for (const std::string &unknown : unknown_variables(process_variable_names()))
-            log(LogLevel::warn, "config", control.rank, control.ranks, unknown);
-    control.silence_seconds = config.silence_seconds;
+            log(LogLevel::warn, "config", session.rank, session.ranks, unknown);
+    session.silence_seconds = config.silence_seconds;
     // Several signs of life before anyone is given up, however short the silence.
-    control.heartbeat_seconds = std::min(1.0, config.silence_seconds / 5);
-    std::unique_ptr<Control> connected =
-        connect_tcp_control(control, Deadline::after(config.timeout_seconds));
-    if (settings.refused) {
-        connected->fail(settings.refused->status,
-                        "rank " + std::to_string(control.rank) +
-                            " could not make its communicator: " + settings.refused->what());
+    session.heartbeat_seconds = std::min(1.0, config.silence_seconds / 5);
+    session.build = build_name();
+    const auto refuse = [&](Control &control) {
+        control.fail(settings.refused->status,
+                     "rank " + std::to_string(session.rank) +
+                         " could not make its communicator: " + settings.refused->what());
         throw Error(*settings.refused);
-    }
-    const TransportOptions options{config.transport, config.encryption == "yes"};
-    const auto make = [&options](const Nodes &nodes, Control &plane, Failure &failure,
-                                 std::function<void()> on_signal, Deadline deadline) {
-        return make_transports(nodes, plane, failure, std::move(on_signal), deadline, options);
     };
-    return Communicator::create(std::move(connected), config.node, config, make);
+    if (session.ranks == 1) {
+        auto control = make_lone_control();
+        if (settings.refused) refuse(*control);
+        return Communicator::create(std::move(control), config.node, config,
+                                    transports_for(config));
+    }
+    const Deadline deadline = Deadline::after(config.timeout_seconds);
+    std::vector<int> everyone(static_cast<std::size_t>(session.ranks));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    for (;;) {
+        const std::shared_ptr<Session> met = Session::meet(session, deadline);
+        Session::Creation creation(met, tag);
+        bool opened = false;
+        try {
+            auto control =
+                met->open(creation.id(), everyone, "communicator creation", deadline, &creation);
+            opened = true;
+            if (settings.refused) refuse(*control);
+            auto comm = Communicator::create(std::move(control), config.node, config,
+                                             transports_for(config));
+            creation.check();
+            return comm;
+        } catch (const Error &error) {
+            if (Session::Creation::overlapped(error)) creation.wait_for_the_other();
+            // Another process had just ended the session in good order: all meet anew.
+            if (opened || error.status != VESCOMM_ERROR_PEER_FAILED || !met->ended_in_order())
+                throw;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 }  // namespace
+
+Communicator::MakeTransports transports_for(const Config &config) {
+    const TransportOptions options{config.transport, config.encryption == "yes"};
+    return [options](const Nodes &nodes, Control &control, Failure &failure,
+                     std::function<void()> on_signal, Deadline deadline) {
+        return make_transports(nodes, control, failure, std::move(on_signal), deadline, options);
+    };
+}
 
 std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std::string &address,
                                                  const std::string &secret,
                                                  const CommOptions &options) {
     require_rank(rank, ranks);
-    TcpControlOptions control;
-    control.rank = rank;
-    control.ranks = ranks;
+    const Settings settings = configure(options);
+    SessionOptions session;
+    session.rank = rank;
+    session.ranks = ranks;
     if (ranks > 1) {
-        control.addresses = {parse_tcp_address(address, "address \"" + address + "\"")};
-        control.secret = secret;
+        session.addresses = {parse_tcp_address(address, "address \"" + address + "\"")};
+        session.secret = secret;
         if (secret.empty())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "secret is empty; give all ranks the same, and nobody else");
+        require_secret(session.addresses.front().host, secret, false, settings.config);
     }
-    return connect(std::move(control), configure(options));
+    return connect(std::move(session), settings, options.tag);
 }
 
 std::shared_ptr<Communicator> connect_from_environment(const CommOptions &options) {
@@ -113,13 +184,18 @@ std::shared_ptr<Communicator> connect_from_environment(const CommOptions &option
         for (const std::string &other : launch.ignored) text += ", ignoring " + other;
         log(LogLevel::info, "launch", launch.rank, launch.ranks, text);
     }
-    TcpControlOptions control;
-    control.rank = launch.rank;
-    control.ranks = launch.ranks;
-    control.secret = launch.secret;
-    control.listen_descriptor = launch.listen_descriptor;
-    if (launch.ranks > 1) control.addresses = {{launch.host, launch.port}};
-    return connect(std::move(control), settings);
+    SessionOptions session;
+    session.rank = launch.rank;
+    session.ranks = launch.ranks;
+    session.secret = launch.secret;
+    session.listen_descriptor = launch.listen_descriptor;
+    if (launch.ranks > 1) {
+        require_secret(launch.host, launch.secret, launch.secret_derived, settings.config);
+        if (launch.secret_derived && is_loopback(launch.host))
+            session.secret = local_secret(launch.secret, launch.rank, launch.ranks);
+    }
+    if (launch.ranks > 1) session.addresses = {{launch.host, launch.port}};
+    return connect(std::move(session), settings, options.tag);
 }
 
 std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGather &all_gather,
@@ -133,18 +209,18 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
                         "the given all_gather failed on rank " + std::to_string(rank));
         return all;
     };
-    TcpControlOptions control;
-    control.rank = rank;
-    control.ranks = ranks;
-    TcpMeetingPoint meeting;
+    SessionOptions session;
+    session.rank = rank;
+    session.ranks = ranks;
+    MeetingPoint meeting;
     std::string invitation;
     if (rank == 0 && ranks > 1) {
-        meeting = open_tcp_meeting_point();
+        meeting = open_meeting_point();
         std::string secret(secret_bytes, '\0');
         if (getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
             throw system_error("cannot get random bytes from the system");
         invitation = Invitation{meeting.addresses, secret}.text();
-        control.listen_descriptor = meeting.listener.get();
+        session.listen_descriptor = meeting.listener.get();
     }
     if (ranks > 1) {
         std::uint64_t size = invitation.size();
@@ -155,10 +231,10 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
                             " bytes from rank 0; it must put rank 0's bytes first");
         invitation.resize(size);
         Invitation read = Invitation::parse(gather(invitation.data(), size).substr(0, size));
-        control.addresses = std::move(read.addresses);
-        control.secret = std::move(read.secret);
+        session.addresses = std::move(read.addresses);
+        session.secret = std::move(read.secret);
     }
-    return connect(std::move(control), settings);
+    return connect(std::move(session), settings, options.tag);
 }
 
 }  // namespace vescomm

@@ -17,7 +17,11 @@ struct CommOptions {
     double timeout_seconds = 0;  // 0: from the environment
     std::string node;  // empty: from the environment, or the system
     bool reproducible = false;  // or as the environment says
+    std::string tag;  // tells apart communicators that are created at the same time
 };
+
+// The transports that a configuration asks for.
+Communicator::MakeTransports transports_for(const Config &config);
 
 // Explicit: rank 0 listens at "host:port", all know the secret.
 std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std::string &address,

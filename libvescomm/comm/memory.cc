@@ -26,14 +26,21 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
                                                            {"kind", std::to_string(kind)},
                                                            {"sharing", std::to_string(sharing)}});
     std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing, channel));
-    const auto offers = agree(c, "memory creation", deadline, [&] {
+    struct EndSharing {
+        Transport &home;
+        ~EndSharing() { home.end_sharing(); }
+    } const end_sharing{c.home()};
+    const auto shared = agree(c, "memory sharing", deadline, [&] {
         if (!c.home().supports(kind))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
-        // Waits for other ranks of the node: not under the lock.
-        memory->mapping_ = c.home().map(bytes, sharing, deadline);
+        return c.home().share(bytes, sharing);
+    });
+    const auto offers = agree(c, "memory creation", deadline, [&] {
+        // Waits for a descriptor of another rank: not under the lock.
+        memory->mapping_ = c.home().map(bytes, sharing, shared, deadline);
         std::string offer;
         c.with_transports([&](Transports &transports) {
             // Loopback receives puts itself; a real home offers nothing.

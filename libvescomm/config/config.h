@@ -33,6 +33,9 @@ Environment process_environment();
       "ucx when every rank has RDMA, else tcp. The same on every rank.")                        \
     X(choice, encryption, "no", "", "no, yes",                                                  \
       "Encrypt what travels between nodes (AES-256-GCM), over tcp. The same on every rank.")    \
+    X(choice, insecure, "0", "", "0, 1",                                                        \
+      "1: accept a secret that others may guess on an address that others can reach. For "      \
+      "machines and networks that nobody else uses.")                                           \
     X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
       "Algorithms to take instead of those that are chosen. The same on every rank.")           \
     X(choice, reproducible, "no", "", "no, yes",                                                \

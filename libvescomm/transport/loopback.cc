@@ -106,11 +106,10 @@ public:
     LoopbackTransport(std::shared_ptr<LoopbackHub> hub, int rank)
         : hub_(std::move(hub)), rank_(rank) {
         const int node = hub_->nodes.node_of(rank);
-        std::vector<int> wakers;
-        for (const int peer : hub_->nodes.members(node)) wakers.push_back(hub_->wakers[peer].get());
-        const auto seats = static_cast<int>(wakers.size());
-        board_ = std::make_unique<SignalBoard>(hub_->boards[node].data(), seats, channels,
-                                               hub_->nodes.local_rank(rank), std::move(wakers));
+        const auto seats = static_cast<int>(hub_->nodes.members(node).size());
+        board_ = std::make_unique<SignalBoard>(
+            hub_->boards[node].data(), seats, channels, hub_->nodes.local_rank(rank),
+            hub_->wakers[rank].get(), [this, node](int seat) { ring_waker(node, seat); });
     }
 
     std::string_view name() const override { return "loopback"; }
@@ -121,7 +120,7 @@ public:
     }
 
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
-                                 Deadline) override {
+                                 const std::vector<std::string> &, Deadline) override {
         return std::make_shared<LoopbackMapping>(hub_->memory(mapped_++, bytes, sharing),
                                                  hub_->nodes, rank_);
     }
@@ -202,12 +201,17 @@ private:
             return;
         }
         const int node = hub_->nodes.node_of(peer);
-        std::vector<int> wakers;
-        for (const int member : hub_->nodes.members(node))
-            wakers.push_back(hub_->wakers[member].get());
-        const auto seats = static_cast<int>(wakers.size());
-        SignalBoard(hub_->boards[node].data(), seats, channels, 0, std::move(wakers))
-            .ring(hub_->nodes.local_rank(peer));
+        const auto seats = static_cast<int>(hub_->nodes.members(node).size());
+        SignalBoard(hub_->boards[node].data(), seats, channels, 0, -1, [this, node](int seat) {
+            ring_waker(node, seat);
+        }).ring(hub_->nodes.local_rank(peer));
+    }
+
+    void ring_waker(int node, int seat) const noexcept {
+        const int member = hub_->nodes.members(node)[static_cast<std::size_t>(seat)];
+        const std::uint64_t one = 1;
+        // The only way to fail is a counter at its limit, which is readable all the same.
+        [[maybe_unused]] const auto written = write(hub_->wakers[member].get(), &one, sizeof one);
     }
 
     std::shared_ptr<LoopbackHub> hub_;

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/node.h"
 
-#include <sys/eventfd.h>
-
-#include "base/system.h"
-#include "transport/descriptor_star.h"
+#include "base/error.h"
+#include "bootstrap/descriptor_exchange.h"
 #include "transport/shared_memory.h"
 #include "transport/signal_board.h"
+#include "transport/wake_socket.h"
 
 namespace vescomm {
 
@@ -35,23 +34,42 @@ private:
 
 class NodeTransport final : public Transport {
 public:
-    NodeTransport(const Nodes &nodes, Control &control, const Failure &failure, Deadline deadline)
+    NodeTransport(const Nodes &nodes, Control &control, Deadline deadline)
         : nodes_(nodes),
+          control_(control),
           rank_(control.rank()),
-          star_(nodes, control, failure, deadline),
           locals_(static_cast<int>(nodes.members(nodes.node_of(rank_)).size())) {
         const std::uint32_t channels = channels_for(nodes.ranks());
-        Descriptor file = share("vescomm signals", SignalBoard::bytes(locals_, channels), deadline);
-        signals_ = MappedMemory(file, SignalBoard::bytes(locals_, channels));
-
-        Descriptor mine(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        if (!mine.open()) throw system_error("cannot create an event descriptor");
-        wakers_ = locals_ > 1 ? star_.all_gather(mine.get(), deadline) : std::vector<Descriptor>{};
-        if (locals_ == 1) wakers_.push_back(std::move(mine));
-        std::vector<int> numbers;
-        for (const Descriptor &waker : wakers_) numbers.push_back(waker.get());
-        board_ = std::make_unique<SignalBoard>(signals_.data(), locals_, channels,
-                                               nodes.local_rank(rank_), std::move(numbers));
+        const std::size_t bytes = SignalBoard::bytes(locals_, channels);
+        Shared board;
+        std::string failed;
+        try {
+            if (leads()) board = make("vescomm signals", bytes);
+        } catch (const Error &error) {
+            // The others wait for it: all are told.
+            failed = error.what();
+        }
+        // Ticket and wake name have no zero bytes.
+        const auto said = control.all_gather(
+            "node sharing", board.offer.ticket() + '\0' + wake_.name() + '\0' + failed, deadline);
+        for (const int member : nodes.members(nodes.node_of(rank_))) {
+            const std::string &text = said[static_cast<std::size_t>(member)];
+            const std::size_t first = text.find('\0');
+            const std::size_t second = text.find('\0', first + 1);
+            if (second == std::string::npos)
+                throw Error(VESCOMM_ERROR_INTERNAL, "a rank of this node sent too little");
+            if (second + 1 < text.size())
+                throw Error(VESCOMM_ERROR_SYSTEM,
+                            "rank " + std::to_string(member) + ": " + text.substr(second + 1));
+            names_.push_back(text.substr(first + 1, second - first - 1));
+            if (member == leader()) board.ticket = text.substr(0, first);
+        }
+        signals_ = MappedMemory(fetch(board, bytes, deadline), bytes);
+        // The leader keeps its offer until all have fetched.
+        control.all_gather("node shared", {}, deadline);
+        board_ = std::make_unique<SignalBoard>(
+            signals_.data(), locals_, channels, nodes.local_rank(rank_), wake_.descriptor(),
+            [this](int seat) { WakeSocket::wake(names_[static_cast<std::size_t>(seat)]); });
     }
 
     std::string_view name() const override { return "node"; }
@@ -61,16 +79,26 @@ public:
         return kind == VESCOMM_HOST;
     }
 
-    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
-                                 Deadline deadline) override {
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing) override {
         // No machine has this much, and sums below cannot overflow.
         if (bytes > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(locals_))
             throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                         std::to_string(bytes) + " bytes are more than any node has");
+        if (!leads()) return {};
+        const std::size_t total = total_bytes(bytes, sharing);
+        require_room(total);
+        shared_ = make("vescomm memory", total);
+        return shared_.offer.ticket();
+    }
+
+    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 const std::vector<std::string> &shared,
+                                 Deadline deadline) override {
         const std::size_t slab = round_up_to_page(bytes);
         const bool one = sharing == VESCOMM_PER_NODE;
-        const std::size_t total = one ? slab : slab * static_cast<std::size_t>(locals_);
-        Descriptor file = share("vescomm memory", total, deadline, true);
+        const std::size_t total = total_bytes(bytes, sharing);
+        shared_.ticket = shared[static_cast<std::size_t>(leader())];
+        const Descriptor file = fetch(shared_, total, deadline);
         const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
         if (one) {
             // Each takes its part of the common slab, so that the pages spread over the machine.
@@ -90,6 +118,8 @@ public:
         return std::make_shared<NodeMapping>(std::move(memory), std::move(bases));
     }
 
+    void end_sharing() noexcept override { shared_ = {}; }
+
     void signal(int, SignalName signal, std::uint64_t value) noexcept override {
         board_->raise(signal, value);
     }
@@ -101,43 +131,51 @@ public:
     SignalBoard *board() noexcept override { return board_.get(); }
 
 private:
-    // Collective: the first rank of the node makes the file. `whole`: all of it will be used.
-    Descriptor share(const char *purpose, std::size_t bytes, Deadline deadline,
-                     bool whole = false) {
-        if (nodes_.local_rank(rank_) != 0) {
-            Descriptor file = star_.broadcast(-1, deadline);
-            require_sealed(file, bytes);
-            return file;
-        }
-        try {
-            if (whole) require_room(bytes);
-            Descriptor file = make_anonymous_file(purpose, bytes);
-            return locals_ == 1 ? std::move(file) : star_.broadcast(file.get(), deadline);
-        } catch (const Error &error) {
-            // The others wait for a descriptor: tell them that there is none.
-            if (locals_ > 1 && error.status != VESCOMM_ERROR_PEER_FAILED)
-                star_.broadcast(-1, deadline);
-            throw;
-        } catch (const std::bad_alloc &) {
-            if (locals_ > 1) star_.broadcast(-1, deadline);
-            throw;
-        }
+    // A file that the first rank of the node has made, and the others fetch.
+    struct Shared {
+        Descriptor file;
+        DescriptorExchange::Offer offer;
+        std::string ticket;
+    };
+
+    int leader() const { return nodes_.members(nodes_.node_of(rank_))[0]; }
+    bool leads() const { return leader() == rank_; }
+
+    std::size_t total_bytes(std::uint64_t bytes, vescomm_sharing_t sharing) const {
+        const std::size_t slab = round_up_to_page(bytes);
+        return sharing == VESCOMM_PER_NODE ? slab : slab * static_cast<std::size_t>(locals_);
+    }
+
+    Shared make(const char *purpose, std::size_t bytes) {
+        Shared made;
+        made.file = make_anonymous_file(purpose, bytes);
+        if (locals_ > 1) made.offer = control_.descriptors().offer(made.file.get());
+        return made;
+    }
+
+    Descriptor fetch(Shared &shared, std::size_t bytes, Deadline deadline) {
+        if (leads()) return std::move(shared.file);
+        Descriptor file = control_.descriptors().fetch(shared.ticket).wait(deadline);
+        require_sealed(file, bytes);
+        return file;
     }
 
     Nodes nodes_;
+    Control &control_;
     int rank_;
-    DescriptorStar star_;
     int locals_;
+    WakeSocket wake_;
+    std::vector<std::string> names_;  // of the wake sockets, by seat
     MappedMemory signals_;
-    std::vector<Descriptor> wakers_;
     std::unique_ptr<SignalBoard> board_;
+    Shared shared_;  // between share() and end_sharing()
 };
 
 }  // namespace
 
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
-                                               const Failure &failure, Deadline deadline) {
-    return std::make_unique<NodeTransport>(nodes, control, failure, deadline);
+                                               Deadline deadline) {
+    return std::make_unique<NodeTransport>(nodes, control, deadline);
 }
 
 }  // namespace vescomm

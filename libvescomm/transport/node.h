@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "base/failure.h"
 #include "bootstrap/control.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
@@ -16,7 +15,8 @@ namespace vescomm {
 // it went, nothing is left.
 //
 // Collective over all ranks of the communicator.
+// The control plane is borrowed for the life of the transport.
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
-                                               const Failure &failure, Deadline deadline);
+                                               Deadline deadline);
 
 }  // namespace vescomm

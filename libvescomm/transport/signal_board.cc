@@ -41,12 +41,13 @@ std::size_t SignalBoard::bytes(int seats, std::uint32_t channels) {
 }
 
 SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
-                         std::vector<int> wake_descriptors)
+                         int wake_descriptor, std::function<void(int seat)> wake)
     : memory_(memory),
       seats_(seats),
       channels_(channels),
       own_seat_(own_seat),
-      wake_descriptors_(std::move(wake_descriptors)) {
+      wake_descriptor_(wake_descriptor),
+      wake_(std::move(wake)) {
     static_assert(sizeof(Header) == 64 && sizeof(Doorbell) == 64);
     static_assert(flags_per_channel * sizeof(std::uint64_t) == 64);
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -92,11 +93,7 @@ void SignalBoard::ring(int seat) noexcept {
         bell.rings.fetch_add(1, std::memory_order_seq_cst);
         futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
     }
-    if (bell.polling.load(std::memory_order_seq_cst) > 0) {
-        const std::uint64_t one = 1;
-        // The only way to fail is a counter at its limit, which is readable all the same.
-        [[maybe_unused]] const auto written = write(wake_descriptors_[seat], &one, sizeof one);
-    }
+    if (bell.polling.load(std::memory_order_seq_cst) > 0) wake_(seat);
 }
 
 void SignalBoard::announce() noexcept {
@@ -134,9 +131,10 @@ void SignalBoard::begin_poll() noexcept {
 void SignalBoard::end_poll() noexcept {
     header().asleep.fetch_sub(1, std::memory_order_seq_cst);
     doorbell(own_seat_).polling.fetch_sub(1, std::memory_order_seq_cst);
-    std::uint64_t rung = 0;
-    // Empties the counter so that the next poll sleeps; nothing to read is fine.
-    [[maybe_unused]] const auto read_bytes = read(wake_descriptors_[own_seat_], &rung, sizeof rung);
+    // Emptied, so that the next poll sleeps.
+    constexpr int max_rings = 64;
+    std::uint64_t ring = 0;
+    for (int i = 0; i < max_rings && read(wake_descriptor_, &ring, sizeof ring) > 0; ++i) continue;
 }
 
 }  // namespace vescomm

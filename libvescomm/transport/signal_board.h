@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <functional>
 
 #include "base/deadline.h"
 #include "transport/transport.h"
@@ -25,9 +25,9 @@ class SignalBoard {
 public:
     static std::size_t bytes(int seats, std::uint32_t channels);
 
-    // `wake_descriptors` holds an eventfd for each seat, or -1.
+    // `wake` makes the wake descriptor of a seat readable; `wake_descriptor` is this seat's own.
     SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
-                std::vector<int> wake_descriptors);
+                int wake_descriptor, std::function<void(int seat)> wake);
 
     std::uint32_t channels() const noexcept { return channels_; }
 
@@ -47,7 +47,7 @@ public:
     void end_sleep() noexcept;
 
     // The same for a thread that polls wake_descriptor() together with others.
-    int wake_descriptor() const noexcept { return wake_descriptors_[own_seat_]; }
+    int wake_descriptor() const noexcept { return wake_descriptor_; }
     void begin_poll() noexcept;
     void end_poll() noexcept;
 
@@ -71,7 +71,8 @@ private:
     int seats_;
     std::uint32_t channels_;
     int own_seat_;
-    std::vector<int> wake_descriptors_;
+    int wake_descriptor_;
+    std::function<void(int)> wake_;
 };
 
 }  // namespace vescomm

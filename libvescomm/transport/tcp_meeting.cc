@@ -129,7 +129,7 @@ TcpMeeting::~TcpMeeting() = default;
 
 void TcpMeeting::listen(const std::string &interface) {
     std::string why;
-    const std::vector<SocketAddress> found = resolve({interface, 0}, Deadline::after(0), why);
+    const std::vector<SocketAddress> found = resolve_numeric({interface, 0}, why);
     if (found.empty())
         throw Error(VESCOMM_ERROR_SYSTEM, rank_name(static_cast<std::size_t>(rank_)) +
                                               " cannot listen for other nodes: " + why);
@@ -222,7 +222,7 @@ void TcpMeeting::connect_some(Clock::time_point now) {
 void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
     const TcpPeer &to = peers_[static_cast<std::size_t>(peer)];
     std::string why;
-    const std::vector<SocketAddress> found = resolve(to.address, Deadline::after(0), why);
+    const std::vector<SocketAddress> found = resolve_numeric(to.address, why);
     if (found.empty()) {
         last_problem_ = why;
         return;

@@ -9,7 +9,12 @@
 
 namespace vescomm {
 
-std::shared_ptr<Mapping> Transport::map(std::uint64_t, vescomm_sharing_t, Deadline) {
+std::string Transport::share(std::uint64_t, vescomm_sharing_t) {
+    return {};
+}
+
+std::shared_ptr<Mapping> Transport::map(std::uint64_t, vescomm_sharing_t,
+                                        const std::vector<std::string> &, Deadline) {
     throw Error(VESCOMM_ERROR_INTERNAL, std::string(name()) + " does not map memory");
 }
 

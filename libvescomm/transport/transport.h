@@ -91,12 +91,19 @@ public:
 
     // ---- set-up; throws Error ----
 
-    // Allocates zeroed memory for the ranks that this transport maps, this one included, and maps
-    // it. Collective over those ranks. Only for a transport that maps its own rank.
+    // Memory for the ranks that this transport maps, in three steps, each collective over those
+    // ranks. Only for a transport that maps its own rank.
+    //
+    // share(): allocates it, zeroed, on one of the ranks, and returns what the others must know to
+    // map it. The caller carries that to them.
     //   OUT_OF_MEMORY  there is not enough; the caller tells the other ranks
     //   SYSTEM         the operating system refused
+    virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing);
+    // map(): maps it; `shared` is what share() has returned on each rank of the communicator.
     virtual std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
-                                         Deadline deadline);
+                                         const std::vector<std::string> &shared, Deadline deadline);
+    // end_sharing(): every rank has mapped it, or will not.
+    virtual void end_sharing() noexcept {}
 
     // Makes memory a target of puts, and returns what a peer must know to do so (at most 64 KiB).
     // The caller carries it to the peers through the authenticated control plane.

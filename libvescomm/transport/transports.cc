@@ -95,7 +95,7 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
                            std::function<void()> on_signal, Deadline deadline,
                            const TransportOptions &options) {
     Transports transports;
-    transports.home = make_node_transport(nodes, control, failure, deadline);
+    transports.home = make_node_transport(nodes, control, deadline);
     if (nodes.count() == 1) return transports;
     std::vector<bool> away(static_cast<std::size_t>(nodes.ranks()));
     for (int peer = 0; peer < nodes.ranks(); ++peer)

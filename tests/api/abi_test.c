@@ -34,7 +34,8 @@ MEMBER(vescomm_comm_options_t, struct_size, 0);
 MEMBER(vescomm_comm_options_t, timeout_seconds, 8);
 MEMBER(vescomm_comm_options_t, node, 16);
 MEMBER(vescomm_comm_options_t, reproducible, 24);
-FREEZE(sizeof(vescomm_comm_options_t) == 32);
+MEMBER(vescomm_comm_options_t, tag, 32);
+FREEZE(sizeof(vescomm_comm_options_t) == 40);
 
 MEMBER(vescomm_comm_info_t, rank, 4);
 MEMBER(vescomm_comm_info_t, ranks, 8);

@@ -27,7 +27,7 @@ Nonce nonce_of(unsigned char fill) {
 }
 
 FrameKey key() {
-    return session_key(secret, Direction::to_rank_0, nonce_of(1), nonce_of(2));
+    return session_key(secret, Direction::from_joiner, nonce_of(1), nonce_of(2));
 }
 
 std::string frame(FrameType type, std::string_view payload) {
@@ -48,7 +48,7 @@ FrameDecoder::State decode(std::string_view bytes, std::size_t step, FrameDecode
     return state;
 }
 
-FrameFault fault_of(std::string_view bytes, std::size_t limit = largest_payload_bytes) {
+FrameFault fault_of(std::string_view bytes, std::size_t limit = max_payload_bytes) {
     FrameDecoder decoder(key(), limit);
     decode(bytes, bytes.size(), decoder);
     return decoder.fault();
@@ -65,9 +65,9 @@ TEST(Frame, ArrivesInPiecesOfAnySize) {
     for (const std::size_t size : {0u, 1u, 31u, 1000u}) {
         const std::string payload = payload_of(size);
         const std::string bytes = frame(FrameType::data, payload);
-        EXPECT_EQ(bytes.size(), frame_header_bytes + size + frame_seal_bytes);
+        EXPECT_EQ(bytes.size(), frame_header_bytes + size + frame_mac_bytes);
         for (std::size_t step = 1; step <= bytes.size(); ++step) {
-            FrameDecoder decoder(key(), largest_payload_bytes);
+            FrameDecoder decoder(key(), max_payload_bytes);
             ASSERT_EQ(decode(bytes, step, decoder), FrameDecoder::State::complete) << step;
             EXPECT_EQ(decoder.type(), FrameType::data);
             EXPECT_EQ(decoder.payload(), payload);
@@ -80,7 +80,7 @@ TEST(Frame, LeavesWhatFollowsToTheNextCall) {
     std::string bytes;
     for (int i = 0; i < 5; ++i) encoder.append(bytes, FrameType::data, std::to_string(i));
     std::string_view rest = bytes;
-    FrameDecoder decoder(key(), largest_payload_bytes);
+    FrameDecoder decoder(key(), max_payload_bytes);
     for (int i = 0; i < 5; ++i) {
         ASSERT_EQ(decoder.read(rest), FrameDecoder::State::complete);
         EXPECT_EQ(decoder.payload(), std::to_string(i));
@@ -110,15 +110,15 @@ TEST(Frame, SaysWhatIsWrong) {
     };
     EXPECT_EQ(fault_of("G"), FrameFault::magic);
     EXPECT_EQ(fault_of(with(3, 'x')), FrameFault::magic);
-    EXPECT_EQ(fault_of(with(4, 2)), FrameFault::version);
+    EXPECT_EQ(fault_of(with(4, 9)), FrameFault::version);
     EXPECT_EQ(fault_of(with(5, 0)), FrameFault::type);
     EXPECT_EQ(fault_of(with(5, 127)), FrameFault::type);
     EXPECT_EQ(fault_of(with(7, 1)), FrameFault::type);
     EXPECT_EQ(fault_of(with(8, 1)), FrameFault::sequence);
     EXPECT_EQ(fault_of(good, 6), FrameFault::length);
     EXPECT_EQ(fault_of(with(19, '\xff')), FrameFault::length) << "a negative length";
-    EXPECT_EQ(fault_of(with(25, 'x')), FrameFault::seal);
-    EXPECT_EQ(fault_of(with(good.size() - 1, 0)), FrameFault::seal);
+    EXPECT_EQ(fault_of(with(25, 'x')), FrameFault::mac);
+    EXPECT_EQ(fault_of(with(good.size() - 1, 0)), FrameFault::mac);
     EXPECT_EQ(fault_of(good), FrameFault::none);
 }
 
@@ -130,7 +130,7 @@ TEST(Frame, JudgesTheHeaderBeforeThePayloadArrives) {
 }
 
 TEST(Frame, StaysBrokenAfterAFault) {
-    FrameDecoder decoder(key(), largest_payload_bytes);
+    FrameDecoder decoder(key(), max_payload_bytes);
     std::string_view stray = "GET / HTTP/1.1\r\n\r\n";
     EXPECT_EQ(decoder.read(stray), FrameDecoder::State::broken);
     const std::string good = frame(FrameType::data, "payload");
@@ -145,7 +145,7 @@ TEST(Frame, CannotBeRepeatedDroppedOrMoved) {
     for (std::string &bytes : frames) encoder.append(bytes, FrameType::data, "same");
     EXPECT_EQ(fault_of(frames[0] + frames[1] + frames[2]), FrameFault::none);
     const auto last_fault = [&](std::initializer_list<int> order) {
-        FrameDecoder decoder(key(), largest_payload_bytes);
+        FrameDecoder decoder(key(), max_payload_bytes);
         for (const int i : order) {
             std::string_view bytes = frames[i];
             decoder.read(bytes);
@@ -161,21 +161,21 @@ TEST(Frame, CannotBeRepeatedDroppedOrMoved) {
 TEST(Frame, FailsUnderAnyOtherKey) {
     const std::string bytes = frame(FrameType::data, "payload");
     const auto fault_under = [&](const FrameKey &other) {
-        FrameDecoder decoder(other, largest_payload_bytes);
+        FrameDecoder decoder(other, max_payload_bytes);
         std::string_view rest = bytes;
         decoder.read(rest);
         return decoder.fault();
     };
     EXPECT_EQ(fault_under(key()), FrameFault::none);
-    EXPECT_EQ(fault_under(open_key()), FrameFault::seal);
+    EXPECT_EQ(fault_under(open_key()), FrameFault::mac);
     const auto made = [](std::string_view text, Direction direction, int a, int b) {
         return session_key(text, direction, nonce_of(static_cast<unsigned char>(a)),
                            nonce_of(static_cast<unsigned char>(b)));
     };
-    EXPECT_EQ(fault_under(made(secret, Direction::from_rank_0, 1, 2)), FrameFault::seal);
-    EXPECT_EQ(fault_under(made(secret, Direction::to_rank_0, 2, 1)), FrameFault::seal);
-    EXPECT_EQ(fault_under(made(secret, Direction::to_rank_0, 1, 3)), FrameFault::seal);
-    EXPECT_EQ(fault_under(made("another secret", Direction::to_rank_0, 1, 2)), FrameFault::seal);
+    EXPECT_EQ(fault_under(made(secret, Direction::to_joiner, 1, 2)), FrameFault::mac);
+    EXPECT_EQ(fault_under(made(secret, Direction::from_joiner, 2, 1)), FrameFault::mac);
+    EXPECT_EQ(fault_under(made(secret, Direction::from_joiner, 1, 3)), FrameFault::mac);
+    EXPECT_EQ(fault_under(made("another secret", Direction::from_joiner, 1, 2)), FrameFault::mac);
 }
 
 TEST(Frame, SurvivesRandomBytes) {
@@ -185,8 +185,11 @@ TEST(Frame, SurvivesRandomBytes) {
         // Half of them begin like a frame, so that the later checks are reached.
         if (round % 2 == 0) {
             std::string good = frame(FrameType::data, std::string(random() % 64, 'x'));
-            good.resize(random() % good.size());
-            bytes = good + bytes;
+            // One byte is surely wrong, where the frame is cut.
+            const std::size_t cut = random() % good.size();
+            const char wrong = static_cast<char>(~good[cut]);
+            good.resize(cut);
+            bytes = good + wrong + bytes;
         }
         FrameDecoder decoder(key(), 64);
         EXPECT_NE(decode(bytes, 1 + random() % 50, decoder), FrameDecoder::State::complete);
@@ -195,39 +198,46 @@ TEST(Frame, SurvivesRandomBytes) {
 
 // ---- handshake ----
 
+Claim claim_of(std::uint32_t rank, std::uint32_t ranks) {
+    return {.rank = rank, .ranks = ranks, .port = 77, .build = "a build"};
+}
+
+constexpr Clock::time_point now{std::chrono::hours(5)};
+
 struct Meeting {
-    Doorkeeper doorkeeper;
-    Joiner joiner;
+    Cookies own_cookies;
+    ServerHandshake server;
+    ClientHandshake client;
 
-    explicit Meeting(std::string_view theirs = secret)
-        : doorkeeper(secret), joiner(theirs, {3, 8}) {}
+    explicit Meeting(std::string_view theirs = secret) : Meeting(theirs, own_cookies) {}
+    Meeting(std::string_view theirs, Cookies &cookies)
+        : server(secret, cookies), client(theirs, claim_of(3, 8)) {}
 
-    Doorkeeper::State tell_root(const std::string &bytes, std::string &reply) {
+    ServerHandshake::State tell_root(const std::string &bytes, std::string &reply) {
         std::string_view rest = bytes;
-        return doorkeeper.read(rest, reply);
+        return server.read(rest, reply, now);
     }
-    Joiner::State tell_joiner(const std::string &bytes) {
+    ClientHandshake::State tell_client(const std::string &bytes) {
         std::string_view rest = bytes;
-        return joiner.read(rest);
+        return client.read(rest);
     }
 };
 
 TEST(Handshake, LetsInWhoKnowsTheSecret) {
     Meeting meeting;
     std::string reply;
-    EXPECT_EQ(meeting.tell_root(meeting.joiner.hello(), reply), Doorkeeper::State::waiting);
-    EXPECT_EQ(meeting.tell_joiner(reply), Joiner::State::proved);
-    EXPECT_EQ(meeting.tell_root(meeting.joiner.join(), reply), Doorkeeper::State::joined);
-    EXPECT_EQ(meeting.doorkeeper.claim().rank, 3u);
-    EXPECT_EQ(meeting.doorkeeper.claim().ranks, 8u);
+    EXPECT_EQ(meeting.tell_root(meeting.client.hello(), reply), ServerHandshake::State::waiting);
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
+    EXPECT_EQ(meeting.tell_root(meeting.client.join(), reply), ServerHandshake::State::joined);
+    EXPECT_EQ(meeting.server.claim(), claim_of(3, 8));
 
-    Session root = meeting.doorkeeper.take_session();
+    SessionKeys root = meeting.server.take_keys();
     std::string bytes;
     root.encoder.append(bytes, FrameType::welcome, {});
-    EXPECT_EQ(meeting.tell_joiner(bytes), Joiner::State::welcomed);
-    Session leaf = meeting.joiner.take_session();
+    EXPECT_EQ(meeting.tell_client(bytes), ClientHandshake::State::welcomed);
+    SessionKeys leaf = meeting.client.take_keys();
     for (const auto &[from, to] : {std::pair{&root, &leaf}, std::pair{&leaf, &root}}) {
-        const std::string payload = payload_of(largest_payload_bytes);
+        const std::string payload = payload_of(max_payload_bytes);
         std::string sent;
         from->encoder.append(sent, FrameType::data, payload);
         std::string_view rest = sent;
@@ -239,39 +249,40 @@ TEST(Handshake, LetsInWhoKnowsTheSecret) {
 TEST(Handshake, HandsOnTheReasonOfARefusal) {
     Meeting meeting;
     std::string reply;
-    meeting.tell_root(meeting.joiner.hello(), reply);
-    meeting.tell_joiner(reply);
-    meeting.tell_root(meeting.joiner.join(), reply);
-    Session root = meeting.doorkeeper.take_session();
+    meeting.tell_root(meeting.client.hello(), reply);
+    meeting.tell_client(reply);
+    meeting.tell_root(meeting.client.join(), reply);
+    SessionKeys root = meeting.server.take_keys();
     std::string bytes;
     root.encoder.append(bytes, FrameType::failure,
-                        failure_payload(VESCOMM_ERROR_MISMATCH, "for this reason"));
-    EXPECT_EQ(meeting.tell_joiner(bytes), Joiner::State::refused);
-    EXPECT_EQ(meeting.joiner.refusal().status, VESCOMM_ERROR_MISMATCH);
-    EXPECT_STREQ(meeting.joiner.refusal().what(), "for this reason");
+                        failure_payload(whole_session, VESCOMM_ERROR_MISMATCH, "for this reason"));
+    EXPECT_EQ(meeting.tell_client(bytes), ClientHandshake::State::refused);
+    EXPECT_EQ(meeting.client.refusal().status, VESCOMM_ERROR_MISMATCH);
+    EXPECT_STREQ(meeting.client.refusal().what(), "for this reason");
 }
 
-TEST(Handshake, TellsAnotherSecretFromAStranger) {
+TEST(Handshake, TellsAnotherSecretFromAForeignProtocol) {
     Meeting meeting("another secret");
     std::string reply;
-    meeting.tell_root(meeting.joiner.hello(), reply);
-    EXPECT_EQ(meeting.tell_joiner(reply), Joiner::State::wrong_secret);
+    meeting.tell_root(meeting.client.hello(), reply);
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::wrong_secret);
 
-    Meeting stranger;
-    EXPECT_EQ(stranger.tell_joiner("SSH-2.0-OpenSSH_9.2p1\r\n"), Joiner::State::stranger);
+    Meeting foreign;
+    EXPECT_EQ(foreign.tell_client("SSH-2.0-OpenSSH_9.2p1\r\n"),
+              ClientHandshake::State::not_vescomm);
     Meeting other_version;
-    std::string bytes = other_version.joiner.hello();
+    std::string bytes = other_version.client.hello();
     bytes[4] = 9;
-    EXPECT_EQ(other_version.tell_joiner(bytes), Joiner::State::other_version);
-    EXPECT_EQ(other_version.joiner.version(), 9u);
+    EXPECT_EQ(other_version.tell_client(bytes), ClientHandshake::State::other_version);
+    EXPECT_EQ(other_version.client.version(), 9u);
 }
 
 TEST(Handshake, TellsAnotherVersionWhichOneIsSpokenHere) {
     Meeting meeting;
-    std::string hello = meeting.joiner.hello();
+    std::string hello = meeting.client.hello();
     hello[4] = 9;
     std::string reply;
-    EXPECT_EQ(meeting.tell_root(hello, reply), Doorkeeper::State::stray);
+    EXPECT_EQ(meeting.tell_root(hello, reply), ServerHandshake::State::stray);
     ASSERT_GT(reply.size(), 4u);
     EXPECT_EQ(reply[4], frame_version);
 }
@@ -279,29 +290,87 @@ TEST(Handshake, TellsAnotherVersionWhichOneIsSpokenHere) {
 TEST(Handshake, RefusesEveryRecordedOrReflectedFrame) {
     Meeting recorded;
     std::string reply;
-    const std::string hello = recorded.joiner.hello();
+    const std::string hello = recorded.client.hello();
     recorded.tell_root(hello, reply);
-    recorded.tell_joiner(reply);
-    const std::string join = recorded.joiner.join();
+    recorded.tell_client(reply);
+    const std::string join = recorded.client.join();
 
     std::string answer;
     Meeting replayed;
-    EXPECT_EQ(replayed.tell_root(hello, answer), Doorkeeper::State::waiting);
-    EXPECT_EQ(replayed.tell_root(join, answer), Doorkeeper::State::stray);
+    EXPECT_EQ(replayed.tell_root(hello, answer), ServerHandshake::State::waiting);
+    EXPECT_EQ(replayed.tell_root(join, answer), ServerHandshake::State::stray);
 
     Meeting reflected;
     answer.clear();
-    reflected.tell_root(reflected.joiner.hello(), answer);
+    reflected.tell_root(reflected.client.hello(), answer);
     std::string back;
-    EXPECT_EQ(reflected.tell_root(answer, back), Doorkeeper::State::stray);
+    EXPECT_EQ(reflected.tell_root(answer, back), ServerHandshake::State::stray);
     EXPECT_TRUE(back.empty());
 
     Meeting mirror;
-    EXPECT_EQ(mirror.tell_joiner(mirror.joiner.hello()), Joiner::State::stranger);
+    EXPECT_EQ(mirror.tell_client(mirror.client.hello()), ClientHandshake::State::not_vescomm);
 
-    Meeting replayed_at_joiner;
-    replayed_at_joiner.joiner.hello();
-    EXPECT_EQ(replayed_at_joiner.tell_joiner(reply), Joiner::State::wrong_secret);
+    Meeting replayed_at_client;
+    replayed_at_client.client.hello();
+    EXPECT_EQ(replayed_at_client.tell_client(reply), ClientHandshake::State::wrong_secret);
+}
+
+// What a listener sends, up to its proof, and nothing more: it had no room.
+std::string first_connection(Meeting &meeting) {
+    std::string reply;
+    meeting.tell_root(meeting.client.hello(), reply);
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
+    return reply;
+}
+
+TEST(Handshake, ResumesWithACookieInOneFlight) {
+    Cookies cookies;
+    Meeting meeting(secret, cookies);
+    first_connection(meeting);
+    ServerHandshake second(secret, cookies);
+    const std::string flight = meeting.client.hello();
+    std::string_view bytes = flight;
+    std::string reply;
+    ASSERT_EQ(second.read(bytes, reply, now), ServerHandshake::State::joined);
+    EXPECT_TRUE(reply.empty());
+    EXPECT_EQ(second.claim(), claim_of(3, 8));
+    SessionKeys root = second.take_keys();
+    root.encoder.append(reply, FrameType::welcome, "welcome");
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::welcomed);
+    EXPECT_EQ(meeting.client.welcome(), "welcome");
+
+    // The same flight, recorded and sent again, joins nobody.
+    ServerHandshake third(secret, cookies);
+    bytes = flight;
+    EXPECT_EQ(third.read(bytes, reply, now), ServerHandshake::State::stray);
+}
+
+TEST(Handshake, AcceptsNoCookieOfAnotherListenerOrFromLongAgo) {
+    Cookies cookies, others;
+    Meeting meeting(secret, cookies);
+    first_connection(meeting);
+    const std::string flight = meeting.client.hello();
+    std::string reply;
+    const auto read = [&](Cookies &at, Clock::time_point when) {
+        ServerHandshake server(secret, at);
+        std::string_view bytes = flight;
+        return server.read(bytes, reply, when);
+    };
+    EXPECT_EQ(read(others, now), ServerHandshake::State::stray);
+    EXPECT_EQ(read(cookies, now + std::chrono::minutes(3)), ServerHandshake::State::stray);
+    EXPECT_EQ(read(cookies, now + std::chrono::seconds(59)), ServerHandshake::State::joined);
+    EXPECT_TRUE(reply.empty());
+}
+
+TEST(Handshake, RefusesAClaimThatIsMalformed) {
+    const std::string good = encode(claim_of(1, 2));
+    Claim claim;
+    EXPECT_TRUE(read_claim(good, claim));
+    EXPECT_EQ(claim, claim_of(1, 2));
+    for (std::size_t size = 0; size + 7 < good.size(); ++size)
+        EXPECT_FALSE(read_claim(good.substr(0, size), claim)) << size;
+    EXPECT_FALSE(read_claim("\x03" + good.substr(1), claim));
+    EXPECT_FALSE(read_claim(good + std::string(max_build_bytes, 'x'), claim));
 }
 
 TEST(Handshake, AnswersNothingToWhatIsNoHello) {
@@ -311,7 +380,7 @@ TEST(Handshake, AnswersNothingToWhatIsNoHello) {
         encoder.append(bytes, type, std::string(8, 'x'));
         Meeting meeting;
         std::string reply;
-        EXPECT_EQ(meeting.tell_root(bytes, reply), Doorkeeper::State::stray);
+        EXPECT_EQ(meeting.tell_root(bytes, reply), ServerHandshake::State::stray);
         EXPECT_TRUE(reply.empty());
     }
 }
@@ -350,7 +419,7 @@ TEST(Gathering, NamesTwoRanksAndBothLabelsWhenTheyDiffer) {
 }
 
 TEST(Gathering, RefusesMoreThanItsTotalWithoutOverflow) {
-    for (const std::uint64_t bytes : {largest_gather_bytes, ~std::uint64_t{0}}) {
+    for (const std::uint64_t bytes : {max_gather_bytes, ~std::uint64_t{0}}) {
         Gathering gathering(2);
         EXPECT_FALSE(gathering.begin(0, head(1, 1)));
         const auto error = gathering.begin(1, head(1, bytes));
@@ -388,7 +457,7 @@ TEST(Gathering, ReaderTakesPiecesOfAnySize) {
 
 TEST(Gathering, ReaderRefusesSizesThatCannotBe) {
     std::string table;
-    put_number(table, largest_gather_bytes);
+    put_number(table, max_gather_bytes);
     put_number(table, ~std::uint64_t{0});
     GatherReader reader(2);
     EXPECT_FALSE(reader.add(table));

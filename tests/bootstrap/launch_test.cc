@@ -114,6 +114,9 @@ TEST(Launch, KeepsOffThePortOfTheStoreOfTorchrun) {
     EXPECT_EQ(launch.port, 29501);
     EXPECT_TRUE(launch.secret_derived);
     EXPECT_EQ(launch_in(torchrun + Environment{{"VESCOMM_PORT", "77"}}).port, 77);
+    // Nobody outside this machine needs to reach rank 0.
+    EXPECT_EQ(launch_in(torchrun + Environment{{"LOCAL_WORLD_SIZE", "8"}}).host, "127.0.0.1");
+    EXPECT_EQ(launch_in(torchrun + Environment{{"LOCAL_WORLD_SIZE", "4"}}).host, "head");
     expect_error(torchrun + Environment{{"MASTER_PORT", "65535"}}, {"MASTER_PORT=65535"});
     expect_error(without(torchrun, "MASTER_PORT"), {"MASTER_PORT", "VESCOMM_PORT"});
     expect_error(without(torchrun, "MASTER_ADDR"), {"MASTER_ADDR", "VESCOMM_ADDRESS"});

@@ -303,14 +303,12 @@ void create_communicator(Rank &r) {
 
 void make_layout(Rank &r) {
     std::array<std::int64_t, 2> counts{40, 7};
-    r.call("vescomm_layout_create_from_counts", [&] {
-        return vescomm_layout_create_from_counts(counts.data(), r.ranks(), &r.layout);
-    });
+    r.call("vescomm_layout_create_from_counts",
+           [&] { return vescomm_layout_create_from_counts(counts.data(), r.ranks(), &r.layout); });
     std::array<std::byte, 4096> bytes;
     std::size_t size = 0;
-    r.call("vescomm_layout_serialise", [&] {
-        return vescomm_layout_serialise(r.layout, bytes.data(), bytes.size(), &size);
-    });
+    r.call("vescomm_layout_serialise",
+           [&] { return vescomm_layout_serialise(r.layout, bytes.data(), bytes.size(), &size); });
     vescomm_layout_t *parsed = nullptr;
     r.call("vescomm_layout_parse",
            [&] { return vescomm_layout_parse(bytes.data(), size, &parsed); });
@@ -621,8 +619,7 @@ void abort_all(Rank &r) {
     // Waits for the abort, which may come late.
     if (Rank::exposed([&] { return vescomm_barrier(r.comm); }) == VESCOMM_OK)
         r.wrong("the communicator is not broken");
-    if (r.victim() &&
-        Rank::exposed([&] { return vescomm_comm_progress(r.comm); }) == VESCOMM_OK)
+    if (r.victim() && Rank::exposed([&] { return vescomm_comm_progress(r.comm); }) == VESCOMM_OK)
         r.wrong("goes on when aborted");
     r.given_up = true;
 }
@@ -711,7 +708,7 @@ void play(World &world, int rank) {
     for (int phase = 0; phase <= world.trial.phase && !r.given_up; ++phase) {
         if (!takes_part(phase, world.trial.phase)) continue;
         const bool failing = r.victim() && phase == world.trial.phase;
-        if (failing) 
+        if (failing)
             fail_allocation(world.trial.number, world.trial.failing, world.cluster.allocator);
         phases[phase].body(r);
         if (failing) world.found.allocations = stop_failing();
@@ -726,8 +723,13 @@ void play(World &world, int rank) {
     alarm(hang_seconds);
     // What is logged of failures is not of interest here, but must be made.
     vescomm_set_log([](void *, std::int32_t, const char *) {}, nullptr);
-    World world{cluster, trial, found, std::make_shared<LocalControlHub>(cluster.ranks()),
-                make_loopback_hub(Nodes::from_numbers(cluster.node_of)), folder, free_address()};
+    World world{cluster,
+                trial,
+                found,
+                std::make_shared<LocalControlHub>(cluster.ranks()),
+                make_loopback_hub(Nodes::from_numbers(cluster.node_of)),
+                folder,
+                free_address()};
     std::vector<std::thread> threads;
     for (int rank = 0; rank < cluster.ranks(); ++rank)
         threads.emplace_back([&, rank] { play(world, rank); });
@@ -746,8 +748,8 @@ std::string judge(const Cluster &cluster, bool ends, const Found &found, int sta
             return "rank " + std::to_string(rank) + ": " + found.what[rank];
         // Who is told of an abort may be told within the call before it.
         if (found.allocations.failed == 0 && !ends && found.status[rank] != VESCOMM_OK)
-            return "rank " + std::to_string(rank) + " fails without a reason: " +
-                   vescomm_status_name(found.status[rank]);
+            return "rank " + std::to_string(rank) +
+                   " fails without a reason: " + vescomm_status_name(found.status[rank]);
     }
     return {};
 }

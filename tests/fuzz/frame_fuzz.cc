@@ -29,14 +29,14 @@ void check_fault(FrameDecoder &decoder) {
 
 // No key that an attacker lacks is used here, so whole frames can be valid.
 void raw(std::string_view bytes, std::size_t step) {
-    FrameDecoder decoder(open_key(), stranger_payload_bytes);
+    FrameDecoder decoder(open_key(), max_unauthenticated_payload);
     fuzz::feed(bytes, step, [&](std::string_view &piece) {
         switch (decoder.read(piece)) {
             case FrameDecoder::State::incomplete:
                 require(piece.empty(), "an incomplete frame takes all bytes");
                 return true;
             case FrameDecoder::State::complete:
-                require(decoder.payload().size() <= stranger_payload_bytes,
+                require(decoder.payload().size() <= max_unauthenticated_payload,
                         "a payload is within its limit");
                 require(decoder.type() >= FrameType::hello && decoder.type() <= last_frame_type,
                         "a frame has a known type");
@@ -50,9 +50,9 @@ void raw(std::string_view bytes, std::size_t step) {
 }
 
 void script(fuzz::Input input, std::size_t step) {
-    const FrameKey key = session_key("secret", Direction::to_rank_0, Nonce{1}, Nonce{2});
+    const FrameKey key = session_key("secret", Direction::from_joiner, Nonce{1}, Nonce{2});
     FrameEncoder encoder(key);
-    FrameDecoder decoder(key, stranger_payload_bytes);
+    FrameDecoder decoder(key, max_unauthenticated_payload);
     while (!input.empty()) {
         const auto type =
             static_cast<FrameType>(1 + input.below(static_cast<std::size_t>(last_frame_type)));
@@ -61,7 +61,7 @@ void script(fuzz::Input input, std::size_t step) {
         const std::uint8_t change = input.byte();
         std::string frame;
         encoder.append(frame, type, payload);
-        require(frame.size() == frame_header_bytes + payload.size() + frame_seal_bytes,
+        require(frame.size() == frame_header_bytes + payload.size() + frame_mac_bytes,
                 "a frame has the documented size");
         // Most frames arrive as they were sent.
         const bool damaged = change != 0 && at % 4 == 0;
@@ -78,7 +78,7 @@ void script(fuzz::Input input, std::size_t step) {
             return !broken;
         });
         if (broken) {
-            require(damaged || payload.size() > stranger_payload_bytes,
+            require(damaged || payload.size() > max_unauthenticated_payload,
                     "a frame that is right is taken");
             return check_fault(decoder);
         }
@@ -117,6 +117,6 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
         {"other-protocol", whole + "GET / HTTP/1.1\r\n\r\n"},
         {"script", script + std::string("\6\0\0\0\0\3\4join\0\0\0\7\2ab\0\0\0", 19)},
         {"script-damaged", script + std::string("\3\4join\0\0\0\3\4join\x50\0\1", 16)},
-        {"script-too-long", script + std::string("\3\x50", 2) + std::string(0x50, 'x')},
+        {"script-long", script + std::string("\3\x50", 2) + std::string(0x50, 'x')},
     };
 }

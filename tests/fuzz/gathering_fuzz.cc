@@ -22,9 +22,10 @@ using fuzz::require;
 constexpr int ranks = 3;
 
 void heads(std::string_view bytes) {
-    if (const auto head = read_contribution_head(bytes))
+    WireReader reader(bytes), failure(bytes);
+    if (const auto head = read_contribution_head(reader))
         require(encode(*head) == bytes || bytes.size() > 60000, "a head encodes to the same bytes");
-    require(read_failure(bytes).status < VESCOMM_OK, "a failure is an error");
+    require(read_failure(failure).status < VESCOMM_OK, "a failure is an error");
     (void)quote(bytes);
 }
 
@@ -57,7 +58,7 @@ void script(fuzz::Input input, std::size_t step) {
             ContributionHead head;
             head.sequence = 1 + input.below(64) / 63;
             head.bytes = input.byte();
-            if (head.bytes == 255) head.bytes = largest_gather_bytes - input.byte();
+            if (head.bytes == 255) head.bytes = max_gather_bytes - input.byte();
             head.label = std::string(input.take(input.below(4)));
             if (gathering.begin(rank, head)) return;
             require(head.sequence == gathering.sequence(), "calls are gathered in order");
@@ -73,11 +74,11 @@ void script(fuzz::Input input, std::size_t step) {
         require(!list_ranks(gathering.missing()).empty(), "those who are missing can be named");
         return;
     }
-    require(gathering.missing().empty() && gathering.anyone_here(), "nobody is missing");
+    require(gathering.missing().empty() && gathering.begun(), "nobody is missing");
     const std::vector<std::string> taken = gathering.take();
     for (int rank = 0; rank < ranks; ++rank)
         require(taken[rank] == parts[rank], "a contribution is gathered as it was given");
-    require(!gathering.complete() && !gathering.anyone_here(), "the next gathering begins empty");
+    require(!gathering.complete() && !gathering.begun(), "the next gathering begins empty");
 
     std::string result = encode_sizes(taken);
     for (const std::string &part : taken) result += part;
@@ -112,7 +113,8 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
     return {
         {"head", std::string(2, '\0') + head},
         {"failure",
-         std::string(2, '\0') + failure_payload(VESCOMM_ERROR_TIMEOUT, "rank 1 is gone")},
+         std::string(2, '\0') +
+             failure_payload(whole_session, VESCOMM_ERROR_TIMEOUT, "rank 1 is gone").substr(16)},
         {"result", "\1\xff" + result},
         {"result-bytewise", std::string("\1\0", 2) + result},
         {"result-too-large", "\1\xff" + too_large},

@@ -22,6 +22,14 @@ using fuzz::require;
 
 constexpr std::string_view secret = "the secret of the job";
 constexpr std::size_t max_reply_bytes = 512;
+constexpr Clock::time_point now{std::chrono::hours(7)};
+
+Claim claim_of(std::uint32_t rank, std::uint32_t ranks) {
+    Claim claim;
+    claim.rank = rank;
+    claim.ranks = ranks;
+    return claim;
+}
 
 struct ScriptFrame {
     FrameType type = FrameType::hello;
@@ -68,7 +76,8 @@ Nonce nonce_of(std::string_view payload) {
 }
 
 void against_rank_0(fuzz::Input input, std::size_t step, std::string_view known) {
-    Doorkeeper doorkeeper(secret);
+    Cookies cookies;
+    ServerHandshake server(secret, cookies);
     FrameEncoder encoder(open_key());
     Nonce joiner{7};
     std::string nonce(joiner.begin(), joiner.end());
@@ -78,46 +87,50 @@ void against_rank_0(fuzz::Input input, std::size_t step, std::string_view known)
         if (!greeted && script.payload.empty()) script.payload = nonce;
         const std::string frame = script.encode(encoder);
         std::string reply;
-        auto state = Doorkeeper::State::waiting;
+        auto state = ServerHandshake::State::waiting;
         fuzz::feed(frame, step, [&](std::string_view &piece) {
-            state = doorkeeper.read(piece, reply);
-            return state == Doorkeeper::State::waiting;
+            state = server.read(piece, reply, now);
+            return state == ServerHandshake::State::waiting;
         });
-        require(reply.size() <= max_reply_bytes, "replies to a stranger are short");
-        const bool right = !script.damaged && script.payload.size() <= stranger_payload_bytes;
+        require(reply.size() <= max_reply_bytes, "replies to an unauthenticated peer are short");
+        const bool right = !script.damaged && script.payload.size() <= max_unauthenticated_payload;
         if (!greeted) {
             const bool hello =
                 right && script.type == FrameType::hello && script.payload.size() == joiner.size();
-            if (!hello) return require(state != Doorkeeper::State::joined, "hello comes first");
-            require(state == Doorkeeper::State::waiting && !reply.empty(), "a hello is answered");
+            if (!hello)
+                return require(state != ServerHandshake::State::joined, "hello comes first");
+            require(state == ServerHandshake::State::waiting && !reply.empty(),
+                    "a hello is answered");
             joiner = nonce_of(script.payload);
-            FrameDecoder decoder(open_key(), stranger_payload_bytes);
+            FrameDecoder decoder(open_key(), max_unauthenticated_payload);
             const auto challenge = read_frames(reply, decoder, 1);
             require(challenge.size() == 1, "rank 0 sends a challenge");
             encoder = FrameEncoder(
-                session_key(known, Direction::to_rank_0, joiner, nonce_of(challenge[0])));
+                session_key(known, Direction::from_joiner, joiner, nonce_of(challenge[0])));
             greeted = true;
             continue;
         }
         const bool join = right && known == secret && script.type == FrameType::join;
-        if (state != Doorkeeper::State::joined) {
+        if (state != ServerHandshake::State::joined) {
             // Another size of a join, or another frame: the connection is closed, or more bytes of
             // it are awaited.
-            return require(!join || script.payload.size() != 8, "a join that is right is taken");
+            Claim claim;
+            return require(!join || !read_claim(script.payload, claim),
+                           "a join that is right is taken");
         }
         require(join, "nobody joins without the secret and a join");
-        WireReader reader(script.payload);
-        require(doorkeeper.claim().rank == reader.number<std::uint32_t>() &&
-                    doorkeeper.claim().ranks == reader.number<std::uint32_t>(),
+        Claim sent;
+        require(read_claim(script.payload, sent) && server.claim() == sent &&
+                    encode(sent) == script.payload,
                 "the claim is the one that was sent");
         return;
     }
 }
 
 void against_joiner(fuzz::Input input, std::size_t step, std::string_view known) {
-    Joiner joiner(secret, {1, 2});
-    FrameDecoder hello(open_key(), stranger_payload_bytes);
-    const auto greeting = read_frames(joiner.hello(), hello, 1);
+    ClientHandshake client(secret, claim_of(1, 2));
+    FrameDecoder hello(open_key(), max_unauthenticated_payload);
+    const auto greeting = read_frames(client.hello(), hello, 1);
     require(greeting.size() == 1, "a joiner says hello");
     FrameEncoder encoder(open_key());
     const Nonce rank_0{9};
@@ -126,32 +139,34 @@ void against_joiner(fuzz::Input input, std::size_t step, std::string_view known)
         ScriptFrame script(input, order[step_of_protocol]);
         if (step_of_protocol == 0 && script.payload.empty())
             script.payload.assign(rank_0.begin(), rank_0.end());
-        auto state = Joiner::State::waiting;
+        auto state = ClientHandshake::State::waiting;
         fuzz::feed(script.encode(encoder), step, [&](std::string_view &piece) {
-            state = joiner.read(piece);
-            return state == Joiner::State::waiting;
+            state = client.read(piece);
+            return state == ClientHandshake::State::waiting;
         });
         const bool sealed = !script.damaged && (step_of_protocol == 0 || known == secret);
-        if (state == Joiner::State::refused) {
+        if (state == ClientHandshake::State::refused) {
             require(sealed && step_of_protocol == 2 && script.type == FrameType::failure,
                     "only rank 0 refuses");
-            require(joiner.refusal().status < VESCOMM_OK, "a refusal is an error");
+            require(client.refusal().status < VESCOMM_OK, "a refusal is an error");
             return;
         }
-        const Joiner::State good[] = {Joiner::State::waiting, Joiner::State::proved,
-                                      Joiner::State::welcomed};
+        const ClientHandshake::State good[] = {ClientHandshake::State::waiting,
+                                               ClientHandshake::State::proved,
+                                               ClientHandshake::State::welcomed};
         const bool right = sealed && script.type == order[step_of_protocol];
         if (state != good[step_of_protocol] || !right) {
-            require(state != Joiner::State::proved && state != Joiner::State::welcomed,
+            require(state != ClientHandshake::State::proved &&
+                        state != ClientHandshake::State::welcomed,
                     "only rank 0 proves itself");
             return;
         }
         if (step_of_protocol == 0) {
             if (script.payload.size() != Nonce{}.size()) return;
-            encoder = FrameEncoder(session_key(known, Direction::from_rank_0, nonce_of(greeting[0]),
+            encoder = FrameEncoder(session_key(known, Direction::to_joiner, nonce_of(greeting[0]),
                                                nonce_of(script.payload)));
         } else if (step_of_protocol == 1) {
-            (void)joiner.join();
+            (void)client.join();
         }
     }
 }
@@ -187,9 +202,11 @@ Tampered tamper(fuzz::Input &input, std::string &bytes) {
 }
 
 void in_the_middle(fuzz::Input input, std::size_t step) {
-    const Claim claim{input.number<std::uint32_t>(), input.number<std::uint32_t>()};
-    Doorkeeper doorkeeper(secret);
-    Joiner joiner(secret, claim);
+    const auto rank = input.number<std::uint32_t>();
+    const Claim claim = claim_of(rank, input.number<std::uint32_t>());
+    Cookies cookies;
+    ServerHandshake server(secret, cookies);
+    ClientHandshake client(secret, claim);
     bool joined = false, proved = false, welcomed = false;
     Tampered tampered = Tampered::no;
 
@@ -197,28 +214,27 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
         tampered = std::max(tampered, tamper(input, bytes));
         std::string reply;
         fuzz::feed(bytes, step, [&](std::string_view &piece) {
-            const auto state = doorkeeper.read(piece, reply);
-            joined |= state == Doorkeeper::State::joined;
-            return state == Doorkeeper::State::waiting;
+            const auto state = server.read(piece, reply, now);
+            joined |= state == ServerHandshake::State::joined;
+            return state == ServerHandshake::State::waiting;
         });
         return reply;
     };
     const auto to_joiner = [&](std::string bytes) {
         tampered = std::max(tampered, tamper(input, bytes));
         fuzz::feed(bytes, step, [&](std::string_view &piece) {
-            const auto state = joiner.read(piece);
-            proved |= state == Joiner::State::proved;
-            welcomed |= state == Joiner::State::welcomed;
-            return state == Joiner::State::waiting;
+            const auto state = client.read(piece);
+            proved |= state == ClientHandshake::State::proved;
+            welcomed |= state == ClientHandshake::State::welcomed;
+            return state == ClientHandshake::State::waiting;
         });
     };
-    to_joiner(to_rank_0(joiner.hello()));
-    if (proved) to_rank_0(joiner.join());
+    to_joiner(to_rank_0(client.hello()));
+    if (proved) to_rank_0(client.join());
     if (joined) {
         require(proved, "rank 0 lets in whom it has proved itself to");
-        require(doorkeeper.claim().rank == claim.rank && doorkeeper.claim().ranks == claim.ranks,
-                "the claim is the joiner's");
-        Session session = doorkeeper.take_session();
+        require(server.claim() == claim, "the claim is the joiner's");
+        SessionKeys session = server.take_keys();
         std::string welcome;
         session.encoder.append(welcome, FrameType::welcome, {});
         to_joiner(welcome);
@@ -242,8 +258,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 }
 
 std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
-    const std::string join("\0\x08\1\0\0\0\2\0\0\0", 10);
-    const std::string failure("\x0b\6\xfb\xff\xff\xffno", 8);
+    const std::string claim = encode(claim_of(1, 2));
+    const std::string join = std::string(1, '\0') + static_cast<char>(claim.size()) + claim;
+    const std::string refusal = failure_payload(whole_session, VESCOMM_ERROR_TIMEOUT, "no");
+    // 1 + what % last_frame_type is the type of the frame.
+    const std::string failure = std::string(1, static_cast<char>(FrameType::failure) - 1) +
+                                static_cast<char>(refusal.size()) + refusal;
     std::vector<Seed> seeds;
     const auto add = [&](const char *name, std::string_view head, const std::string &script) {
         seeds.push_back({name, std::string(head) + script});

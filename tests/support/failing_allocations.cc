@@ -69,8 +69,6 @@ FailingAgain::~FailingAgain() {
 
 }  // namespace vescomm::testing_support
 
-
-
 using vescomm::testing_support::Allocator;
 using vescomm::testing_support::next_fails;
 

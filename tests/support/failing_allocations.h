@@ -11,13 +11,13 @@
 namespace vescomm::testing_support {
 
 enum class Failing {
-    one,       // that allocation alone
+    one,  // that allocation alone
     and_later  // and all after it
 };
 
 enum class Allocator {
     all,  // malloc() and its relatives, and so operator new
-    cpp   // operator new alone
+    cpp  // operator new alone
 };
 
 // The calling thread's allocations are counted from now on; that number, from 1, fails.

@@ -7,56 +7,64 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "bootstrap/control.h"
+#include "bootstrap/control_thread.h"
+#include "bootstrap/descriptor_exchange.h"
 
 namespace vescomm::testing_support {
 
 class LocalControlHub {
 public:
     explicit LocalControlHub(int ranks)
-        : ranks(ranks), listeners(ranks), wakes(ranks), left(ranks, false) {}
+        : ranks(ranks),
+          listeners(static_cast<std::size_t>(ranks)),
+          calls(static_cast<std::size_t>(ranks)),
+          left(static_cast<std::size_t>(ranks)) {}
 
     // Ranks meet by the number of their call, which all count alike.
     struct Meeting {
         std::map<int, std::pair<std::string, std::string>> arrived;  // rank -> label, bytes
-        int told = 0;  // ranks that have the result
     };
 
-    // With the mutex.
-    void tell_event() {
+    // Something has happened: wakes every rank. With the lock.
+    void report() {
+        ++events;
         changed.notify_all();
-        for (const auto &wake : wakes)
-            if (wake) wake();
+        for (const auto &call : calls)
+            if (call) call();
     }
 
     const int ranks;
     std::mutex mutex;
     std::condition_variable changed;
+    std::uint64_t events = 0;
     std::map<std::uint64_t, Meeting> meetings;
     std::vector<Control::Listener> listeners;
-    std::vector<std::function<void()>> wakes;
+    std::vector<std::function<void()>> calls;
+    std::vector<bool> left;
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
-    std::vector<bool> left;
+    std::map<std::string, std::shared_ptr<LocalControlHub>> subgroups;
+    // For node memory: descriptors go through sockets, as between processes.
+    std::shared_ptr<ControlThread> thread = ControlThread::get();
 };
 
 class LocalControl final : public Control {
 public:
     LocalControl(std::shared_ptr<LocalControlHub> hub, int rank)
-        : hub_(std::move(hub)), rank_(rank) {}
+        : hub_(std::move(hub)), rank_(rank), descriptors_(hub_->thread->network()) {}
     ~LocalControl() override {
         std::lock_guard lock(hub_->mutex);
-        // One that was made to tell of a failure has neither.
-        if (listens_) hub_->listeners[rank_] = nullptr;
-        if (wakes_) hub_->wakes[rank_] = nullptr;
+        hub_->listeners[rank_] = nullptr;
+        hub_->calls[rank_] = nullptr;
     }
 
     int rank() const override { return rank_; }
@@ -64,19 +72,17 @@ public:
 
     void start_all_gather(std::string_view label, std::string_view bytes) override {
         std::lock_guard lock(hub_->mutex);
-        hub_->meetings[calls_].arrived[rank_] = {std::string(label), std::string(bytes)};
+        if (hub_->status != VESCOMM_OK) throw Error(hub_->status, hub_->why);
         label_ = label;
-        hub_->tell_event();
+        hub_->meetings[calls_].arrived[rank_] = {label_, std::string(bytes)};
+        hub_->report();
     }
 
     std::optional<std::vector<std::string>> test_all_gather() override {
         std::lock_guard lock(hub_->mutex);
         if (hub_->status != VESCOMM_OK) throw Error(hub_->status, hub_->why);
-        auto &meeting = hub_->meetings.at(calls_);
-        if (!complete(meeting)) return {};
-        const auto arrived = meeting.arrived;
-        if (++meeting.told == hub_->ranks) hub_->meetings.erase(calls_);
-        ++calls_;
+        const auto &arrived = hub_->meetings[calls_].arrived;
+        if (arrived.size() < static_cast<std::size_t>(hub_->ranks)) return std::nullopt;
         std::vector<std::string> all;
         for (const auto &[peer, said] : arrived) {
             if (said.first != arrived.at(0).first)
@@ -85,6 +91,7 @@ public:
                                                         " called " + said.first);
             all.push_back(said.second);
         }
+        ++calls_;
         return all;
     }
 
@@ -93,29 +100,46 @@ public:
         {
             std::lock_guard lock(hub_->mutex);
             for (int peer = 0; peer < hub_->ranks; ++peer)
-                if (!hub_->meetings.at(calls_).arrived.contains(peer))
+                if (!hub_->meetings[calls_].arrived.contains(peer))
                     missing += " " + std::to_string(peer);
         }
         fail(VESCOMM_ERROR_TIMEOUT, label_ + ": no word from ranks" + missing);
-        std::lock_guard lock(hub_->mutex);
         throw Error(hub_->status, hub_->why);
     }
 
-    void on_event(std::function<void()> wake) override {
+    void start_leave() override {
         std::lock_guard lock(hub_->mutex);
-        hub_->wakes[rank_] = std::move(wake);
-        wakes_ = true;
+        hub_->left[rank_] = true;
+        hub_->report();
     }
-    FrameKey derive_key(std::string_view purpose) const override {
-        return derived_key("the secret of the test", purpose);
+    bool test_leave() override {
+        std::lock_guard lock(hub_->mutex);
+        return hub_->status != VESCOMM_OK ||
+               std::ranges::find(hub_->left, false) == hub_->left.end();
     }
-    std::string local_address() const override { return "127.0.0.1"; }
+    void end_leave() noexcept override {}
+    bool has_left(int rank) const override {
+        std::lock_guard lock(hub_->mutex);
+        return hub_->left[rank];
+    }
+
+    void on_event(std::function<void()> call) override {
+        std::lock_guard lock(hub_->mutex);
+        hub_->calls[rank_] = std::move(call);
+    }
+    void wait_event(std::uint64_t seen, Clock::time_point until) override {
+        std::unique_lock lock(hub_->mutex);
+        hub_->changed.wait_until(lock, until, [&] { return hub_->events != seen; });
+    }
+    std::uint64_t events() const override {
+        std::lock_guard lock(hub_->mutex);
+        return hub_->events;
+    }
 
     void listen(Listener listener) override {
         std::unique_lock lock(hub_->mutex);
         if (hub_->status == VESCOMM_OK) {
             hub_->listeners[rank_] = std::move(listener);
-            listens_ = true;
             return;
         }
         lock.unlock();
@@ -130,46 +154,33 @@ public:
         // Called under the lock, so that no listener goes away meanwhile.
         for (Listener &listener : hub_->listeners)
             if (listener) listener(status, why);
-        hub_->tell_event();
+        hub_->report();
     }
 
-    void start_leave() override {
+    std::unique_ptr<Control> subgroup(std::string_view words, const std::vector<int> &members,
+                                      Deadline) override {
         std::lock_guard lock(hub_->mutex);
-        hub_->left[rank_] = true;
-        hub_->tell_event();
+        auto &group = hub_->subgroups[std::string(words)];
+        if (!group) group = std::make_shared<LocalControlHub>(static_cast<int>(members.size()));
+        const auto place = std::ranges::find(members, rank_) - members.begin();
+        return std::make_unique<LocalControl>(group, static_cast<int>(place));
     }
-    bool test_leave() override {
-        std::lock_guard lock(hub_->mutex);
-        return ended();
+    std::unique_ptr<Control> shrink(const std::set<int> &, Deadline, std::vector<int> &) override {
+        throw Error(VESCOMM_ERROR_UNSUPPORTED, "threads of one process do not survive one another");
     }
-    bool has_left(int rank) const override {
-        std::lock_guard lock(hub_->mutex);
-        return hub_->left[rank];
+
+    FrameKey derive_key(std::string_view purpose) const override {
+        return keyed_hash("the secret of the test", purpose);
     }
+    std::string local_address() const override { return "127.0.0.1"; }
+    DescriptorExchange &descriptors() override { return descriptors_; }
 
 private:
-    bool complete(const LocalControlHub::Meeting &meeting) const {
-        return meeting.arrived.size() == static_cast<std::size_t>(hub_->ranks);
-    }
-    bool ended() const {
-        return hub_->status != VESCOMM_OK ||
-               std::ranges::find(hub_->left, false) == hub_->left.end();
-    }
-
-    void sleep_until_event(Deadline deadline) override {
-        std::unique_lock lock(hub_->mutex);
-        const auto event = [&] {
-            const auto meeting = hub_->meetings.find(calls_);
-            return ended() || (meeting != hub_->meetings.end() && complete(meeting->second));
-        };
-        hub_->changed.wait_until(lock, deadline.moment(), event);
-    }
-
     std::shared_ptr<LocalControlHub> hub_;
     int rank_;
-    bool listens_ = false, wakes_ = false;
     std::uint64_t calls_ = 0;
     std::string label_;
+    DescriptorExchange descriptors_;
 };
 
 }  // namespace vescomm::testing_support

@@ -56,7 +56,7 @@ THIRD_PARTY = re.compile(r"(ucp|ucs|uct|fmt|nlohmann|asio|openssl|CLI|gtest|gmoc
                          r"|oneapi/|asio\.hpp|hwloc\.h|xxhash\.h|rapidcheck\.h|dnnl")
 MAY_HAVE_THIRD_PARTY = {
     r"libvescomm/transport/ucx_\w+\.h": r"ucp/|ucs/",
-    r"libvescomm/bootstrap/(event_loop|tcp_\w+)\.h": r"asio",
+    r"libvescomm/bootstrap/os_\w+\.h": r"asio",
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",
     r"planner/api\.h": r"fmt/",
     r"planner/input/strict_json\.h": r"nlohmann/",

@@ -54,7 +54,7 @@ public:
         if (rank_ == 1) std::swap(all[0], all[1]);
         return all;
     }
-    void expire_all_gather(double) override {
+    [[noreturn]] void expire_all_gather(double) override {
         throw Error(VESCOMM_ERROR_INTERNAL, "a pair of sockets does not expire");
     }
     void on_event(std::function<void()>) override {}
@@ -67,11 +67,12 @@ public:
     void fail(vescomm_status_t, const std::string &) noexcept override {}
     void start_leave() override {}
     bool test_leave() override { return true; }
+    void end_leave() noexcept override {}
     bool has_left(int) const override { return false; }
+    void wait_event(std::uint64_t, Clock::time_point) override {}
+    std::uint64_t events() const override { return 0; }
 
 private:
-    void sleep_until_event(Deadline) override {}
-
     void write_all(const void *bytes, std::size_t size) {
         for (auto *at = static_cast<const char *>(bytes); size > 0;) {
             const ssize_t written = send(socket_, at, size, MSG_NOSIGNAL);

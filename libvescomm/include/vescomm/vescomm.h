@@ -155,10 +155,15 @@ typedef struct vescomm_comm_options {
      *  proportion to them. The same on every rank. 0: the variable VESCOMM_REPRODUCIBLE, or no. */
     int32_t reproducible;
     uint32_t reserved_2;
+    /** Tells apart communicators of the same ranks that several threads create at the same time:
+     * each thread gives a tag of its own, the same on every rank. NULL or empty: they are told
+     * apart by the order in which they are created, one after the other. At most 255 bytes;
+     * borrowed for the call. Since: 0.2 */
+    const char *tag;
 } vescomm_comm_options_t;
 
 static inline vescomm_comm_options_t vescomm_comm_options(void) {
-    vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL, 0, 0};
+    vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL, 0, 0, NULL};
     return options;
 }
 
@@ -184,10 +189,15 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  *                 and may be NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; release with vescomm_comm_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: ranks stayed away, the
- *         sentence names them. VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes
- *         claim one rank, or the number of ranks differs. VESCOMM_ERROR_SYSTEM. After any error
- *         nothing is left behind.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when another thread creates one of the
+ *         same ranks at the same time without a tag of its own; both fail then, on all ranks.
+ *         VESCOMM_ERROR_TIMEOUT: ranks stayed away, the sentence names them.
+ *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
+ *         number of ranks or the build of the library differs. VESCOMM_ERROR_SYSTEM. After any
+ * error nothing is left behind.
+ *
+ * Communicators of a process with the same ranks, address and secret share one connection to rank
+ * 0, one thread, and their descriptors.
  *
  * Collective: yes.  Blocking: until all ranks are here, at most the timeout.  Threads: safe.
  * Since: 0.1
@@ -226,6 +236,65 @@ vescomm_comm_create_from_environment(const vescomm_comm_options_t *options, vesc
 VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
     int32_t rank, int32_t ranks, vescomm_all_gather_function_t all_gather, void *context,
     const vescomm_comm_options_t *options, vescomm_comm_t **comm);
+
+/**
+ * Makes communicators of the ranks of another one, which stays as it is. They share its
+ * connections.
+ *
+ * @param comm     the parent.
+ * @param color    ranks with the same color make one communicator. Negative: this rank is in none.
+ * @param key      orders the ranks of a color; equal keys by their rank in the parent.
+ * @param options  NULL or zero members: as the parent. `tag` is not used. Borrowed for the call.
+ * @param out      [out] owned by the caller, release with vescomm_comm_free(), before or after the
+ *                 parent; NULL where color is negative.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The first error of a broken parent.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the rank.
+ *
+ * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
+ * Threads: one at a time per communicator.  Cost: a few rounds of the control plane.
+ * Source: MPI_Comm_split.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t key,
+                                                const vescomm_comm_options_t *options,
+                                                vescomm_comm_t **out);
+
+/**
+ * Makes another communicator of the same ranks, so that its calls are independent of those on the
+ * parent: another thread or library may use it.
+ *
+ * @return as vescomm_comm_split().
+ *
+ * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
+ * Threads: one at a time per communicator.  Cost: as vescomm_comm_split().  Source: MPI_Comm_dup.
+ * Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
+                                              const vescomm_comm_options_t *options,
+                                              vescomm_comm_t **out);
+
+/**
+ * Makes a communicator of the ranks that survive a failure. They agree on who is gone: a rank whose
+ * process has ended, and those in @p failed. Ranks keep their order.
+ *
+ * Before: usually broken, by the failure. After: @p comm is broken on every rank and must still be
+ * freed; memory, buffers and requests made on it are of no more use.
+ *
+ * @param comm    the communicator that has lost ranks. Not one that was freed.
+ * @param failed  ranks of @p comm that are to be left out although their process may not have ended
+ *                (one that is stuck, or on a machine that cannot be reached), @p count of them; the
+ *                same on every rank. NULL when @p count is 0.
+ * @param out     [out] owned by the caller; release with vescomm_comm_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank lives and has
+ *         not called this; the sentence names it. VESCOMM_ERROR_PEER_FAILED: one more rank died
+ *         meanwhile; call it again. VESCOMM_ERROR_MISMATCH: another rank has named this one as
+ *         failed.
+ *
+ * Collective: yes, all ranks that live and are not in @p failed.  Blocking: yes, at most the
+ * timeout. Threads: one at a time per communicator.  Cost: milliseconds, and as
+ * vescomm_comm_create(). Source: MPIX_Comm_shrink.  Since: 0.2
+ */
+VESCOMM_API vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed,
+                                                 size_t count, vescomm_comm_t **out);
 
 /** Who is who. Filled by vescomm_comm_query(); append-only. */
 typedef struct vescomm_comm_info {

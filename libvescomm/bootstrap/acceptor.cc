@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/acceptor.h"
+
+namespace vescomm {
+
+namespace {
+
+// A handshake takes one round trip. This leaves time for a machine that is busy loading programs.
+constexpr auto max_handshake_time = std::chrono::seconds(10);
+
+}  // namespace
+
+struct Acceptor::Pending {
+    Pending(std::unique_ptr<Stream> stream, std::string_view secret, Cookies &cookies,
+            Clock::time_point now)
+        : stream(std::move(stream)), handshake(secret, cookies), since(now) {}
+
+    std::unique_ptr<Stream> stream;
+    ServerHandshake handshake;
+    Clock::time_point since;
+    bool greeted = false;
+    Place place;
+};
+
+Acceptor::Acceptor(Network &network, std::string_view secret, Admit admit)
+    : network_(network), secret_(secret), admit_(std::move(admit)) {}
+
+Acceptor::~Acceptor() {
+    close();
+}
+
+void Acceptor::listen(const TcpAddress &address) {
+    listeners_.push_back(network_.listen(
+        address, [this](std::unique_ptr<Stream> stream) { accept(std::move(stream)); }));
+}
+
+void Acceptor::listen_with(int descriptor) {
+    listeners_.push_back(network_.listen_with(
+        descriptor, [this](std::unique_ptr<Stream> stream) { accept(std::move(stream)); }));
+}
+
+void Acceptor::close() {
+    listeners_.clear();
+    silent_.clear();
+    greeted_.clear();
+    starved_since_ = {};
+}
+
+TcpAddress Acceptor::address() const {
+    return listeners_.empty() ? TcpAddress{} : listeners_.front()->address();
+}
+
+void Acceptor::tidy() {
+    for (auto *list : {&silent_, &greeted_})
+        while (!list->empty() && network_.now() - list->front()->since > max_handshake_time)
+            drop(list->front());
+    bool starved = false;
+    for (const auto &listener : listeners_) {
+        if (!listener->starved()) continue;
+        starved = true;
+        // Pending connections are the only descriptors that this object can give back.
+        if (pending() > 0) make_room();
+        listener->retry();
+    }
+    if (!starved) starved_since_ = {};
+    else if (starved_since_ == Clock::time_point{}) starved_since_ = network_.now();
+}
+
+void Acceptor::make_room() {
+    auto &list = silent_.empty() ? greeted_ : silent_;
+    if (!list.empty()) drop(list.front());
+}
+
+void Acceptor::accept(std::unique_ptr<Stream> stream) {
+    starved_since_ = {};
+    while (pending() >= max_pending) make_room();
+    const auto pending =
+        std::make_shared<Pending>(std::move(stream), secret_, cookies_, network_.now());
+    pending->place = silent_.insert(silent_.end(), pending);
+    // The callbacks belong to the stream, which the pending connection owns.
+    const std::weak_ptr<Pending> weak = pending;
+    pending->stream->start({[this, weak](std::string_view bytes) {
+                                if (const auto kept = weak.lock()) read(kept, bytes);
+                            },
+                            [this, weak](const std::string &) {
+                                if (const auto kept = weak.lock()) drop(kept);
+                            },
+                            nullptr});
+}
+
+void Acceptor::read(const std::shared_ptr<Pending> &pending, std::string_view bytes) {
+    std::string reply;
+    const ServerHandshake::State state = pending->handshake.read(bytes, reply, network_.now());
+    if (!reply.empty()) pending->stream->write(reply);
+    if (pending->handshake.greeted() && !pending->greeted) {
+        pending->greeted = true;
+        greeted_.splice(greeted_.end(), silent_, pending->place);
+    }
+    switch (state) {
+        case ServerHandshake::State::waiting:
+            // Some hundred bytes always fit an empty socket: a peer that does not take them is
+            // none.
+            if (!pending->stream->drained()) drop(pending);
+            return;
+        case ServerHandshake::State::stray:
+            return drop(pending);
+        case ServerHandshake::State::joined:
+            break;
+    }
+    Joined joined{pending->handshake.claim(), std::move(pending->stream),
+                  pending->handshake.take_keys(), std::string(bytes)};
+    greeted_.erase(pending->place);
+    admit_(std::move(joined));
+}
+
+void Acceptor::drop(const std::shared_ptr<Pending> &pending) {
+    // The argument may be the list's own.
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+    const auto kept = pending;
+    (kept->greeted ? greeted_ : silent_).erase(kept->place);
+}
+
+}  // namespace vescomm

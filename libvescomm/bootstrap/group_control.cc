@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/group_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vescomm {
+
+namespace {
+
+// The hub has this long to say who is missing, after a deadline has passed.
+constexpr auto max_verdict_time = std::chrono::seconds(2);
+
+}  // namespace
+
+struct GroupControl::Ear {
+    std::mutex mutex;
+    Listener listener;
+    bool delivered = false;
+
+    void deliver(const Failure &failure) {
+        const std::lock_guard lock(mutex);
+        if (delivered || !listener) return;
+        delivered = true;
+        listener(failure.status(), failure.why());
+    }
+};
+
+GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<GroupState> state)
+    : session_(std::move(session)), state_(std::move(state)), ear_(std::make_shared<Ear>()) {
+    // In the thread that finds the first cause: the caller's, which holds the session, or the
+    // network's.
+    state_->failure.on_first([weak = std::weak_ptr(state_), ear = ear_, session = session_.get()] {
+        const auto group = weak.lock();
+        if (!group) return;
+        try {
+            // The others first: the program may end as soon as it learns of this, and then they
+            // would only see that this process is gone.
+            session->post([group, ear](SessionCore &core) {
+                core.client().spread_failure(group);
+                ear->deliver(group->failure);
+                group->wake();
+            });
+        } catch (const std::bad_alloc &) {
+            // Peers learn of it when this process's connections end.
+            group->wake();
+        }
+    });
+}
+
+GroupControl::~GroupControl() {
+    {
+        const std::lock_guard lock(ear_->mutex);
+        ear_->listener = nullptr;
+    }
+    state_->on_event({});
+    try {
+        session_->post([state = state_](SessionCore &core) { core.client().forget(state); });
+    } catch (const std::bad_alloc &) {
+        // The group ends with the session's connection.
+    }
+}
+
+void GroupControl::wait_until_open(const std::string &label, Deadline deadline) {
+    const auto begin = Clock::now();
+    session_->post(
+        [state = state_, label](SessionCore &core) { core.client().open(state, label); });
+    for (;;) {
+        const std::uint64_t seen = state_->reports();
+        // A failure that came right behind is the caller's to find.
+        if (state_->opened()) return;
+        check();
+        if (deadline.expired()) {
+            give_up(0, std::chrono::duration<double>(Clock::now() - begin).count(), label);
+            check();
+        }
+        state_->wait(seen, deadline.moment());
+    }
+}
+
+// ---- the all-gather ----
+
+void GroupControl::start_all_gather(std::string_view label, std::string_view bytes) {
+    check();
+    if (left_)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    fmt::format("rank {} has left the communicator and cannot do {} any more",
+                                rank(), quote(label)));
+    if (bytes.size() > max_gather_bytes) {
+        // The others must not wait for a contribution that never comes.
+        fail(VESCOMM_ERROR_INVALID_ARGUMENT,
+             fmt::format("{} would gather {} bytes from rank {}; the control plane takes {} in all",
+                         quote(label), bytes.size(), rank(), max_gather_bytes));
+        check();
+    }
+    label_ = label;
+    session_->post([state = state_, head = ContributionHead{++sequence_, bytes.size(), label_},
+                    copy = std::string(bytes)](SessionCore &core) {
+        core.client().contribute(state, head, copy);
+    });
+}
+
+std::optional<std::vector<std::string>> GroupControl::test_all_gather() {
+    if (auto answer = state_->take_answer()) return answer;
+    check();
+    return std::nullopt;
+}
+
+void GroupControl::expire_all_gather(double waited_seconds) {
+    give_up(sequence_, waited_seconds, quote(label_));
+    check();
+    throw Error(VESCOMM_ERROR_INTERNAL, "an all-gather ended without a result; please report this");
+}
+
+// Asks the hub who is missing, and fails the group with or without its answer.
+void GroupControl::give_up(std::uint64_t sequence, double waited_seconds, const std::string &what) {
+    session_->post([state = state_, sequence, waited_seconds](SessionCore &core) {
+        core.client().expire(state, sequence, waited_seconds);
+    });
+    const auto until = Clock::now() + max_verdict_time;
+    while (!state_->failure.broken() && Clock::now() < until)
+        state_->wait(state_->reports(),
+                     std::min(until, Clock::now() + std::chrono::milliseconds(20)));
+    if (!state_->failure.broken())
+        fail(
+            VESCOMM_ERROR_TIMEOUT,
+            fmt::format("rank {} gave up {} after {:.1f} s, and rank 0 did not say who is missing; "
+                        "see whether rank 0 is running",
+                        rank(), what, waited_seconds));
+}
+
+// ---- the end ----
+
+void GroupControl::start_leave() {
+    if (std::exchange(left_, true) || state_->failure.broken()) return;
+    session_->post([state = state_](SessionCore &core) { core.client().leave(state); });
+}
+
+bool GroupControl::test_leave() {
+    return state_->all_left() || state_->failure.broken();
+}
+
+void GroupControl::end_leave() noexcept {
+    state_->indifferent = true;
+}
+
+// ---- failures ----
+
+void GroupControl::check() {
+    if (!state_->failure.broken()) return;
+    ear_->deliver(state_->failure);
+    state_->failure.check();
+}
+
+void GroupControl::listen(Listener listener) {
+    {
+        const std::lock_guard lock(ear_->mutex);
+        ear_->listener = std::move(listener);
+    }
+    if (state_->failure.broken()) ear_->deliver(state_->failure);
+}
+
+void GroupControl::fail(vescomm_status_t status, const std::string &why) noexcept {
+    state_->failure.set(status, why);
+}
+
+// ---- other communicators ----
+
+std::unique_ptr<Control> GroupControl::subgroup(std::string_view words,
+                                                const std::vector<int> &members,
+                                                Deadline deadline) {
+    std::vector<int> processes;
+    for (const int member : members)
+        processes.push_back(state_->members[static_cast<std::size_t>(member)]);
+    return session_->open(derive_group(state_->id, words), std::move(processes),
+                          "communicator creation", deadline);
+}
+
+std::unique_ptr<Control> GroupControl::shrink(const std::set<int> &failed, Deadline deadline,
+                                              std::vector<int> &survivors) {
+    const std::shared_ptr<Session> session =
+        session_->regroup(state_->id, state_->members, state_->rank, failed, deadline, survivors);
+    std::vector<int> everyone;
+    for (int rank = 0; rank < session->ranks(); ++rank) everyone.push_back(rank);
+    return session->open(derive_group(state_->id, "shrunk"), std::move(everyone),
+                         "communicator creation", deadline);
+}
+
+// ---- for the transports ----
+
+FrameKey GroupControl::derive_key(std::string_view purpose) const {
+    return keyed_hash(session_->options_.secret, purpose);
+}
+
+std::string GroupControl::local_address() const {
+    const std::lock_guard lock(session_->mutex_);
+    return session_->host_;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/failure.h"
+#include "bootstrap/gathering.h"
+#include "bootstrap/group_id.h"
+
+namespace vescomm {
+
+// One process's part in a group: the network's thread reports what it hears from the hub, and the
+// caller's thread waits for it.
+//
+// Threads: safe, except what is marked as the network thread's.
+class GroupState {
+public:
+    GroupState(const GroupId &id, int rank, std::vector<int> members)
+        : id(id), rank(rank), members(std::move(members)), left_(this->members.size()) {}
+
+    const GroupId id;
+    const int rank;  // of this process, in the group
+    const std::vector<int> members;  // by rank: the session ranks
+    int ranks() const { return static_cast<int>(members.size()); }
+
+    Failure failure;
+    // The caller has left, and needs no news any more.
+    std::atomic<bool> indifferent{false};
+
+    // ---- reports, each followed by a wake-up of the waiting thread ----
+
+    void report_opened();
+    void report_answer(std::vector<std::string> contributions);
+    void report_left(int rank);
+    void report_all_left();
+    // The failure was set, or anything else that a waiter should look at.
+    void wake();
+
+    // ---- the caller ----
+
+    bool opened() const;
+    bool all_left() const;
+    bool has_left(int rank) const;
+    std::optional<std::vector<std::string>> take_answer();
+    // Waits until something was reported since the call of reports() that gave `seen`.
+    std::uint64_t reports() const;
+    void wait(std::uint64_t seen, Clock::time_point until) const;
+    // Called after every report, in the thread that reports.
+    void on_event(std::function<void()> call);
+
+    // ---- the network's thread ----
+
+    bool contributed = false;  // an all-gather is under way
+    std::string label;  // of the contribution
+    std::uint64_t answered = 0;  // sequence of the last result
+    std::optional<GatherReader> reader;  // a result of which more is to come
+    bool said_goodbye = false;
+    bool from_hub = false;  // the failure came from there
+
+private:
+    void changed(std::unique_lock<std::mutex> lock);
+
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    std::uint64_t reports_ = 0;
+    bool opened_ = false;
+    bool all_left_ = false;
+    std::vector<bool> left_;
+    std::optional<std::vector<std::string>> answer_;
+    std::mutex call_mutex_;  // held while on_event's function runs
+    std::function<void()> call_;
+};
+
+}  // namespace vescomm

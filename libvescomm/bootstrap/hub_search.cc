@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/hub_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vescomm {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// The first retries come quickly, since ranks start almost together; later ones spare the network.
+constexpr auto first_pause = milliseconds(10);
+constexpr auto max_pause = milliseconds(250);
+// Head start of an address over the next one in the list.
+constexpr auto head_start = milliseconds(100);
+// An attempt to connect that nobody answers is given up soon. A connection may be taken by the
+// operating system long before its process looks at it (the program may still be loading), so one
+// that stands is given more time.
+constexpr auto max_connect_time = std::chrono::seconds(5);
+constexpr auto max_answer_time = std::chrono::seconds(60);
+// An attempt that takes longer is reported as unanswered, whatever happened before.
+constexpr auto slow_attempt = std::chrono::seconds(1);
+
+}  // namespace
+
+// One address, and the attempt on it that is under way, if any.
+struct HubSearch::Try {
+    Try(TcpAddress address, std::string_view secret, const Claim &claim, Clock::time_point next)
+        : address(std::move(address)), handshake(secret, claim), next(next) {}
+
+    bool under_way() const { return attempt != nullptr || stream != nullptr; }
+
+    TcpAddress address;
+    ClientHandshake handshake;
+    std::unique_ptr<Attempt> attempt;
+    std::unique_ptr<Stream> stream;
+    Clock::time_point began{};
+    Clock::time_point deadline{};
+    Clock::time_point next;
+    Clock::duration pause = first_pause;
+    bool proved = false;  // the listener has, on the present connection or on the one before
+    bool resumed = false;  // the present connection began with a cookie
+    bool wrong_secret = false;
+    bool tried = false;
+    std::string trouble;
+};
+
+HubSearch::HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
+                     Claim claim, bool once, Events events)
+    : network_(network),
+      secret_(secret),
+      claim_(std::move(claim)),
+      once_(once),
+      events_(std::move(events)) {
+    Clock::time_point next = network_.now();
+    for (TcpAddress &address : addresses) {
+        tries_.emplace_back(std::move(address), secret_, claim_, next);
+        next += head_start;
+    }
+}
+
+HubSearch::~HubSearch() {
+    *alive_ = false;
+}
+
+bool HubSearch::anyone_proved() const {
+    return std::any_of(tries_.begin(), tries_.end(), [](const Try &each) { return each.proved; });
+}
+
+Clock::time_point HubSearch::tick() {
+    const Clock::time_point now = network_.now();
+    const auto alive = alive_;
+    Clock::time_point next = now + max_pause;
+    for (Try &each : tries_) {
+        if (each.under_way() && now >= each.deadline)
+            give_up(each, each.attempt ? "no answer" : "connected, but nothing answers there");
+        if (!*alive) return next;
+        // Two connections of this process would look like two processes.
+        if (!each.under_way() && now >= each.next && !anyone_proved() && !(once_ && each.tried))
+            begin(each);
+        next = std::min(next, each.under_way() ? each.deadline : std::max(each.next, now));
+    }
+    // A try that waits for another one to end is looked at again a little later.
+    return std::max(next, now + milliseconds(1));
+}
+
+void HubSearch::begin(Try &each) {
+    each.tried = true;
+    each.began = network_.now();
+    each.deadline = each.began + max_connect_time;
+    each.attempt = network_.connect(
+        each.address, [this, &each](std::unique_ptr<Stream> stream, const std::string &why) {
+            connected(each, std::move(stream), why);
+        });
+}
+
+void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::string &why) {
+    each.attempt.reset();
+    if (stream == nullptr) return give_up(each, why);
+    each.stream = std::move(stream);
+    each.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
+    each.deadline = network_.now() + max_answer_time;
+    each.handshake.set_port(events_.listen ? events_.listen(each.stream->local()) : 0);
+    each.proved = each.resumed = each.handshake.resumes();
+    each.stream->start({[this, &each](std::string_view bytes) { read(each, bytes); },
+                        [this, &each, alive = alive_](const std::string &how) {
+                            // After its proof the listener had no room: come back at once, with
+                            // the cookie. On a second connection the cookie may be out of date.
+                            const bool back = each.proved && !each.resumed;
+                            if (each.resumed) each.handshake.restart();
+                            give_up(each, how == "closed" ? "it closed the connection" : how);
+                            if (*alive && back) each.next = network_.now();
+                        },
+                        nullptr});
+    each.stream->write(each.handshake.hello());
+}
+
+void HubSearch::read(Try &each, std::string_view bytes) {
+    const auto alive = alive_;
+    while (*alive && each.stream != nullptr) {
+        switch (each.handshake.read(bytes)) {
+            case ClientHandshake::State::waiting:
+                return;
+            case ClientHandshake::State::proved:
+                each.proved = true;
+                // From here on the end of the connection says all that there is to know.
+                each.deadline = Clock::time_point::max();
+                each.stream->write(each.handshake.join());
+                for (Try &other : tries_)
+                    if (&other != &each && other.under_way())
+                        give_up(other, "another address was right");
+                break;
+            case ClientHandshake::State::welcomed: {
+                std::string welcome(each.handshake.welcome());
+                Found found{std::move(each.stream), each.handshake.take_keys(), std::move(welcome),
+                            std::string(bytes)};
+                const auto call = events_.found;
+                return call(std::move(found));
+            }
+            case ClientHandshake::State::refused: {
+                const auto call = events_.failed;
+                const Error refusal = each.handshake.refusal();
+                return call(refusal);
+            }
+            case ClientHandshake::State::wrong_secret:
+                each.wrong_secret = true;
+                give_up(each, "it has another secret");
+                break;
+            case ClientHandshake::State::other_version: {
+                const auto call = events_.failed;
+                return call(Error(
+                    VESCOMM_ERROR_MISMATCH,
+                    fmt::format("rank 0 at {} speaks version {} of the control protocol, this rank "
+                                "version {}; use the same vescomm on all ranks",
+                                to_text(each.address), each.handshake.version(), frame_version)));
+            }
+            case ClientHandshake::State::not_vescomm:
+                each.handshake.restart();
+                give_up(each, "what answers there is no rank 0 of vescomm");
+                break;
+        }
+    }
+}
+
+void HubSearch::give_up(Try &each, const std::string &why) {
+    each.trouble = fmt::format("{}: {}", to_text(each.address), why);
+    each.attempt.reset();
+    each.stream.reset();
+    each.proved = false;
+    each.next = network_.now() + each.pause;
+    each.pause = std::min<Clock::duration>(each.pause * 3 / 2, max_pause);
+    fail_if_hopeless();
+}
+
+// With other addresses still open, one wrong secret may only mean another machine.
+void HubSearch::fail_if_hopeless() {
+    const Try *wrong = nullptr;
+    for (const Try &each : tries_) {
+        if (each.under_way() || !each.tried) return;
+        if (each.wrong_secret) wrong = &each;
+    }
+    const auto call = events_.failed;
+    if (wrong != nullptr)
+        return call(Error(VESCOMM_ERROR_MISMATCH,
+                          fmt::format("rank 0 at {} does not know this secret; give every rank the "
+                                      "same one, and see whether another job uses this address",
+                                      to_text(wrong->address))));
+    if (once_) call(Error(VESCOMM_ERROR_PEER_FAILED, trouble()));
+}
+
+std::string HubSearch::trouble() const {
+    std::string text;
+    for (const Try &each : tries_) {
+        const bool slow = each.under_way() && network_.now() - each.began > slow_attempt;
+        const std::string mine =
+            each.trouble.empty() || slow ? to_text(each.address) + ": no answer" : each.trouble;
+        text += (text.empty() ? "" : ", ") + mine;
+    }
+    return text;
+}
+
+}  // namespace vescomm

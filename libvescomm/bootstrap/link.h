@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/group_id.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/network.h"
+
+namespace vescomm {
+
+// Bytes that wait to be sent, perhaps on many links at once: never copied as a whole.
+using Pieces = std::shared_ptr<const std::vector<std::string>>;
+
+// An authenticated connection between two processes: frames in, frames out, in order.
+//
+// Used in the network's thread only. Destroying it closes the connection at once; nothing is called
+// back afterwards.
+class Link {
+public:
+    struct Events {
+        // The payload is valid during the call, in which the link may be destroyed.
+        std::function<void(FrameType, std::string_view payload)> frame;
+        // The connection ended, with words that complete "its connection ...". Called at most once.
+        std::function<void(const std::string &how)> ended;
+    };
+
+    Link(Network &network, std::unique_ptr<Stream> stream, SessionKeys keys);
+    ~Link();
+    Link(const Link &) = delete;
+    Link &operator=(const Link &) = delete;
+
+    // `rest`: bytes that were received already.
+    void start(Events events, const std::string &rest);
+
+    void send(FrameType type, std::string payload = {});
+    // Sends pieces one behind the other, as data frames of a group. Other frames wait until all are
+    // sent.
+    void send_data(const GroupId &group, Pieces pieces);
+
+    // Everything has been taken by the operating system.
+    bool quiet() const;
+    void close();
+    // Closes the connection once everything has been sent.
+    void finish();
+    bool open() const { return stream_ != nullptr; }
+    // The stream below; only while open.
+    Stream &stream() { return *stream_; }
+
+    // Latest moments at which bytes came, and went.
+    Clock::time_point received_at() const { return received_at_; }
+    Clock::time_point sent_at() const { return sent_at_; }
+    // Does not count against the peer a time in which this process itself stood still.
+    void forgive(Clock::duration time) { received_at_ += time; }
+
+private:
+    // What still has to become frames: one frame, or the rest of a list of pieces.
+    struct Waiting {
+        FrameType type = FrameType::data;
+        std::string payload;
+        GroupId group;
+        Pieces pieces;
+        std::size_t piece = 0;
+        std::size_t offset = 0;
+    };
+
+    static bool cut_frame(Waiting &waiting, std::string &payload);
+    void take_frames(std::string_view bytes);
+    void send_more();
+    void end(const std::string &how);
+
+    Network &network_;
+    std::unique_ptr<Stream> stream_;
+    SessionKeys keys_;
+    std::shared_ptr<const Events> events_;
+    std::deque<Waiting> waiting_;
+    bool finishing_ = false;
+    Clock::time_point received_at_;
+    Clock::time_point sent_at_;
+    // Tells a callback that its link is gone.
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace vescomm

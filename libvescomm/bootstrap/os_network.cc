@@ -1,0 +1,364 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/os_network.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+// First, since it says how asio is used.
+#include "bootstrap/os_stream.h"
+
+#include <asio/executor_work_guard.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "base/system.h"
+
+namespace vescomm {
+
+namespace {
+
+// Accepted in a row before others have their turn.
+constexpr int accepted_at_once = 64;
+
+class OsTimer final : public Timer {
+public:
+    OsTimer(asio::io_context &context, Clock::time_point when, std::function<void()> function)
+        : timer_(context, when) {
+        timer_.async_wait(
+            [alive = alive_, function = std::move(function)](const std::error_code &error) {
+                if (!error && *alive) function();
+            });
+    }
+    ~OsTimer() override { *alive_ = false; }
+
+private:
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+    asio::steady_timer timer_;
+};
+
+// ---- listening ----
+
+struct ListeningSocket : std::enable_shared_from_this<ListeningSocket> {
+    ListeningSocket(asio::io_context &context, Descriptor descriptor, Network::Accepted accepted)
+        : context(context),
+          owner(std::move(descriptor)),
+          handle(context, owner.get()),
+          accepted(std::move(accepted)) {}
+    ~ListeningSocket() { close(); }
+
+    void close() {
+        if (!owner.open()) return;
+        handle.release();
+        owner = Descriptor();
+    }
+
+    void wait() {
+        handle.async_wait(asio::posix::descriptor_base::wait_read,
+                          [self = shared_from_this()](const std::error_code &error) {
+                              if (!error) self->accept_some();
+                          });
+    }
+
+    void accept_some() {
+        for (int i = 0; i < accepted_at_once && owner.open(); ++i) {
+            Descriptor socket(accept4(owner.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (socket.open()) {
+                accepted(make_os_stream(context, std::move(socket)));
+                continue;
+            }
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                // Waiting again now would only spin: the connection is still there to accept.
+                starved = true;
+                return;
+            }
+            if (errno == EAGAIN) break;
+            // Any other error concerns the connection that was to be accepted, which is gone.
+        }
+        if (owner.open()) wait();
+    }
+
+    asio::io_context &context;
+    Descriptor owner;
+    asio::posix::stream_descriptor handle;
+    Network::Accepted accepted;
+    bool starved = false;
+};
+
+class OsListener final : public Listener {
+public:
+    OsListener(asio::io_context &context, std::vector<Descriptor> descriptors,
+               const Network::Accepted &accepted, TcpAddress address)
+        : address_(std::move(address)) {
+        for (Descriptor &descriptor : descriptors) {
+            sockets_.push_back(
+                std::make_shared<ListeningSocket>(context, std::move(descriptor), accepted));
+            sockets_.back()->wait();
+        }
+    }
+    ~OsListener() override {
+        for (const auto &socket : sockets_) socket->close();
+    }
+
+    TcpAddress address() const override { return address_; }
+    bool starved() const override {
+        for (const auto &socket : sockets_)
+            if (socket->starved) return true;
+        return false;
+    }
+    void retry() override {
+        for (const auto &socket : sockets_) {
+            if (!socket->starved) continue;
+            socket->starved = false;
+            socket->wait();
+        }
+    }
+
+private:
+    TcpAddress address_;
+    std::vector<std::shared_ptr<ListeningSocket>> sockets_;
+};
+
+// ---- connecting ----
+
+std::string reason_of(int code) {
+    return std::generic_category().message(code);
+}
+
+// A machine may connect to itself when it picks the very port that it looks for.
+bool connected_to_itself(int socket) {
+    SocketAddress here, there;
+    here.length = there.length = sizeof(sockaddr_storage);
+    return getsockname(socket, reinterpret_cast<sockaddr *>(&here.storage), &here.length) == 0 &&
+           getpeername(socket, reinterpret_cast<sockaddr *>(&there.storage), &there.length) == 0 &&
+           here.length == there.length &&
+           std::memcmp(&here.storage, &there.storage, here.length) == 0;
+}
+
+// Tries what an address stands for, one socket address after another.
+struct Connecting : std::enable_shared_from_this<Connecting> {
+    Connecting(asio::io_context &context, std::vector<SocketAddress> where, Network::Connected done)
+        : context(context), where(std::move(where)), done(std::move(done)) {}
+
+    void next() {
+        if (cancelled) return;
+        handle.reset();
+        if (at == where.size()) return finish(nullptr);
+        const SocketAddress &address = where[at++];
+        socket =
+            Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!socket.open()) return fail(errno);
+        if (address.family() != AF_UNIX) {
+            // The port that this end gets must not keep the hub from listening on it.
+            const int yes = 1;
+            setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        }
+        if (::connect(socket.get(), address.get(), address.length) == 0) return established();
+        if (errno != EINPROGRESS && errno != EINTR) return fail(errno);
+        handle.emplace(context, socket.get());
+        handle->async_wait(asio::posix::descriptor_base::wait_write,
+                           [self = shared_from_this()](const std::error_code &error) {
+                               if (!error && !self->cancelled) self->look();
+                           });
+    }
+
+    void look() {
+        int code = 0;
+        socklen_t size = sizeof code;
+        getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &code, &size);
+        handle->release();
+        if (code != 0) return fail(code);
+        established();
+    }
+
+    void established() {
+        if (where[at - 1].family() != AF_UNIX && connected_to_itself(socket.get()))
+            return fail(ECONNREFUSED);
+        finish(make_os_stream(context, std::move(socket)));
+    }
+
+    void fail(int code) {
+        why = reason_of(code);
+        handle.reset();
+        socket = Descriptor();
+        next();
+    }
+
+    void finish(std::unique_ptr<Stream> stream) {
+        if (std::exchange(cancelled, true)) return;
+        const Network::Connected call = std::move(done);
+        call(std::move(stream), why);
+    }
+
+    void cancel() {
+        if (std::exchange(cancelled, true)) return;
+        if (handle) handle->release();
+        handle.reset();
+        socket = Descriptor();
+        done = nullptr;
+    }
+
+    asio::io_context &context;
+    std::vector<SocketAddress> where;
+    Network::Connected done;
+    std::size_t at = 0;
+    std::string why = "it has no address";
+    Descriptor socket;
+    std::optional<asio::posix::stream_descriptor> handle;
+    bool cancelled = false;
+};
+
+class OsAttempt final : public Attempt {
+public:
+    explicit OsAttempt(std::shared_ptr<Connecting> connecting)
+        : connecting_(std::move(connecting)) {}
+    ~OsAttempt() override { connecting_->cancel(); }
+
+private:
+    std::shared_ptr<Connecting> connecting_;
+};
+
+// A leading zero byte makes the name abstract: it is in no file system.
+SocketAddress local_name(const std::string &name) {
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    if (name.size() > sizeof local.sun_path - 1)
+        throw Error(VESCOMM_ERROR_INTERNAL, "the name of a local socket is too long");
+    std::memcpy(local.sun_path + 1, name.data(), name.size());
+    SocketAddress address;
+    std::memcpy(&address.storage, &local, sizeof local);
+    address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    return address;
+}
+
+}  // namespace
+
+struct OsNetwork::Machinery {
+    // One thread only: asio may leave out its own hand-over between threads.
+    asio::io_context context{1};
+    asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
+    std::thread thread;
+};
+
+OsNetwork::OsNetwork(std::function<void(const std::exception &)> caught)
+    : machinery_(std::make_shared<Machinery>()) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        machinery_->thread =
+            std::thread([machinery = machinery_.get(), caught = std::move(caught)] {
+                pthread_setname_np(pthread_self(), "vescomm-control");  // at most 15 characters
+                while (!machinery->context.stopped()) {
+                    try {
+                        machinery->context.run();
+                    } catch (const std::exception &error) {
+                        caught(error);
+                    }
+                }
+            });
+    } catch (const std::system_error &error) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw Error(VESCOMM_ERROR_SYSTEM,
+                    std::string("cannot start the thread of the control plane: ") + error.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+OsNetwork::~OsNetwork() {
+    machinery_->context.stop();
+    machinery_->thread.join();
+}
+
+void OsNetwork::post(std::function<void()> function) {
+    asio::post(machinery_->context, std::move(function));
+}
+
+void OsNetwork::run(const std::function<void()> &function) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::exception_ptr thrown;
+    post([&] {
+        try {
+            function();
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+        // Notified under the lock: the waiter destroys both when it sees `done`.
+        const std::lock_guard lock(mutex);
+        done = true;
+        changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+    if (thrown) std::rethrow_exception(thrown);
+}
+
+std::unique_ptr<Timer> OsNetwork::at(Clock::time_point when, std::function<void()> function) {
+    return std::make_unique<OsTimer>(machinery_->context, when, std::move(function));
+}
+
+std::unique_ptr<Attempt> OsNetwork::connect(const TcpAddress &address, Connected done) {
+    const auto connecting = std::make_shared<Connecting>(
+        machinery_->context, std::vector<SocketAddress>{}, std::move(done));
+    // Perhaps called in another thread, after the network is gone.
+    const auto resolved = [machinery = machinery_, connecting](std::vector<SocketAddress> found,
+                                                               const std::string &why) {
+        asio::post(machinery->context, [connecting, found, why] {
+            connecting->where = found;
+            if (found.empty()) connecting->why = why;
+            connecting->next();
+        });
+    };
+    resolve_in_background(address, resolved);
+    return std::make_unique<OsAttempt>(connecting);
+}
+
+std::unique_ptr<Listener> OsNetwork::listen(const TcpAddress &address, Accepted accepted) {
+    std::vector<Descriptor> listeners = listen_on(address);
+    const std::uint16_t port = port_of(listeners.front().get());
+    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
+                                        TcpAddress{address.host, port});
+}
+
+std::unique_ptr<Listener> OsNetwork::listen_with(int descriptor, Accepted accepted) {
+    std::vector<Descriptor> listeners;
+    listeners.push_back(copy_of_listener(descriptor));
+    const TcpAddress address = local_address_of(listeners.front().get());
+    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
+                                        address);
+}
+
+std::unique_ptr<Attempt> OsNetwork::connect_local(const std::string &name, Connected done) {
+    const auto connecting = std::make_shared<Connecting>(
+        machinery_->context, std::vector<SocketAddress>{local_name(name)}, std::move(done));
+    post([connecting] { connecting->next(); });
+    return std::make_unique<OsAttempt>(connecting);
+}
+
+std::unique_ptr<Listener> OsNetwork::listen_local(const std::string &name, Accepted accepted) {
+    const SocketAddress address = local_name(name);
+    std::vector<Descriptor> listeners;
+    listeners.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listeners[0].open() || bind(listeners[0].get(), address.get(), address.length) != 0 ||
+        ::listen(listeners[0].get(), SOMAXCONN) != 0)
+        throw system_error("cannot listen on a socket within this machine");
+    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
+                                        TcpAddress{name, 0});
+}
+
+}  // namespace vescomm

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/regroup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vescomm {
+
+namespace {
+
+// How often the leader asks members that have not come whether they still exist.
+constexpr auto ask_period = std::chrono::milliseconds(50);
+
+// The end of a reason that the operating system gives for a port at which nobody listens.
+bool refused(const std::string &why) {
+    return why == std::generic_category().message(ECONNREFUSED);
+}
+
+}  // namespace
+
+Regroup::Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
+                 std::vector<TcpAddress> addresses, std::set<int> gone, std::set<int> excluded,
+                 Events events)
+    : network_(network),
+      core_(core),
+      group_(group),
+      rank_(rank),
+      addresses_(std::move(addresses)),
+      gone_(std::move(gone)),
+      excluded_(std::move(excluded)),
+      events_(std::move(events)),
+      attempts_(addresses_.size()) {
+    gone_.insert(excluded_.begin(), excluded_.end());
+}
+
+Regroup::~Regroup() {
+    *alive_ = false;
+    core_.on_survivor({});
+}
+
+int Regroup::leader() const {
+    int member = 0;
+    while (gone_.contains(member)) ++member;
+    return member;
+}
+
+void Regroup::schedule(std::function<void()> call, Clock::duration in) {
+    timer_ = network_.at(network_.now() + in, std::move(call));
+}
+
+void Regroup::begin() {
+    if (over_) return;
+    if (leader() == rank_) return lead();
+    follow();
+}
+
+void Regroup::fail(const Error &error) {
+    if (std::exchange(over_, true)) return;
+    events_.failed(error);
+}
+
+// ---- a member that does not lead ----
+
+void Regroup::follow() {
+    const int member = leader();
+    const Claim claim{.purpose = Claim::Purpose::regroup,
+                      .group = group_,
+                      .rank = static_cast<std::uint32_t>(rank_),
+                      .ranks = static_cast<std::uint32_t>(addresses_.size()),
+                      .port = 0,
+                      .build = core_.options().build};
+    // Replaced from within its own callback: the old one ends a little later.
+    network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
+    search_ = std::make_unique<HubSearch>(
+        network_, std::vector{addresses_[static_cast<std::size_t>(member)]}, core_.options().secret,
+        claim, true,
+        HubSearch::Events{[this](HubSearch::Found found) {
+                              if (std::exchange(over_, true)) return;
+                              Result result;
+                              WireReader reader(found.welcome);
+                              while (reader.good() && !reader.rest().empty())
+                                  result.survivors.push_back(
+                                      static_cast<int>(reader.number<std::uint32_t>()));
+                              result.leader.emplace(std::move(found));
+                              events_.done(std::move(result));
+                          },
+                          [this, member](const Error &error) {
+                              // Its process is gone, or went while this one waited: the next one
+                              // leads.
+                              if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
+                              gone_.insert(member);
+                              begin();
+                          },
+                          [](const TcpAddress &) { return std::uint16_t{0}; }});
+    look_again();
+}
+
+// A member that does not answer at all is given up by the search.
+void Regroup::look_again() {
+    if (over_) return;
+    const auto searching = search_.get();
+    search_->tick();
+    if (search_.get() == searching)
+        schedule([this] { look_again(); }, std::chrono::milliseconds(200));
+}
+
+// ---- the leader ----
+
+bool Regroup::has_come(int member) const {
+    return std::ranges::any_of(core_.survivors(), [&](const SessionCore::Survivor &each) {
+        return each.claim.group == group_ && static_cast<int>(each.claim.rank) == member;
+    });
+}
+
+void Regroup::lead() {
+    if (over_) return;
+    core_.on_survivor([this] { decide(); });
+    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
+        if (member != rank_ && !gone_.contains(member) && !has_come(member)) ask(member);
+    schedule([this] { lead(); }, ask_period);
+    decide();
+}
+
+void Regroup::ask(int member) {
+    const auto index = static_cast<std::size_t>(member);
+    if (attempts_[index]) return;
+    attempts_[index] = network_.connect(
+        addresses_[index],
+        [this, member, alive = alive_](std::unique_ptr<Stream> stream, const std::string &why) {
+            if (!*alive) return;
+            attempts_[static_cast<std::size_t>(member)].reset();
+            if (stream != nullptr || !refused(why)) return;
+            gone_.insert(member);
+            decide();
+        });
+}
+
+void Regroup::decide() {
+    if (over_) return;
+    Result result;
+    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member) {
+        if (excluded_.contains(member)) continue;
+        if (member == rank_ || has_come(member)) result.survivors.push_back(member);
+        else if (!gone_.contains(member)) return;
+    }
+    over_ = true;
+    for (const int survivor : result.survivors)
+        put_number(result.welcome, static_cast<std::uint32_t>(survivor));
+    auto &waiting = core_.survivors();
+    for (auto each = waiting.begin(); each != waiting.end();) {
+        if (each->claim.group != group_) {
+            ++each;
+            continue;
+        }
+        const int member = static_cast<int>(each->claim.rank);
+        const auto place = std::ranges::lower_bound(result.survivors, member);
+        if (place == result.survivors.end() || *place != member) {
+            each->link->send(FrameType::failure,
+                             failure_payload(whole_session, VESCOMM_ERROR_MISMATCH,
+                                             fmt::format("rank {} was named as failed when the "
+                                                         "communicator was shrunk, and takes no "
+                                                         "part in the new one",
+                                                         member)));
+            each->link->finish();
+            ++each;
+            continue;
+        }
+        each->claim.rank = static_cast<std::uint32_t>(place - result.survivors.begin());
+        each->claim.ranks = static_cast<std::uint32_t>(result.survivors.size());
+        result.followers.push_back(std::move(*each));
+        each = waiting.erase(each);
+    }
+    // Called from within callbacks of what it takes over.
+    network_.post([this, alive = alive_, shared = std::make_shared<Result>(std::move(result))] {
+        if (*alive) events_.done(std::move(*shared));
+    });
+}
+
+std::string Regroup::expire(double waited_seconds) {
+    over_ = true;
+    if (leader() != rank_)
+        return fmt::format(
+            "rank {} did not take part in the shrinking of the communicator within "
+            "{:.1f} s; see what it does instead",
+            leader(), waited_seconds);
+    std::vector<int> missing;
+    for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
+        if (member != rank_ && !gone_.contains(member) && !has_come(member))
+            missing.push_back(member);
+    const std::string why = fmt::format(
+        "{} did not take part in the shrinking of the communicator within {:.1f} s; see "
+        "what they do instead, or name them as failed",
+        list_ranks(missing), waited_seconds);
+    for (SessionCore::Survivor &each : core_.survivors()) {
+        if (each.claim.group != group_) continue;
+        each.link->send(FrameType::failure,
+                        failure_payload(whole_session, VESCOMM_ERROR_TIMEOUT, why));
+        each.link->finish();
+    }
+    return why;
+}
+
+}  // namespace vescomm

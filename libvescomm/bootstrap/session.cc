@@ -1,0 +1,414 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "bootstrap/group_control.h"
+#include "bootstrap/regroup.h"
+
+namespace vescomm {
+
+namespace {
+
+// For last words to reach the sockets, and for the others to end their sessions, when a process
+// ends its own.
+constexpr auto max_farewell_time = std::chrono::milliseconds(250);
+// How often that is looked at.
+constexpr auto farewell_period = std::chrono::milliseconds(1);
+
+// A creation that was refused because another one overlapped waits this long for that one.
+constexpr auto max_overlap_time = std::chrono::seconds(3);
+// Tells such a failure from others, also on ranks that only hear of it.
+constexpr std::string_view overlap_words =
+    "create communicators of the same processes at the same time";
+
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void check(const SessionOptions &options) {
+    const auto wrong = [](const std::string &text) {
+        return Error(VESCOMM_ERROR_INVALID_ARGUMENT, text);
+    };
+    if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
+        throw wrong(fmt::format("rank {} of {} does not exist; ranks count from 0", options.rank,
+                                options.ranks));
+    if (options.secret.empty())
+        throw wrong(
+            fmt::format("rank {} of {} has no secret; give all ranks the same one, such as "
+                        "32 random bytes",
+                        options.rank, options.ranks));
+    if (options.addresses.empty() && (options.rank != 0 || options.listen_descriptor < 0))
+        throw wrong(fmt::format("rank {} of {} has no address of rank 0; give one as \"host:port\"",
+                                options.rank, options.ranks));
+    for (const TcpAddress &address : options.addresses)
+        if (address.port == 0 && options.listen_descriptor < 0)
+            throw wrong(fmt::format("{} has no port", to_text(address)));
+    if (!(options.heartbeat_seconds > 0 && options.silence_seconds > options.heartbeat_seconds))
+        throw wrong(
+            fmt::format("a heartbeat every {} s cannot show a silence of {} s; the silence "
+                        "must be the longer of the two",
+                        options.heartbeat_seconds, options.silence_seconds));
+}
+
+// ---- the sessions of this process ----
+
+struct Entry {
+    std::weak_ptr<Session> session;
+    bool meeting = false;  // a thread makes one
+};
+
+struct Registry {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, Entry> entries;
+};
+
+// Never destroyed: threads may end their communicators until the process is gone.
+Registry &registry() {
+    static Registry &only = *new Registry;
+    return only;
+}
+
+std::string key_of(const SessionOptions &options) {
+    std::string key = fmt::format("{}/{}", options.rank, options.ranks);
+    for (const TcpAddress &address : options.addresses) key += " " + to_text(address);
+    return key + " " + options.secret;
+}
+
+}  // namespace
+
+// ---- meeting ----
+
+Session::Session(std::shared_ptr<ControlThread> thread, const SessionOptions &options)
+    : thread_(std::move(thread)), options_(options), descriptors_(thread_->network()) {}
+
+void Session::changed() {
+    const std::lock_guard lock(mutex_);
+    ++changes_;
+    changed_.notify_all();
+}
+
+void Session::post(std::function<void(SessionCore &)> function) {
+    thread_->network().post(
+        [core = core_.get(), alive = std::weak_ptr(alive_), function = std::move(function)] {
+            if (!alive.expired()) function(*core);
+        });
+}
+
+// Made in the network's thread. It may outlive the session, as a hub that serves others.
+void Session::make_core() {
+    core_ = std::make_unique<SessionCore>(thread_->network(), options_,
+                                          [this, alive = std::weak_ptr(alive_)] {
+                                              if (!alive.expired()) changed();
+                                          });
+    thread_->add(core_.get());
+}
+
+std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline deadline) {
+    check(options);
+    const std::string key = key_of(options);
+    std::unique_lock lock(registry().mutex);
+    for (;;) {
+        Entry &entry = registry().entries[key];
+        if (!entry.meeting) {
+            std::shared_ptr<Session> session = entry.session.lock();
+            lock.unlock();
+            if (session && (session->intact() || session->creating())) return session;
+            session.reset();
+            lock.lock();
+            if (!registry().entries[key].meeting) break;
+            continue;
+        }
+        if (registry().changed.wait_until(lock, deadline.moment()) == std::cv_status::timeout)
+            throw Error(
+                VESCOMM_ERROR_TIMEOUT,
+                fmt::format("another thread of rank {} has not met the other ranks in time; "
+                            "see whether all processes started",
+                            options.rank));
+    }
+    registry().entries[key].meeting = true;
+    lock.unlock();
+    std::shared_ptr<Session> session;
+    const auto finish = [&] {
+        lock.lock();
+        std::erase_if(registry().entries, [](const auto &each) {
+            return !each.second.meeting && each.second.session.expired();
+        });
+        if (session) registry().entries[key] = {session, false};
+        else registry().entries.erase(key);
+        registry().changed.notify_all();
+    };
+    try {
+        std::shared_ptr<Session> made(new Session(ControlThread::get(), options));
+        made->thread_->network().run([&] {
+            made->make_core();
+            made->core_->begin();
+        });
+        made->wait_until_met(deadline);
+        session = std::move(made);
+    } catch (const std::system_error &error) {
+        // What asio throws, such as for want of descriptors.
+        finish();
+        throw Error(VESCOMM_ERROR_SYSTEM, fmt::format("rank {} cannot set up the control plane: {}",
+                                                      options.rank, error.what()));
+    } catch (...) {
+        finish();
+        throw;
+    }
+    finish();
+    return session;
+}
+
+void Session::wait_until_met(Deadline deadline) {
+    const auto begin = Clock::now();
+    bool started = false, told = false, expired = false;
+    std::optional<Error> failure;
+    const auto look = [&] {
+        thread_->network().run([&] {
+            started = core_->started();
+            failure = core_->failure();
+            told = core_->everyone_told();
+        });
+    };
+    auto until = deadline.moment();
+    for (;;) {
+        std::unique_lock lock(mutex_);
+        const std::uint64_t seen = changes_;
+        lock.unlock();
+        look();
+        if (started || failure) break;
+        if (Clock::now() >= until) {
+            if (std::exchange(expired, true)) break;
+            // For the hub to say who is missing.
+            const double waited = seconds_since(begin);
+            thread_->network().run([&] { core_->expire(waited); });
+            until = Clock::now() + std::chrono::seconds(2);
+        }
+        lock.lock();
+        changed_.wait_until(lock, until, [&] { return changes_ != seen; });
+    }
+    if (started && !failure) {
+        thread_->network().run([&] { host_ = core_->host(); });
+        return;
+    }
+    if (!failure)
+        throw Error(VESCOMM_ERROR_TIMEOUT,
+                    fmt::format("rank {} gave up waiting for all ranks to come after {:.1f} s, and "
+                                "rank 0 did not say who is missing; see whether rank 0 is running",
+                                options_.rank, seconds_since(begin)));
+    // Ranks that come a little later deserve to hear why. After a timeout they have had time.
+    if (options_.rank == 0 && failure->status != VESCOMM_ERROR_TIMEOUT) {
+        const auto linger =
+            std::min(deadline.moment(), Deadline::after(options_.linger_seconds).moment());
+        while (!told && Clock::now() < linger) {
+            std::unique_lock lock(mutex_);
+            changed_.wait_for(lock, std::chrono::milliseconds(5));
+            lock.unlock();
+            look();
+        }
+    }
+    throw Error(*failure);
+}
+
+Session::~Session() {
+    // Its own thread frees what it has been using.
+    try {
+        OsNetwork &network = thread_->network();
+        bool done = core_ == nullptr;
+        const auto until = Clock::now() + max_farewell_time;
+        network.run([&] {
+            if (core_) core_->finish();
+        });
+        while (!done) {
+            network.run([&] { done = core_->deserted(); });
+            if (done || Clock::now() >= until) break;
+            std::unique_lock lock(mutex_);
+            changed_.wait_for(lock, farewell_period);
+        }
+        std::unique_ptr<SessionCore> hub;
+        network.run([&] {
+            alive_.reset();
+            if (!core_) return;
+            if (!done && options_.rank == 0) {
+                hub = std::move(core_);
+                return;
+            }
+            thread_->remove(core_.get());
+            core_.reset();
+        });
+        // Other processes still use it.
+        if (hub) ControlThread::keep(thread_, std::move(hub));
+    } catch (...) {
+        // Out of memory: the connections stay until the process ends.
+        [[maybe_unused]] auto *leaked = core_.release();
+    }
+}
+
+bool Session::intact() {
+    bool intact = false;
+    thread_->network().run([&] { intact = !core_->failure() && !core_->client().anyone_absent(); });
+    return intact;
+}
+
+bool Session::creating() {
+    const std::lock_guard lock(mutex_);
+    return !creations_.empty();
+}
+
+bool Session::ended_in_order() {
+    bool ended = false;
+    thread_->network().run([&] { ended = core_->client().ended_in_order(); });
+    return ended;
+}
+
+// ---- groups ----
+
+std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> members,
+                                       const std::string &label, Deadline deadline,
+                                       Creation *creation) {
+    int rank = 0;
+    while (members[static_cast<std::size_t>(rank)] != options_.rank) ++rank;
+    const auto state = std::make_shared<GroupState>(id, rank, std::move(members));
+    auto control = std::make_unique<GroupControl>(shared_from_this(), state);
+    if (creation != nullptr) {
+        const std::lock_guard lock(mutex_);
+        creation->group_ = state;
+    }
+    // Opened also where creations overlap: the others must hear of it.
+    if (creation != nullptr) {
+        post([state, label](SessionCore &core) { core.client().open(state, label); });
+        try {
+            creation->check();
+        } catch (const Error &error) {
+            control->fail(error.status, error.what());
+            throw;
+        }
+    }
+    control->wait_until_open(label, deadline);
+    return control;
+}
+
+Session::Creation::Creation(std::shared_ptr<Session> session, std::string tag)
+    : session_(std::move(session)), tag_(std::move(tag)) {
+    std::vector<std::shared_ptr<GroupState>> overlapping;
+    {
+        const std::lock_guard lock(session_->mutex_);
+        const std::uint64_t number = session_->created_[tag_]++;
+        id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
+        const auto [first, last] = session_->creations_.equal_range(tag_);
+        for (auto each = first; each != last; ++each) {
+            each->second->overlaps_ = overlaps_ = true;
+            if (each->second->group_) overlapping.push_back(each->second->group_);
+        }
+        session_->creations_.emplace(tag_, this);
+    }
+    for (const auto &group : overlapping) {
+        try {
+            check();
+        } catch (const Error &error) {
+            group->failure.set(error.status, error.what());
+        }
+    }
+}
+
+Session::Creation::~Creation() {
+    const std::lock_guard lock(session_->mutex_);
+    std::erase_if(session_->creations_, [this](const auto &each) { return each.second == this; });
+}
+
+void Session::Creation::check() const {
+    const std::lock_guard lock(session_->mutex_);
+    if (!overlaps_) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                fmt::format("two threads of rank {} {}{}; give each a tag of its own "
+                            "(vescomm_comm_options_t::tag), or create them one after the other",
+                            session_->rank(), overlap_words,
+                            tag_.empty() ? std::string() : " with the tag \"" + tag_ + "\""));
+}
+
+bool Session::Creation::overlapped(const Error &error) {
+    return error.status == VESCOMM_ERROR_INVALID_ARGUMENT &&
+           std::string_view(error.what()).find(overlap_words) != std::string_view::npos;
+}
+
+void Session::Creation::wait_for_the_other() const {
+    std::unique_lock lock(session_->mutex_);
+    std::uint64_t &refused = session_->refused_[tag_];
+    ++refused;
+    session_->changed_.notify_all();
+    session_->changed_.wait_for(lock, max_overlap_time, [&] { return refused % 2 == 0; });
+}
+
+// ---- after a failure ----
+
+std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vector<int> &members,
+                                          int rank, const std::set<int> &failed, Deadline deadline,
+                                          std::vector<int> &survivors) {
+    const auto begin = Clock::now();
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::vector<int> survivors;
+        std::optional<Error> error;
+    };
+    Shared shared;
+    const auto report = [&shared](auto &&set) {
+        const std::lock_guard lock(shared.mutex);
+        set();
+        shared.changed.notify_all();
+    };
+    const std::shared_ptr<Session> made(new Session(thread_, options_));
+    // At once, while no byte of a connection is lost between two owners.
+    const auto begin_session = [&](Regroup::Result result) {
+        made->options_.ranks = static_cast<int>(result.survivors.size());
+        made->options_.rank =
+            static_cast<int>(std::ranges::find(result.survivors, rank) - result.survivors.begin());
+        made->make_core();
+        if (result.leader) made->core_->begin_client(std::move(*result.leader));
+        else made->core_->begin_hub(std::move(result.followers), result.welcome);
+        report([&] { shared.survivors = std::move(result.survivors); });
+    };
+    std::unique_ptr<Regroup> regroup;  // the network's thread only
+    OsNetwork &network = thread_->network();
+    network.run([&] {
+        std::vector<TcpAddress> addresses;
+        std::set<int> gone;
+        for (std::size_t member = 0; member < members.size(); ++member) {
+            const SessionClient &client = core_->client();
+            const std::string &text = client.listens(members[member]);
+            addresses.push_back(text.empty() ? TcpAddress{}
+                                             : parse_tcp_address(text, "where a rank listens"));
+            if (!client.absence(members[member]).empty()) gone.insert(static_cast<int>(member));
+        }
+        regroup = std::make_unique<Regroup>(
+            network, *core_, group, rank, std::move(addresses), std::move(gone), failed,
+            Regroup::Events{begin_session,
+                            [&](const Error &error) { report([&] { shared.error = error; }); }});
+        regroup->begin();
+    });
+    const auto over = [&] { return !shared.survivors.empty() || shared.error; };
+    {
+        std::unique_lock lock(shared.mutex);
+        shared.changed.wait_until(lock, deadline.moment(), over);
+    }
+    network.run([&] {
+        const std::lock_guard lock(shared.mutex);
+        if (!over())
+            shared.error.emplace(VESCOMM_ERROR_TIMEOUT, regroup->expire(seconds_since(begin)));
+        regroup.reset();
+    });
+    if (shared.error) throw Error(*shared.error);
+    survivors = shared.survivors;
+    made->wait_until_met(deadline);
+    return made;
+}
+
+}  // namespace vescomm

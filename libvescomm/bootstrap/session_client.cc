@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/session_client.h"
+
+#include <fmt/format.h>
+
+#include "bootstrap/handshake.h"
+
+namespace vescomm {
+
+SessionClient::SessionClient(int rank, int ranks, Port port, std::function<void()> changed)
+    : rank_(rank),
+      port_(std::move(port)),
+      changed_(std::move(changed)),
+      processes_(static_cast<std::size_t>(ranks)) {}
+
+void SessionClient::send(FrameType type, const GroupId &group, const std::string &rest) {
+    std::string payload;
+    put_group(payload, group);
+    port_.send(type, payload + rest);
+}
+
+// ---- the session ----
+
+void SessionClient::receive(FrameType type, std::string_view payload) {
+    if (failure_ || type == FrameType::heartbeat) return;
+    WireReader reader(payload);
+    if (type == FrameType::start) return receive_start(reader);
+    if (type == FrameType::ended) return receive_ended(reader);
+    const GroupId id = get_group(reader);
+    if (!reader.good()) return report_violation();
+    if (id == whole_session) {
+        if (type != FrameType::failure) return report_violation();
+        const Error error = read_failure(reader);
+        return fail(error.status, error.what());
+    }
+    // Frames that cross the end of their group change nothing.
+    const auto found = groups_.find(id);
+    if (found == groups_.end()) return;
+    const std::shared_ptr<GroupState> group = found->second;
+    if (!receive_for(*group, type, reader)) report_violation();
+}
+
+void SessionClient::receive_start(WireReader &reader) {
+    std::uint32_t rank = reader.number<std::uint32_t>();
+    for (; reader.good() && !reader.rest().empty(); ++rank) {
+        const auto size = reader.number<std::uint8_t>();
+        if (rank >= processes_.size() || reader.rest().size() < size) return report_violation();
+        processes_[rank].listens = reader.take(size);
+    }
+    if (!reader.good()) return report_violation();
+    if (rank < processes_.size()) return;
+    started_ = true;
+    changed_();
+}
+
+void SessionClient::receive_ended(WireReader &reader) {
+    const auto rank = reader.number<std::uint32_t>();
+    const bool closed = reader.number<std::uint8_t>() != 0;
+    if (!reader.good() || rank >= processes_.size() || reader.rest().empty())
+        return report_violation();
+    if (processes_[rank].absence.empty()) {
+        ++absent_;
+        if (!closed) ++died_;
+    }
+    processes_[rank].absence = reader.rest();
+}
+
+void SessionClient::report_violation() {
+    fail(VESCOMM_ERROR_INTERNAL,
+         "rank 0 broke the protocol of the control plane; see whether all ranks run the same "
+         "vescomm, and report this if they do");
+}
+
+void SessionClient::lose_hub(const std::string &absence) {
+    if (processes_[0].absence.empty()) {
+        ++absent_;
+        ++died_;
+    }
+    processes_[0].absence = absence;
+    fail(VESCOMM_ERROR_PEER_FAILED, fmt::format("rank 0 of {} {}", processes_.size(), absence));
+}
+
+void SessionClient::fail(vescomm_status_t status, const std::string &why) {
+    if (failure_) return;
+    failure_.emplace(status, why);
+    const auto groups = groups_;
+    for (const auto &[id, group] : groups) lose(*group, status, why);
+    changed_();
+}
+
+// ---- groups ----
+
+bool SessionClient::receive_for(GroupState &group, FrameType type, WireReader &reader) {
+    switch (type) {
+        case FrameType::opened:
+            group.report_opened();
+            return reader.finished();
+        case FrameType::result: {
+            const auto sequence = reader.number<std::uint64_t>();
+            if (!reader.finished() || group.reader || !group.contributed ||
+                sequence != group.answered + 1)
+                return false;
+            group.answered = sequence;
+            group.reader.emplace(group.ranks());
+            return true;
+        }
+        case FrameType::data:
+            if (!group.reader || !group.reader->add(reader.rest())) return false;
+            if (!group.reader->complete()) return true;
+            group.contributed = false;
+            group.report_answer(group.reader->take());
+            group.reader.reset();
+            return true;
+        case FrameType::failure: {
+            const Error error = read_failure(reader);
+            lose(group, error.status, error.what());
+            return true;
+        }
+        case FrameType::goodbye: {
+            const auto rank = reader.number<std::uint32_t>();
+            if (!reader.finished() || rank >= group.members.size()) return false;
+            group.report_left(static_cast<int>(rank));
+            return true;
+        }
+        case FrameType::farewell:
+            group.report_all_left();
+            return reader.finished();
+        default:
+            return false;
+    }
+}
+
+void SessionClient::lose(GroupState &group, vescomm_status_t status, const std::string &why) {
+    group.from_hub = true;
+    if (!group.indifferent) group.failure.set(status, why);
+    group.wake();
+}
+
+void SessionClient::open(const std::shared_ptr<GroupState> &group, const std::string &label) {
+    if (failure_) return lose(*group, failure_->status, failure_->what());
+    groups_[group->id] = group;
+    std::string rest;
+    put_number(rest, static_cast<std::uint32_t>(group->members.size()));
+    for (const int member : group->members) put_number(rest, static_cast<std::uint32_t>(member));
+    send(FrameType::open, group->id, rest + label);
+}
+
+void SessionClient::contribute(const std::shared_ptr<GroupState> &group,
+                               const ContributionHead &head, std::string bytes) {
+    if (group->failure.broken()) return;
+    group->label = head.label;
+    group->contributed = true;
+    send(FrameType::contribution, group->id, encode(head));
+    if (bytes.empty()) return;
+    auto pieces = std::make_shared<std::vector<std::string>>();
+    pieces->push_back(std::move(bytes));
+    port_.send_data(group->id, std::move(pieces));
+}
+
+void SessionClient::expire(const std::shared_ptr<GroupState> &group, std::uint64_t sequence,
+                           double waited_seconds) {
+    std::string rest;
+    put_number(rest, sequence);
+    put_number(rest, static_cast<std::uint64_t>(waited_seconds * 1e3));
+    send(FrameType::expired, group->id, rest);
+}
+
+void SessionClient::spread_failure(const std::shared_ptr<GroupState> &group) {
+    if (failure_ || group->from_hub || group->said_goodbye || !groups_.contains(group->id)) return;
+    port_.send(FrameType::failure,
+               failure_payload(group->id, group->failure.status(), group->failure.why()));
+}
+
+void SessionClient::leave(const std::shared_ptr<GroupState> &group) {
+    if (group->said_goodbye) return;
+    group->said_goodbye = true;
+    // Without a hub nobody is left to wait for.
+    if (failure_) return group->report_all_left();
+    send(FrameType::goodbye, group->id);
+}
+
+void SessionClient::forget(const std::shared_ptr<GroupState> &group) {
+    if (!group->said_goodbye && !group->failure.broken())
+        port_.send(FrameType::failure,
+                   failure_payload(group->id, VESCOMM_ERROR_PEER_FAILED,
+                                   fmt::format("rank {} of {} ended without leaving", group->rank,
+                                               group->ranks())));
+    leave(group);
+    groups_.erase(group->id);
+}
+
+}  // namespace vescomm

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/build.h"
+
+#include "vescomm/vescomm.h"
+
+// Made by build_hash.py: VESCOMM_BUILD_HASH.
+#include "build_hash.h"
+
+namespace vescomm {
+
+std::string build_name() {
+    return std::string(vescomm_version()) + ", build " VESCOMM_BUILD_HASH;
+}
+
+}  // namespace vescomm

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/split.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace vescomm {
+
+namespace {
+
+// The parent's configuration, and what the options change of it.
+Config config_of(const Communicator &comm, const CommOptions &options) {
+    Config config = comm.config();
+    if (options.timeout_seconds < 0)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "timeout_seconds is " + std::to_string(options.timeout_seconds) +
+                        "; give seconds above 0, or 0 for that of the parent");
+    if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
+    if (!options.node.empty()) config.node = options.node;
+    if (options.reproducible) config.reproducible = "yes";
+    return config;
+}
+
+struct Choice {
+    std::int32_t color = 0;
+    std::int32_t key = 0;
+};
+
+Choice read_choice(const std::string &text, int rank) {
+    Choice choice;
+    if (text.size() != sizeof choice)
+        throw Error(VESCOMM_ERROR_INTERNAL,
+                    "rank " + std::to_string(rank) + " sent its color in the wrong form");
+    std::memcpy(&choice, text.data(), sizeof choice);
+    return choice;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
+                                    const CommOptions &options) {
+    comm.check();
+    const Config config = config_of(comm, options);
+    const Choice mine{color, key};
+    const auto all =
+        comm.gather("vescomm_comm_split", {reinterpret_cast<const char *>(&mine), sizeof mine},
+                    comm.deadline());
+    const std::uint64_t number = comm.next_child();
+    std::vector<std::pair<int, int>> members;  // key and rank
+    for (int rank = 0; rank < comm.ranks(); ++rank) {
+        const Choice its = read_choice(all[static_cast<std::size_t>(rank)], rank);
+        if (its.color == color) members.emplace_back(its.key, rank);
+    }
+    if (color < 0) return nullptr;
+    std::ranges::sort(members);
+    std::vector<int> ranks;
+    for (const auto &[its_key, rank] : members) ranks.push_back(rank);
+    auto control = comm.control().subgroup(
+        "split " + std::to_string(number) + " " + std::to_string(color), ranks, comm.deadline());
+    return Communicator::create(std::move(control), config.node, config, transports_for(config));
+}
+
+std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options) {
+    return split(comm, 0, comm.rank(), options);
+}
+
+std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &failed) {
+    for (const int rank : failed)
+        if (rank < 0 || rank >= comm.ranks() || rank == comm.rank())
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "rank " + std::to_string(rank) + " is named as failed on rank " +
+                            std::to_string(comm.rank()) + " of " + std::to_string(comm.ranks()) +
+                            "; name other ranks of the communicator");
+    std::vector<int> survivors;
+    auto control = comm.control().shrink(failed, comm.deadline(), survivors);
+    // From here on nothing moves in the old one, on any rank.
+    comm.abort("the communicator was shrunk");
+    return Communicator::create(std::move(control), comm.config().node, comm.config(),
+                                transports_for(comm.config()));
+}
+
+}  // namespace vescomm

@@ -1,0 +1,371 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control plane in simulated time: the real hub, client, acceptor, search and descriptor
+// exchange over a network that is slow, breaks and loses processes, from a seed. Every wait ends by
+// its deadline, the guilty rank is named, and no innocent one is.
+//
+//     VESCOMM_TEST_SEEDS (10000), VESCOMM_TEST_FIRST_SEED (1)
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <regex>
+
+#include "bootstrap/descriptor_exchange.h"
+#include "bootstrap/gathering.h"
+#include "bootstrap/session_core.h"
+#include "simulated_network.h"
+
+namespace vescomm {
+namespace {
+
+using namespace testing_support;
+
+// The caller's patience, and what may pass beyond it: for the hub's verdict, and for a process that
+// finds out that its hub says nothing.
+constexpr double wait_seconds = 30;
+constexpr double verdict_seconds = 2.5;
+constexpr double silence_seconds = 5;
+
+// What one process does, as a communicator would: meets, opens a group, gathers a few times, passes
+// a descriptor, leaves.
+class App {
+public:
+    App(SimulatedWorld &world, int rank, int ranks, int gathers)
+        : world_(world),
+          network_(world, rank),
+          rank_(rank),
+          ranks_(ranks),
+          gathers_(gathers),
+          server_(network_) {}
+
+    void begin() {
+        SessionOptions options;
+        options.rank = rank_;
+        options.ranks = ranks_;
+        options.addresses = {{SimulatedNetwork::host(0), 7000}};
+        options.secret = "the secret of the simulation";
+        options.heartbeat_seconds = 1;
+        options.silence_seconds = silence_seconds;
+        options.build = "a build";
+        core_.emplace(network_, options, [] {});
+        core_->begin();
+        expect("meeting");
+        look();
+    }
+
+    // Something has happened in this process.
+    void look() {
+        if (!core_ || over()) return;
+        if (group_ && group_->failure.broken())
+            return finish({group_->failure.status(), group_->failure.why()});
+        if (const auto failure = core_->failure())
+            return finish({failure->status, failure->what()});
+        switch (state_) {
+            case State::meeting:
+                if (core_->started()) open();
+                return;
+            case State::opening:
+                if (group_->opened()) gather();
+                return;
+            case State::gathering:
+                if (auto answer = group_->take_answer()) take(*answer);
+                return;
+            case State::fetching:
+                return;
+            case State::leaving:
+                if (group_->all_left()) finish({VESCOMM_OK, ""});
+                return;
+        }
+    }
+
+    bool over() const { return result_.has_value(); }
+    const std::pair<vescomm_status_t, std::string> &result() const { return *result_; }
+    double late() const { return late_; }
+    // A wait is under way, whose deadline has passed for so long.
+    double overdue() const { return over() || !core_ ? 0 : world_.seconds() - deadline_; }
+    void clear() {
+        fetch_.reset();
+        core_.reset();
+    }
+
+private:
+    enum class State { meeting, opening, gathering, fetching, leaving };
+
+    std::string part(int rank, int round) const {
+        return std::string(static_cast<std::size_t>((rank * 7 + round * 13) % 50), 'a') +
+               std::to_string(rank);
+    }
+
+    void expect(const std::string &what) {
+        deadline_ = world_.seconds() + wait_seconds;
+        const std::uint64_t wait = ++waits_;
+        world_.at(world_.now() + of_seconds(wait_seconds), rank_, [this, wait, what] {
+            if (over() || wait != waits_) return;
+            if (state_ == State::meeting) core_->expire(wait_seconds);
+            else if (state_ == State::opening) core_->client().expire(group_, 0, wait_seconds);
+            else if (state_ == State::gathering)
+                core_->client().expire(group_, sequence_, wait_seconds);
+            else return finish({VESCOMM_OK, ""});  // leaving, or a fetch, is given up silently
+            world_.at(world_.now() + of_seconds(2), rank_, [this, wait] {
+                if (!over() && wait == waits_)
+                    finish({VESCOMM_ERROR_TIMEOUT, "rank 0 did not say who is missing"});
+            });
+        });
+    }
+
+    void open() {
+        std::vector<int> everyone;
+        for (int rank = 0; rank < ranks_; ++rank) everyone.push_back(rank);
+        group_ =
+            std::make_shared<GroupState>(derive_group(whole_session, "all 0 "), rank_, everyone);
+        state_ = State::opening;
+        expect("opening");
+        core_->client().open(group_, "communicator creation");
+    }
+
+    void gather() {
+        if (round_ == gathers_) return leave();
+        state_ = State::gathering;
+        expect("gathering");
+        std::string bytes = part(rank_, round_);
+        // The last round passes a descriptor from rank 0 to all.
+        if (round_ + 1 == gathers_ && rank_ == 0) bytes = server_.offer(0);
+        core_->client().contribute(
+            group_, {++sequence_, bytes.size(), "gather " + std::to_string(round_)}, bytes);
+    }
+
+    void take(const std::vector<std::string> &answer) {
+        for (int rank = 0; rank < ranks_; ++rank) {
+            // In the last round rank 0 sends a ticket.
+            if (rank == 0 && round_ + 1 == gathers_) continue;
+            EXPECT_EQ(answer[static_cast<std::size_t>(rank)], part(rank, round_));
+        }
+        if (++round_ < gathers_ || rank_ == 0) return gather();
+        state_ = State::fetching;
+        expect("fetching");
+        fetch_.emplace(network_, answer[0], [this](Descriptor descriptor, const std::string &why) {
+            fetched_ = descriptor.open();
+            fetch_why_ = why;
+            world_.at(world_.now(), rank_, [this] {
+                if (!over()) leave();
+            });
+        });
+    }
+
+    void leave() {
+        state_ = State::leaving;
+        expect("leaving");
+        core_->client().leave(group_);
+    }
+
+    void finish(std::pair<vescomm_status_t, std::string> result) {
+        late_ = world_.seconds() - deadline_;
+        result_ = std::move(result);
+        // Whatever it was, the others are told, as GroupControl and Session do.
+        if (group_) {
+            core_->client().spread_failure(group_);
+            core_->client().forget(group_);
+        }
+        network_.post([this] {
+            if (core_) core_->finish();
+        });
+    }
+
+    SimulatedWorld &world_;
+    SimulatedNetwork network_;
+    int rank_, ranks_, gathers_;
+    DescriptorServer server_;
+    std::optional<SessionCore> core_;
+    std::optional<DescriptorFetch> fetch_;
+    std::shared_ptr<GroupState> group_;
+    State state_ = State::meeting;
+    std::uint64_t sequence_ = 0, waits_ = 0;
+    int round_ = 0;
+    double deadline_ = 0, late_ = 0;
+    std::optional<std::pair<vescomm_status_t, std::string>> result_;
+
+public:
+    bool fetched_ = true;
+    std::string fetch_why_;
+};
+
+// Every rank that a sentence accuses: those before "died", "did not come", "has been silent" and so
+// on. The rank that waited is no culprit.
+std::set<int> accused(const std::string &why) {
+    std::set<int> ranks;
+    static const std::regex list(R"(^ranks? ([0-9, and]+))");
+    std::smatch match;
+    if (!std::regex_search(why, match, list)) return ranks;
+    static const std::regex number(R"([0-9]+)");
+    const std::string text = match[1];
+    for (std::sregex_iterator each(text.begin(), text.end(), number), end; each != end; ++each)
+        ranks.insert(std::stoi(each->str()));
+    // "rank 1 of 4 died": the second number is a count.
+    if (std::regex_search(why, std::regex(R"(^rank [0-9]+ of [0-9]+)")))
+        ranks = {std::stoi(match[1])};
+    return ranks;
+}
+
+struct Faults {
+    std::set<int> guilty;  // ranks that a failure may name
+    bool any = false;  // that must or may end in failure
+};
+
+Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
+    auto &random = world.random;
+    const auto chance = [&](double p) { return std::bernoulli_distribution(p)(random); };
+    const auto uniform = [&](double a, double b) {
+        return std::uniform_real_distribution<double>(a, b)(random);
+    };
+    const int ranks = static_cast<int>(apps.size());
+    Faults faults;
+    world.max_latency = chance(0.2) ? 0.5 : uniform(1e-4, 2e-2);
+    // Faults happen while there is something to break.
+    const double length = 40 * world.max_latency + 0.3;
+    for (int rank = 0; rank < ranks; ++rank) {
+        App *app = apps[static_cast<std::size_t>(rank)].get();
+        const double start = chance(0.2) ? uniform(0, 10) : uniform(0, 0.1);
+        if (chance(0.03)) {  // it never starts
+            faults.guilty.insert(rank);
+            faults.any = true;
+            continue;
+        }
+        world.at(world.now() + of_seconds(start), rank, [app] { app->begin(); });
+        const auto at = [&](auto function) {
+            world.at(world.now() + of_seconds(start + uniform(0, length)), -1, function);
+        };
+        if (chance(0.15)) at([&world, rank, pause = uniform(0, 2)] { world.pause(rank, pause); });
+        if (chance(0.04)) {
+            faults.guilty.insert(rank);
+            faults.any = true;
+            at([&world, rank] { world.end(rank); });
+        }
+        if (chance(0.02)) {
+            faults.guilty.insert(rank);
+            faults.any = true;
+            at([&world, rank] { world.vanish(rank); });
+        }
+        if (chance(0.02)) {
+            faults.guilty.insert(rank);
+            faults.any = true;
+            at([&world, rank] { world.pause(rank, 200); });
+        }
+        if (rank > 0 && chance(0.03)) {
+            // A broken connection is the end of either of its processes to the other one.
+            faults.guilty.insert({rank, 0});
+            faults.any = true;
+            at([&world, rank] { world.reset(rank, 0); });
+        }
+    }
+    return faults;
+}
+
+// Others that connect to the hub, and say nothing, or nonsense.
+struct Strays {
+    Strays(SimulatedWorld &world, int process, int count) : network(world, process) {
+        for (int i = 0; i < count; ++i)
+            timers.push_back(network.at(world.now() + of_seconds(0.05 * i), [this, i] {
+                attempts.push_back(
+                    network.connect({SimulatedNetwork::host(0), 7000},
+                                    [this, i](std::unique_ptr<Stream> stream, const std::string &) {
+                                        if (!stream) return;
+                                        stream->start({[](std::string_view) {},
+                                                       [](const std::string &) {}, nullptr});
+                                        if (i % 2 == 0) stream->write("GET / HTTP/1.1\r\n");
+                                        streams.push_back(std::move(stream));
+                                    }));
+            }));
+    }
+    SimulatedNetwork network;
+    std::vector<std::unique_ptr<Timer>> timers;
+    std::vector<std::unique_ptr<Attempt>> attempts;
+    std::vector<std::unique_ptr<Stream>> streams;
+};
+
+void run_seed(std::uint64_t seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulatedWorld world(seed);
+    const int ranks = 2 + static_cast<int>(world.random() % 5);
+    const int gathers = 1 + static_cast<int>(world.random() % 3);
+    std::vector<std::unique_ptr<App>> apps;
+    for (int rank = 0; rank < ranks; ++rank)
+        apps.push_back(std::make_unique<App>(world, rank, ranks, gathers));
+    const Faults faults = arrange(world, apps);
+    std::optional<Strays> strays;
+    if (world.random() % 4 == 0) strays.emplace(world, ranks, 10);
+    // No wait lasts longer than this, in whichever of them a fault falls.
+    world.run(400, [&](int process) {
+        if (process < ranks) apps[static_cast<std::size_t>(process)]->look();
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+        SCOPED_TRACE("rank " + std::to_string(rank));
+        const App &app = *apps[static_cast<std::size_t>(rank)];
+        const bool lives = world.alive(rank) && !world.vanished(rank);
+        if (faults.guilty.contains(rank)) continue;
+        if (!lives) continue;
+        EXPECT_EQ(app.overdue(), 0) << "it still waits";
+        if (!app.over()) continue;
+        EXPECT_LE(app.late(), verdict_seconds);
+        const auto &[status, why] = app.result();
+        if (!faults.any) {
+            EXPECT_EQ(status, VESCOMM_OK) << why;
+            EXPECT_TRUE(app.fetched_) << app.fetch_why_;
+            continue;
+        }
+        if (status == VESCOMM_OK) continue;
+        // Rank 0 has given up before, and is gone.
+        if (why.find("could not reach rank 0") != std::string::npos) {
+            EXPECT_TRUE(faults.guilty.contains(0) || apps[0]->over()) << why;
+            continue;
+        }
+        for (const int culprit : accused(why))
+            EXPECT_TRUE(faults.guilty.contains(culprit)) << "an innocent rank is named: " << why;
+    }
+    strays.reset();
+    for (auto &app : apps) app->clear();
+}
+
+std::uint64_t number_from(const char *variable, std::uint64_t fallback) {
+    const char *text = std::getenv(variable);
+    return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
+}
+
+TEST(ControlSimulation, EveryWaitEndsAndOnlyTheGuiltyAreNamed) {
+    const std::uint64_t first = number_from("VESCOMM_TEST_FIRST_SEED", 1);
+    const std::uint64_t seeds = number_from("VESCOMM_TEST_SEEDS", 10000);
+    for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+        run_seed(seed);
+        if (testing::Test::HasFailure()) {
+            std::cerr << "reproduce with VESCOMM_TEST_SEEDS=1 VESCOMM_TEST_FIRST_SEED=" << seed
+                      << "\n";
+            return;
+        }
+    }
+}
+
+// Row 11 of the audit: a rank that pauses between its connection and its words ended the job.
+TEST(ControlSimulation, ARankThatPausesWhileDescriptorsArePassedEndsNothing) {
+    for (int moment = 0; moment < 400; ++moment) {
+        SimulatedWorld world(7);
+        std::vector<std::unique_ptr<App>> apps;
+        for (int rank = 0; rank < 3; ++rank) {
+            apps.push_back(std::make_unique<App>(world, rank, 3, 2));
+            App *app = apps.back().get();
+            world.at(world.now(), rank, [app] { app->begin(); });
+        }
+        world.at(world.now() + of_seconds(moment * 2e-4), -1, [&] { world.pause(1, 4); });
+        world.run(100, [&](int process) { apps[static_cast<std::size_t>(process)]->look(); });
+        for (const auto &app : apps) {
+            ASSERT_TRUE(app->over()) << moment;
+            EXPECT_EQ(app->result().first, VESCOMM_OK) << moment << ": " << app->result().second;
+            EXPECT_TRUE(app->fetched_) << moment << ": " << app->fetch_why_;
+        }
+        for (auto &app : apps) app->clear();
+    }
+}
+
+}  // namespace
+}  // namespace vescomm
