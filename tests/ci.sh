@@ -18,12 +18,12 @@ status=0 all_passed=0 all_failed=0 all_skipped=0
 
 # Parsers and protocols, and what moves bytes. Names that do not exist are left out.
 with_address=(
-    frame session session_hostile tcp_control tcp_control_hostile launch messages messages_wrong
+    frame session session_hostile tcp_control tcp_control_hostile launch messages_wrong
     exchange_fuzz arrays_wrong layout flight_recorder machine_told puts ucx
 )
 # What several threads of one process share.
 with_thread=(
-    session tcp_control messages exchange_fuzz trace metrics flight_recorder observe_file threads puts
+    session tcp_control exchange_fuzz trace metrics flight_recorder observe_file threads puts
 )
 
 seconds_left() { echo $((minutes * 60 - (SECONDS - begun))); }
