@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/transports.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "base/error.h"
 #include "transport/node.h"
 #include "transport/tcp.h"
@@ -109,7 +112,8 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "VESCOMM_ENCRYPTION=yes needs VESCOMM_TRANSPORT=tcp: UCX does not encrypt");
 #if VESCOMM_HAVE_UCX
-    if (only_tcp())
+    static std::atomic<bool> warned{false};
+    if (only_tcp() && !warned.exchange(true))
         transports.warning =
             "VESCOMM_TRANSPORT=ucx, and there is no RDMA: UCX will use TCP, whose connections are "
             "neither authenticated nor encrypted, and anyone who reaches its ports can end this "

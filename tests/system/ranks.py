@@ -155,7 +155,7 @@ class Job:
                            VESCOMM_ADDRESS=address, VESCOMM_SECRET="a secret of the test",
                            VESCOMM_TIMEOUT_SECONDS=str(HANG_SECONDS / 2))
         if self.nodes is not None:
-            # Pretended nodes: UCX over loopback, and nothing else of this machine.
+            # Emulated nodes: TCP over loopback, also where this machine has RDMA.
             environment.update(VESCOMM_NODE=str(self.nodes[number]), UCX_TLS="tcp,self",
                                UCX_NET_DEVICES="lo")
         passed = ()
