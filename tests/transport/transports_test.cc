@@ -36,8 +36,8 @@ std::vector<Outcome> make(const std::vector<TransportOptions> &options) {
             Failure failure;
             try {
                 const Transports made =
-                    make_transports(Nodes::from_numbers(std::vector<int>{0, 1}), control, failure, {},
-                                    Deadline::after(20), options[at]);
+                    make_transports(Nodes::from_numbers(std::vector<int>{0, 1}), control, failure,
+                                    {}, Deadline::after(20), options[at]);
                 outcomes[at].name = made.wires.at(0)->name();
                 control.leave(Deadline::after(20));
             } catch (const Error &error) {
