@@ -153,10 +153,11 @@ TcpFabric::~TcpFabric() {
     for (TcpConnection *connection : open_) {
         // Unread bytes would have the kernel discard what is still to be sent.
         shutdown(connection->socket.get(), SHUT_WR);
-        ssize_t got = 1;
-        while (got > 0)
-            got = recv(connection->socket.get(), hub_.staging.data(), hub_.staging.size(),
-                       MSG_DONTWAIT);
+        constexpr int max_reads = 256;
+        for (int i = 0; i < max_reads; ++i)
+            if (recv(connection->socket.get(), hub_.staging.data(), hub_.staging.size(),
+                     MSG_DONTWAIT) <= 0)
+                break;
     }
 }
 
@@ -297,7 +298,14 @@ bool TcpFabric::arm_locked() noexcept {
 // After whatever may have failed, or left something to be sent.
 void TcpFabric::check(TcpConnection &connection) noexcept {
     if (connection.lost) return;
-    if (connection.sender.failed()) return lose(connection, connection.sender.why());
+    if (connection.sender.failed()) {
+        // Messages that came before the end are still to be read: the peer may have said goodbye.
+        bool moved = false;
+        while (connection.receiver.read(connection.socket.get(), moved) ==
+               TcpReceiver::State::more) {
+        }
+        return lose(connection, connection.sender.why());
+    }
     // A thread may sleep already, and this one turn to something else.
     if (connection.sender.blocked() && connection.sender.waiting())
         watch(connection, EPOLLIN | EPOLLOUT);
@@ -324,7 +332,7 @@ void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept
     watch(connection, 0);
     for (const auto &[id, context] : hub_.contexts) {
         const bool busy =
-            connection.receiver.receiving(*context) || connection.sender.owes(context->id);
+            connection.receiver.receiving(*context) || connection.sender.sends_put(context->id);
         context->lose(connection.process, busy, why);
         connection.receiver.give_up(*context);
         hub_.note(*context);

@@ -43,6 +43,10 @@ public:
         return (active_ && message_.context == context) || goodbyes_.first != nullptr;
     }
 
+    bool sends_put(std::uint32_t context) const noexcept {
+        return active_ && message_.context == context && message_.kind != TcpKind::goodbye;
+    }
+
     // Gives up what waits of one communicator. Its sources are not read any more.
     void drop(TcpQueue &queue) noexcept;
     // Gives up everything, once the connection is gone.

@@ -34,7 +34,8 @@ void run_processes(int processes, Body body) {
             LocalControl control(hub, process);
             Failure failure;
             try {
-                body(control, connect(control, failure));
+                std::shared_ptr<TcpFabric> fabric = connect(control, failure);
+                body(control, std::move(fabric));
             } catch (const Error &error) {
                 ADD_FAILURE() << "process " << process << ": " << error.what();
                 control.fail(error.status, error.what());
@@ -175,6 +176,28 @@ TEST(TcpFabric, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
         EXPECT_EQ(bad->arena, std::vector<std::byte>(arena_bytes, std::byte{9}));
         bad.reset();
         control.all_gather("done", "", Deadline::after(patience_seconds));
+    });
+}
+
+TEST(TcpFabric, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) {
+    run_processes(2, [](Control &control, std::shared_ptr<TcpFabric> fabric) {
+        const int rank = control.rank();
+        std::vector<int> peers(2, -1);
+        peers[static_cast<std::size_t>(1 - rank)] = 1 - rank;
+        std::vector<std::unique_ptr<Member>> members;
+        for (std::uint32_t i = 0; i < 8; ++i)
+            members.push_back(std::make_unique<Member>(fabric, i, rank, peers));
+        control.all_gather("made", "", Deadline::after(patience_seconds));
+        if (rank == 0) {
+            members.clear();
+            fabric.reset();
+        }
+        control.all_gather("rank 0 has left", "", Deadline::after(patience_seconds));
+        // The first goodbye is answered with a reset, and the next ones cannot be sent.
+        for (auto &member : members) {
+            member->transport->stop();
+            EXPECT_FALSE(member->failure.broken()) << member->failure.why();
+        }
     });
 }
 
