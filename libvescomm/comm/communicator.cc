@@ -263,7 +263,7 @@ void Communicator::write_flight_recorder(const std::string &pattern) const {
     const std::string name = file_name(pattern, writer, "");
     const FlightHeader header = failure_.broken() ? flight_header(failure_.status(), failure_.why())
                                                   : flight_header(VESCOMM_OK, {});
-    write_file(name, flight_text(header, recorder_), "the flight recorder");
+    write_file_by(name, flight_text(header, recorder_), "the flight recorder", deadline());
 }
 
 void Communicator::record_failures() {

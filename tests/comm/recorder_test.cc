@@ -90,6 +90,20 @@ TEST_P(Recorder, EveryWaitEndsWhenItsFileSystemHangs) {
     if (!ended) _exit(1);
 }
 
+// One that the program asks for has as long as any wait.
+TEST_P(Recorder, WritesWhenAskedUntilTheTimeout) {
+    Stage stage = testing_support::hurried(recorded(""));
+    stage.config.flight_recorder.clear();
+    run_ranks(stage, [&](const std::shared_ptr<Communicator> &comm) {
+        const std::string name = (folder_ / "%r").string();
+        comm->write_flight_recorder(name);
+        EXPECT_TRUE(std::filesystem::exists(folder_ / std::to_string(comm->rank())));
+        EXPECT_EQ(status_of([&] { comm->write_flight_recorder(name + ".hangs"); }),
+                  VESCOMM_ERROR_TIMEOUT);
+        comm->barrier();
+    });
+}
+
 TEST_P(Recorder, AFileThatTakesTooLongIsAnErrorThatSaysSo) {
     try {
         write_file_by((folder_ / "it.hangs").string(), "text", "the text", Deadline::after(0.01));

@@ -1343,10 +1343,11 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
  *
  * @param path  of the file. In it %r is this rank, %c the communicator of this process, counted
  *              from 0, %p the process, and %% a %.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_SYSTEM: the file cannot be
- *         written.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for the path of a device, a pipe or a
+ *         socket. VESCOMM_ERROR_SYSTEM: the file cannot be written. VESCOMM_ERROR_TIMEOUT: its file
+ *         system does not answer; the file may still come.
  *
- * Collective: no.  Blocking: no.  Threads: safe, also while another one waits.  Since: 0.2
+ * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another one waits.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm,
                                                            const char *path);
