@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The phases of a communicator's life, in each of which allocations fail: allocations_test.cc.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/handles.h"
+#include "support/failing_allocations.h"
+#include "support/local_control.h"
+#include "transport/loopback.h"
+
+namespace vescomm::testing_support {
+
+// The ranks' own timeout, and when the test gives a process up.
+constexpr double timeout_seconds = 4;
+constexpr unsigned hang_seconds = 40;
+
+struct Cluster {
+    const char *name;
+    bool loopback;
+    std::vector<int> node_of;
+    // UCX does not survive that its own allocations fail.
+    Allocator allocator = Allocator::all;
+    // With the control plane that users have; only when it is asked for by name.
+    bool real_control = false;
+
+    int ranks() const { return static_cast<int>(node_of.size()); }
+};
+
+// What a trial found, in memory that the test shares with its process ----
+
+struct Found {
+    Allocations allocations;
+    vescomm_status_t status[2];  // the first that is not OK, by rank
+    bool done[2];
+    char what[2][512];  // was wrong
+};
+
+struct Trial {
+    int phase;
+    std::uint64_t number;
+    Failing failing;
+};
+
+struct World {
+    const Cluster &cluster;
+    const Trial &trial;
+    Found &found;
+    std::shared_ptr<LocalControlHub> control_hub;
+    std::shared_ptr<LoopbackHub> hub;
+    std::string folder;
+    std::string address;
+};
+
+struct Rank {
+    Rank(World &its_world, int its_rank) : world(its_world), rank(its_rank) {}
+
+    World &world;
+    const int rank;
+    vescomm_comm_t *comm = nullptr;
+    vescomm_layout_t *layout = nullptr;
+    vescomm_memory_t *memory = nullptr;
+    vescomm_memory_t *slab = nullptr;
+    vescomm_buffer_t *buffer = nullptr;
+    std::vector<vescomm_request_t *> requests;
+    vescomm_request_t *pending = nullptr;
+    bool given_up = false;
+
+    int ranks() const { return world.cluster.ranks(); }
+    bool victim() const { return rank == 0; }
+
+    void wrong(const std::string &text) {
+        char *what = world.found.what[rank];
+        if (what[0] == '\0') std::snprintf(what, sizeof world.found.what[0], "%s", text.c_str());
+    }
+
+    // Allocations fail in the library alone, not in the test.
+    template <typename Body>
+    static vescomm_status_t exposed(const Body &body) {
+        const FailingAgain again;
+        return body();
+    }
+
+    // One call of the library. Where its allocation failed and the communicator is whole, it is
+    // made once more, and must succeed.
+    void call(const char *name, const std::function<vescomm_status_t()> &body) {
+        if (given_up) return;
+        vescomm_status_t status = exposed(body);
+        if (status == VESCOMM_OK) return;
+        const Allocations before = victim() ? stop_failing() : Allocations{};
+        const std::string sentence = vescomm_last_error();
+        if (sentence.empty()) wrong(std::string(name) + " failed and said nothing");
+        if (status == VESCOMM_ERROR_INTERNAL || status == VESCOMM_ERROR_INVALID_ARGUMENT)
+            wrong(std::string(name) + ": " + vescomm_status_name(status) + ": " + sentence);
+        const bool broken = comm == nullptr || comm->value->failure().broken();
+        if (before.failed > 0 && !broken) {
+            status = body();
+            if (status == VESCOMM_OK) return;
+            if (!comm->value->failure().broken())
+                wrong(std::string("again, ") + name + ": " + vescomm_status_name(status) + ": " +
+                      vescomm_last_error());
+        }
+        if (world.found.status[rank] == VESCOMM_OK) world.found.status[rank] = status;
+        given_up = true;
+    }
+
+    void expect(const char *name, const std::vector<float> &is, const std::vector<float> &should) {
+        if (!given_up && is != should) wrong(std::string(name) + ": wrong result");
+    }
+};
+
+struct Phase {
+    const char *name;
+    void (*body)(Rank &);
+    // Nothing but the communicator and what this phase makes is needed, and nothing follows.
+    bool last = false;
+};
+
+// In their order.
+const std::vector<Phase> &all_phases();
+// Whether a trial of the target goes through a phase before it. Those that end a communicator come
+// alone after those that make it.
+bool takes_part(int phase, int target);
+void free_all(Rank &rank);
+
+}  // namespace vescomm::testing_support

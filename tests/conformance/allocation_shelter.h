@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the test of failing allocations brings itself, and what does not fail: its control plane,
+// and the transport of tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/control.h"
+#include "support/failing_allocations.h"
+#include "transport/transport.h"
+
+namespace vescomm::testing_support {
+
+// Its own allocations do not fail, those of the library that it calls back do.
+class Sheltered final : public Control {
+public:
+    explicit Sheltered(std::unique_ptr<Control> inner) : inner_(std::move(inner)) {}
+    ~Sheltered() override {
+        const WithoutFailing shelter;
+        inner_.reset();
+    }
+    int rank() const override { return inner_->rank(); }
+    int ranks() const override { return inner_->ranks(); }
+    std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
+                                        Deadline deadline) override {
+        const WithoutFailing shelter;
+        return inner_->all_gather(label, bytes, deadline);
+    }
+    void listen(Listener listener) override {
+        const WithoutFailing shelter;
+        inner_->listen([listener](vescomm_status_t status, const std::string &why) {
+            const FailingAgain again;
+            listener(status, why);
+        });
+    }
+    void fail(vescomm_status_t status, const std::string &why) noexcept override {
+        const WithoutFailing shelter;
+        inner_->fail(status, why);
+    }
+    void leave(Deadline deadline) noexcept override {
+        const WithoutFailing shelter;
+        inner_->leave(deadline);
+    }
+
+private:
+    std::unique_ptr<Control> inner_;
+};
+
+// Loopback is a transport of tests alone: what it hands over it keeps in queues that grow.
+class ShelteredTransport final : public Transport {
+public:
+    explicit ShelteredTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+    std::string_view name() const override { return inner_->name(); }
+    bool maps(int peer) const noexcept override { return inner_->maps(peer); }
+    bool puts(int peer) const noexcept override { return inner_->puts(peer); }
+    bool supports(vescomm_memory_kind_t kind) const noexcept override {
+        return inner_->supports(kind);
+    }
+    std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 Deadline deadline) override {
+        const WithoutFailing shelter;
+        return inner_->map(bytes, sharing, deadline);
+    }
+    std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes) override {
+        const WithoutFailing shelter;
+        return inner_->offer(memory, base, bytes);
+    }
+    void forget(MemoryId memory) noexcept override {
+        const WithoutFailing shelter;
+        inner_->forget(memory);
+    }
+    void put(const Put &put) noexcept override {
+        const WithoutFailing shelter;
+        inner_->put(put);
+    }
+    void signal(int peer, SignalName signal, std::uint64_t value) noexcept override {
+        const WithoutFailing shelter;
+        inner_->signal(peer, signal, value);
+    }
+    std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
+        return inner_->signalled(peer, signal);
+    }
+    bool progress() noexcept override {
+        const WithoutFailing shelter;
+        return inner_->progress();
+    }
+    SignalBoard *board() noexcept override { return inner_->board(); }
+    void stop() noexcept override {
+        const WithoutFailing shelter;
+        inner_->stop();
+    }
+
+private:
+    std::unique_ptr<Transport> inner_;
+};
+
+}  // namespace vescomm::testing_support
