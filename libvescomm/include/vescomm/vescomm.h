@@ -1347,7 +1347,8 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
  *         socket. VESCOMM_ERROR_SYSTEM: the file cannot be written. VESCOMM_ERROR_TIMEOUT: its file
  *         system does not answer; the file may still come.
  *
- * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another one waits.  Since: 0.2
+ * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another one
+ * waits.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm,
                                                            const char *path);
