@@ -28,9 +28,13 @@ public:
     bool supports(vescomm_memory_kind_t kind) const noexcept override {
         return inner_->supports(kind);
     }
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing) override {
+        return inner_->share(bytes, sharing);
+    }
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 const std::vector<std::string> &shared,
                                  Deadline deadline) override {
-        return inner_->map(bytes, sharing, deadline);
+        return inner_->map(bytes, sharing, shared, deadline);
     }
     std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes) override {
         return inner_->offer(memory, base, bytes);

@@ -61,7 +61,8 @@ void create_communicator(Rank &r) {
             const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
                                   std::function<void()> on_signal, Deadline deadline) {
                 if (!r.world.cluster.loopback)
-                    return make_transports(nodes, c, failure, std::move(on_signal), deadline);
+                    return make_transports(nodes, c, failure, std::move(on_signal), deadline,
+                                           {"ucx", false});
                 const WithoutFailing shelter;
                 Transports transports;
                 transports.home = std::make_unique<ShelteredTransport>(
@@ -424,11 +425,11 @@ void seal_frames(Rank &r) {
     (void)Rank::exposed([] {
         return guarded([] {
             const Nonce mine = random_nonce(), theirs = random_nonce();
-            const FrameKey key = session_key("a secret", Direction::to_rank_0, mine, theirs);
+            const FrameKey key = session_key("a secret", Direction::from_joiner, mine, theirs);
             std::string bytes;
             FrameEncoder(key).append(bytes, FrameType{1}, "a payload");
             std::string_view rest = bytes;
-            FrameDecoder decoder(key, largest_payload_bytes);
+            FrameDecoder decoder(key, max_payload_bytes);
             if (decoder.read(rest) != FrameDecoder::State::complete)
                 throw Error(VESCOMM_ERROR_MISMATCH, "a frame was not read");
         });

@@ -5,6 +5,7 @@
 // and the transport of tests.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,11 +27,36 @@ public:
     }
     int rank() const override { return inner_->rank(); }
     int ranks() const override { return inner_->ranks(); }
-    std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
-                                        Deadline deadline) override {
+    void start_all_gather(std::string_view label, std::string_view bytes) override {
         const WithoutFailing shelter;
-        return inner_->all_gather(label, bytes, deadline);
+        inner_->start_all_gather(label, bytes);
     }
+    std::optional<std::vector<std::string>> test_all_gather() override {
+        const WithoutFailing shelter;
+        return inner_->test_all_gather();
+    }
+    [[noreturn]] void expire_all_gather(double waited_seconds) override {
+        const WithoutFailing shelter;
+        inner_->expire_all_gather(waited_seconds);
+        std::abort();
+    }
+    void on_event(std::function<void()> call) override {
+        const WithoutFailing shelter;
+        inner_->on_event(std::move(call));
+    }
+    void wait_event(std::uint64_t seen, Clock::time_point until) override {
+        inner_->wait_event(seen, until);
+    }
+    std::uint64_t events() const override { return inner_->events(); }
+    FrameKey derive_key(std::string_view purpose) const override {
+        const WithoutFailing shelter;
+        return inner_->derive_key(purpose);
+    }
+    std::string local_address() const override {
+        const WithoutFailing shelter;
+        return inner_->local_address();
+    }
+    DescriptorExchange &descriptors() override { return inner_->descriptors(); }
     void listen(Listener listener) override {
         const WithoutFailing shelter;
         inner_->listen([listener](vescomm_status_t status, const std::string &why) {
@@ -42,10 +68,16 @@ public:
         const WithoutFailing shelter;
         inner_->fail(status, why);
     }
-    void leave(Deadline deadline) noexcept override {
+    void start_leave() override {
         const WithoutFailing shelter;
-        inner_->leave(deadline);
+        inner_->start_leave();
     }
+    bool test_leave() override {
+        const WithoutFailing shelter;
+        return inner_->test_leave();
+    }
+    void end_leave() noexcept override { inner_->end_leave(); }
+    bool has_left(int rank) const override { return inner_->has_left(rank); }
 
 private:
     std::unique_ptr<Control> inner_;
@@ -62,10 +94,15 @@ public:
     bool supports(vescomm_memory_kind_t kind) const noexcept override {
         return inner_->supports(kind);
     }
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing) override {
+        const WithoutFailing shelter;
+        return inner_->share(bytes, sharing);
+    }
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
+                                 const std::vector<std::string> &shared,
                                  Deadline deadline) override {
         const WithoutFailing shelter;
-        return inner_->map(bytes, sharing, deadline);
+        return inner_->map(bytes, sharing, shared, deadline);
     }
     std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes) override {
         const WithoutFailing shelter;

@@ -9,6 +9,8 @@
 // given to nobody; however many connections stay open, a right one is served.
 #include "bootstrap/descriptor_exchange.h"
 
+#include <list>
+
 #include "bootstrap/simulated_network.h"
 #include "fuzz/fuzz.h"
 
@@ -47,23 +49,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         caller.says = token.substr(0, input.below(token_size + 1)) + std::string(input.text());
         caller.right = caller.says == token;
     }
-    callers.push_back({.says = token, .right = true});
+    callers.emplace_back().says = token;
+    callers.back().right = true;
     double moment = 0;
     for (Caller &caller : callers) {
         // One after the other, so that the last one is the newest.
         world.at(world.now() + of_seconds(moment += 0.01), 1, [&] {
-            caller.attempt = others.connect_local(
-                name, [&caller](std::unique_ptr<Stream> stream, const std::string &) {
-                    require(stream != nullptr, "a server that lives can be reached");
-                    caller.stream = std::move(stream);
-                    caller.stream->start({[&caller](std::string_view bytes) {
-                                              if (bytes != "d") return;
-                                              caller.served =
-                                                  caller.stream->take_descriptor().open();
-                                          },
-                                          [](const std::string &) {}, nullptr});
-                    caller.stream->write(caller.says);
-                });
+            caller.attempt = others.connect_local(name, [&caller](std::unique_ptr<Stream> stream,
+                                                                  const std::string &) {
+                require(stream != nullptr, "a server that lives can be reached");
+                caller.stream = std::move(stream);
+                caller.stream->start({[&caller](std::string_view bytes) {
+                                          if (bytes != "d") return;
+                                          caller.served = caller.stream->take_descriptor().open();
+                                      },
+                                      [](const std::string &) {}, nullptr});
+                caller.stream->write(caller.says);
+            });
         });
     }
     world.run(moment + 1, [](int) {});

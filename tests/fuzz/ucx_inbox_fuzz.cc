@@ -254,7 +254,7 @@ private:
     FakeUcx *const installed_ = fake = &fake_;
     const UcxLibrary ucx_ = pretended_ucx();
     Failure failure_;
-    UcxWorker worker_{ucx_, ranks};
+    UcxWorker worker_{ucx_, ranks, {}};
     UcxMemories memories_{ucx_, worker_, 0, ranks};
     UcxInbox inbox_{ucx_, worker_.handle(), 0, {false, true, true}, failure_, memories_};
     std::vector<std::byte> arena_ =
