@@ -78,6 +78,7 @@ void ControlThread::caught(const std::exception &error) {
     const bool memory = dynamic_cast<const std::bad_alloc *>(&error) != nullptr;
     const auto status = memory ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_INTERNAL;
     for (SessionCore *core : std::vector(cores_)) {
+        if (!core->begun()) continue;
         try {
             core->client().fail(status, "the control plane of rank " +
                                             std::to_string(core->options().rank) +

@@ -93,7 +93,7 @@ void Regroup::follow() {
                               gone_.insert(member);
                               begin();
                           },
-                          [](const TcpAddress &) { return std::uint16_t{0}; }});
+                          [this](const TcpAddress &local) { return events_.listen(local); }});
     look_again();
 }
 

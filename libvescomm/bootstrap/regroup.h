@@ -41,6 +41,8 @@ public:
     struct Events {
         std::function<void(Result)> done;
         std::function<void(const Error &)> failed;
+        // As HubSearch::Events::listen, for the new session.
+        std::function<std::uint16_t(const TcpAddress &local)> listen;
     };
 
     // `addresses`: where each member of the group listens. `gone`: members that are known to be.

@@ -371,7 +371,7 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         made->options_.ranks = static_cast<int>(result.survivors.size());
         made->options_.rank =
             static_cast<int>(std::ranges::find(result.survivors, rank) - result.survivors.begin());
-        made->make_core();
+        made->core_->set_rank(made->options_.rank, made->options_.ranks);
         if (result.leader) made->core_->begin_client(std::move(*result.leader));
         else made->core_->begin_hub(std::move(result.followers), result.welcome);
         report([&] { shared.survivors = std::move(result.survivors); });
@@ -379,6 +379,7 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
     std::unique_ptr<Regroup> regroup;  // the network's thread only
     OsNetwork &network = thread_->network();
     network.run([&] {
+        made->make_core();
         std::vector<TcpAddress> addresses;
         std::set<int> gone;
         for (std::size_t member = 0; member < members.size(); ++member) {
@@ -391,7 +392,10 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         regroup = std::make_unique<Regroup>(
             network, *core_, group, rank, std::move(addresses), std::move(gone), failed,
             Regroup::Events{begin_session,
-                            [&](const Error &error) { report([&] { shared.error = error; }); }});
+                            [&](const Error &error) { report([&] { shared.error = error; }); },
+                            [&](const TcpAddress &local) {
+                                return made->core_->listen_for_survivors(local.host).port;
+                            }});
         regroup->begin();
     });
     const auto over = [&] { return !shared.survivors.empty() || shared.error; };

@@ -95,6 +95,11 @@ void SessionCore::begin() {
     schedule(std::min(heartbeat_, silence_ / 4));
 }
 
+void SessionCore::set_rank(int rank, int ranks) {
+    options_.rank = rank;
+    options_.ranks = ranks;
+}
+
 void SessionCore::begin_hub(std::vector<Survivor> survivors, const std::string &welcome) {
     make_hub();
     for (Survivor &survivor : survivors)

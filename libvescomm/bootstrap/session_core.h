@@ -55,8 +55,9 @@ public:
 
     // Begins to meet: listens, or looks for the hub. Throws Error.
     void begin();
-    // The same where survivors have met already: the hub takes their connections, the others have
-    // one to it.
+    // The same where survivors have met already, and each knows its rank: the hub takes their
+    // connections, the others have one to it.
+    void set_rank(int rank, int ranks);
     void begin_hub(std::vector<Survivor> survivors, const std::string &welcome);
     void begin_client(HubSearch::Found found);
 
@@ -67,7 +68,9 @@ public:
     // Why the hub has not been found so far, for a sentence.
     std::string trouble() const { return search_ ? search_->trouble() : std::string(); }
 
+    // Once it has begun.
     SessionClient &client() { return *client_; }
+    bool begun() const { return client_ != nullptr; }
     const SessionOptions &options() const { return options_; }
     // The numeric address of the interface on which the others reach this process; empty: there are
     // none.
@@ -80,6 +83,8 @@ public:
     bool deserted() const;
     bool everyone_told() const { return hub_ == nullptr || hub_->everyone_told(); }
 
+    // Listens for survivors on an interface, and returns where.
+    TcpAddress listen_for_survivors(const std::string &host);
     // Survivors that wait for this process.
     std::list<Survivor> &survivors() { return survivors_; }
     // Called when one has come or gone.
@@ -90,7 +95,6 @@ private:
     void make_client();
     void admit(Acceptor::Joined joined);
     void wait_here(Acceptor::Joined joined);
-    TcpAddress listen_for_survivors(const std::string &host);
     void connected(HubSearch::Found found);
     void search_again();
     void tick();

@@ -83,6 +83,7 @@ public:
         if (hub_->status != VESCOMM_OK) throw Error(hub_->status, hub_->why);
         const auto &arrived = hub_->meetings[calls_].arrived;
         if (arrived.size() < static_cast<std::size_t>(hub_->ranks)) return std::nullopt;
+        ++calls_;
         std::vector<std::string> all;
         for (const auto &[peer, said] : arrived) {
             if (said.first != arrived.at(0).first)
@@ -91,7 +92,6 @@ public:
                                                         " called " + said.first);
             all.push_back(said.second);
         }
-        ++calls_;
         return all;
     }
 
