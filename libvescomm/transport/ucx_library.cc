@@ -3,7 +3,9 @@
 #include "transport/ucx_library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -15,22 +17,40 @@ namespace {
 // The shared object that every UCX since 1.0 installs; its functions keep their signatures.
 constexpr const char *library_file = "libucp.so.0";
 
-// Sets variables that the user has not set, until the end of the scope.
+// Adds variables that the user has not set, until the end of the scope. Other threads may read the
+// environment meanwhile, which setenv() and unsetenv() do not allow: they move and free the array.
+// This one puts a longer array in its place, and then the old one back.
 class TemporaryEnvironment {
 public:
-    void set(const char *name, const char *value) {
-        if (std::getenv(name) != nullptr) return;
-        setenv(name, value, 0);
-        names_.push_back(name);
+    // `assignment`: "<name>=<value>", of static storage.
+    void add(const char *name, const char *assignment) {
+        if (std::getenv(name) == nullptr) added_.push_back(assignment);
     }
 
+    void apply() {
+        old_ = environ;
+        std::size_t count = 0;
+        while (old_ != nullptr && old_[count] != nullptr) ++count;
+        // Never freed: a reader may still be in it after the end of the scope.
+        own_ = new char *[count + added_.size() + 1];
+        char **end = std::copy_n(old_, count, own_);
+        for (const char *assignment : added_) *end++ = const_cast<char *>(assignment);
+        *end = nullptr;
+        environ = own_;
+    }
+
+    // A program that has set a variable meanwhile keeps its own array, with ours added.
     ~TemporaryEnvironment() {
-        for (const char *name : names_) unsetenv(name);
+        if (own_ != nullptr && environ == own_) environ = old_;
     }
 
 private:
-    std::vector<const char *> names_;
+    std::vector<const char *> added_;
+    char **old_ = nullptr;
+    static char **own_;
 };
+
+char **TemporaryEnvironment::own_ = nullptr;
 
 template <typename Function>
 void find(void *library, const char *name, Function *&function) {
@@ -46,11 +66,12 @@ UcxLibrary load() {
     // Read by constructors while dlopen() runs, see the header; without effect when the process
     // has loaded UCX already, whose owner has then decided.
     TemporaryEnvironment environment;
-    environment.set("UCX_MEM_MMAP_HOOK_MODE", "none");
-    environment.set("UCX_MEM_MALLOC_HOOKS", "n");
-    environment.set("UCX_HANDLE_ERRORS", "none");
-    environment.set("UCX_ERROR_SIGNALS", "");
-    environment.set("UCX_DEBUG_SIGNO", "0");
+    environment.add("UCX_MEM_MMAP_HOOK_MODE", "UCX_MEM_MMAP_HOOK_MODE=none");
+    environment.add("UCX_MEM_MALLOC_HOOKS", "UCX_MEM_MALLOC_HOOKS=n");
+    environment.add("UCX_HANDLE_ERRORS", "UCX_HANDLE_ERRORS=none");
+    environment.add("UCX_ERROR_SIGNALS", "UCX_ERROR_SIGNALS=");
+    environment.add("UCX_DEBUG_SIGNO", "UCX_DEBUG_SIGNO=0");
+    environment.apply();
 
     // Local: libucs also defines signal() and sigaction(), which must not replace the program's.
     void *library = dlopen(library_file, RTLD_NOW | RTLD_LOCAL);

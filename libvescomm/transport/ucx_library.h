@@ -46,7 +46,8 @@ struct UcxLibrary {
 };
 
 // Loads UCX at the first call; throws UNSUPPORTED with the loader's reason when it is not there.
-// Threads: safe, but the first call changes the environment for a moment, as setenv() does.
+// Threads: safe. The first call adds variables to the environment for a moment; other threads may
+// read it meanwhile, but not set variables.
 const UcxLibrary &load_ucx();
 
 }  // namespace vescomm
