@@ -63,6 +63,10 @@ public:
     const Forced &forced() const { return forced_; }
     // Whether contributions are combined in the order of ranks.
     bool reproducible() const { return config_.reproducible == "yes"; }
+    // It was made of another communicator: there may be many of them, so staging memory that is
+    // never used takes no room.
+    bool derived() const { return derived_; }
+    void set_derived() { derived_ = true; }
     // Counts communicators that were made of this one; the same on every rank.
     std::uint64_t next_child() { return children_++; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
@@ -226,6 +230,7 @@ private:
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
     std::uint64_t children_ = 0;
+    bool derived_ = false;
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
     std::uint64_t vain_tests_ = 0;

@@ -28,7 +28,8 @@ Mailbox::Mailbox(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       window_bytes_(window_bytes_for(comm->ranks())),
       slot_bytes_(2 * window_bytes_ * static_cast<std::uint64_t>(comm->ranks())),
-      memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
+      memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
+                             !comm->derived())),
       channel_(comm->next_channel()),
       peers_(static_cast<std::size_t>(comm->ranks())) {
     const std::uint32_t channels = channel_for(comm->ranks()) - channel_;

@@ -17,7 +17,8 @@ Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_
       none_((std::uint64_t{channel.runs} + 1) << 32) {}
 
 std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
-                                       vescomm_memory_kind_t kind, vescomm_sharing_t sharing) {
+                                       vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
+                                       bool reserve) {
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
@@ -36,7 +37,7 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
-        return c.home().share(bytes, sharing);
+        return c.home().share(bytes, sharing, reserve);
     });
     const auto offers = agree(c, "memory creation", deadline, [&] {
         // Waits for a descriptor of another rank: not under the lock.

@@ -18,7 +18,8 @@ class Memory {
 public:
     // Collective, blocking.
     static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
-                                          vescomm_memory_kind_t kind, vescomm_sharing_t sharing);
+                                          vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
+                                          bool reserve = true);
     ~Memory();
 
     Communicator &comm() const { return *comm_; }

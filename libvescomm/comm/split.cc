@@ -60,7 +60,10 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
     for (const auto &[its_key, rank] : members) ranks.push_back(rank);
     auto control = comm.control().subgroup(
         "split " + std::to_string(number) + " " + std::to_string(color), ranks, comm.deadline());
-    return Communicator::create(std::move(control), config.node, config, transports_for(config));
+    auto made =
+        Communicator::create(std::move(control), config.node, config, transports_for(config));
+    made->set_derived();
+    return made;
 }
 
 std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options) {

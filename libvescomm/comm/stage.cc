@@ -41,7 +41,8 @@ std::uint64_t slot_bytes_for(int ranks) {
 Stage::Stage(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       slot_bytes_(slot_bytes_for(comm->ranks())),
-      memory_(Memory::create(comm, stage_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK)),
+      memory_(Memory::create(comm, stage_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
+                             !comm->derived())),
       channel_(comm->next_channel()),
       turns_(std::make_shared<Turns>(
           comm->nodes().members(comm->nodes().node_of(comm->rank())).size())) {

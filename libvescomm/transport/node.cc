@@ -79,14 +79,15 @@ public:
         return kind == VESCOMM_HOST;
     }
 
-    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing) override {
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve) override {
+        reserve_ = reserve;
         // No machine has this much, and sums below cannot overflow.
         if (bytes > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(locals_))
             throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                         std::to_string(bytes) + " bytes are more than any node has");
         if (!leads()) return {};
         const std::size_t total = total_bytes(bytes, sharing);
-        require_room(total);
+        if (reserve) require_room(total);
         shared_ = make("vescomm memory", total);
         return shared_.offer.ticket();
     }
@@ -100,7 +101,9 @@ public:
         shared_.ticket = shared[static_cast<std::size_t>(leader())];
         const Descriptor file = fetch(shared_, total, deadline);
         const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
-        if (one) {
+        if (!reserve_) {
+            // Pages are taken when they are touched.
+        } else if (one) {
             // Each takes its part of the common slab, so that the pages spread over the machine.
             const auto edge = [&](std::size_t part) {
                 return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
@@ -169,6 +172,7 @@ private:
     MappedMemory signals_;
     std::unique_ptr<SignalBoard> board_;
     Shared shared_;  // between share() and end_sharing()
+    bool reserve_ = true;  // of that memory
 };
 
 }  // namespace

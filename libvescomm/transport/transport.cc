@@ -9,7 +9,7 @@
 
 namespace vescomm {
 
-std::string Transport::share(std::uint64_t, vescomm_sharing_t) {
+std::string Transport::share(std::uint64_t, vescomm_sharing_t, bool) {
     return {};
 }
 

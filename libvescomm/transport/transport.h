@@ -98,7 +98,9 @@ public:
     // map it. The caller carries that to them.
     //   OUT_OF_MEMORY  there is not enough; the caller tells the other ranks
     //   SYSTEM         the operating system refused
-    virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing);
+    // `reserve`: running out of memory is an error here; otherwise pages are taken when they are
+    // first touched, as of memory from malloc().
+    virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve);
     // map(): maps it; `shared` is what share() has returned on each rank of the communicator.
     virtual std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
                                          const std::vector<std::string> &shared, Deadline deadline);
