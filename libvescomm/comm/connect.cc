@@ -40,13 +40,7 @@ Settings configure(const CommOptions &options) {
     try {
         Config config = read_config(process_environment());
         set_log_filter(config.log);
-        if (options.timeout_seconds < 0)
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "timeout_seconds is " + std::to_string(options.timeout_seconds) +
-                            "; give seconds above 0, or 0 for the default");
-        if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
-        if (!options.node.empty()) config.node = options.node;
-        if (options.reproducible) config.reproducible = "yes";
+        apply(options, "the default", config);
         if (config.node.empty()) config.node = system_node_name();
         settings.config = config;
     } catch (const Error &error) {
@@ -145,6 +139,16 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
 }
 
 }  // namespace
+
+void apply(const CommOptions &options, const char *otherwise, Config &config) {
+    if (options.timeout_seconds < 0)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "timeout_seconds is " + std::to_string(options.timeout_seconds) +
+                        "; give seconds above 0, or 0 for " + otherwise);
+    if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
+    if (!options.node.empty()) config.node = options.node;
+    if (options.reproducible) config.reproducible = "yes";
+}
 
 Communicator::MakeTransports transports_for(const Config &config) {
     const TransportOptions options{config.transport, config.encryption == "yes"};

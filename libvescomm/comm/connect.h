@@ -20,6 +20,9 @@ struct CommOptions {
     std::string tag;  // tells apart communicators that are created at the same time
 };
 
+// Changes of `config` what the options set. `otherwise` says whose timeout 0 stands for. Throws.
+void apply(const CommOptions &options, const char *otherwise, Config &config);
+
 // The transports that a configuration asks for.
 Communicator::MakeTransports transports_for(const Config &config);
 

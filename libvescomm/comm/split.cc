@@ -14,13 +14,7 @@ namespace {
 // The parent's configuration, and what the options change of it.
 Config config_of(const Communicator &comm, const CommOptions &options) {
     Config config = comm.config();
-    if (options.timeout_seconds < 0)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    "timeout_seconds is " + std::to_string(options.timeout_seconds) +
-                        "; give seconds above 0, or 0 for that of the parent");
-    if (options.timeout_seconds > 0) config.timeout_seconds = options.timeout_seconds;
-    if (!options.node.empty()) config.node = options.node;
-    if (options.reproducible) config.reproducible = "yes";
+    apply(options, "that of the parent", config);
     return config;
 }
 

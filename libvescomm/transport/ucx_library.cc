@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -22,31 +25,31 @@ constexpr const char *library_file = "libucp.so.0";
 // This one puts a longer array in its place, and then the old one back.
 class TemporaryEnvironment {
 public:
-    // `assignment`: "<name>=<value>", of static storage.
-    void add(const char *name, const char *assignment) {
-        if (std::getenv(name) == nullptr) added_.push_back(assignment);
-    }
-
-    void apply() {
-        old_ = environ;
+    // `assignments`: "<name>=<value>" each, of static storage.
+    explicit TemporaryEnvironment(std::initializer_list<const char *> assignments) : old_(environ) {
+        std::vector<const char *> added;
+        for (const char *assignment : assignments) {
+            const std::string_view text = assignment;
+            const std::string name(text.substr(0, text.find('=')));
+            if (std::getenv(name.c_str()) == nullptr) added.push_back(assignment);
+        }
         std::size_t count = 0;
         while (old_ != nullptr && old_[count] != nullptr) ++count;
         // Never freed: a reader may still be in it after the end of the scope.
-        own_ = new char *[count + added_.size() + 1];
+        own_ = new char *[count + added.size() + 1];
         char **end = std::copy_n(old_, count, own_);
-        for (const char *assignment : added_) *end++ = const_cast<char *>(assignment);
+        for (const char *assignment : added) *end++ = const_cast<char *>(assignment);
         *end = nullptr;
         environ = own_;
     }
 
     // A program that has set a variable meanwhile keeps its own array, with ours added.
     ~TemporaryEnvironment() {
-        if (own_ != nullptr && environ == own_) environ = old_;
+        if (environ == own_) environ = old_;
     }
 
 private:
-    std::vector<const char *> added_;
-    char **old_ = nullptr;
+    char **const old_;
     static char **own_;
 };
 
@@ -65,13 +68,9 @@ void find(void *library, const char *name, Function *&function) {
 UcxLibrary load() {
     // Read by constructors while dlopen() runs, see the header; without effect when the process
     // has loaded UCX already, whose owner has then decided.
-    TemporaryEnvironment environment;
-    environment.add("UCX_MEM_MMAP_HOOK_MODE", "UCX_MEM_MMAP_HOOK_MODE=none");
-    environment.add("UCX_MEM_MALLOC_HOOKS", "UCX_MEM_MALLOC_HOOKS=n");
-    environment.add("UCX_HANDLE_ERRORS", "UCX_HANDLE_ERRORS=none");
-    environment.add("UCX_ERROR_SIGNALS", "UCX_ERROR_SIGNALS=");
-    environment.add("UCX_DEBUG_SIGNO", "UCX_DEBUG_SIGNO=0");
-    environment.apply();
+    const TemporaryEnvironment environment{"UCX_MEM_MMAP_HOOK_MODE=none", "UCX_MEM_MALLOC_HOOKS=n",
+                                           "UCX_HANDLE_ERRORS=none",
+                                           "UCX_ERROR_SIGNALS=", "UCX_DEBUG_SIGNO=0"};
 
     // Local: libucs also defines signal() and sigaction(), which must not replace the program's.
     void *library = dlopen(library_file, RTLD_NOW | RTLD_LOCAL);
