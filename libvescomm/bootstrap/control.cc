@@ -41,6 +41,12 @@ std::unique_ptr<Control> Control::shrink(const std::set<int> &, Deadline, std::v
     throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane cannot go on after a failure");
 }
 
+Membership Control::membership() const {
+    Membership alone;
+    for (int rank = 0; rank < ranks(); ++rank) alone.processes.push_back(rank);
+    return alone;
+}
+
 DescriptorExchange &Control::descriptors() {
     throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane passes no descriptors");
 }

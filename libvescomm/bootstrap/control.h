@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,13 @@
 namespace vescomm {
 
 class DescriptorExchange;
+
+// A communicator among all of its session.
+struct Membership {
+    std::uint64_t session = 0;  // number of the session in this process; 0: it shares with none
+    std::uint32_t group = 0;  // number of the communicator in the session, the same on every rank
+    std::vector<int> processes;  // by rank: number of its process in the session
+};
 
 // The control plane of one communicator: the one operation that set-up needs, and news of peers
 // that are gone. Never on the path of data.
@@ -97,6 +105,8 @@ public:
     virtual FrameKey derive_key(std::string_view purpose) const = 0;
     // The numeric address of this process's interface on which the others reach it. Empty: unknown.
     virtual std::string local_address() const = 0;
+    // What transports share connections by. By default it is alone in its session.
+    virtual Membership membership() const;
     // Passes descriptors between processes of one machine.
     virtual DescriptorExchange &descriptors();
 };

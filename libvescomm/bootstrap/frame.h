@@ -47,7 +47,7 @@ enum class FrameType : std::uint8_t {
     close,  // either: this process ends its session in good order
     // One group of the session. The payload begins with the group's id.
     open,  // process: it takes part, and with whom
-    opened,  // hub: every member takes part
+    opened,  // hub: every member takes part; the number of the group
     contribution,  // process: the head of its part of an all-gather; data frames follow
     result,  // hub: the head of all parts; data frames follow
     data,  // either: the next bytes of a contribution or result

@@ -199,4 +199,8 @@ std::string GroupControl::local_address() const {
     return session_->host_;
 }
 
+Membership GroupControl::membership() const {
+    return {session_->number_, state_->number(), state_->members};
+}
+
 }  // namespace vescomm

@@ -44,6 +44,7 @@ public:
                                     std::vector<int> &survivors) override;
     FrameKey derive_key(std::string_view purpose) const override;
     std::string local_address() const override;
+    Membership membership() const override;
     DescriptorExchange &descriptors() override { return session_->descriptors_; }
 
 private:

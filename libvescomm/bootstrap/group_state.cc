@@ -12,9 +12,10 @@ void GroupState::changed(std::unique_lock<std::mutex> lock) {
     if (call_) call_();
 }
 
-void GroupState::report_opened() {
+void GroupState::report_opened(std::uint32_t number) {
     std::unique_lock lock(mutex_);
     opened_ = true;
+    number_ = number;
     changed(std::move(lock));
 }
 
@@ -43,6 +44,11 @@ void GroupState::wake() {
 bool GroupState::opened() const {
     const std::lock_guard lock(mutex_);
     return opened_;
+}
+
+std::uint32_t GroupState::number() const {
+    const std::lock_guard lock(mutex_);
+    return number_;
 }
 
 bool GroupState::all_left() const {

@@ -37,7 +37,7 @@ public:
 
     // ---- reports, each followed by a wake-up of the waiting thread ----
 
-    void report_opened();
+    void report_opened(std::uint32_t number);
     void report_answer(std::vector<std::string> contributions);
     void report_left(int rank);
     void report_all_left();
@@ -47,6 +47,8 @@ public:
     // ---- the caller ----
 
     bool opened() const;
+    // Among all groups of the session, counted by the hub. Once it is open.
+    std::uint32_t number() const;
     bool all_left() const;
     bool has_left(int rank) const;
     std::optional<std::vector<std::string>> take_answer();
@@ -72,6 +74,7 @@ private:
     mutable std::condition_variable changed_;
     std::uint64_t reports_ = 0;
     bool opened_ = false;
+    std::uint32_t number_ = 0;
     bool all_left_ = false;
     std::vector<bool> left_;
     std::optional<std::vector<std::string>> answer_;

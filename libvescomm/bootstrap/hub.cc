@@ -206,8 +206,9 @@ void Hub::receive(int rank, FrameType type, std::string_view payload) {
         }
         if (!reader.good() || members.empty() || std::ranges::find(members, rank) == members.end())
             return report_violation(rank);
-        HubGroup &group = groups_.try_emplace(id, *this, id).first->second;
-        group.open(rank, std::move(members), std::string(reader.rest()));
+        const auto [group, is_new] = groups_.try_emplace(id, *this, id, groups_so_far_);
+        if (is_new) ++groups_so_far_;
+        group->second.open(rank, std::move(members), std::string(reader.rest()));
         return;
     }
     // Frames that cross the end of their group change nothing.

@@ -100,6 +100,7 @@ private:
     Local local_;
     std::vector<Process> processes_;
     std::map<GroupId, HubGroup> groups_;
+    std::uint32_t groups_so_far_ = 0;
     std::string host_;
     std::optional<Error> failure_;  // of the whole session
     std::vector<std::unique_ptr<Link>> refused_;

@@ -51,7 +51,10 @@ void HubGroup::open(int process, std::vector<int> members, std::string label) {
     for (const Member &member : members_)
         if (const std::string absence = ports_.absence(member.process); !absence.empty())
             return lose(member.process, absence);
-    if (opened_ == members_.size()) send_all(FrameType::opened, payload());
+    if (opened_ < members_.size()) return;
+    std::string opened = payload();
+    put_number(opened, number_);
+    send_all(FrameType::opened, opened);
 }
 
 std::vector<int> HubGroup::not_opened() const {

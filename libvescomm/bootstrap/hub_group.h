@@ -30,7 +30,9 @@ public:
 // left.
 class HubGroup {
 public:
-    HubGroup(HubPorts &ports, const GroupId &id) : ports_(ports), id_(id) {}
+    // `number`: no other group of the session ever has the same.
+    HubGroup(HubPorts &ports, const GroupId &id, std::uint32_t number)
+        : ports_(ports), id_(id), number_(number) {}
 
     // The first opening says who the members are, by their session ranks; the others must agree.
     void open(int process, std::vector<int> members, std::string label);
@@ -63,6 +65,7 @@ private:
 
     HubPorts &ports_;
     GroupId id_;
+    std::uint32_t number_;
     std::string label_;  // what is being made: "communicator creation"
     std::vector<Member> members_;
     std::size_t opened_ = 0;

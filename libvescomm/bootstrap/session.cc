@@ -87,6 +87,8 @@ std::string key_of(const SessionOptions &options) {
 
 // ---- meeting ----
 
+std::atomic<std::uint64_t> Session::made_{0};
+
 Session::Session(std::shared_ptr<ControlThread> thread, const SessionOptions &options)
     : thread_(std::move(thread)), options_(options), descriptors_(thread_->network()) {}
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -85,8 +87,11 @@ private:
     // Runs a function in the network's thread, soon; not at all once the session is gone.
     void post(std::function<void(SessionCore &)> function);
 
+    static std::atomic<std::uint64_t> made_;  // sessions of this process so far
+
     std::shared_ptr<ControlThread> thread_;
     SessionOptions options_;
+    const std::uint64_t number_ = ++made_;  // not 0
     DescriptorExchange descriptors_;
     std::unique_ptr<SessionCore> core_;  // the network's thread only
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // the network's thread only

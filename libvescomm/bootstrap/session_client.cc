@@ -93,9 +93,12 @@ void SessionClient::fail(vescomm_status_t status, const std::string &why) {
 
 bool SessionClient::receive_for(GroupState &group, FrameType type, WireReader &reader) {
     switch (type) {
-        case FrameType::opened:
-            group.report_opened();
-            return reader.finished();
+        case FrameType::opened: {
+            const auto number = reader.number<std::uint32_t>();
+            if (!reader.finished()) return false;
+            group.report_opened(number);
+            return true;
+        }
         case FrameType::result: {
             const auto sequence = reader.number<std::uint64_t>();
             if (!reader.finished() || group.reader || !group.contributed ||

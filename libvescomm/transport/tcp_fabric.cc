@@ -165,6 +165,11 @@ bool TcpFabric::inherited() const noexcept {
     return getpid() != process_;
 }
 
+bool TcpFabric::connects(int process) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return reaches(process) && !connections_[static_cast<std::size_t>(process)]->lost;
+}
+
 // ---- communicators ----
 
 void TcpFabric::open(TcpContext &context) {

@@ -12,6 +12,7 @@
 #include "base/deadline.h"
 #include "base/failure.h"
 #include "bootstrap/control.h"
+#include "transport/fabric.h"
 #include "transport/tcp_context.h"
 #include "transport/tcp_hub.h"
 
@@ -30,7 +31,7 @@ struct TcpFabricOptions {
 // Threads: safe. One mutex covers everything; it is held for the time of a few system calls, and no
 // call waits for a peer. on_signal and the Failure of a context are called under it, and must not
 // call back.
-class TcpFabric {
+class TcpFabric final : public Fabric {
 public:
     // Connects this process with its peers: collective over the ranks of `control`, which number
     // the processes. Listens on the one interface that reaches the peers
@@ -46,11 +47,12 @@ public:
     static std::shared_ptr<TcpFabric> connect(Control &control, const std::vector<bool> &peers,
                                               const TcpFabricOptions &options,
                                               const Failure &failure, Deadline deadline);
-    ~TcpFabric();
+    ~TcpFabric() override;
     TcpFabric(const TcpFabric &) = delete;
     TcpFabric &operator=(const TcpFabric &) = delete;
 
-    // Whether there is a connection to a process.
+    bool connects(int process) const noexcept override;
+    // Whether there is a connection to a process, or was.
     bool reaches(int process) const noexcept {
         const auto at = static_cast<std::size_t>(process);
         return at < connections_.size() && connections_[at] != nullptr;

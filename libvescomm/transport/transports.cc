@@ -64,12 +64,14 @@ std::string agree(Control &control, const TransportOptions &options, Deadline de
 std::unique_ptr<Transport> make_tcp(const std::vector<bool> &away, Control &control,
                                     Failure &failure, std::function<void()> on_signal,
                                     Deadline deadline, const TransportOptions &options) {
-    auto fabric = TcpFabric::connect(control, away, {options.encrypted}, failure, deadline);
-    std::vector<int> peers(away.size(), -1);
-    for (std::size_t peer = 0; peer < away.size(); ++peer)
-        if (away[peer]) peers[peer] = static_cast<int>(peer);
-    auto transport = make_tcp_transport(std::move(fabric), 0, control.rank(), peers, failure,
-                                        std::move(on_signal));
+    const auto make = [&] {
+        return TcpFabric::connect(control, away, {options.encrypted}, failure, deadline);
+    };
+    const FabricShare share =
+        share_fabric(control, options.encrypted ? "encrypted tcp" : "tcp", away, make, deadline);
+    auto transport = make_tcp_transport(std::static_pointer_cast<TcpFabric>(share.fabric),
+                                        control.membership().group, control.rank(), share.peers,
+                                        failure, std::move(on_signal));
     // Before any rank sends, all have made theirs.
     control.all_gather("tcp transports", "", deadline);
     return transport;

@@ -56,6 +56,10 @@ public:
         const WithoutFailing shelter;
         return inner_->local_address();
     }
+    Membership membership() const override {
+        const WithoutFailing shelter;
+        return inner_->membership();
+    }
     DescriptorExchange &descriptors() override { return inner_->descriptors(); }
     void listen(Listener listener) override {
         const WithoutFailing shelter;

@@ -95,14 +95,13 @@ def processes_of_session(session):
 
 
 def keep_looking(gone, what):
-    """What is on its way out goes at once, whoever has it; what is left behind stays."""
+    """Fails when something stays. Each look at jobs that run beside may find others of theirs."""
     limit = time.monotonic() + PROMISE_SECONDS
-    while True:
-        left = gone()
-        if not left:
-            return
+    left = gone()
+    while left:
         expect(time.monotonic() < limit, f"{what} left: {', '.join(sorted(left)[:5])}")
         selectors.DefaultSelector().select(0.05)
+        left &= gone()
 
 
 class Rank:

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/fabric.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "bootstrap/wire.h"
+
+namespace vescomm {
+
+namespace {
+
+// Fabrics have the number of the communicator that they were made with: it is the same on all
+// processes of the session.
+using Number = std::uint32_t;
+
+struct Entry {
+    std::uint64_t session = 0;
+    Number number = 0;
+    std::string kind;
+    std::vector<int> processes;  // of the session, by number on the fabric
+    std::weak_ptr<Fabric> fabric;
+};
+
+class Register {
+public:
+    void add(Entry entry) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(entries_, [](const Entry &old) { return old.fabric.expired(); });
+        entries_.push_back(std::move(entry));
+    }
+
+    // Those that connect this process with all its peers.
+    std::map<Number, FabricShare> find(const Membership &membership, const std::string &kind,
+                                       const std::vector<bool> &peers) {
+        std::map<Number, FabricShare> found;
+        const std::lock_guard lock(mutex_);
+        for (const Entry &entry : entries_) {
+            if (entry.session != membership.session || entry.kind != kind) continue;
+            FabricShare share{entry.fabric.lock(), {}};
+            if (share.fabric && connect(entry, membership, peers, share))
+                found.emplace(entry.number, std::move(share));
+        }
+        return found;
+    }
+
+private:
+    static bool connect(const Entry &entry, const Membership &membership,
+                        const std::vector<bool> &peers, FabricShare &share) {
+        share.peers.assign(peers.size(), -1);
+        for (std::size_t peer = 0; peer < peers.size(); ++peer) {
+            if (!peers[peer]) continue;
+            const auto at = std::ranges::find(entry.processes, membership.processes[peer]);
+            const auto process = static_cast<int>(at - entry.processes.begin());
+            if (at == entry.processes.end() || !share.fabric->connects(process)) return false;
+            share.peers[peer] = process;
+        }
+        return true;
+    }
+
+    std::mutex mutex_;
+    std::vector<Entry> entries_;
+};
+
+Register &all_fabrics() {
+    static Register fabrics;
+    return fabrics;
+}
+
+std::string write_numbers(const std::map<Number, FabricShare> &shares) {
+    std::string text;
+    for (const auto &[number, share] : shares) put_number(text, number);
+    return text;
+}
+
+bool has_number(std::string_view text, Number number) {
+    WireReader reader(text);
+    while (!reader.rest().empty())
+        if (reader.number<Number>() == number && reader.good()) return true;
+    return false;
+}
+
+}  // namespace
+
+FabricShare share_fabric(Control &control, const std::string &kind, const std::vector<bool> &peers,
+                         const std::function<std::shared_ptr<Fabric>()> &make, Deadline deadline) {
+    const Membership membership = control.membership();
+    std::map<Number, FabricShare> mine;
+    if (membership.session != 0) mine = all_fabrics().find(membership, kind, peers);
+    const auto all = control.all_gather(kind + " connections", write_numbers(mine), deadline);
+    // One that only some have is of no use: its connections to the others may have ended, or it is
+    // being made in another thread.
+    for (auto &[number, share] : mine)
+        if (std::ranges::all_of(all, [&](const auto &its) { return has_number(its, number); }))
+            return share;
+    FabricShare made{make(), std::vector<int>(peers.size(), -1)};
+    for (std::size_t peer = 0; peer < peers.size(); ++peer)
+        if (peers[peer]) made.peers[peer] = static_cast<int>(peer);
+    if (membership.session != 0)
+        all_fabrics().add(
+            {membership.session, membership.group, kind, membership.processes, made.fabric});
+    return made;
+}
+
+}  // namespace vescomm

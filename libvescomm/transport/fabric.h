@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "bootstrap/control.h"
+
+namespace vescomm {
+
+// Connections of one process to others, which communicators share. A fabric is made together with
+// a communicator; its numbers of processes are the ranks of that communicator.
+class Fabric {
+public:
+    virtual ~Fabric() = default;
+    // Whether there is a connection to a process, and it has not ended.
+    virtual bool connects(int process) const noexcept = 0;
+};
+
+// A fabric as one communicator uses it.
+struct FabricShare {
+    std::shared_ptr<Fabric> fabric;
+    std::vector<int> peers;  // by rank: number of its process on the fabric; -1: not a peer
+};
+
+// Finds a fabric for a communicator: one that this and all its peers have already, or else a new
+// one. Collective over the ranks of `control`, blocking.
+//
+// kind   fabrics of one kind can stand for one another; the same on every rank
+// peers  by rank: whether to be connected to it. If rank a has b as a peer, b must have a.
+// make   makes a new one: collective over the same ranks
+//
+// Throws what the all-gather and `make` throw. Threads: safe.
+FabricShare share_fabric(Control &control, const std::string &kind, const std::vector<bool> &peers,
+                         const std::function<std::shared_ptr<Fabric>()> &make, Deadline deadline);
+
+}  // namespace vescomm
