@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "fsdp/examples/train_gpt/widened.h"
+
 namespace train_gpt {
 
 void use_one_thread() {
@@ -53,6 +55,25 @@ dnnl::memory without_data(const dnnl::memory::desc &description, const dnnl::eng
 }  // namespace
 
 Matmul::Matmul(Workspace &workspace, const Product &product) : workspace_(&workspace) {
+    const bool has_bf16 = product.a.type == dnnl::memory::data_type::bf16 ||
+                          product.b.type == dnnl::memory::data_type::bf16;
+    try {
+        make(product);
+        return;
+    } catch (const dnnl::error &error) {
+        if (error.status != dnnl_unimplemented || !has_bf16) throw;
+    }
+    make(Widened::in_f32(product));
+    widened_ = std::make_unique<Widened>(product, scratch_.get_desc().get_size());
+    workspace.reserve(widened_->workspace_bytes());
+}
+
+Matmul::~Matmul() = default;
+Matmul::Matmul(Matmul &&) noexcept = default;
+Matmul &Matmul::operator=(Matmul &&) noexcept = default;
+
+void Matmul::make(const Product &product) {
+    Workspace &workspace = *workspace_;
     const dnnl::engine &engine = workspace.engine();
     const std::int64_t batch = product.batch;
     const auto a = describe(batch, product.rows, product.depth, product.a);
@@ -84,6 +105,8 @@ Matmul::Matmul(Workspace &workspace, const Product &product) : workspace_(&works
 }
 
 void Matmul::operator()(const void *a, const void *b, void *c, const void *bias) {
+    void *const result = c;
+    if (widened_) widened_->before(static_cast<std::byte *>(workspace_->data()), a, b, c, bias);
     a_.set_data_handle(const_cast<void *>(a));
     b_.set_data_handle(const_cast<void *>(b));
     c_.set_data_handle(c);
@@ -104,6 +127,7 @@ void Matmul::operator()(const void *a, const void *b, void *c, const void *bias)
     dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), workspace_->stream().get(),
                                                    count, arguments.data()),
                             "a matrix product failed");
+    if (widened_) widened_->after(static_cast<const std::byte *>(workspace_->data()), result);
 }
 
 }  // namespace train_gpt

@@ -75,14 +75,22 @@ struct Product {
     bool add = false;  // C += A B
 };
 
+class Widened;
+
 class Matmul {
 public:
     Matmul(Workspace &workspace, const Product &product);
+    ~Matmul();
+    Matmul(Matmul &&) noexcept;
+    Matmul &operator=(Matmul &&) noexcept;
 
     void operator()(const void *a, const void *b, void *c, const void *bias = nullptr);
 
 private:
+    void make(const Product &product);
+
     Workspace *workspace_;
+    std::unique_ptr<Widened> widened_;  // where oneDNN has no product of these types
     dnnl::memory a_;
     dnnl::memory b_;
     dnnl::memory c_;
