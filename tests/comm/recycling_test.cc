@@ -19,7 +19,7 @@ using testing_support::Stage;
 int requests() {
     const char *text = std::getenv("VESCOMM_TEST_REQUESTS");
     if (text != nullptr) return std::atoi(text);
-    return std::getenv("VESCOMM_TEST_SLOW") != nullptr ? 20'000 : 300'000;
+    return std::getenv("VESCOMM_TEST_SLOW") != nullptr ? 20'000 : 100'000;
 }
 
 vescomm_buffer_t *make_buffer(vescomm_comm_t *comm, vescomm_sharing_t sharing) {
