@@ -82,7 +82,8 @@ TEST(SessionHostile, WrongHeadersAreSentAway) {
     expect_sent_away(hello_with(8, {1}));  // sequence
     expect_sent_away(hello_with(16, {255, 255, 255, 127}));  // 2 GiB
     expect_sent_away(hello_with(16, {255, 255, 255, 255}));  // -1
-    expect_sent_away(hello_with(16, {65}));  // one more than allowed
+    static_assert(max_unauthenticated_payload == 512);
+    expect_sent_away(hello_with(16, {1, 2}));  // 513, one more than allowed
     expect_sent_away(hello_with(60, {1, 2, 3}));  // seal
 }
 
