@@ -114,7 +114,8 @@ void Session::make_core() {
     thread_->add(core_.get());
 }
 
-std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline deadline) {
+std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline deadline,
+                                       Creation &creation) {
     check(options);
     const std::string key = key_of(options);
     std::unique_lock lock(registry().mutex);
@@ -123,7 +124,7 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
         if (!entry.meeting) {
             std::shared_ptr<Session> session = entry.session.lock();
             lock.unlock();
-            if (session && (session->intact() || session->creating())) return session;
+            if (session && creation.begin(session, session->intact())) return session;
             session.reset();
             lock.lock();
             if (!registry().entries[key].meeting) break;
@@ -155,6 +156,7 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
             made->core_->begin();
         });
         made->wait_until_met(deadline);
+        creation.begin(made, true);
         session = std::move(made);
     } catch (const std::system_error &error) {
         // What asio throws, such as for want of descriptors.
@@ -260,11 +262,6 @@ bool Session::intact() {
     return intact;
 }
 
-bool Session::creating() {
-    const std::lock_guard lock(mutex_);
-    return !creations_.empty();
-}
-
 bool Session::ended_in_order() {
     bool ended = false;
     thread_->network().run([&] { ended = core_->client().ended_in_order(); });
@@ -298,19 +295,22 @@ std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> membe
     return control;
 }
 
-Session::Creation::Creation(std::shared_ptr<Session> session, std::string tag)
-    : session_(std::move(session)), tag_(std::move(tag)) {
+Session::Creation::Creation(std::string tag) : tag_(std::move(tag)) {}
+
+bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool intact) {
     std::vector<std::shared_ptr<GroupState>> overlapping;
     {
-        const std::lock_guard lock(session_->mutex_);
-        const std::uint64_t number = session_->created_[tag_]++;
+        const std::lock_guard lock(session->mutex_);
+        if (!intact && session->creations_.empty()) return false;
+        const std::uint64_t number = session->created_[tag_]++;
         id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
-        const auto [first, last] = session_->creations_.equal_range(tag_);
+        const auto [first, last] = session->creations_.equal_range(tag_);
         for (auto each = first; each != last; ++each) {
             each->second->overlaps_ = overlaps_ = true;
             if (each->second->group_) overlapping.push_back(each->second->group_);
         }
-        session_->creations_.emplace(tag_, this);
+        session->creations_.emplace(tag_, this);
+        session_ = session;
     }
     for (const auto &group : overlapping) {
         try {
@@ -319,9 +319,11 @@ Session::Creation::Creation(std::shared_ptr<Session> session, std::string tag)
             group->failure.set(error.status, error.what());
         }
     }
+    return true;
 }
 
 Session::Creation::~Creation() {
+    if (!session_) return;
     const std::lock_guard lock(session_->mutex_);
     std::erase_if(session_->creations_, [this](const auto &each) { return each.second == this; });
 }

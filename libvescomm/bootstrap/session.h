@@ -32,8 +32,14 @@ namespace vescomm {
 // Threads: safe.
 class Session : public std::enable_shared_from_this<Session> {
 public:
+    // The creation of a communicator of all processes. While it lasts, no second one may begin
+    // under the same tag in this process: which of the two the other processes mean would be
+    // unknown. Both fail then, on all ranks.
+    class Creation;
+
     // Blocks until all processes have met. Uses the session that this process has already with the
-    // same rank, ranks, addresses and secret, unless a member of it is gone. Throws Error:
+    // same rank, ranks, addresses and secret, unless a member of it is gone. The creation begins
+    // before another thread can see the session. Throws Error:
     //   INVALID_ARGUMENT  an option is wrong, or libvescomm cannot use it
     //   TIMEOUT           processes stayed away, the sentence names them; or rank 0 cannot be
     //                     reached
@@ -42,7 +48,8 @@ public:
     //                     rank is.
     //   PEER_FAILED       a process died while others were still awaited
     //   SYSTEM            the port is in use, or the operating system refused something else
-    static std::shared_ptr<Session> meet(const SessionOptions &options, Deadline deadline);
+    static std::shared_ptr<Session> meet(const SessionOptions &options, Deadline deadline,
+                                         Creation &creation);
     ~Session();
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -50,11 +57,6 @@ public:
     int rank() const { return options_.rank; }
     int ranks() const { return options_.ranks; }
     const std::string &build() const { return options_.build; }
-
-    // The creation of a communicator of all processes. While it lasts, no second one may begin
-    // under the same tag in this process: which of the two the other processes mean would be
-    // unknown. Both fail then, on all ranks.
-    class Creation;
 
     // Collective over the members, given by their session ranks: opens a group and waits until all
     // of them have. `label` says for what: "communicator creation". Throws Error as meet() does.
@@ -73,8 +75,6 @@ public:
     bool intact();
     // A member has ended its session in good order, and none has died.
     bool ended_in_order();
-    // A communicator of all is being created here.
-    bool creating();
 
 private:
     friend class GroupControl;
@@ -108,7 +108,7 @@ private:
 class Session::Creation {
 public:
     // An empty tag: communicators are told apart by the order of their creation.
-    Creation(std::shared_ptr<Session> session, std::string tag);
+    explicit Creation(std::string tag);
     ~Creation();
     Creation(const Creation &) = delete;
     Creation &operator=(const Creation &) = delete;
@@ -126,7 +126,11 @@ public:
 private:
     friend class Session;
 
-    std::shared_ptr<Session> session_;
+    // Once. False where the session has ended, and no other creation waits for its end: nothing
+    // has happened.
+    bool begin(const std::shared_ptr<Session> &session, bool intact);
+
+    std::shared_ptr<Session> session_;  // null before it has begun
     std::string tag_;
     GroupId id_;
     bool overlaps_ = false;  // guarded by the session's mutex

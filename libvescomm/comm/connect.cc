@@ -116,8 +116,8 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
     std::vector<int> everyone(static_cast<std::size_t>(session.ranks));
     std::iota(everyone.begin(), everyone.end(), 0);
     for (;;) {
-        const std::shared_ptr<Session> met = Session::meet(session, deadline);
-        Session::Creation creation(met, tag);
+        Session::Creation creation(tag);
+        const std::shared_ptr<Session> met = Session::meet(session, deadline, creation);
         bool opened = false;
         try {
             auto control =

@@ -69,8 +69,8 @@ private:
 // Meets, and opens the group of all ranks.
 inline std::unique_ptr<Control> take_part(const SessionOptions &options, Deadline deadline) {
     if (options.ranks == 1 && options.rank == 0) return make_lone_control();
-    const std::shared_ptr<Session> session = Session::meet(options, deadline);
-    Session::Creation creation(session, {});
+    Session::Creation creation({});
+    const std::shared_ptr<Session> session = Session::meet(options, deadline, creation);
     std::vector<int> everyone(static_cast<std::size_t>(options.ranks));
     std::iota(everyone.begin(), everyone.end(), 0);
     return session->open(creation.id(), everyone, "communicator creation", deadline, &creation);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@
 #include "vescomm/vescomm.h"
 
 namespace forked_ranks {
+
+// Repetitions of a stress test: VESCOMM_TEST_REPETITIONS in suite slow, few by default.
+inline int repetitions(int by_default) {
+    const char *text = std::getenv("VESCOMM_TEST_REPETITIONS");
+    return text == nullptr ? by_default : std::atoi(text);
+}
 
 // A page that the processes of one test share.
 template <typename Page>
@@ -60,15 +67,19 @@ struct Job {
     int ranks;
     int per_node;  // ranks that share a node
     std::uint16_t port = free_port();
+    double timeout_seconds = 60;
+    const char *secret = "the secret of the test";
+    // A rank that runs for longer is ended by SIGALRM.
+    unsigned max_seconds = 100;
 
     vescomm_status_t create(int rank, const char *tag, vescomm_comm_t **comm) const {
         vescomm_comm_options_t options = vescomm_comm_options();
-        options.timeout_seconds = 60;
+        options.timeout_seconds = timeout_seconds;
         const std::string node = "node " + std::to_string(rank / per_node);
         options.node = node.c_str();
         options.tag = tag;
         return vescomm_comm_create(rank, ranks, ("127.0.0.1:" + std::to_string(port)).c_str(),
-                                   "the secret of the test", &options, comm);
+                                   secret, &options, comm);
     }
 };
 
@@ -79,7 +90,7 @@ inline void run(const Job &job, const std::function<void(int rank)> &body,
     for (int rank = 0; rank < job.ranks; ++rank) {
         const pid_t process = fork();
         if (process == 0) {
-            alarm(100);
+            alarm(job.max_seconds);
             body(rank);
             _exit(0);
         }
