@@ -20,6 +20,8 @@
 // First, since it says how asio is used.
 #include "bootstrap/os_stream.h"
 
+#include "bootstrap/os_listener.h"
+
 #include <asio/executor_work_guard.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
@@ -31,8 +33,8 @@ namespace vescomm {
 
 namespace {
 
-// Accepted in a row before others have their turn.
-constexpr int accepted_at_once = 64;
+// Between two attempts where the queue of a socket within this machine is full.
+constexpr auto local_pause = std::chrono::milliseconds(5);
 
 class OsTimer final : public Timer {
 public:
@@ -48,88 +50,6 @@ public:
 private:
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
     asio::steady_timer timer_;
-};
-
-// ---- listening ----
-
-struct ListeningSocket : std::enable_shared_from_this<ListeningSocket> {
-    ListeningSocket(asio::io_context &context, Descriptor descriptor, Network::Accepted accepted)
-        : context(context),
-          owner(std::move(descriptor)),
-          handle(context, owner.get()),
-          accepted(std::move(accepted)) {}
-    ~ListeningSocket() { close(); }
-
-    void close() {
-        if (!owner.open()) return;
-        handle.release();
-        owner = Descriptor();
-    }
-
-    void wait() {
-        handle.async_wait(asio::posix::descriptor_base::wait_read,
-                          [self = shared_from_this()](const std::error_code &error) {
-                              if (!error) self->accept_some();
-                          });
-    }
-
-    void accept_some() {
-        for (int i = 0; i < accepted_at_once && owner.open(); ++i) {
-            Descriptor socket(accept4(owner.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            if (socket.open()) {
-                accepted(make_os_stream(context, std::move(socket)));
-                continue;
-            }
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                // Waiting again now would only spin: the connection is still there to accept.
-                starved = true;
-                return;
-            }
-            if (errno == EAGAIN) break;
-            // Any other error concerns the connection that was to be accepted, which is gone.
-        }
-        if (owner.open()) wait();
-    }
-
-    asio::io_context &context;
-    Descriptor owner;
-    asio::posix::stream_descriptor handle;
-    Network::Accepted accepted;
-    bool starved = false;
-};
-
-class OsListener final : public Listener {
-public:
-    OsListener(asio::io_context &context, std::vector<Descriptor> descriptors,
-               const Network::Accepted &accepted, TcpAddress address)
-        : address_(std::move(address)) {
-        for (Descriptor &descriptor : descriptors) {
-            sockets_.push_back(
-                std::make_shared<ListeningSocket>(context, std::move(descriptor), accepted));
-            sockets_.back()->wait();
-        }
-    }
-    ~OsListener() override {
-        for (const auto &socket : sockets_) socket->close();
-    }
-
-    TcpAddress address() const override { return address_; }
-    bool starved() const override {
-        for (const auto &socket : sockets_)
-            if (socket->starved) return true;
-        return false;
-    }
-    void retry() override {
-        for (const auto &socket : sockets_) {
-            if (!socket->starved) continue;
-            socket->starved = false;
-            socket->wait();
-        }
-    }
-
-private:
-    TcpAddress address_;
-    std::vector<std::shared_ptr<ListeningSocket>> sockets_;
 };
 
 // ---- connecting ----
@@ -151,7 +71,7 @@ bool connected_to_itself(int socket) {
 // Tries what an address stands for, one socket address after another.
 struct Connecting : std::enable_shared_from_this<Connecting> {
     Connecting(asio::io_context &context, std::vector<SocketAddress> where, Network::Connected done)
-        : context(context), where(std::move(where)), done(std::move(done)) {}
+        : context(context), where(std::move(where)), done(std::move(done)), timer(context) {}
 
     void next() {
         if (cancelled) return;
@@ -167,12 +87,22 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
             setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         }
         if (::connect(socket.get(), address.get(), address.length) == 0) return established();
+        // The queue of a local socket is full: whoever fills it, it will be emptied.
+        if (address.family() == AF_UNIX && errno == EAGAIN) return connect_soon();
         if (errno != EINPROGRESS && errno != EINTR) return fail(errno);
         handle.emplace(context, socket.get());
         handle->async_wait(asio::posix::descriptor_base::wait_write,
                            [self = shared_from_this()](const std::error_code &error) {
                                if (!error && !self->cancelled) self->look();
                            });
+    }
+
+    void connect_soon() {
+        --at;
+        timer.expires_after(local_pause);
+        timer.async_wait([self = shared_from_this()](const std::error_code &error) {
+            if (!error) self->next();
+        });
     }
 
     void look() {
@@ -207,6 +137,7 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
         if (std::exchange(cancelled, true)) return;
         if (handle) handle->release();
         handle.reset();
+        timer.cancel();
         socket = Descriptor();
         done = nullptr;
     }
@@ -218,6 +149,7 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
     std::string why = "it has no address";
     Descriptor socket;
     std::optional<asio::posix::stream_descriptor> handle;
+    asio::steady_timer timer;
     bool cancelled = false;
 };
 
@@ -331,16 +263,15 @@ std::unique_ptr<Attempt> OsNetwork::connect(const TcpAddress &address, Connected
 std::unique_ptr<Listener> OsNetwork::listen(const TcpAddress &address, Accepted accepted) {
     std::vector<Descriptor> listeners = listen_on(address);
     const std::uint16_t port = port_of(listeners.front().get());
-    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
-                                        TcpAddress{address.host, port});
+    return make_os_listener(machinery_->context, std::move(listeners), accepted,
+                            TcpAddress{address.host, port}, false);
 }
 
 std::unique_ptr<Listener> OsNetwork::listen_with(int descriptor, Accepted accepted) {
     std::vector<Descriptor> listeners;
     listeners.push_back(copy_of_listener(descriptor));
     const TcpAddress address = local_address_of(listeners.front().get());
-    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
-                                        address);
+    return make_os_listener(machinery_->context, std::move(listeners), accepted, address, false);
 }
 
 std::unique_ptr<Attempt> OsNetwork::connect_local(const std::string &name, Connected done) {
@@ -357,8 +288,8 @@ std::unique_ptr<Listener> OsNetwork::listen_local(const std::string &name, Accep
     if (!listeners[0].open() || bind(listeners[0].get(), address.get(), address.length) != 0 ||
         ::listen(listeners[0].get(), SOMAXCONN) != 0)
         throw system_error("cannot listen on a socket within this machine");
-    return std::make_unique<OsListener>(machinery_->context, std::move(listeners), accepted,
-                                        TcpAddress{name, 0});
+    return make_os_listener(machinery_->context, std::move(listeners), accepted,
+                            TcpAddress{name, 0}, true);
 }
 
 }  // namespace vescomm

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bootstrap/os_stream.h"
+
+namespace vescomm {
+
+// Accepts connections on sockets that listen. `local`: within this machine; such a listener tries
+// again by itself when descriptors are used up, and keeps one for that case. Throws Error.
+std::unique_ptr<Listener> make_os_listener(asio::io_context &context,
+                                           std::vector<Descriptor> descriptors,
+                                           const Network::Accepted &accepted, TcpAddress address,
+                                           bool local);
+
+}  // namespace vescomm
