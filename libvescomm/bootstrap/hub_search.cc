@@ -46,6 +46,7 @@ struct HubSearch::Try {
     bool resumed = false;  // the present connection began with a cookie
     bool wrong_secret = false;
     bool tried = false;
+    bool gone = false;  // no process listens there, or none that answers
     std::string trouble;
 };
 
@@ -77,10 +78,11 @@ Clock::time_point HubSearch::tick() {
     Clock::time_point next = now + max_pause;
     for (Try &each : tries_) {
         if (each.under_way() && now >= each.deadline)
-            give_up(each, each.attempt ? "no answer" : "connected, but nothing answers there");
+            give_up(each, each.attempt ? "no answer" : "connected, but nothing answers there",
+                    true);
         if (!*alive) return next;
         // Two connections of this process would look like two processes.
-        if (!each.under_way() && now >= each.next && !anyone_proved() && !(once_ && each.tried))
+        if (!each.under_way() && now >= each.next && !anyone_proved() && !(once_ && each.gone))
             begin(each);
         next = std::min(next, each.under_way() ? each.deadline : std::max(each.next, now));
     }
@@ -100,7 +102,7 @@ void HubSearch::begin(Try &each) {
 
 void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::string &why) {
     each.attempt.reset();
-    if (stream == nullptr) return give_up(each, why);
+    if (stream == nullptr) return give_up(each, why, true);
     each.stream = std::move(stream);
     each.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
     each.deadline = network_.now() + max_answer_time;
@@ -112,7 +114,8 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
                             // the cookie. On a second connection the cookie may be out of date.
                             const bool back = each.proved && !each.resumed;
                             if (each.resumed) each.handshake.restart();
-                            give_up(each, how == "closed" ? "it closed the connection" : how);
+                            give_up(each, how == "closed" ? "it closed the connection" : how,
+                                    false);
                             if (*alive && back) each.next = network_.now();
                         },
                         nullptr});
@@ -132,7 +135,7 @@ void HubSearch::read(Try &each, std::string_view bytes) {
                 each.stream->write(each.handshake.join());
                 for (Try &other : tries_)
                     if (&other != &each && other.under_way())
-                        give_up(other, "another address was right");
+                        give_up(other, "another address was right", true);
                 break;
             case ClientHandshake::State::welcomed: {
                 std::string welcome(each.handshake.welcome());
@@ -148,7 +151,7 @@ void HubSearch::read(Try &each, std::string_view bytes) {
             }
             case ClientHandshake::State::wrong_secret:
                 each.wrong_secret = true;
-                give_up(each, "it has another secret");
+                give_up(each, "it has another secret", true);
                 break;
             case ClientHandshake::State::other_version: {
                 const auto call = events_.failed;
@@ -160,14 +163,17 @@ void HubSearch::read(Try &each, std::string_view bytes) {
             }
             case ClientHandshake::State::not_vescomm:
                 each.handshake.restart();
-                give_up(each, "what answers there is no rank 0 of vescomm");
+                give_up(each, "what answers there is no rank 0 of vescomm", true);
                 break;
         }
     }
 }
 
-void HubSearch::give_up(Try &each, const std::string &why) {
+// A connection that ended says nothing of the process (`gone` is false): a listener closes some
+// when it is flooded. The next attempt tells.
+void HubSearch::give_up(Try &each, const std::string &why, bool gone) {
     each.trouble = fmt::format("{}: {}", to_text(each.address), why);
+    each.gone = gone;
     each.attempt.reset();
     each.stream.reset();
     each.proved = false;
@@ -180,7 +186,7 @@ void HubSearch::give_up(Try &each, const std::string &why) {
 void HubSearch::fail_if_hopeless() {
     const Try *wrong = nullptr;
     for (const Try &each : tries_) {
-        if (each.under_way() || !each.tried) return;
+        if (each.under_way() || !each.tried || (once_ && !each.gone)) return;
         if (each.wrong_secret) wrong = &each;
     }
     const auto call = events_.failed;

@@ -39,8 +39,8 @@ public:
         std::function<std::uint16_t(const TcpAddress &local)> listen;
     };
 
-    // Network and secret are borrowed. `once`: an address that refuses is not tried again, and
-    // failed() is called when all have.
+    // Network and secret are borrowed. `once`: an address at which nobody listens or answers is not
+    // tried again, and failed() is called when that is all of them.
     HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
               Claim claim, bool once, Events events);
     ~HubSearch();
@@ -58,7 +58,7 @@ private:
     void begin(Try &attempt);
     void connected(Try &attempt, std::unique_ptr<Stream> stream, const std::string &why);
     void read(Try &attempt, std::string_view bytes);
-    void give_up(Try &attempt, const std::string &why);
+    void give_up(Try &attempt, const std::string &why, bool gone);
     bool anyone_proved() const;
     void fail_if_hopeless();
 

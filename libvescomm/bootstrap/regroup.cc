@@ -101,9 +101,8 @@ void Regroup::follow() {
 void Regroup::look_again() {
     if (over_) return;
     const auto searching = search_.get();
-    search_->tick();
-    if (search_.get() == searching)
-        schedule([this] { look_again(); }, std::chrono::milliseconds(200));
+    const Clock::time_point next = search_->tick();
+    if (search_.get() == searching) schedule([this] { look_again(); }, next - network_.now());
 }
 
 // ---- the leader ----

@@ -102,8 +102,14 @@ void SessionCore::set_rank(int rank, int ranks) {
 
 void SessionCore::begin_hub(std::vector<Survivor> survivors, const std::string &welcome) {
     make_hub();
-    for (Survivor &survivor : survivors)
+    for (Survivor &survivor : survivors) {
+        // It died after the survivors were counted.
+        if (!survivor.link->open())
+            hub_->fail(VESCOMM_ERROR_PEER_FAILED,
+                       fmt::format("rank {} of {} died while the survivors met",
+                                   survivor.claim.rank, options_.ranks));
         hub_->admit(survivor.claim, std::move(survivor.link), {}, welcome);
+    }
     schedule(std::min(heartbeat_, silence_ / 4));
 }
 
