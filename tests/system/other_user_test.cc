@@ -76,7 +76,9 @@ protected:
             const Process visitor([&] {
                 become_other_user();
                 Stranger stranger(targets, 1);
-                while (targets.connected < visits) {
+                // Also when the job is not at the place where its ranks meet any more.
+                while (targets.connected < visits || targets.local_visits < visits / 50 ||
+                       shared->jobs < 2) {
                     stranger.visit_port();
                     stranger.visit_local();
                 }
@@ -106,7 +108,7 @@ protected:
         }
         EXPECT_GE(targets.connected, visits);
         EXPECT_GT(targets.most_ports, 0);
-        EXPECT_GT(targets.most_locals, 0);
+        EXPECT_GE(targets.local_visits, visits / 50);
         EXPECT_EQ(targets.elsewhere, 0) << "a port is open on another interface";
         EXPECT_EQ(shared->joined, 0);
         std::printf(

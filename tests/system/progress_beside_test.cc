@@ -88,7 +88,7 @@ void ask(vescomm_comm_t *comm, vescomm_comm_counters_t &last) {
 
 // A node with all ranks, or one for each; requests move in calls only, or in a thread as well.
 void run_beside(int ranks, int per_node, const char *progress) {
-    const int calls = repetitions(3000);
+    const int calls = repetitions(1000);
     Job job{ranks, per_node};
     job.max_seconds = 100 + static_cast<unsigned>(calls / 100);
     Shared *shared = make_shared_page<Shared>();

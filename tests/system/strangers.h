@@ -40,6 +40,7 @@ struct Targets {
     Local locals[max_locals];  // one that changes while it is read is a wrong name, no more
     std::atomic<std::int64_t> connected;
     std::atomic<std::int64_t> refused;
+    std::atomic<std::int64_t> local_visits;
     std::atomic<std::int64_t> datagrams;
     std::atomic<int> most_ports, most_locals;  // that were seen at a time
     std::atomic<int> elsewhere;  // a port on another interface than loopback
@@ -140,6 +141,7 @@ public:
         std::memcpy(to.sun_path, target.name, sizeof to.sun_path);
         const int socket = ::socket(AF_UNIX, target.type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (socket < 0) return forget();
+        ++targets_.local_visits;
         const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + target.size);
         if (target.type == SOCK_STREAM)
             return talk(socket, connect(socket, reinterpret_cast<sockaddr *>(&to), size));
