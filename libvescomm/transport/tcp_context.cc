@@ -13,7 +13,7 @@ TcpContext::TcpContext(std::uint32_t id, int rank, const std::vector<int> &peers
       rank(rank),
       failure(failure),
       on_signal(std::move(on_signal)),
-      memories(rank, peers.size()),
+      memories("TCP", rank, peers.size()),
       inbox(rank, peers.size(), failure, memories),
       queues(peers.size()),
       left(peers.size()) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "transport/put_memories.h"
 #include "transport/tcp_inbox.h"
-#include "transport/tcp_memories.h"
 #include "transport/tcp_queue.h"
 
 namespace vescomm {
@@ -36,7 +36,7 @@ public:
     const int rank;
     Failure &failure;
     const std::function<void()> on_signal;
-    TcpMemories memories;
+    PutMemories memories;
     TcpInbox inbox;
     std::vector<TcpQueue> queues;  // by rank
     std::vector<bool> left;  // by rank: it has said goodbye

@@ -212,11 +212,10 @@ bool TcpFabric::owes(const TcpContext &context) const noexcept {
     });
 }
 
-void TcpFabric::put(TcpContext &context, int process, const Put &put,
-                    std::uint32_t *uses) noexcept {
+void TcpFabric::put(TcpContext &context, int process, const Put &put, PutMemory *memory) noexcept {
     TcpConnection &connection = *connections_[static_cast<std::size_t>(process)];
     TcpQueue &queue = context.queues[static_cast<std::size_t>(put.peer)];
-    connection.sender.send(queue, put, uses);
+    connection.sender.send(queue, put, memory != nullptr ? &memory->uses : nullptr);
     check(connection);
 }
 

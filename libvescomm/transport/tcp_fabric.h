@@ -33,6 +33,9 @@ struct TcpFabricOptions {
 // call back.
 class TcpFabric final : public Fabric {
 public:
+    static constexpr const char *name = "tcp";
+    static constexpr const char *network = "TCP";
+
     // Connects this process with its peers: collective over the ranks of `control`, which number
     // the processes. Listens on the one interface that reaches the peers
     // (Control::local_address()), and only until all have come.
@@ -73,8 +76,8 @@ public:
     // Everything below is called with this mutex held.
     std::mutex &mutex() const noexcept { return mutex_; }
 
-    // `uses`: see TcpSender::send().
-    void put(TcpContext &context, int process, const Put &put, std::uint32_t *uses) noexcept;
+    // `memory`: where the put goes; nullptr where it has no bytes.
+    void put(TcpContext &context, int process, const Put &put, PutMemory *memory) noexcept;
     // Moves everything along once. True: something moved.
     bool step() noexcept;
 

@@ -15,7 +15,7 @@ constexpr std::uint64_t max_unexpected_bytes = 256 << 20;
 
 }  // namespace
 
-TcpInbox::TcpInbox(int rank, std::size_t ranks, Failure &failure, TcpMemories &memories)
+TcpInbox::TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories)
     : rank_(rank), failure_(failure), memories_(memories), senders_(ranks) {}
 
 bool TcpInbox::take_news() noexcept {
@@ -28,11 +28,10 @@ bool TcpInbox::is_expected(const Sender &sender, const TcpMessage &message) noex
 }
 
 // Finds the memory that a message goes to, if it has bytes. Returns nullptr, or what is wrong.
-const char *TcpInbox::find(const TcpMessage &message, TcpMemory *&memory) noexcept {
+const char *TcpInbox::find(const TcpMessage &message, PutMemory *&memory) noexcept {
     memory = nullptr;
     if (message.bytes == 0) return nullptr;
-    memory = memories_.find(message.memory);
-    if (memory == nullptr || !memory->offered) return "its memory is not offered";
+    if (const char *why = memories_.find_offered(message.memory, memory)) return why;
     if (message.kind != TcpKind::batch && !within(message.offset, message.bytes, memory->bytes))
         return "its bytes do not fit into the memory";
     return nullptr;
@@ -88,7 +87,7 @@ void TcpInbox::give_up(const TcpLanding &landing) noexcept {
 }
 
 void TcpInbox::take_in(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
-    TcpMemory *memory = nullptr;
+    PutMemory *memory = nullptr;
     const char *why = find(message, memory);
     if (why == nullptr && memory != nullptr && message.kind == TcpKind::batch)
         why = check_batch(bytes, message.bytes, memory->bytes);

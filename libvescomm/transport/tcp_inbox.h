@@ -7,8 +7,8 @@
 
 #include "base/failure.h"
 #include "transport/pool.h"
+#include "transport/put_memories.h"
 #include "transport/received_signals.h"
-#include "transport/tcp_memories.h"
 #include "transport/tcp_wire.h"
 
 namespace vescomm {
@@ -23,7 +23,7 @@ struct TcpUnexpected {
 // Where the bytes of a message go that arrive bit by bit.
 struct TcpLanding {
     std::byte *to = nullptr;  // nullptr: nowhere, they are read and dropped
-    TcpMemory *memory = nullptr;  // that they are written to directly
+    PutMemory *memory = nullptr;  // that they are written to directly
     TcpUnexpected *unexpected = nullptr;  // that keeps them
 };
 
@@ -35,7 +35,7 @@ struct TcpLanding {
 // Zone: per operation; memory is allocated only when more comes unexpected than ever before.
 class TcpInbox {
 public:
-    TcpInbox(int rank, std::size_t ranks, Failure &failure, TcpMemories &memories);
+    TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories);
 
     // See Transport::expect().
     void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
@@ -69,7 +69,7 @@ private:
     };
 
     static bool is_expected(const Sender &sender, const TcpMessage &message) noexcept;
-    const char *find(const TcpMessage &message, TcpMemory *&memory) noexcept;
+    const char *find(const TcpMessage &message, PutMemory *&memory) noexcept;
     TcpUnexpected *keep(int peer, const TcpMessage &message) noexcept;
     void queue(Sender &sender, TcpUnexpected *unexpected) noexcept;
     void give_back(TcpUnexpected *unexpected) noexcept;
@@ -78,7 +78,7 @@ private:
 
     const int rank_;
     Failure &failure_;
-    TcpMemories &memories_;
+    PutMemories &memories_;
     std::vector<Sender> senders_;  // by rank
     Pool<TcpUnexpected> pool_;
     bool news_ = false;

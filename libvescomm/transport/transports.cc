@@ -81,8 +81,14 @@ std::unique_ptr<Transport> make_tcp(const std::vector<bool> &away, Control &cont
 std::unique_ptr<Transport> make_ucx(const std::vector<bool> &away, Control &control,
                                     Failure &failure, std::function<void()> on_signal,
                                     Deadline deadline) {
-    return make_ucx_transport(control.rank(), control.ranks(), away, control, failure,
-                              std::move(on_signal), deadline);
+    const auto make = [&] { return UcxFabric::connect(control, away, failure, deadline); };
+    const FabricShare share = share_fabric(control, "ucx", away, make, deadline);
+    auto transport = make_ucx_transport(std::static_pointer_cast<UcxFabric>(share.fabric),
+                                        control.membership().group, control.rank(), share.peers,
+                                        failure, std::move(on_signal));
+    // Before any rank sends, all have made theirs.
+    control.all_gather("ucx transports", "", deadline);
+    return transport;
 }
 #endif
 

@@ -2,22 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UCX between nodes: puts into host memory and signals, over whatever network UCX finds, RDMA or
-// TCP.
+// TCP. The communicators of a process share the worker (ucx_fabric.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "base/deadline.h"
 #include "base/failure.h"
-#include "bootstrap/control.h"
 #include "transport/transport.h"
+#include "transport/ucx_fabric.h"
 
 namespace vescomm {
 
-// Connects this rank to its peers, and returns once every connection has worked in both directions.
-// Collective over the communicator. UCX itself is found at run time: no rank links it.
+// One communicator on a fabric.
 //
 // How a put travels: as active messages [header | bytes] that the receiving side checks and copies
 // to their place, raising the signal with the last one. Over TCP they are pieces of 130,176 bytes;
@@ -25,22 +24,22 @@ namespace vescomm {
 // own one-sided put is not used: over TCP it is emulated, fifty times slower, and breaks assertions
 // of UCX 1.13 when its endpoint is closed meanwhile.
 //
-// peers      by rank: whether it is on another node. If rank a has b as a peer, b must have a.
-// control    used during this call only.
+// context    number of the communicator on the fabric, the same on all of its ranks, and not in
+//            use. No rank may put before all have made their transport: let them meet in between.
+// rank       of this process in the communicator
+// peers      by rank of the communicator: the number of that process on the fabric, or -1 where it
+//            is not reached over UCX (another rank of this node, or this rank)
 // failure    told about a peer that is lost, or sends what it should not. Nothing is retried.
-// on_signal  called from within progress() after signals for this rank have arrived: wakes waiters.
+// on_signal  called, by whichever thread makes progress on the fabric, when a signal has arrived or
+//            a put has ended that somebody may be waiting for. Both under the mutex of the fabric.
 //
 // Put::pending is counted down when the bytes and the signal have left this rank; at the latest,
 // when stop() returns. Both sides must make progress for a large put.
 //
-// Throws
-//   UNSUPPORTED  UCX is not installed
-//   SYSTEM       UCX has no device, or refuses; a peer's address is damaged
-//   MISMATCH     the ranks have different versions of UCX
-//   TIMEOUT      names the ranks that cannot be reached
-//   PEER_FAILED  names the rank whose connection broke, or that gave up first
-std::unique_ptr<Transport> make_ucx_transport(int rank, int ranks, const std::vector<bool> &peers,
-                                              Control &control, Failure &failure,
-                                              std::function<void()> on_signal, Deadline deadline);
+// Throws INTERNAL where the fabric does not reach a peer, or the context is in use.
+std::unique_ptr<Transport> make_ucx_transport(std::shared_ptr<UcxFabric> fabric,
+                                              std::uint32_t context, int rank,
+                                              const std::vector<int> &peers, Failure &failure,
+                                              std::function<void()> on_signal);
 
 }  // namespace vescomm

@@ -2,133 +2,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/ucx_inbox.h"
 
-#include <sys/random.h>
-
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
+#include "transport/ucx_context.h"
 
 namespace vescomm {
-namespace {
 
-std::uint64_t random_token() {
-    std::uint64_t token = 0;
-    if (getrandom(&token, sizeof token, 0) != sizeof token)
-        throw Error(VESCOMM_ERROR_SYSTEM, "the operating system has no random bytes for a token");
-    return token;
-}
-
-// A sentence that there is no memory for is left out.
-template <typename Sentence>
-void tell(Failure &failure, Sentence sentence) noexcept {
-    if (failure.broken()) return;
-    try {
-        failure.set(VESCOMM_ERROR_PEER_FAILED, sentence());
-    } catch (...) {
-        failure.set(VESCOMM_ERROR_PEER_FAILED, {});
-    }
-}
-
-}  // namespace
-
-UcxInbox::UcxInbox(const UcxLibrary &ucx, ucp_worker_h worker, int rank,
-                   const std::vector<bool> &peers, Failure &failure, UcxMemories &memories)
-    : ucx_(ucx),
-      worker_(worker),
-      rank_(rank),
-      token_(random_token()),
-      failure_(failure),
-      memories_(memories),
-      senders_(peers.size()) {
-    for (std::size_t peer = 0; peer < peers.size(); ++peer) senders_[peer].expected = peers[peer];
-}
-
-void UcxInbox::open() {
-    ucp_am_handler_param_t handler{};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = ucx_message_id;
-    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
-    handler.cb = message_arrived;
-    handler.arg = this;
-    ucx_.check(ucx_.worker_set_am_recv_handler(worker_, &handler),
-               "UCX does not accept the handler of messages");
-}
+UcxInbox::UcxInbox(const UcxLibrary &ucx, const UcxWorker &worker, UcxContext &context,
+                   std::size_t ranks)
+    : ucx_(ucx), worker_(worker), context_(context), senders_(ranks) {}
 
 void UcxInbox::close() noexcept {
-    closed_ = true;
-    for (Sender &sender : senders_)
-        for (const Early &early : sender.early)
-            if (early.rendezvous != nullptr) ucx_.am_data_release(worker_, early.rendezvous);
-    for (Sender &sender : senders_)
-        for (Arrival *arrival = sender.first; arrival != nullptr; arrival = arrival->next)
+    if (std::exchange(closed_, true)) return;
+    for (std::size_t peer = 0; peer < senders_.size(); ++peer) {
+        give_up(static_cast<int>(peer));
+        for (Arrival *arrival = senders_[peer].first; arrival != nullptr; arrival = arrival->next)
             if (arrival->state == Arrival::parked && arrival->rendezvous != nullptr)
-                ucx_.am_data_release(worker_, arrival->rendezvous);
-}
-
-bool UcxInbox::heard(int peer, MessageKind kind) const noexcept {
-    const Sender &sender = senders_[peer];
-    switch (kind) {
-        case MessageKind::hello:
-            return sender.said_hello;
-        case MessageKind::welcome:
-            return sender.welcomed;
-        case MessageKind::goodbye:
-            return sender.said_goodbye;
-        case MessageKind::piece:
-        case MessageKind::put:
-        case MessageKind::batch:
-            break;
+                ucx_.am_data_release(worker_.handle(), arrival->rendezvous);
     }
-    return false;
 }
 
-bool UcxInbox::take_news() noexcept {
-    const bool news = news_;
-    news_ = false;
-    return news;
+void UcxInbox::give_up(int peer) noexcept {
+    Sender &sender = senders_[peer];
+    std::erase_if(sender.early, [&](const Early &early) {
+        if (early.rendezvous == nullptr) return false;
+        sender.early_bytes -= early.message.bytes;
+        ucx_.am_data_release(worker_.handle(), early.rendezvous);
+        return true;
+    });
 }
 
-ucs_status_t UcxInbox::message_arrived(void *inbox, const void *header, std::size_t header_bytes,
-                                       void *data, std::size_t data_bytes,
-                                       const ucp_am_recv_param_t *parameters) {
-    auto *self = static_cast<UcxInbox *>(inbox);
+bool UcxInbox::receive(int peer, const Message &message, void *data, bool rendezvous) noexcept {
     // A broken communicator must leave all memory alone.
-    if (self->closed_ || self->failure_.broken()) return UCS_OK;
-    const bool rendezvous = (parameters->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-    Message message;
-    const char *why = parse_message(header, header_bytes, data_bytes,
-                                    static_cast<int>(self->senders_.size()), self->token_, message);
-    self->keep_data_ = false;
-    if (why == nullptr) why = self->receive(message, data, rendezvous);
-    if (why != nullptr) self->refuse(message, why);
-    return self->keep_data_ ? UCS_INPROGRESS : UCS_OK;
-}
-
-const char *UcxInbox::receive(const Message &message, void *data, bool rendezvous) noexcept {
-    Sender &sender = senders_[message.from];
-    if (!sender.expected) return "that rank should not send here";
-    if (message.number != sender.messages) return "it is not the next one of its sender";
-    ++sender.messages;
-    if (rendezvous && message.bytes == 0) return "it comes by rendezvous and has no bytes";
-    switch (message.kind) {
-        case MessageKind::hello:
-            sender.said_hello = true;
-            return nullptr;
-        case MessageKind::welcome:
-            sender.welcomed = true;
-            return nullptr;
-        case MessageKind::goodbye:
-            sender.said_goodbye = true;
-            return nullptr;
-        case MessageKind::piece:
-        case MessageKind::put:
-        case MessageKind::batch:
-            if (!is_expected(sender, message)) return keep(sender, message, data, rendezvous);
-            return take_in(sender, message, data, rendezvous);
-    }
-    return "its kind is unknown";
+    if (closed_ || context_.failure.broken()) return false;
+    Sender &sender = senders_[peer];
+    keep_data_ = false;
+    const char *why = rendezvous && message.bytes == 0 ? "it comes by rendezvous and has no bytes"
+                      : is_expected(sender, message)   ? take_in(sender, message, data, rendezvous)
+                                                       : keep(sender, message, data, rendezvous);
+    if (why != nullptr) context_.refuse(message, why);
+    return keep_data_;
 }
 
 bool UcxInbox::is_expected(const Sender &sender, const Message &message) noexcept {
@@ -161,10 +75,9 @@ const char *UcxInbox::keep(Sender &sender, const Message &message, void *data,
 
 void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[peer];
-    if (!sender.expects.raise(signal, value))
-        tell(failure_, [] { return "there is no memory left to expect a message over UCX"; });
+    if (!sender.expects.raise(signal, value)) return context_.run_out();
     for (auto early = sender.early.begin();
-         early != sender.early.end() && !closed_ && !failure_.broken();) {
+         early != sender.early.end() && !closed_ && !context_.failure.broken();) {
         if (!is_expected(sender, early->message)) {
             ++early;
             continue;
@@ -173,8 +86,8 @@ void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept
         void *data = rendezvous ? std::exchange(early->rendezvous, nullptr) : early->bytes.data();
         const char *why = take_in(sender, early->message, data, rendezvous);
         if (why != nullptr) {
-            if (rendezvous) ucx_.am_data_release(worker_, data);
-            return refuse(early->message, why);
+            if (rendezvous) ucx_.am_data_release(worker_.handle(), data);
+            return context_.refuse(early->message, why);
         }
         sender.early_bytes -= early->message.bytes;
         early = sender.early.erase(early);
@@ -183,10 +96,9 @@ void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept
 
 const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data,
                               bool rendezvous) noexcept {
-    UcxMemory *memory = nullptr;
+    PutMemory *memory = nullptr;
     if (message.bytes > 0) {
-        memory = memories_.find(message.memory);
-        if (memory == nullptr || !memory->offered) return "its memory is not offered";
+        if (const char *why = context_.memories.find_offered(message.memory, memory)) return why;
         if (message.kind == MessageKind::batch) {
             // Also where UCX may send by rendezvous, our batches are told not to.
             if (rendezvous) return "it is a batch, and comes by rendezvous";
@@ -246,7 +158,7 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
     return nullptr;
 }
 
-void UcxInbox::write(const UcxMemory &memory, const Message &message, const void *data) noexcept {
+void UcxInbox::write(const PutMemory &memory, const Message &message, const void *data) noexcept {
     if (message.kind == MessageKind::batch)
         scatter_batch(static_cast<const std::byte *>(data), message.bytes, memory.base);
     else std::memcpy(memory.base + message.offset, data, message.bytes);
@@ -269,11 +181,14 @@ void UcxInbox::start(Arrival &arrival, void *rendezvous) noexcept {
     parameters.cb.recv_am = bytes_arrived;
     parameters.user_data = &arrival;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
-    parameters.memh = arrival.memory->handle;  // NOLINT(clang-analyzer-core.NullDereference)
-    void *request =
-        ucx_.am_recv_data_nbx(worker_, rendezvous, arrival.memory->base + arrival.message.offset,
-                              arrival.message.bytes, &parameters);
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+    parameters.memh = registration_of(*arrival.memory);
+    ++arrival.sender->under_way;
+    void *request = ucx_.am_recv_data_nbx(worker_.handle(), rendezvous,
+                                          arrival.memory->base + arrival.message.offset,
+                                          arrival.message.bytes, &parameters);
     if (UCS_PTR_IS_PTR(request)) return;
+    --arrival.sender->under_way;
     arrival.state = Arrival::complete;
     if (request != nullptr) lose(arrival.message, UCS_PTR_STATUS(request));
 }
@@ -283,6 +198,7 @@ void UcxInbox::bytes_arrived(void *request, ucs_status_t status, std::size_t, vo
     UcxInbox &self = *arrived->inbox;
     self.ucx_.request_free(request);
     arrived->state = Arrival::complete;
+    --arrived->sender->under_way;
     if (self.closed_) return;
     if (status != UCS_OK) self.lose(arrived->message, status);
     self.advance(*arrived->sender);
@@ -292,7 +208,7 @@ void UcxInbox::advance(Sender &sender) noexcept {
     // UCX may call bytes_arrived() from within start().
     if (sender.advancing) return;
     sender.advancing = true;
-    while (sender.first != nullptr && !failure_.broken()) {
+    while (sender.first != nullptr && !context_.failure.broken()) {
         Arrival &arrival = *sender.first;
         if (arrival.state == Arrival::parked) {
             if (arrival.rendezvous != nullptr) {
@@ -317,29 +233,12 @@ void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
     if (message.called != 0)
         raised &= sender.signals.raise({message.signal.channel, called_flag_of(message.bytes)},
                                        called_value(message.value, message.called));
-    if (!raised) refuse(message, "there is no memory left for its channel");
-    news_ = true;
-}
-
-void UcxInbox::refuse(const Message &message, const char *why) noexcept {
-    tell(failure_, [&] {
-        return "rank " + std::to_string(rank_) +
-               " received a message over UCX that cannot be right: " + why +
-               " (it says it is number " + std::to_string(message.number) + " of rank " +
-               std::to_string(message.from) +
-               "); all ranks must run the same version of vescomm, and no other program may use "
-               "its ports";
-    });
+    if (!raised) context_.refuse(message, "there is no memory left for its channel");
+    context_.note();
 }
 
 void UcxInbox::lose(const Message &message, ucs_status_t status) noexcept {
-    tell(failure_, [&] {
-        return "rank " + std::to_string(rank_) + " did not receive all of the " +
-               std::to_string(message.bytes) + " bytes that rank " + std::to_string(message.from) +
-               " put into memory " + std::to_string(message.memory) +
-               " over UCX: " + ucx_.status_string(status) +
-               "; that process ended or its network did, see its output";
-    });
+    context_.lose(message, ucx_.status_string(status));
 }
 
 }  // namespace vescomm

@@ -6,7 +6,6 @@
 #include <deque>
 #include <vector>
 
-#include "base/failure.h"
 #include "transport/pool.h"
 #include "transport/received_signals.h"
 #include "transport/transport.h"
@@ -15,43 +14,44 @@
 
 namespace vescomm {
 
-// The active message of UCX that carries everything.
-inline constexpr unsigned ucx_message_id = 0;
+class UcxContext;
 
-// What arrives at this rank. Nothing that does is trusted: a message that cannot be right breaks
-// the communicator and changes nothing else.
+// What arrives at this rank of one communicator. Nothing that does is trusted: a message that
+// cannot be right breaks the communicator and changes nothing else.
 //
 // The bytes of a large put take time to arrive, while later messages of the same sender already do.
 // Their bytes may go to their place meanwhile (unless it is the same place), but their signals wait
 // in a queue until everything before them is there.
+//
+// Threads: everything under the mutex of the fabric, but for signalled().
 class UcxInbox {
 public:
-    UcxInbox(const UcxLibrary &ucx, ucp_worker_h worker, int rank, const std::vector<bool> &peers,
-             Failure &failure, UcxMemories &memories);
+    UcxInbox(const UcxLibrary &ucx, const UcxWorker &worker, UcxContext &context,
+             std::size_t ranks);
 
-    // Has messages delivered here from now on. Throws.
-    void open();
-
-    // Ignores whatever arrives from now on, and gives up what is parked.
-    void close() noexcept;
-
-    // What a message must know to be taken in.
-    std::uint64_t token() const { return token_; }
+    // Takes in a piece, put or batch of that rank. True: UCX is to keep the descriptor of its
+    // rendezvous.
+    bool receive(int peer, const Message &message, void *data, bool rendezvous) noexcept;
 
     // See Transport::expect().
     void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
 
-    bool heard(int peer, MessageKind kind) const noexcept;
+    // That rank has stopped: it waits until this one has let go of its puts by rendezvous. Those
+    // that came early and were never expected are dropped.
+    void give_up(int peer) noexcept;
+
+    // Ignores whatever arrives from now on, and gives up what is parked. UCX may still write what
+    // it has begun to, until writing() is false for all.
+    void close() noexcept;
 
     // Whether a put of this peer has begun to arrive and not ended.
     bool receiving(int peer) const noexcept { return senders_[peer].first != nullptr; }
+    // Whether UCX writes a put of this peer to its place.
+    bool writing(int peer) const noexcept { return senders_[peer].under_way > 0; }
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {
         return senders_[peer].signals.read(signal);
     }
-
-    // Whether a signal has arrived since the last call.
-    bool take_news() noexcept;
 
 private:
     struct Sender;
@@ -61,7 +61,7 @@ private:
         Arrival *next = nullptr;
         UcxInbox *inbox = nullptr;
         Sender *sender = nullptr;
-        UcxMemory *memory = nullptr;
+        PutMemory *memory = nullptr;
         Message message;
         std::uint64_t begin = 0, end = 0;  // of the memory, where it goes
         enum { parked, under_way, complete } state = complete;
@@ -78,48 +78,35 @@ private:
     };
 
     struct Sender {
-        bool expected = false;
-        bool said_hello = false;
-        bool welcomed = false;
-        bool said_goodbye = false;
-        std::uint64_t messages = 0;
         ReceivedSignals signals;
         ReceivedSignals expects;  // this rank of that sender
         std::deque<Early> early;  // in order
         std::uint64_t early_bytes = 0;
         Arrival *first = nullptr;  // the queue, in order
         Arrival *last = nullptr;
+        int under_way = 0;  // arrivals that UCX writes
         bool advancing = false;
     };
 
-    static ucs_status_t message_arrived(void *inbox, const void *header, std::size_t header_bytes,
-                                        void *data, std::size_t data_bytes,
-                                        const ucp_am_recv_param_t *parameters);
     static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes, void *arrival);
 
-    const char *receive(const Message &message, void *data, bool rendezvous) noexcept;
     static bool is_expected(const Sender &sender, const Message &message) noexcept;
     const char *keep(Sender &sender, const Message &message, void *data, bool rendezvous) noexcept;
     const char *take_in(Sender &sender, const Message &message, void *data,
                         bool rendezvous) noexcept;
-    static void write(const UcxMemory &memory, const Message &message, const void *data) noexcept;
+    static void write(const PutMemory &memory, const Message &message, const void *data) noexcept;
     bool collides(const Arrival &arrival) const noexcept;
     void start(Arrival &arrival, void *rendezvous) noexcept;
     void advance(Sender &sender) noexcept;
     void raise(Sender &sender, const Message &message) noexcept;
-    void refuse(const Message &message, const char *why) noexcept;
     void lose(const Message &message, ucs_status_t status) noexcept;
 
     const UcxLibrary &ucx_;
-    ucp_worker_h worker_;
-    const int rank_;
-    const std::uint64_t token_;
-    Failure &failure_;
-    UcxMemories &memories_;
+    const UcxWorker &worker_;
+    UcxContext &context_;
     std::vector<Sender> senders_;  // by rank
     Pool<Arrival> pool_;
     bool keep_data_ = false;  // the message at hand is parked, with UCX's descriptor
-    bool news_ = false;
     bool closed_ = false;
 };
 

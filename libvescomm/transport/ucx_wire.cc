@@ -19,11 +19,13 @@ struct AddressHead {
 }  // namespace
 
 const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
-                          int ranks, std::uint64_t token, Message &message) noexcept {
-    if (header_bytes != sizeof message) return "its header has the wrong length";
-    std::memcpy(&message, header, sizeof message);
-    if (message.token != token) return "it does not know the secret of this job";
-    if (message.from >= static_cast<std::uint32_t>(ranks)) return "its sender is not a rank";
+                          int processes, std::uint64_t token, Message &message) noexcept {
+    Message read;
+    if (header_bytes != sizeof read) return "its header has the wrong length";
+    std::memcpy(&read, header, sizeof read);
+    if (read.token != token) return "it does not know the secret of this job";
+    if (read.from >= static_cast<std::uint32_t>(processes)) return "its sender is not a process";
+    message = read;
     if (message.bytes != payload_bytes) return "its length is not the one announced";
     const bool raises = message.kind == MessageKind::put || message.kind == MessageKind::batch;
     if (message.called != 0 && !raises) return "it says what was called, and raises nothing";

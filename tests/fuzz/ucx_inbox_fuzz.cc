@@ -1,21 +1,25 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What arrives over UCX (transport/ucx_inbox.h), with a UCX that this file pretends: messages are
-// delivered in any order, rendezvous ends whenever the script says so, or fails.
+// Messages that arrive over UCX for two communicators (transport/ucx_receiver.h, ucx_inbox.h), with
+// a UCX that this file pretends: messages are delivered in any order, rendezvous ends whenever the
+// script says so, or fails.
 //
 // The input is a script of messages whose headers are right unless the script changes a field.
 //
-// Invariants: nothing outside the offered memory is written; a signal never falls; after a failure
-// nothing is raised, and nothing is written but what UCX was receiving; UCX's descriptors are
-// received or given back, each once.
-#include "transport/ucx_inbox.h"
+// Invariants: nothing outside the offered memory is written; a signal never falls; a communicator
+// that is broken or closed raises nothing, and nothing of it is written but what UCX was receiving;
+// a message for one communicator changes nothing of the other, unless its header breaks both; UCX's
+// descriptors are received or given back, each once.
+#include "transport/ucx_receiver.h"
 
 #include <cstring>
 #include <deque>
 #include <map>
 
 #include "fuzz/fuzz.h"
+#include "transport/ucx_context.h"
+#include "transport/ucx_endpoint.h"
 
 namespace {
 
@@ -23,6 +27,7 @@ using namespace vescomm;
 using fuzz::require;
 
 constexpr int ranks = 3;
+constexpr std::uint32_t first_context = 40;
 constexpr std::size_t memory_bytes = 64, wall_bytes = 64;
 constexpr std::byte wall{0x55};
 constexpr MemoryId offered_memory = 1;
@@ -119,50 +124,100 @@ UcxLibrary pretended_ucx() {
     return ucx;
 }
 
-class Script {
-public:
-    explicit Script(std::string_view bytes) : input_(bytes) {
-        memories_.offer(offered_memory, arena_.data() + wall_bytes, memory_bytes);
-        memories_.offer(2, nullptr, 0);
-        inbox_.open();
+// One communicator of three processes, and the memory that it offers, between walls.
+struct Side {
+    Side(UcxHub &hub, std::uint32_t id) : context(hub, id, 0, {-1, 1, 2}, failure, {}) {
+        context.memories.offer(offered_memory, arena.data() + wall_bytes, memory_bytes);
+        context.memories.offer(2, nullptr, 0);
+        hub.add(context);
     }
 
+    std::vector<std::uint64_t> read_signals() const {
+        std::vector<std::uint64_t> signals;
+        for (int peer = 1; peer < ranks; ++peer)
+            for (std::uint32_t channel = 0; channel < 2; ++channel)
+                for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag)
+                    signals.push_back(context.inbox.signalled(peer, {channel, flag}));
+        return signals;
+    }
+
+    void check_walls() const {
+        for (std::size_t i = 0; i < wall_bytes; ++i)
+            require(arena[i] == wall && arena[wall_bytes + memory_bytes + i] == wall,
+                    "nothing outside the offered memory is written");
+    }
+
+    bool ended() const { return closed || failure.broken(); }
+
+    Failure failure;
+    std::vector<std::byte> arena =
+        std::vector<std::byte>(wall_bytes + memory_bytes + wall_bytes, wall);
+    UcxContext context;
+    bool closed = false;
+    bool finished = false;  // UCX has ended a rendezvous
+};
+
+class Script {
+public:
+    explicit Script(std::string_view bytes) : input_(bytes) { receiver_.open(); }
+
     ~Script() {
-        inbox_.close();
+        for (Side *side : sides_) {
+            hub_.remove(side->context);
+            side->context.inbox.close();
+        }
         for (const Rendezvous &rendezvous : fake_.rendezvous)
             require(rendezvous.state != Rendezvous::kept, "nothing of UCX is kept for ever");
-        memories_.forget_all();
+        for (Side *side : sides_) {
+            hub_.forget(side->context);
+            side->context.memories.forget_all();
+        }
         fake = nullptr;
     }
 
     void run() {
         while (!input_.empty()) {
-            const bool was_broken = failure_.broken();
-            const std::vector<std::byte> before = arena_;
-            const auto signals = read_signals();
+            struct Before {
+                bool ended;
+                std::vector<std::byte> arena;
+                std::vector<std::uint64_t> signals;
+            };
+            std::vector<Before> before;
+            for (const Side *side : sides_)
+                before.push_back({side->ended(), side->arena, side->read_signals()});
+            const Side *touched = nullptr;  // nullptr: both may change
             switch (input_.below(8)) {
                 case 0:
                     finish_one();
                     break;
                 case 1:
-                    expect();
+                    touched = expect();
+                    break;
+                case 7:
+                    touched = close_one();
                     break;
                 default:
-                    deliver();
+                    touched = deliver();
                     break;
             }
-            check_walls();
-            const auto now = read_signals();
-            for (std::size_t i = 0; i < now.size(); ++i)
-                require(now[i] >= signals[i], "a signal never falls");
-            if (!was_broken) continue;
-            require(now == signals, "a broken communicator raises nothing");
-            require(arena_ == before || finished_, "a broken communicator writes nothing");
+            for (std::size_t i = 0; i < std::size(sides_); ++i) {
+                const Side &side = *sides_[i];
+                side.check_walls();
+                const auto now = side.read_signals();
+                for (std::size_t k = 0; k < now.size(); ++k)
+                    require(now[k] >= before[i].signals[k], "a signal never falls");
+                const bool other = touched != nullptr && touched != &side;
+                if (!before[i].ended && !other) continue;
+                require(now == before[i].signals, "an ended or other communicator raises nothing");
+                require(side.arena == before[i].arena || (side.finished && touched == nullptr),
+                        "an ended or other communicator writes nothing");
+            }
         }
     }
 
 private:
-    void deliver() {
+    // The communicator that the message is for.
+    const Side *deliver() {
         Message message;
         const std::uint8_t how = input_.byte();
         const std::uint8_t changes = input_.byte();
@@ -182,7 +237,9 @@ private:
         } else if (message.kind == MessageKind::put || message.kind == MessageKind::piece) {
             payload = input_.take(input_.below(80));
         }
-        message.token = inbox_.token();
+        Side &side = *sides_[(how & 0x10) != 0 ? 1 : 0];
+        message.context = side.context.id;
+        message.token = receiver_.token();
         message.number = next_[message.from];
         message.memory = offered_memory;
         message.bytes = payload.size();
@@ -216,7 +273,10 @@ private:
         require(status == UCS_OK || rendezvous, "only descriptors are kept");
         if (announced != nullptr && announced->state == Rendezvous::announced)
             announced->state = status == UCS_INPROGRESS ? Rendezvous::kept : Rendezvous::gone;
-        if (!failure_.broken()) ++next_[message.from];
+        const UcxEndpoint *sender = hub_.endpoint(static_cast<int>(message.from));
+        if (sender != nullptr && !sender->failed() && message.token == receiver_.token())
+            ++next_[message.from];
+        return &side;
     }
 
     void finish_one() {
@@ -225,42 +285,41 @@ private:
         Rendezvous *rendezvous = fake_.under_way[which];
         fake_.under_way.erase(fake_.under_way.begin() + static_cast<std::ptrdiff_t>(which));
         // UCX writes what it was asked to receive before the failure.
-        finished_ = true;
+        for (Side *side : sides_)
+            if (rendezvous->to >= side->arena.data() &&
+                rendezvous->to < side->arena.data() + side->arena.size())
+                side->finished = true;
         finish(*rendezvous, input_.below(8) == 7 ? UCS_ERR_IO_ERROR : UCS_OK);
     }
 
-    void expect() {
-        const int peer = 1 + static_cast<int>(input_.below(2));
-        inbox_.expect(peer, {static_cast<std::uint32_t>(input_.below(2)), 0}, input_.byte());
+    const Side *expect() {
+        const std::size_t choice = input_.below(4);
+        Side &side = *sides_[choice / 2];
+        const int peer = 1 + static_cast<int>(choice % 2);
+        side.context.inbox.expect(peer, {static_cast<std::uint32_t>(input_.below(2)), 0},
+                                  input_.byte());
+        return &side;
     }
 
-    void check_walls() const {
-        for (std::size_t i = 0; i < wall_bytes; ++i)
-            require(arena_[i] == wall && arena_[wall_bytes + memory_bytes + i] == wall,
-                    "nothing outside the offered memory is written");
-    }
-
-    std::vector<std::uint64_t> read_signals() const {
-        std::vector<std::uint64_t> signals;
-        for (int peer = 1; peer < ranks; ++peer)
-            for (std::uint32_t channel = 0; channel < 2; ++channel)
-                for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag)
-                    signals.push_back(inbox_.signalled(peer, {channel, flag}));
-        return signals;
+    const Side *close_one() {
+        Side &side = *sides_[input_.below(2)];
+        hub_.remove(side.context);
+        side.context.inbox.close();
+        side.closed = true;
+        return &side;
     }
 
     fuzz::Input input_;
     FakeUcx fake_;
     FakeUcx *const installed_ = fake = &fake_;
     const UcxLibrary ucx_ = pretended_ucx();
-    Failure failure_;
     UcxWorker worker_{ucx_, ranks, {}};
-    UcxMemories memories_{ucx_, worker_, 0, ranks};
-    UcxInbox inbox_{ucx_, worker_.handle(), 0, {false, true, true}, failure_, memories_};
-    std::vector<std::byte> arena_ =
-        std::vector<std::byte>(wall_bytes + memory_bytes + wall_bytes, wall);
+    UcxHub hub_{ucx_, worker_, 0, {false, true, true}};
+    UcxReceiver receiver_{hub_};
+    Side first_{hub_, first_context};
+    Side second_{hub_, first_context + 1};
+    Side *const sides_[2] = {&first_, &second_};
     std::map<std::uint32_t, std::uint64_t> next_;
-    bool finished_ = false;
 };
 
 }  // namespace

@@ -52,23 +52,23 @@ inline std::unique_ptr<Transport> make_wire(Wire wire, Control &control, Failure
                                             std::function<void()> on_signal, Deadline deadline) {
     std::vector<bool> peers(static_cast<std::size_t>(control.ranks()), true);
     peers[static_cast<std::size_t>(control.rank())] = false;
+    std::vector<int> processes;
+    for (int peer = 0; peer < control.ranks(); ++peer)
+        processes.push_back(peer == control.rank() ? -1 : peer);
+    std::unique_ptr<Transport> made;
     if (wire == Wire::tcp || wire == Wire::tcp_encrypted) {
         auto fabric =
             TcpFabric::connect(control, peers, {wire == Wire::tcp_encrypted}, failure, deadline);
-        std::vector<int> processes;
-        for (int peer = 0; peer < control.ranks(); ++peer)
-            processes.push_back(peer == control.rank() ? -1 : peer);
-        auto made = make_tcp_transport(std::move(fabric), 0, control.rank(), processes, failure,
-                                       std::move(on_signal));
-        control.all_gather("transports", "", deadline);
-        return made;
-    }
+        made = make_tcp_transport(std::move(fabric), 0, control.rank(), processes, failure,
+                                  std::move(on_signal));
+    } else {
 #if VESCOMM_HAVE_UCX
-    return make_ucx_transport(control.rank(), control.ranks(), peers, control, failure,
-                              std::move(on_signal), deadline);
-#else
-    return nullptr;
+        made = make_ucx_transport(UcxFabric::connect(control, peers, failure, deadline), 0,
+                                  control.rank(), processes, failure, std::move(on_signal));
 #endif
+    }
+    control.all_gather("transports", "", deadline);
+    return made;
 }
 
 // One rank: a thread with its own transport and an arena that its peers may write.

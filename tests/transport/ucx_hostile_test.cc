@@ -24,6 +24,7 @@ using testing_support::LocalControlHub;
 
 constexpr double patience_seconds = 20;
 constexpr MemoryId memory = 1;
+constexpr std::uint32_t context = 7;
 constexpr std::size_t memory_bytes = 4096;
 
 class Liar {
@@ -75,6 +76,7 @@ public:
         message.from = 1;
         message.token = token_;
         message.number = number_++;
+        message.context = context;
         message.memory = memory;
         return message;
     }
@@ -113,21 +115,32 @@ private:
     std::vector<std::byte> payload_ = std::vector<std::byte>(1 << 20, std::byte{0xee});
 };
 
-// Rank 0, run in a thread of its own until it fails or is content.
+// Rank 0, run in a thread of its own until it fails or is content. It has two communicators on one
+// fabric, and the liar lies in one of them.
 struct Victim {
     Victim(std::shared_ptr<LocalControlHub> hub, double seconds) {
         thread = std::thread([this, hub, seconds] {
             LocalControl control(hub, 0);
             try {
-                const auto transport = make_ucx_transport(0, 2, {false, true}, control, failure, {},
-                                                          Deadline::after(seconds));
+                const auto fabric =
+                    UcxFabric::connect(control, {false, true}, failure, Deadline::after(seconds));
+                const auto transport = make_ucx_transport(fabric, context, 0, {-1, 1}, failure, {});
+                const auto other =
+                    make_ucx_transport(fabric, context + 1, 0, {-1, 1}, other_failure, {});
                 arena.assign(memory_bytes, std::byte{0});
                 transport->offer(memory, arena.data(), arena.size());
                 wired = true;
                 const Deadline deadline = Deadline::after(patience_seconds);
-                while (!failure.broken() && !deadline.expired() && !content)
+                while (!failure.broken() && !deadline.expired() && !content) {
                     if (!transport->progress()) std::this_thread::yield();
+                    heard = transport->signalled(1, {0, 0});
+                    other_heard = other->signalled(1, {0, 0});
+                }
                 signalled = transport->signalled(1, {0, 0});
+                while (waits_for_other && !other_failure.broken() && !deadline.expired() &&
+                       other->signalled(1, {0, 0}) == 0)
+                    if (!other->progress()) std::this_thread::yield();
+                other_heard = other->signalled(1, {0, 0});
             } catch (const Error &error) {
                 status = error.status;
                 why = error.what();
@@ -139,19 +152,24 @@ struct Victim {
         if (thread.joinable()) thread.join();
     }
 
-    Failure failure;
+    Failure failure, other_failure;
     std::vector<std::byte> arena;
-    std::atomic<bool> wired{false}, done{false}, content{false};
+    std::atomic<bool> wired{false}, done{false}, content{false}, waits_for_other{false};
+    std::atomic<std::uint64_t> heard{0}, other_heard{0};  // of the signal {0, 0}
     std::uint64_t signalled = 0;
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
     std::thread thread;
 };
 
+// How much breaks.
+enum class Reach { communicator, peer };
+
 struct Lie {
     const char *name;
     const char *why;
     std::function<void(Liar &)> tell;
+    Reach reach = Reach::communicator;
 };
 
 void PrintTo(const Lie &lie, std::ostream *out) {
@@ -168,9 +186,20 @@ TEST_P(UcxLies, BreakTheCommunicatorAndTouchNothing) {
     liar.say_hello();
     while (!victim.wired && !victim.done) liar.progress();
     ASSERT_TRUE(victim.wired) << victim.why;
+    victim.waits_for_other = true;
     GetParam().tell(liar);
+    if (GetParam().reach == Reach::communicator) {
+        // A signal of the other communicator, which goes on.
+        Message message = liar.next(MessageKind::put);
+        message.context = context + 1;
+        message.value = 5;
+        liar.send(message);
+    }
     while (!victim.done) liar.progress();
     victim.thread.join();
+    const bool spared = GetParam().reach == Reach::communicator;
+    EXPECT_EQ(victim.other_failure.broken(), !spared) << victim.other_failure.why();
+    EXPECT_EQ(victim.other_heard, spared ? 5u : 0u);
     EXPECT_TRUE(victim.failure.broken());
     EXPECT_EQ(victim.failure.status(), VESCOMM_ERROR_PEER_FAILED);
     EXPECT_NE(victim.failure.why().find(GetParam().why), std::string::npos) << victim.failure.why();
@@ -212,51 +241,58 @@ const Lie lies[] = {
     {"large and beyond the end", "do not fit",
      [](Liar &liar) { liar.send(put_of(liar, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
     {"rendezvous of another length", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); },
+     Reach::peer},
     {"length too small", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 3), 4); }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 3), 4); }, Reach::peer},
     {"length too large", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 5000), 4); }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 5000), 4); }, Reach::peer},
     {"short header", "header has the wrong length",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, sizeof(Message) - 1); }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, sizeof(Message) - 1); }, Reach::peer},
     {"no header", "header has the wrong length",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, 0); }},
+     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, 0); }, Reach::peer},
     {"guessed token", "secret of this job",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 4);
          message.token ^= 1;
          liar.send(message, 4);
-     }},
+     },
+     Reach::peer},
     {"another sender", "should not send here",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 4);
          message.from = 0;
          liar.send(message, 4);
-     }},
+     },
+     Reach::peer},
     {"repeated number", "not the next one",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 0);
          --message.number;
          liar.send(message);
-     }},
+     },
+     Reach::peer},
     {"missing number", "not the next one",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 0);
          ++message.number;
          liar.send(message);
-     }},
+     },
+     Reach::peer},
     {"channel out of range", "channel is out of range",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 0);
          message.signal.channel = most_channels;
          liar.send(message);
-     }},
+     },
+     Reach::peer},
     {"flag out of range", "flag is out of range",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 0);
          message.signal.flag = flags_per_channel;
          liar.send(message);
-     }},
+     },
+     Reach::peer},
     {"batch beyond the end", "does not fit",
      [](Liar &liar) {
          liar.send(batch_of(liar, {{0, 4}, {memory_bytes - 3, 4}}), 40);
@@ -289,8 +325,8 @@ const Lie lies[] = {
          message.bytes = 1 << 20;
          liar.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
      }},
-    {"unknown kind", "kind is unknown",
-     [](Liar &liar) { liar.send(liar.next(MessageKind{1000})); }},
+    {"unknown kind", "kind is unknown", [](Liar &liar) { liar.send(liar.next(MessageKind{1000})); },
+     Reach::peer},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, UcxLies, testing::ValuesIn(lies));
@@ -311,6 +347,32 @@ TEST(UcxHostile, TheHighestChannelIsWelcomeAndReadable) {
     victim.content = true;
     while (!victim.done) liar.progress();
     EXPECT_FALSE(victim.failure.broken()) << victim.failure.why();
+}
+
+TEST(UcxHostile, MessagesForACommunicatorThatIsNotOpenAreDropped) {
+    const auto hub = std::make_shared<LocalControlHub>(2);
+    Victim victim(hub, patience_seconds);
+    Liar liar(hub);
+    liar.exchange_addresses();
+    liar.say_hello();
+    while (!victim.wired && !victim.done) liar.progress();
+    for (const bool large : {false, true}) {
+        Message message = put_of(liar, 0, large ? 1 << 20 : 4);
+        message.context = context + 2;
+        liar.send(message, message.bytes, large ? UCP_AM_SEND_FLAG_RNDV : 0);
+        message = liar.next(MessageKind::goodbye);
+        message.context = context + 2;
+        liar.send(message);
+    }
+    // What comes behind them is taken in.
+    liar.send(put_of(liar, 8, 4), 4);
+    while (victim.heard == 0 && !victim.done) liar.progress();
+    victim.content = true;
+    while (!victim.done) liar.progress();
+    EXPECT_FALSE(victim.failure.broken()) << victim.failure.why();
+    EXPECT_EQ(victim.heard, 1u);
+    EXPECT_EQ(victim.arena[0], std::byte{0});
+    EXPECT_EQ(victim.arena[8], std::byte{0xee});
 }
 
 TEST(UcxHostile, APeerThatNeverAnswersIsNamedWhenTheTimeIsUp) {

@@ -95,8 +95,8 @@ TEST_F(UcxMessages, AGoodOneIsAccepted) {
 TEST_F(UcxMessages, EveryFieldIsChecked) {
     const std::pair<std::function<void(Message &)>, const char *> lies[] = {
         {[](Message &m) { m.token = 98; }, "it does not know the secret of this job"},
-        {[](Message &m) { m.from = 4; }, "its sender is not a rank"},
-        {[](Message &m) { m.from = ~0u; }, "its sender is not a rank"},
+        {[](Message &m) { m.from = 4; }, "its sender is not a process"},
+        {[](Message &m) { m.from = ~0u; }, "its sender is not a process"},
         {[](Message &m) { m.bytes = 11; }, "its length is not the one announced"},
         {[](Message &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
         {[](Message &m) { m.kind = MessageKind::hello, m.called = 1; },
@@ -115,6 +115,24 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
         ASSERT_NE(parse(10), nullptr) << why;
         EXPECT_STREQ(parse(10), why);
     }
+}
+
+// Only then may the peer that it names be blamed.
+TEST_F(UcxMessages, TheSenderIsToldOnceTheTokenIsRight) {
+    Message parsed;
+    parsed.from = 77;
+    const auto sender = [&](std::size_t header_bytes) {
+        parsed.from = 77;
+        EXPECT_NE(parse_message(&message, header_bytes, 0, 4, 99, parsed), nullptr);
+        return parsed.from;
+    };
+    EXPECT_EQ(sender(sizeof message), 3u) << "its length is wrong, its sender is right";
+    EXPECT_EQ(sender(sizeof message - 1), 77u);
+    message.from = 4;
+    EXPECT_EQ(sender(sizeof message), 77u);
+    message.from = 3;
+    message.token = 98;
+    EXPECT_EQ(sender(sizeof message), 77u);
 }
 
 TEST_F(UcxMessages, AHeaderOfAnyOtherLengthIsRefusedUnread) {

@@ -1,108 +1,45 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several communicators that share the TCP connections of their processes.
+// Several communicators that share the connections of their processes, over TCP and over UCX.
 #include <gtest/gtest.h>
 
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
-#include "transport/put_ranks.h"
+#include "transport/fabric_members.h"
 
 namespace vescomm {
 namespace {
 
-using namespace put_ranks;
+using namespace fabric_members;
 
-std::shared_ptr<TcpFabric> connect(Control &control, const Failure &failure) {
-    std::vector<bool> peers(static_cast<std::size_t>(control.ranks()), true);
-    peers[static_cast<std::size_t>(control.rank())] = false;
-    return TcpFabric::connect(control, peers, {}, failure, Deadline::after(patience_seconds));
-}
+template <typename Fabric>
+class Fabrics : public testing::Test {};
 
-// Runs `body` as each process, with its fabric.
-template <typename Body>
-void run_processes(int processes, Body body) {
-    const auto hub = std::make_shared<LocalControlHub>(processes);
-    std::vector<std::thread> threads;
-    for (int process = 0; process < processes; ++process)
-        threads.emplace_back([&, process] {
-            LocalControl control(hub, process);
-            Failure failure;
-            try {
-                std::shared_ptr<TcpFabric> fabric = connect(control, failure);
-                body(control, std::move(fabric));
-            } catch (const Error &error) {
-                ADD_FAILURE() << "process " << process << ": " << error.what();
-                control.fail(error.status, error.what());
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-}
+#if VESCOMM_HAVE_UCX
+using AllFabrics = testing::Types<TcpFabric, UcxFabric>;
+#else
+using AllFabrics = testing::Types<TcpFabric>;
+#endif
 
-// One communicator of two processes, on a fabric that it shares.
-struct Member {
-    Member(const std::shared_ptr<TcpFabric> &fabric, std::uint32_t context, int rank,
-           std::vector<int> peers)
-        : rank(rank),
-          transport(
-              make_tcp_transport(fabric, context, rank, peers, failure, [this] { ++wakes; })) {}
-
-    void wait_for(int peer, SignalName signal, std::uint64_t value) {
-        const Deadline deadline = Deadline::after(patience_seconds);
-        while (transport->signalled(peer, signal) < value) {
-            failure.check();
-            if (deadline.expired()) throw Error(VESCOMM_ERROR_TIMEOUT, "the test took too long");
-            if (!transport->progress()) std::this_thread::yield();
-        }
+struct FabricName {
+    template <typename Fabric>
+    static std::string GetName(int) {
+        return Fabric::network;
     }
-
-    const int rank;
-    Failure failure;
-    std::atomic<int> wakes{0};
-    std::vector<std::byte> arena;
-    std::unique_ptr<Transport> transport;
 };
 
-constexpr std::size_t arena_bytes = 2 << 20;
+TYPED_TEST_SUITE(Fabrics, AllFabrics, FabricName);
 
-// Exchanges puts of all sizes with the other rank, and looks at every byte.
-void exchange(Member &self, unsigned seed, int rounds) {
-    const int peer = 1 - self.rank;
-    std::mt19937_64 mine(seed * 2 + static_cast<unsigned>(self.rank));
-    std::mt19937_64 theirs(seed * 2 + static_cast<unsigned>(peer));
-    const auto size = [](std::mt19937_64 &random) {
-        return random() % 4 == 0 ? random() % arena_bytes : random() % 5000;
-    };
-    for (int round = 1; round <= rounds; ++round) {
-        const std::uint64_t number = static_cast<std::uint64_t>(round);
-        const auto source = make_bytes(seed + number, size(mine));
-        const std::size_t expected = size(theirs);
-        std::atomic<std::uint32_t> pending{1};
-        self.transport->put(
-            {peer, source.data(), 1, 0, source.size(), {seed, 1}, number, &pending});
-        self.wait_for(peer, {seed, 1}, number);
-        ASSERT_EQ(first_difference(self.arena.data(), seed + number, expected), expected);
-        // The arena may be written again, and the source go away.
-        self.transport->signal(peer, {seed, 2}, number);
-        self.wait_for(peer, {seed, 2}, number);
-        while (pending.load() > 0)
-            if (!self.transport->progress()) std::this_thread::yield();
-    }
-}
-
-std::string offer(Member &self) {
-    self.arena.assign(arena_bytes, std::byte{0});
-    return self.transport->offer(1, self.arena.data(), arena_bytes);
-}
-
-TEST(TcpFabric, ManyCommunicatorsOfManyThreadsShareOneConnection) {
+TYPED_TEST(Fabrics, ManyCommunicatorsOfManyThreadsShareOneConnection) {
     constexpr std::uint32_t communicators = 12;
-    run_processes(2, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+    run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<std::unique_ptr<Member>> members;
         for (std::uint32_t i = 0; i < communicators; ++i) {
@@ -113,13 +50,7 @@ TEST(TcpFabric, ManyCommunicatorsOfManyThreadsShareOneConnection) {
             peers[static_cast<std::size_t>(1 - own)] = 1 - rank;
             members.push_back(std::make_unique<Member>(fabric, 100 + i, own, peers));
         }
-        for (auto &member : members) {
-            const auto offers =
-                control.all_gather("offer", offer(*member), Deadline::after(patience_seconds));
-            member->transport->accept(1, 1 - member->rank,
-                                      offers[static_cast<std::size_t>(1 - rank)]);
-        }
-        control.all_gather("accepted", "", Deadline::after(patience_seconds));
+        for (auto &member : members) share(*member, control);
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < communicators; ++i)
             threads.emplace_back([&, i] {
@@ -145,19 +76,14 @@ TEST(TcpFabric, ManyCommunicatorsOfManyThreadsShareOneConnection) {
     });
 }
 
-TEST(TcpFabric, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
-    run_processes(2, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+TYPED_TEST(Fabrics, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
+    run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<int> peers(2, -1);
         peers[static_cast<std::size_t>(1 - rank)] = 1 - rank;
         Member good(fabric, 1, rank, peers);
         auto bad = std::make_unique<Member>(fabric, 2, rank, peers);
-        for (Member *member : {&good, bad.get()}) {
-            const auto offers =
-                control.all_gather("offer", offer(*member), Deadline::after(patience_seconds));
-            member->transport->accept(1, 1 - rank, offers[static_cast<std::size_t>(1 - rank)]);
-        }
-        control.all_gather("accepted", "", Deadline::after(patience_seconds));
+        for (Member *member : {&good, bad.get()}) share(*member, control);
         // Large puts of the bad one are under way when it stops on one side, and breaks on the
         // other.
         const std::vector<std::byte> source(arena_bytes, std::byte{1});
@@ -179,8 +105,8 @@ TEST(TcpFabric, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
     });
 }
 
-TEST(TcpFabric, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) {
-    run_processes(2, [](Control &control, std::shared_ptr<TcpFabric> fabric) {
+TYPED_TEST(Fabrics, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) {
+    run_processes<TypeParam>(2, [](Control &control, std::shared_ptr<TypeParam> fabric) {
         const int rank = control.rank();
         std::vector<int> peers(2, -1);
         peers[static_cast<std::size_t>(1 - rank)] = 1 - rank;
@@ -201,8 +127,8 @@ TEST(TcpFabric, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) {
     });
 }
 
-TEST(TcpFabric, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
-    run_processes(2, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+TYPED_TEST(Fabrics, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
+    run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         std::vector<int> peers(2, -1);
         peers[static_cast<std::size_t>(1 - control.rank())] = 1 - control.rank();
         for (int round = 0; round < 3; ++round) {
@@ -218,8 +144,8 @@ TEST(TcpFabric, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
     });
 }
 
-TEST(TcpFabric, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
-    run_processes(2, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+TYPED_TEST(Fabrics, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
+    run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         std::vector<int> peers(2, -1);
         const int peer = 1 - control.rank();
         peers[static_cast<std::size_t>(peer)] = peer;
@@ -229,7 +155,7 @@ TEST(TcpFabric, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
             const pid_t child = fork();
             if (child == 0) {
                 member->transport.reset();
-                const_cast<std::shared_ptr<TcpFabric> &>(fabric).reset();
+                const_cast<std::shared_ptr<TypeParam> &>(fabric).reset();
                 _exit(0);
             }
             int status = -1;
@@ -252,8 +178,8 @@ TEST(TcpFabric, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
     });
 }
 
-TEST(TcpFabric, SevenProcessesExchangeWithEachOther) {
-    run_processes(7, [](Control &control, const std::shared_ptr<TcpFabric> &fabric) {
+TYPED_TEST(Fabrics, SevenProcessesExchangeWithEachOther) {
+    run_processes<TypeParam>(7, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<int> peers;
         for (int peer = 0; peer < 7; ++peer) peers.push_back(peer == rank ? -1 : peer);

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/failure.h"
+#include "transport/ucx_hub.h"
+#include "transport/ucx_inbox.h"
+#include "transport/ucx_memories.h"
+#include "transport/ucx_queue.h"
+
+namespace vescomm {
+
+// One communicator on a UcxFabric: its memories, what arrives for it, and what it has to send.
+//
+// Threads: everything under the mutex of the fabric, but for inbox.signalled().
+class UcxContext {
+public:
+    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
+    // Throws.
+    UcxContext(UcxHub &hub, std::uint32_t id, int rank, const std::vector<int> &peers,
+               Failure &failure, std::function<void()> on_signal);
+
+    // The rank of a process of the fabric; -1: it is not in this communicator.
+    int rank_of(int process) const noexcept {
+        const auto at = static_cast<std::size_t>(process);
+        return at < rank_of_.size() ? rank_of_[at] : -1;
+    }
+
+    // Whether UCX may read or write memory of this communicator, in all or for one peer.
+    bool busy() const noexcept;
+    bool busy(int peer) const noexcept;
+
+    // That peer has stopped this communicator.
+    void take_goodbye(int peer) noexcept;
+
+    // An endpoint has failed: so has the communicator, unless that peer has said goodbye and
+    // nothing was under way from it or to it.
+    void lose(const UcxEndpoint &endpoint) noexcept;
+
+    // Breaks the communicator: the bytes of a put did not arrive.
+    void lose(const Message &message, const char *reason) noexcept;
+
+    // Breaks the communicator because of a message.
+    void refuse(const Message &message, const char *why) noexcept;
+
+    // Breaks the communicator because there is no memory to send or receive.
+    void run_out() noexcept;
+
+    // A signal has arrived.
+    void note() noexcept {
+        hub_.signalled = true;
+        hub_.note(*this);
+    }
+
+    const std::uint32_t id;
+    const int rank;
+    Failure &failure;
+    const std::function<void()> on_signal;
+    UcxMemories memories;
+    UcxInbox inbox;
+    std::vector<std::unique_ptr<UcxQueue>> queues;  // by rank; nullptr: not a peer
+    std::vector<bool> left;  // by rank: it has said goodbye
+    bool has_news = false;  // and is in the hub's list of those that have
+
+private:
+    UcxHub &hub_;
+    std::vector<int> rank_of_;  // by number on the fabric
+};
+
+}  // namespace vescomm

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ucx_fabric.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "bootstrap/tcp_address.h"
+#include "transport/ucx_endpoint.h"
+
+namespace vescomm {
+namespace {
+
+// Rounds of UCX's progress in one call of ours, so that a busy network cannot keep the caller.
+constexpr int max_rounds = 64;
+
+// How long a communicator that ends waits for UCX to let go of its memory.
+constexpr double grace_seconds = 1.0;
+
+// Calls of UCX's progress without effect after which an endpoint is taken to be closed.
+constexpr int closing_rounds = 100;
+
+}  // namespace
+
+std::shared_ptr<UcxFabric> UcxFabric::connect(Control &control, const std::vector<bool> &peers,
+                                              const Failure &failure, Deadline deadline) {
+    std::shared_ptr<UcxFabric> fabric(
+        new UcxFabric(load_ucx(), control.rank(), peers, interface_of(control.local_address())));
+    fabric->wire(control, failure, deadline);
+    return fabric;
+}
+
+UcxFabric::~UcxFabric() {
+    if (inherited() || abandoned_) {
+        worker_.abandon();
+        return;
+    }
+    if (!wired_) {
+        // A peer may have died while it was being connected: to close such an endpoint makes
+        // UCX 1.13 abort the process, by assertions of its own in tcp_ep.c and wireup_ep.c. No
+        // memory has been registered, so a worker that is never progressed again can do no harm: it
+        // stays.
+        worker_.abandon();
+        return;
+    }
+    receiver_.close();
+    end_worker();
+}
+
+// Closes everything; all communicators have ended or are broken.
+void UcxFabric::end_worker() noexcept {
+    if (std::exchange(ended_, true)) return;
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint) endpoint->close();
+    finish_closing();
+    worker_.destroy_worker();
+    hub_.end_all();
+}
+
+// Closing goes on within UCX, also in calls that report nothing done; it leaks what is left when
+// its worker is destroyed, and a peer does not learn of it before.
+void UcxFabric::finish_closing() noexcept {
+    const Deadline closed = Deadline::after(grace_seconds);
+    for (int quiet = 0; quiet < closing_rounds && !closed.expired();)
+        quiet = hub_.ucx.worker_progress(worker_.handle()) != 0 ? 0 : quiet + 1;
+}
+
+bool UcxFabric::inherited() const noexcept {
+    return getpid() != process_;
+}
+
+bool UcxFabric::connects(int process) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return reaches(process) && !hub_.endpoint(process)->failed();
+}
+
+// ---- communicators ----
+
+void UcxFabric::open(UcxContext &context) {
+    const std::lock_guard lock(mutex_);
+    hub_.add(context);
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint && endpoint->failed()) context.lose(*endpoint);
+}
+
+void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
+    std::unique_lock lock(mutex_);
+    // Peers that have left already may be gone: what they said is read before anything is sent.
+    if (!ended_) step();
+    hub_.remove(context);
+    for (const auto &queue : context.queues)
+        if (queue) queue->drop();
+    if (!ended_) context.inbox.close();
+    for (std::size_t peer = 0; peer < context.queues.size(); ++peer)
+        if (context.queues[peer] && !context.left[peer])
+            context.queues[peer]->endpoint().tell(MessageKind::goodbye, context.id);
+    if (!wait(lock, grace_seconds, [&] { return !context.busy(); })) give_up(lock, context);
+    // So that peers that are about to stop as well do not take the end for a failure.
+    wait(lock, patience_seconds, [&] {
+        for (const auto &queue : context.queues)
+            if (queue && !queue->endpoint().failed() && !queue->endpoint().idle()) return false;
+        return true;
+    });
+    hub_.forget(context);
+    context.memories.forget_all();
+}
+
+// Has UCX let go of memory that it still has after the grace period.
+void UcxFabric::give_up(std::unique_lock<std::mutex> &lock, UcxContext &context) noexcept {
+    if (over_tcp_) return abandon();
+    for (std::size_t peer = 0; peer < context.queues.size(); ++peer) {
+        if (!context.busy(static_cast<int>(peer))) continue;
+        UcxEndpoint &endpoint = context.queues[peer]->endpoint();
+        endpoint.fail("closed the connection",
+                      "another communicator that uses it has ended, and bytes of that one were "
+                      "stuck in the network");
+        endpoint.close();
+    }
+    const bool let_go = wait(lock, grace_seconds, [&] { return !context.busy(); });
+    if (ended_) return;
+    if (let_go) return finish_closing();
+    fail_all();
+    end_worker();
+}
+
+// UCX reads and writes memory over TCP only while its worker makes progress: this one makes none
+// any more, and stays. Closing an endpoint whose socket takes no more bytes makes UCX 1.13 use
+// freed memory, in uct_tcp_iface_progress(), as soon as the peer closes its end too.
+void UcxFabric::abandon() noexcept {
+    fail_all();
+    ended_ = true;
+    abandoned_ = true;
+    hub_.end_all();
+}
+
+void UcxFabric::fail_all() noexcept {
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint)
+            endpoint->fail("gave up the connection",
+                           "another communicator of this process has ended, and bytes of that one "
+                           "were stuck in the network");
+    for (const auto &[id, context] : hub_.contexts) context->inbox.close();
+}
+
+void UcxFabric::put(UcxContext &context, int, const Put &put, PutMemory *memory) noexcept {
+    UcxPut *taken = hub_.puts.take();
+    if (taken == nullptr) {
+        if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
+        return context.run_out();
+    }
+    taken->clear();
+    taken->context = &context;
+    taken->put = put;
+    if (memory != nullptr) {
+        taken->uses = &memory->uses;
+        ++memory->uses;
+        if (const PutMemory *source = context.memories.holding(put.from, put.bytes))
+            taken->source = registration_of(*source);
+    }
+    hub_.putting = &context;
+    context.queues[static_cast<std::size_t>(put.peer)]->push(taken);
+    hub_.putting = nullptr;
+}
+
+// ---- progress ----
+
+bool UcxFabric::progress() noexcept {
+    // Whichever thread holds the mutex moves things along, and wakes those for whom something came.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
+    bool any = false;
+    for (int round = 0; round < max_rounds; ++round) {
+        const bool moved = move();
+        const bool told = deliver_news();
+        any |= moved || told;
+        // A signal that has come is more urgent than what else may.
+        if (std::exchange(hub_.signalled, false) || !moved) break;
+    }
+    return any;
+}
+
+bool UcxFabric::step() noexcept {
+    const bool moved = move();
+    return deliver_news() || moved;
+}
+
+bool UcxFabric::move() noexcept {
+    if (ended_) return false;
+    const bool more = !hub_.ready.empty();
+    if (more) hub_.pump();
+    return hub_.ucx.worker_progress(worker_.handle()) != 0 || more;
+}
+
+bool UcxFabric::deliver_news() noexcept {
+    if (hub_.news.empty()) return false;
+    for (UcxContext *context : hub_.news) {
+        context->has_news = false;
+        if (context->on_signal) context->on_signal();
+    }
+    hub_.news.clear();
+    return true;
+}
+
+bool UcxFabric::arm() noexcept {
+    const std::lock_guard lock(mutex_);
+    return arm_locked();
+}
+
+bool UcxFabric::arm_locked() noexcept {
+    if (!hub_.news.empty()) return false;
+    if (ended_) return true;
+    if (!hub_.ready.empty()) return false;
+    const ucs_status_t status = hub_.ucx.worker_arm(worker_.handle());
+    if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint)
+            endpoint->fail("cannot wait for the connection", hub_.ucx.status_string(status));
+    return true;
+}
+
+// Moves things along until `done` holds. False: it does not after that time. Others may have the
+// mutex meanwhile.
+template <typename Done>
+bool UcxFabric::wait(std::unique_lock<std::mutex> &lock, double seconds, Done done) noexcept {
+    const Deadline deadline = Deadline::after(seconds);
+    for (;;) {
+        if (ended_ || done()) return true;
+        if (deadline.expired()) return false;
+        if (step() || !arm_locked()) continue;
+        lock.unlock();
+        pollfd descriptor{worker_.descriptor(), POLLIN, 0};
+        poll(&descriptor, 1, 1);
+        lock.lock();
+    }
+}
+
+}  // namespace vescomm

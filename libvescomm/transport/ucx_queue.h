@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "transport/ucx_hub.h"
+
+namespace vescomm {
+
+// The puts of one communicator to one peer, which arrive there in order. The queues of all
+// communicators take turns at an endpoint, some messages each.
+//
+// Threads: everything under the mutex of the fabric. Zone: per operation; no allocation once the
+// pools are warm.
+class UcxQueue {
+public:
+    UcxQueue(UcxHub &hub, UcxContext &context, UcxEndpoint &endpoint)
+        : hub_(hub), context_(context), endpoint_(endpoint) {}
+    UcxQueue(const UcxQueue &) = delete;
+    UcxQueue &operator=(const UcxQueue &) = delete;
+
+    UcxEndpoint &endpoint() const { return endpoint_; }
+
+    // Takes a put from the pool and gives it back when it has ended, in any case. Small parts of
+    // a put that follows (Put::value) wait for it, to be one message.
+    void push(UcxPut *put) noexcept;
+
+    // Sends what can be sent at once, up to a limit.
+    void pump() noexcept;
+
+    // Gives up what UCX has not been given, now and from now on. UCX may still read the sources of
+    // what it has until idle().
+    void drop() noexcept;
+
+    // UCX has sent all that it was given.
+    bool idle() const { return under_way_ == 0; }
+    // Some put has not ended.
+    bool busy() const { return first_ != nullptr || open_ != nullptr || !idle(); }
+
+    // ---- for the endpoint ----
+
+    void piece_begins(UcxPut &put) noexcept;
+    // UCX does not hold it any more.
+    void piece_ends(UcxPut *put) noexcept;
+    void get_ready() noexcept;
+
+private:
+    bool join_batch(UcxPut *put) noexcept;
+    void enqueue(UcxPut *put) noexcept;
+    void send_piece(UcxPut &put) noexcept;
+    void end_when_sent(UcxPut *put) noexcept;
+    void run_out() noexcept;
+
+    UcxHub &hub_;
+    UcxContext &context_;
+    UcxEndpoint &endpoint_;
+    UcxPut *first_ = nullptr;  // the puts that are not complete, in order
+    UcxPut *last_ = nullptr;
+    UcxPut *open_ = nullptr;  // a batch that waits for its last part
+    std::uint64_t stretch_bytes_ = 0;  // sent since the queue was last empty
+    int under_way_ = 0;  // pieces that UCX has not sent
+    bool ready_ = false;  // and in the list of the hub
+    bool dropped_ = false;
+};
+
+}  // namespace vescomm

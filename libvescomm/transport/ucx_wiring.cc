@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a UcxFabric is made.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "transport/ucx_endpoint.h"
+#include "transport/ucx_fabric.h"
+
+namespace vescomm {
+namespace {
+
+// How long wiring sleeps at most before it looks at the deadline again.
+constexpr int wiring_poll_milliseconds = 20;
+
+std::string rank_name(int rank) {
+    return "rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool> &peers,
+                     const std::string &interface)
+    : process_(getpid()),
+      worker_(ucx, static_cast<std::size_t>(std::count(peers.begin(), peers.end(), true)),
+              interface),
+      hub_(ucx, worker_, process, peers),
+      receiver_(hub_),
+      over_tcp_(only_tcp()) {
+    receiver_.open();
+}
+
+// UCX connects at the first message. Sending it here, and hearing both ways, keeps surprises out of
+// the first collective: "hello" says that the sender reaches us, "welcome" that we reach it.
+void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline) {
+    unsigned major = 0, minor = 0, release = 0;
+    hub_.ucx.get_version(&major, &minor, &release);
+    Address own;
+    own.ucx_major = major;
+    own.ucx_minor = minor;
+    own.rank = static_cast<std::uint32_t>(hub_.process);
+    own.token = receiver_.token();
+    own.worker = worker_.address();
+    const auto addresses = control.all_gather("ucx addresses", seal(own), deadline);
+    for (const auto &endpoint : hub_.endpoints) {
+        if (!endpoint) continue;
+        const int peer = endpoint->process();
+        const Address address = open_address(addresses[static_cast<std::size_t>(peer)], peer);
+        if (address.ucx_major != major || address.ucx_minor != minor)
+            throw Error(VESCOMM_ERROR_MISMATCH,
+                        rank_name(hub_.process) + " has UCX " + std::to_string(major) + "." +
+                            std::to_string(minor) + " and " + rank_name(peer) + " has UCX " +
+                            std::to_string(address.ucx_major) + "." +
+                            std::to_string(address.ucx_minor) +
+                            ", which cannot talk to one another; install the same on all nodes");
+        endpoint->connect(address);
+    }
+    while (!idle()) wait_for_wiring(failure, deadline);
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint) endpoint->tell(MessageKind::hello);
+    std::vector<bool> welcomed(hub_.endpoints.size());
+    while (!wired(welcomed)) wait_for_wiring(failure, deadline);
+    failure.check();
+    wired_ = true;
+}
+
+bool UcxFabric::idle() const {
+    return std::all_of(hub_.endpoints.begin(), hub_.endpoints.end(),
+                       [](const auto &endpoint) { return !endpoint || endpoint->idle(); });
+}
+
+void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
+    failure.check();
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint && endpoint->failed())
+            throw Error(VESCOMM_ERROR_PEER_FAILED,
+                        endpoint->why(hub_.process, endpoint->process()) +
+                            "; that process ended or its network did, see its output");
+    if (deadline.expired())
+        throw Error(VESCOMM_ERROR_TIMEOUT,
+                    rank_name(hub_.process) + " has not connected over UCX with " + not_wired() +
+                        " in time; check that the nodes reach one another on the interfaces "
+                        "that UCX picks, or set UCX_NET_DEVICES to the right one");
+    if (step() || !arm_locked()) return;
+    pollfd descriptor{worker_.descriptor(), POLLIN, 0};
+    poll(&descriptor, 1, wiring_poll_milliseconds);
+}
+
+bool UcxFabric::wired(std::vector<bool> &welcomed) {
+    bool wired = true;
+    for (const auto &endpoint : hub_.endpoints) {
+        if (!endpoint) continue;
+        const int peer = endpoint->process();
+        const auto at = static_cast<std::size_t>(peer);
+        if (endpoint->gave_up)
+            throw Error(VESCOMM_ERROR_PEER_FAILED, rank_name(peer) + " gave up while " +
+                                                       rank_name(hub_.process) +
+                                                       " connected to it over UCX; see its output");
+        if (endpoint->said_hello && !welcomed[at]) {
+            welcomed[at] = true;
+            endpoint->tell(MessageKind::welcome);
+        }
+        // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
+        wired = wired && welcomed[at] && endpoint->welcomed && endpoint->idle();
+    }
+    return wired;
+}
+
+std::string UcxFabric::not_wired() const {
+    std::string names;
+    for (const auto &endpoint : hub_.endpoints)
+        if (endpoint && !endpoint->welcomed)
+            names += (names.empty() ? "" : ", ") + rank_name(endpoint->process());
+    return names.empty() ? "its peers" : names;
+}
+
+}  // namespace vescomm
