@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The handshake of data connections (transport/tcp_handshake.h): each end against a peer that knows
+// the key, each end against a peer that guesses it, and both ends with changes in between. Messages
+// are encoded here, with the right MAC, so that mutations get past it.
+//
+//     byte 0    the case, see below
+//     byte 1    the size of the pieces in which bytes arrive
+//     the rest  the claim, and changes to each message
+//
+// Invariants: an end accepts exactly the messages that a model of the protocol accepts; it never
+// takes a byte behind them; no end trusts a peer without the key; two ends that are left alone meet
+// with the same keys, and no changed byte lets both believe that they met.
+#include "transport/tcp_handshake.h"
+
+#include "bootstrap/wire.h"
+#include "fuzz/fuzz.h"
+#include "transport/tcp_crypto.h"
+
+namespace {
+
+using namespace vescomm;
+using fuzz::require;
+
+constexpr FrameKey right_key{1, 2, 3}, guessed_key{1, 2, 4};
+constexpr std::string_view magic("\xd5VSCTCP1", 8);
+constexpr std::size_t claim_bytes = 44, mac_bytes = sizeof(FrameKey);
+
+const TcpClaim expected{.session = {9, 8, 7}, .from = 3, .to = 1, .encrypted = true};
+
+// The first 44 bytes of a hello.
+std::string encode(const TcpClaim &claim) {
+    std::string bytes(magic);
+    bytes.append(claim.session.begin(), claim.session.end());
+    put_number(bytes, claim.from);
+    put_number(bytes, claim.to);
+    put_number(bytes, std::uint32_t{claim.encrypted ? 1u : 0u});
+    put_number(bytes, std::uint64_t{0});
+    return bytes;
+}
+
+std::string mac(const FrameKey &key, std::string_view purpose, std::string_view before,
+                std::string_view covered) {
+    return std::string(view(mac_of(key, {purpose, before, covered})));
+}
+
+// A message that a peer sends: fields may be changed before the MAC is computed, bytes after it.
+struct Sent {
+    std::string bytes;
+    bool authentic = true;  // what the MAC covers was not changed afterwards
+};
+
+Sent change(fuzz::Input &input, std::string fields, const FrameKey &key, std::string_view purpose,
+            std::string_view before) {
+    const std::uint8_t what = input.byte();
+    if ((what & 1) != 0 && !fields.empty()) {
+        char &byte = fields[input.byte() % fields.size()];
+        byte = static_cast<char>(byte ^ input.byte());
+    }
+    Sent sent{fields + mac(key, purpose, before, fields), key == right_key};
+    if ((what & 2) == 0) return sent;
+    char &byte = sent.bytes[input.byte() % sent.bytes.size()];
+    const std::uint8_t bits = input.byte();
+    byte = static_cast<char>(byte ^ bits);
+    sent.authentic &= bits == 0;
+    return sent;
+}
+
+// Gives an end `bytes` and a few more, in pieces, until it is past `waiting`; it must leave what
+// does not belong to it.
+template <typename End>
+typename End::State feed(End &end, std::string_view bytes, std::size_t step) {
+    const std::string stream = std::string(bytes) + "behind";
+    auto state = End::State::waiting;
+    std::size_t taken = 0;
+    fuzz::feed(stream, step, [&](std::string_view &piece) {
+        const std::size_t before = piece.size();
+        state = end.read(piece);
+        taken += before - piece.size();
+        return state == End::State::waiting;
+    });
+    require(state != End::State::waiting, "a whole message is judged");
+    require(taken <= bytes.size(), "bytes behind a message are left alone");
+    require(state == End::State::refused || taken == bytes.size(), "a message is taken whole");
+    return state;
+}
+
+void against_acceptor(fuzz::Input input, std::size_t step, const FrameKey &key) {
+    TcpAcceptor acceptor(right_key, expected);
+    TcpClaim claim = expected;
+    claim.from = input.number<std::uint32_t>();
+    std::string fields = encode(claim);
+    std::string nonce(input.take(sizeof(Nonce)));
+    nonce.resize(sizeof(Nonce));
+    const Sent hello = change(input, fields + nonce, key, "vescomm tcp hello", {});
+    // The rank that connects may be any; everything else in front of the nonce is fixed.
+    WireReader reader(std::string_view(hello.bytes).substr(24));
+    claim.from = reader.number<std::uint32_t>();
+    const bool fits = hello.bytes.substr(0, claim_bytes) == encode(claim);
+    auto state = feed(acceptor, hello.bytes, step);
+    require((state == TcpAcceptor::State::answered) == (hello.authentic && fits),
+            "a hello is answered where it is authentic, and for this session, rank and mode");
+    if (state != TcpAcceptor::State::answered)
+        return require(acceptor.answer().empty(), "a peer that is refused gets no answer");
+    require(acceptor.claim().from == claim.from, "the claim is that of the hello");
+    const std::string &answer = acceptor.answer();
+    require(answer.size() == tcp_answer_bytes && answer.starts_with(magic) &&
+                answer.substr(tcp_answer_bytes - mac_bytes) ==
+                    mac(key, "vescomm tcp answer", hello.bytes,
+                        std::string_view(answer).substr(0, tcp_answer_bytes - mac_bytes)),
+            "an answer proves that the acceptor knows the key");
+    require(acceptor.ready().empty(), "nothing is ready before the peer has confirmed");
+    const std::string said = hello.bytes + answer;
+    const Sent confirm = change(input, {}, key, "vescomm tcp confirm", said);
+    state = feed(acceptor, confirm.bytes, step);
+    require((state == TcpAcceptor::State::confirmed) == confirm.authentic,
+            "a connection is made where the confirmation is authentic");
+    require(acceptor.ready() ==
+                (confirm.authentic ? mac(key, "vescomm tcp ready", said + confirm.bytes, {}) : ""),
+            "ready proves that the confirmation has come");
+}
+
+void against_connector(fuzz::Input input, std::size_t step, const FrameKey &key) {
+    TcpConnector connector(right_key, expected);
+    const std::string hello = connector.hello();
+    require(hello.size() == tcp_hello_bytes && hello.starts_with(encode(expected)) &&
+                hello.substr(tcp_hello_bytes - mac_bytes) ==
+                    mac(right_key, "vescomm tcp hello", {},
+                        std::string_view(hello).substr(0, tcp_hello_bytes - mac_bytes)),
+            "a hello says who wants what, and is authentic");
+    std::string nonce(input.take(sizeof(Nonce)));
+    nonce.resize(sizeof(Nonce));
+    const Sent answer = change(input, std::string(magic) + nonce, key, "vescomm tcp answer", hello);
+    auto state = feed(connector, answer.bytes, step);
+    require((state == TcpConnector::State::answered) ==
+                (answer.authentic && answer.bytes.starts_with(magic)),
+            "an answer is accepted where it is authentic");
+    if (state != TcpConnector::State::answered)
+        return require(connector.confirm().empty(),
+                       "nothing is proved to a peer that proved nothing");
+    const std::string said = hello + answer.bytes + connector.confirm();
+    require(connector.confirm() == mac(key, "vescomm tcp confirm", hello + answer.bytes, {}),
+            "a confirmation covers the hello and the answer");
+    const Sent ready = change(input, {}, key, "vescomm tcp ready", said);
+    state = feed(connector, ready.bytes, step);
+    require((state == TcpConnector::State::ready) == ready.authentic,
+            "a connection is made where the acceptor has said so");
+}
+
+// One direction between the two ends, and what happens to it on the way.
+class Way {
+public:
+    explicit Way(fuzz::Input &input) : input_(input) {}
+
+    void send(std::string bytes) {
+        const std::string before = bytes;
+        const std::size_t at = input_.byte() % std::max<std::size_t>(bytes.size(), 1);
+        switch (input_.byte() % 8) {
+            case 1:
+                bytes[at] = static_cast<char>(bytes[at] ^ input_.byte());
+                break;
+            case 2:
+                bytes.resize(at);
+                break;
+            case 3:
+                bytes.erase(at, input_.byte());
+                break;
+            case 4:
+                bytes.insert(at, input_.text());
+                break;
+            case 5:
+                bytes.insert(at, bytes.substr(at));
+                break;
+            default:
+                break;
+        }
+        changed_ = changed_ || !bytes.starts_with(before) || extended_;
+        extended_ = extended_ || bytes.size() > before.size();
+        rest_ += bytes;
+    }
+
+    template <typename End>
+    typename End::State receive(End &end, std::size_t step) {
+        auto state = End::State::waiting;
+        std::size_t taken = 0;
+        fuzz::feed(rest_, step, [&](std::string_view &piece) {
+            const std::size_t before = piece.size();
+            state = end.read(piece);
+            taken += before - piece.size();
+            return state == End::State::waiting;
+        });
+        rest_.erase(0, taken);
+        return state;
+    }
+
+    // Bytes of the handshake arrive as other ones, or not at all.
+    bool changed() const { return changed_; }
+    bool touched() const { return changed_ || extended_; }
+
+private:
+    fuzz::Input &input_;
+    std::string rest_;
+    bool changed_ = false;
+    bool extended_ = false;
+};
+
+void in_the_middle(fuzz::Input input, std::size_t step) {
+    TcpConnector connector(right_key, expected);
+    TcpAcceptor acceptor(right_key, expected);
+    Way there(input), back(input);
+    bool made = false, ready = false;
+    there.send(connector.hello());
+    if (there.receive(acceptor, step) == TcpAcceptor::State::answered) {
+        back.send(acceptor.answer());
+        if (back.receive(connector, step) == TcpConnector::State::answered) {
+            there.send(connector.confirm());
+            made = there.receive(acceptor, step) == TcpAcceptor::State::confirmed;
+        }
+    }
+    if (made) {
+        back.send(acceptor.ready());
+        ready = back.receive(connector, step) == TcpConnector::State::ready;
+    }
+    require(ready || there.touched() || back.touched(), "two ends that are left alone meet");
+    require(!ready || (!there.changed() && !back.changed()), "no changed byte goes unnoticed");
+    if (!ready) return;
+    const TcpKeys one = connector.keys(), other = acceptor.keys();
+    require(one.to_acceptor == other.to_acceptor && one.from_acceptor == other.from_acceptor,
+            "both ends have the same keys");
+    require(one.to_acceptor != one.from_acceptor, "each direction has a key of its own");
+    require(acceptor.claim().from == expected.from, "the acceptor knows who connected");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    fuzz::Input input(fuzz::view(data, size));
+    const std::size_t what = input.below(5);
+    const std::size_t step = 1 + input.byte();
+    const FrameKey &key = what % 2 == 0 ? right_key : guessed_key;
+    if (what < 2) against_acceptor(input, step, key);
+    else if (what < 4) against_connector(input, step, key);
+    else in_the_middle(input, step);
+    return 0;
+}
+
+std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+    const std::string nonce(sizeof(Nonce), 'n'), from("\5\0\0\0", 4);
+    std::vector<Seed> seeds;
+    const auto add = [&](const char *name, std::string_view head, const std::string &script) {
+        seeds.push_back({name, std::string(head) + script});
+    };
+    // Changes: 1 and a place and bits before the MAC, 2 and the same after it.
+    add("acceptor", {"\0\xff", 2}, from + nonce + std::string(2, '\0'));
+    add("acceptor-bytewise", {"\0\0", 2}, from + nonce + std::string(2, '\0'));
+    add("acceptor-guessed-key", {"\1\xff", 2}, from + nonce + std::string(2, '\0'));
+    add("acceptor-other-protocol", {"\0\0", 2}, from + nonce + std::string("\1\0\1\0", 4));
+    add("acceptor-other-session", {"\0\xff", 2}, from + nonce + std::string("\1\x08\1\0", 4));
+    add("acceptor-other-rank-connects", {"\0\xff", 2}, from + nonce + std::string("\1\x18\1\0", 4));
+    add("acceptor-other-rank-accepts", {"\0\xff", 2}, from + nonce + std::string("\1\x1c\1\0", 4));
+    add("acceptor-not-encrypted", {"\0\xff", 2}, from + nonce + std::string("\1\x20\1\0", 4));
+    add("acceptor-reserved", {"\0\xff", 2}, from + nonce + std::string("\1\x24\1\0", 4));
+    add("acceptor-hello-damaged", {"\0\xff", 2}, from + nonce + std::string("\2\x30\1\0", 4));
+    add("acceptor-confirm-damaged", {"\0\xff", 2}, from + nonce + std::string("\0\2\x05\1", 4));
+    add("connector", {"\2\xff", 2}, nonce + std::string(2, '\0'));
+    add("connector-bytewise", {"\2\0", 2}, nonce + std::string(2, '\0'));
+    add("connector-guessed-key", {"\3\xff", 2}, nonce + std::string(2, '\0'));
+    add("connector-other-protocol", {"\2\xff", 2}, nonce + std::string("\1\7\1\0", 4));
+    add("connector-answer-damaged", {"\2\xff", 2}, nonce + std::string("\2\x20\1\0", 4));
+    add("connector-ready-damaged", {"\2\xff", 2}, nonce + std::string("\0\2\x05\1", 4));
+    add("middle-alone", {"\4\0", 2}, {});
+    add("middle-changes-the-hello", {"\4\xff", 2}, {"\x20\1\1", 3});
+    add("middle-changes-the-confirmation", {"\4\xff", 2}, {"\0\0\0\0\5\1\1", 7});
+    add("middle-repeats", {"\4\xff", 2}, {"\0\5", 2});
+    add("middle-cuts", {"\4\7", 2}, {"\x40\2", 2});
+    return seeds;
+}

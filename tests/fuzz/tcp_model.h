@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model of what arrives over a TCP connection: the rules of transport/tcp_wire.h and of
+// transport/tcp_inbox.h once more, without sockets, staging buffers or landings. It takes bytes one
+// by one, so it does not know in which pieces they came.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "transport/tcp_wire.h"
+
+namespace vescomm::fuzz {
+
+// One communicator, as one of its peers changes it.
+class TcpCommunicatorModel {
+public:
+    using Signals = std::map<std::array<std::uint32_t, 2>, std::uint64_t>;  // by channel and flag
+
+    TcpCommunicatorModel(MemoryId memory, std::vector<std::byte> bytes)
+        : bytes(std::move(bytes)), memory_(memory) {}
+
+    std::vector<std::byte> bytes;  // of its one memory
+    Signals signals;
+    bool open = true;
+    bool broken = false;
+    bool left = false;  // the peer has said goodbye
+
+    bool takes() const { return open && !broken; }
+
+    bool is_expected(const TcpMessage &message) const {
+        const auto found = expects_.find({message.signal.channel, message.early_flag});
+        return message.early == 0 || (found != expects_.end() && found->second >= message.early);
+    }
+
+    // Whether the bytes of a message have a place.
+    bool has_place(const TcpMessage &message) const {
+        if (message.bytes == 0) return true;
+        if (message.memory != memory_) return false;
+        return message.kind == TcpKind::batch ||
+               (message.bytes <= bytes.size() && message.offset <= bytes.size() - message.bytes);
+    }
+
+    // A message is complete.
+    void receive(const TcpMessage &message, const std::vector<std::byte> &from) {
+        if (!takes()) return;
+        if (is_expected(message)) apply(message, from);
+        else unexpected_.emplace_back(message, from);
+    }
+
+    void expect(std::uint32_t channel, std::uint32_t flag, std::uint64_t value) {
+        auto &expected = expects_[{channel, flag}];
+        expected = std::max(expected, value);
+        for (auto at = unexpected_.begin(); at != unexpected_.end() && takes();) {
+            if (!is_expected(at->first)) {
+                ++at;
+                continue;
+            }
+            const auto [message, from] = std::move(*at);
+            at = unexpected_.erase(at);
+            apply(message, from);
+        }
+    }
+
+    // All bytes of a message are in their place.
+    void raise(const TcpMessage &message) {
+        if (!takes() || message.kind == TcpKind::piece) return;
+        raise(message.signal.channel, message.signal.flag, message.value);
+        if (message.called != 0)
+            raise(message.signal.channel, message.bytes > 0 ? called_flag : told_flag,
+                  (message.value & 0xffffffff00000000) | message.called);
+    }
+
+private:
+    void apply(const TcpMessage &message, const std::vector<std::byte> &from) {
+        broken = broken || !has_place(message);
+        if (!broken && message.kind == TcpKind::batch) broken = !scatter(from);
+        if (broken) return;
+        if (message.kind != TcpKind::batch)
+            std::copy(from.begin(), from.end(), bytes.begin() + offset_of(message));
+        raise(message);
+    }
+
+    static std::ptrdiff_t offset_of(const TcpMessage &message) {
+        return message.bytes == 0 ? 0 : static_cast<std::ptrdiff_t>(message.offset);
+    }
+
+    void raise(std::uint32_t channel, std::uint32_t flag, std::uint64_t value) {
+        auto &signal = signals[{channel, flag}];
+        signal = std::max(signal, value);
+    }
+
+    // All parts or none. False: they cannot be right.
+    bool scatter(const std::vector<std::byte> &from) {
+        std::vector<std::byte> after = bytes;
+        for (std::size_t at = 0; at < from.size();) {
+            std::uint64_t part[2];
+            if (from.size() - at < sizeof part) return false;
+            std::memcpy(part, from.data() + at, sizeof part);
+            at += sizeof part;
+            const auto [offset, size] = part;
+            if (size > from.size() - at || size > bytes.size() || offset > bytes.size() - size)
+                return false;
+            std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), size,
+                        after.begin() + static_cast<std::ptrdiff_t>(offset));
+            at += size;
+        }
+        bytes = std::move(after);
+        return true;
+    }
+
+    const MemoryId memory_;
+    Signals expects_;
+    std::vector<std::pair<TcpMessage, std::vector<std::byte>>> unexpected_;
+};
+
+// The connection of one peer, and the communicators that it shares with this rank.
+class TcpConnectionModel {
+public:
+    // By the number of the communicator; not those that the peer does not belong to.
+    std::map<std::uint32_t, TcpCommunicatorModel *> communicators;
+    bool failed = false;  // what has come cannot be a message
+
+    // The next bytes; they go to the memory at once where a put lands there directly.
+    void deliver(const std::vector<std::byte> &bytes) {
+        if (direct_ && !arriving()->takes()) direct_ = false;
+        for (const std::byte byte : bytes) {
+            if (failed) return;
+            take(byte);
+        }
+    }
+
+    // The communicator of the message that has come in part.
+    TcpCommunicatorModel *arriving() const {
+        if (header_bytes_ < sizeof message_) return nullptr;
+        const auto found = communicators.find(message_.context);
+        return found == communicators.end() ? nullptr : found->second;
+    }
+    bool direct() const { return direct_; }
+
+private:
+    void take(std::byte byte) {
+        if (header_bytes_ < sizeof message_) {
+            reinterpret_cast<std::byte *>(&message_)[header_bytes_++] = byte;
+            if (header_bytes_ == sizeof message_) begin();
+        } else {
+            TcpCommunicatorModel *to = arriving();
+            if (direct_ && to->takes()) to->bytes[message_.offset + bytes_.size()] = byte;
+            bytes_.push_back(byte);
+        }
+        if (!failed && header_bytes_ == sizeof message_ && bytes_.size() == message_.bytes) end();
+    }
+
+    void begin() {
+        failed = !is_sound();
+        TcpCommunicatorModel *to = arriving();
+        if (failed || to == nullptr || !to->takes()) return;
+        if (message_.kind == TcpKind::batch || message_.kind == TcpKind::goodbye) return;
+        if (message_.bytes == 0 || !to->is_expected(message_)) return;
+        direct_ = to->has_place(message_);
+        to->broken = !direct_;
+    }
+
+    void end() {
+        if (TcpCommunicatorModel *to = arriving()) {
+            if (message_.kind == TcpKind::goodbye) to->left = to->left || to->open;
+            else if (direct_) to->raise(message_);
+            else to->receive(message_, bytes_);
+        }
+        header_bytes_ = 0;
+        bytes_.clear();
+        direct_ = false;
+    }
+
+    bool is_sound() const {
+        if (message_.bytes > (512 << 10) || message_.reserved != 0 || message_.early_flag > 7)
+            return false;
+        const bool names_signal = message_.signal.channel < (1 << 19) && message_.signal.flag < 8;
+        switch (static_cast<std::uint32_t>(message_.kind)) {
+            case 1:
+                return message_.bytes > 0 && message_.called == 0;
+            case 2:
+                return names_signal;
+            case 3:
+                return names_signal && message_.bytes <= (64 << 10);
+            case 4:
+                return message_.bytes == 0;
+            default:
+                return false;
+        }
+    }
+
+    TcpMessage message_;
+    std::size_t header_bytes_ = 0;
+    std::vector<std::byte> bytes_;  // of the message, so far
+    bool direct_ = false;  // they go to the memory as they come
+};
+
+}  // namespace vescomm::fuzz
