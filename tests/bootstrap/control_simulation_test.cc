@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <iostream>
 #include <optional>
-#include <regex>
 
+#include "accused.h"
 #include "bootstrap/descriptor_exchange.h"
 #include "bootstrap/gathering.h"
 #include "bootstrap/session_core.h"
@@ -28,6 +28,8 @@ using namespace testing_support;
 constexpr double wait_seconds = 30;
 constexpr double verdict_seconds = 2.5;
 constexpr double silence_seconds = 5;
+// Until everyone has heard that a process is silent, beyond that: pauses and late messages.
+constexpr double notice_seconds = 5;
 
 // What one process does, as a communicator would: meets, opens a group, gathers a few times, passes
 // a descriptor, leaves.
@@ -65,7 +67,8 @@ public:
             return finish({failure->status, failure->what()});
         switch (state_) {
             case State::meeting:
-                if (core_->started()) open();
+                met_ = core_->started();
+                if (met_) open();
                 return;
             case State::opening:
                 if (group_->opened()) gather();
@@ -84,6 +87,10 @@ public:
     bool over() const { return result_.has_value(); }
     const std::pair<vescomm_status_t, std::string> &result() const { return *result_; }
     double late() const { return late_; }
+    // When the result was known.
+    double end() const { return end_; }
+    // Every process had joined.
+    bool met() const { return met_; }
     // A wait is under way, whose deadline has passed for so long.
     double overdue() const { return over() || !core_ ? 0 : world_.seconds() - deadline_; }
     void clear() {
@@ -162,8 +169,10 @@ private:
     }
 
     void finish(std::pair<vescomm_status_t, std::string> result) {
-        late_ = world_.seconds() - deadline_;
+        end_ = world_.seconds();
+        late_ = end_ - deadline_;
         result_ = std::move(result);
+        check_absence();
         // Whatever it was, the others are told, as GroupControl and Session do.
         if (group_) {
             core_->client().spread_failure(group_);
@@ -172,6 +181,13 @@ private:
         network_.post([this] {
             if (core_) core_->finish();
         });
+    }
+
+    // A process that is said to be gone is known to be: shrinking builds on it.
+    void check_absence() {
+        if (!met_ || result_->first != VESCOMM_ERROR_PEER_FAILED) return;
+        for (const int rank : accused(result_->second))
+            EXPECT_NE(core_->client().absence(rank), "") << result_->second;
     }
 
     SimulatedWorld &world_;
@@ -184,7 +200,8 @@ private:
     State state_ = State::meeting;
     std::uint64_t sequence_ = 0, waits_ = 0;
     int round_ = 0;
-    double deadline_ = 0, late_ = 0;
+    bool met_ = false;
+    double deadline_ = 0, late_ = 0, end_ = 0;
     std::optional<std::pair<vescomm_status_t, std::string>> result_;
 
 public:
@@ -192,26 +209,10 @@ public:
     std::string fetch_why_;
 };
 
-// Every rank that a sentence accuses: those before "died", "did not come", "has been silent" and so
-// on. The rank that waited is no culprit.
-std::set<int> accused(const std::string &why) {
-    std::set<int> ranks;
-    static const std::regex list(R"(^ranks? ([0-9, and]+))");
-    std::smatch match;
-    if (!std::regex_search(why, match, list)) return ranks;
-    static const std::regex number(R"([0-9]+)");
-    const std::string text = match[1];
-    for (std::sregex_iterator each(text.begin(), text.end(), number), end; each != end; ++each)
-        ranks.insert(std::stoi(each->str()));
-    // "rank 1 of 4 died": the second number is a count.
-    if (std::regex_search(why, std::regex(R"(^rank [0-9]+ of [0-9]+)")))
-        ranks = {std::stoi(match[1])};
-    return ranks;
-}
-
 struct Faults {
     std::set<int> guilty;  // ranks that a failure may name
     bool any = false;  // that must or may end in failure
+    double first_gone = 1e9;  // when the first process ends or falls silent, in seconds
 };
 
 Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
@@ -223,6 +224,7 @@ Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
     const int ranks = static_cast<int>(apps.size());
     Faults faults;
     world.max_latency = chance(0.2) ? 0.5 : uniform(1e-4, 2e-2);
+    const auto gone = [&](double when) { faults.first_gone = std::min(faults.first_gone, when); };
     // Faults happen while there is something to break.
     const double length = 40 * world.max_latency + 0.3;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -235,23 +237,25 @@ Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
         }
         world.at(world.now() + of_seconds(start), rank, [app] { app->begin(); });
         const auto at = [&](auto function) {
-            world.at(world.now() + of_seconds(start + uniform(0, length)), -1, function);
+            const double when = start + uniform(0, length);
+            world.at(world.now() + of_seconds(when), -1, function);
+            return world.seconds() + when;
         };
         if (chance(0.15)) at([&world, rank, pause = uniform(0, 2)] { world.pause(rank, pause); });
         if (chance(0.04)) {
             faults.guilty.insert(rank);
             faults.any = true;
-            at([&world, rank] { world.end(rank); });
+            gone(at([&world, rank] { world.end(rank); }));
         }
         if (chance(0.02)) {
             faults.guilty.insert(rank);
             faults.any = true;
-            at([&world, rank] { world.vanish(rank); });
+            gone(at([&world, rank] { world.vanish(rank); }));
         }
         if (chance(0.02)) {
             faults.guilty.insert(rank);
             faults.any = true;
-            at([&world, rank] { world.pause(rank, 200); });
+            gone(at([&world, rank] { world.pause(rank, 200); }));
         }
         if (rank > 0 && chance(0.03)) {
             // A broken connection is the end of either of its processes to the other one.
@@ -312,10 +316,15 @@ void run_seed(std::uint64_t seed) {
         const auto &[status, why] = app.result();
         if (!faults.any) {
             EXPECT_EQ(status, VESCOMM_OK) << why;
+            EXPECT_LT(app.late(), 0) << "a wait ended by its deadline alone";
             EXPECT_TRUE(app.fetched_) << app.fetch_why_;
             continue;
         }
         if (status == VESCOMM_OK) continue;
+        // Nobody waits until the deadline for a process that has joined and is gone.
+        if (status == VESCOMM_ERROR_TIMEOUT && app.met()) {
+            EXPECT_LT(app.end(), faults.first_gone + silence_seconds + notice_seconds) << why;
+        }
         // Rank 0 has given up before, and is gone.
         if (why.find("could not reach rank 0") != std::string::npos) {
             EXPECT_TRUE(faults.guilty.contains(0) || apps[0]->over()) << why;
@@ -346,25 +355,38 @@ TEST(ControlSimulation, EveryWaitEndsAndOnlyTheGuiltyAreNamed) {
     }
 }
 
+// Three ranks that do what App does, and a fault at a moment of it that harms nothing.
+void expect_undisturbed(double seconds, const std::function<void(SimulatedWorld &)> &fault) {
+    SCOPED_TRACE(seconds);
+    SimulatedWorld world(7);
+    std::vector<std::unique_ptr<App>> apps;
+    for (int rank = 0; rank < 3; ++rank) {
+        apps.push_back(std::make_unique<App>(world, rank, 3, 2));
+        App *app = apps.back().get();
+        world.at(world.now(), rank, [app] { app->begin(); });
+    }
+    world.at(world.now() + of_seconds(seconds), -1, [&] { fault(world); });
+    world.run(100, [&](int process) { apps[static_cast<std::size_t>(process)]->look(); });
+    for (const auto &app : apps) {
+        ASSERT_TRUE(app->over());
+        EXPECT_EQ(app->result().first, VESCOMM_OK) << app->result().second;
+        EXPECT_TRUE(app->fetched_) << app->fetch_why_;
+    }
+    for (auto &app : apps) app->clear();
+}
+
 // Row 11 of the audit: a rank that pauses between its connection and its words ended the job.
 TEST(ControlSimulation, ARankThatPausesWhileDescriptorsArePassedEndsNothing) {
-    for (int moment = 0; moment < 400; ++moment) {
-        SimulatedWorld world(7);
-        std::vector<std::unique_ptr<App>> apps;
-        for (int rank = 0; rank < 3; ++rank) {
-            apps.push_back(std::make_unique<App>(world, rank, 3, 2));
-            App *app = apps.back().get();
-            world.at(world.now(), rank, [app] { app->begin(); });
-        }
-        world.at(world.now() + of_seconds(moment * 2e-4), -1, [&] { world.pause(1, 4); });
-        world.run(100, [&](int process) { apps[static_cast<std::size_t>(process)]->look(); });
-        for (const auto &app : apps) {
-            ASSERT_TRUE(app->over()) << moment;
-            EXPECT_EQ(app->result().first, VESCOMM_OK) << moment << ": " << app->result().second;
-            EXPECT_TRUE(app->fetched_) << moment << ": " << app->fetch_why_;
-        }
-        for (auto &app : apps) app->clear();
-    }
+    for (int moment = 0; moment < 400; ++moment)
+        expect_undisturbed(moment * 2e-4, [](SimulatedWorld &world) { world.pause(1, 4); });
+}
+
+// A machine that was suspended: time in which a process itself stood still is no silence of others.
+TEST(ControlSimulation, ProcessesThatStandStillTogetherMissNobody) {
+    for (int moment = 0; moment < 400; ++moment)
+        expect_undisturbed(moment * 2e-4, [](SimulatedWorld &world) {
+            for (int rank = 0; rank < 3; ++rank) world.pause(rank, 4 * silence_seconds);
+        });
 }
 
 }  // namespace
