@@ -114,6 +114,28 @@ TEST(SessionHostile, ConversationsRecordedElsewhereAreSentAway) {
     expect_sent_away(hello + client.join());
 }
 
+TEST(SessionHostile, AJoinThatWasRecordedHereJoinsOnce) {
+    // The listener keeps nothing of a connection but the nonces that have joined.
+    Cookies cookies;
+    ClientHandshake client(secret, claim);
+    const std::string hello = client.hello();
+    const auto now = Clock::now();
+    const auto tell = [now](ServerHandshake &server, std::string_view bytes, std::string &reply) {
+        return server.read(bytes, reply, now);
+    };
+    std::string reply;
+    ServerHandshake server(secret, cookies);
+    EXPECT_EQ(tell(server, hello, reply), ServerHandshake::State::waiting);
+    std::string_view bytes = reply;
+    ASSERT_EQ(client.read(bytes), ClientHandshake::State::proved);
+    const std::string join = client.join();
+    EXPECT_EQ(tell(server, join, reply), ServerHandshake::State::joined);
+
+    ServerHandshake replayed(secret, cookies);
+    tell(replayed, hello, reply);
+    EXPECT_EQ(tell(replayed, join, reply), ServerHandshake::State::stray);
+}
+
 TEST(SessionHostile, WhatRankZeroSaidIsNoGoodAsAnAnswer) {
     expect_undisturbed([](const Place &place) {
         Outsider outsider(place.address());
