@@ -25,13 +25,14 @@ measured=(
     'libvescomm/schedule/forced\.cc'
     'libvescomm/tools/flight_report\.cc'
     'libvescomm/topology/(cores|machine_file)\.cc'
-    'libvescomm/transport/(descriptor_\w+|put_batch|received_signals|tcp_(handshake|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
+    'libvescomm/transport/(memory_offer|put_batch|received_signals|sealed)\.(cc|h)'
+    'libvescomm/transport/(tcp_(handshake|inbox|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
     'planner/input/.*'
 )
 # Tests that reach them, besides all of the suites bootstrap and fuzz.
 tests=(
     config introduction log machine_file machine_told layout cores flight_report schedule_forced
-    planner_input planner_input_fuzz ucx puts
+    planner_input planner_input_fuzz ucx tcp puts
 )
 # Tests of programs, and the programs.
 program_tests=(vescomm_info vescomm_plan)
