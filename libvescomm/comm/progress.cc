@@ -383,8 +383,8 @@ void Communicator::finish_operations() {
              for (const Operation *operation : running_)
                  for (const int peer : operation->waiting_for()) peers.push_back(peer);
              std::ranges::sort(peers);
-             const auto twice = std::ranges::unique(peers);
-             peers.erase(twice.begin(), twice.end());
+             // std::ranges::unique() does not compile with clang 14.
+             peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
              return peers;
          },
          [] { return std::string("freeing the communicator while requests are under way"); });

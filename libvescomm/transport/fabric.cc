@@ -94,7 +94,8 @@ FabricShare share_fabric(Control &control, const std::string &kind, const std::v
     // One that only some have is of no use: its connections to the others may have ended, or it is
     // being made in another thread.
     for (auto &[number, share] : mine)
-        if (std::ranges::all_of(all, [&](const auto &its) { return has_number(its, number); }))
+        if (std::ranges::all_of(
+                all, [number = number](const auto &its) { return has_number(its, number); }))
             return share;
     FabricShare made{make(), std::vector<int>(peers.size(), -1)};
     for (std::size_t peer = 0; peer < peers.size(); ++peer)
