@@ -19,8 +19,9 @@ namespace vescomm {
 // One communicator on a fabric.
 //
 // A put travels as messages [header | bytes] of up to 512 KiB, straight from the memory of the
-// sender, and into that of the receiver. It ends when the kernel has taken all of it: its source
-// may be reused then, and it arrives even if this rank makes no progress any more.
+// sender, and into that of the receiver. It ends when the kernel has taken all of it, and of the
+// signals that were raised behind it meanwhile: its source may be reused then, and all of that
+// arrives even if this rank makes no progress any more.
 //
 // context    number of the communicator on the fabric, the same on all of its ranks, and not in
 // use.

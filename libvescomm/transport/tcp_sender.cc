@@ -68,7 +68,18 @@ void TcpSender::send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexc
         return;
     }
     TcpPut *taken = take(queue, put, uses);
-    if (taken != nullptr) enqueue(queue, taken);
+    if (taken == nullptr) return;
+    follow(queue, *taken);
+    enqueue(queue, taken);
+}
+
+// A signal behind a put of the same communicator: the put ends when the signal has left. Its rank
+// may turn to something else as soon as its puts have ended, and make no progress.
+void TcpSender::follow(TcpQueue &queue, TcpPut &signal) noexcept {
+    if (signal.put.bytes > 0 || signal.put.pending != nullptr) return;
+    TcpPut *before = queue.first != nullptr ? queue.last : put_;
+    if (before != nullptr && before->context == queue.context)
+        signal.put.pending = std::exchange(before->put.pending, nullptr);
 }
 
 // nullptr: there is no memory, and the connection is of no use any more.
