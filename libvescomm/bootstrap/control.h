@@ -105,7 +105,7 @@ public:
     virtual FrameKey derive_key(std::string_view purpose) const = 0;
     // The numeric address of this process's interface on which the others reach it. Empty: unknown.
     virtual std::string local_address() const = 0;
-    // What transports share connections by. By default it is alone in its session.
+    // Transports share connections by it. By default the communicator is alone in its session.
     virtual Membership membership() const;
     // Passes descriptors between processes of one machine.
     virtual DescriptorExchange &descriptors();

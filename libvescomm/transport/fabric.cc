@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 
 #include "bootstrap/wire.h"
 
@@ -21,7 +23,7 @@ struct Entry {
     std::uint64_t session = 0;
     Number number = 0;
     std::string kind;
-    std::vector<int> processes;  // of the session, by number on the fabric
+    std::unordered_map<int, int> numbers;  // on the fabric, by process of the session
     std::weak_ptr<Fabric> fabric;
 };
 
@@ -53,10 +55,10 @@ private:
         share.peers.assign(peers.size(), -1);
         for (std::size_t peer = 0; peer < peers.size(); ++peer) {
             if (!peers[peer]) continue;
-            const auto at = std::ranges::find(entry.processes, membership.processes[peer]);
-            const auto process = static_cast<int>(at - entry.processes.begin());
-            if (at == entry.processes.end() || !share.fabric->connects(process)) return false;
-            share.peers[peer] = process;
+            const auto found = entry.numbers.find(membership.processes[peer]);
+            if (found == entry.numbers.end() || !share.fabric->connects(found->second))
+                return false;
+            share.peers[peer] = found->second;
         }
         return true;
     }
@@ -100,9 +102,11 @@ FabricShare share_fabric(Control &control, const std::string &kind, const std::v
     FabricShare made{make(), std::vector<int>(peers.size(), -1)};
     for (std::size_t peer = 0; peer < peers.size(); ++peer)
         if (peers[peer]) made.peers[peer] = static_cast<int>(peer);
-    if (membership.session != 0)
-        all_fabrics().add(
-            {membership.session, membership.group, kind, membership.processes, made.fabric});
+    if (membership.session == 0) return made;
+    Entry entry{membership.session, membership.group, kind, {}, made.fabric};
+    for (std::size_t peer = 0; peer < peers.size(); ++peer)
+        entry.numbers[membership.processes[peer]] = static_cast<int>(peer);
+    all_fabrics().add(std::move(entry));
     return made;
 }
 

@@ -17,7 +17,7 @@ namespace vescomm {
 class Fabric {
 public:
     virtual ~Fabric() = default;
-    // Whether there is a connection to a process, and it has not ended.
+    // True: there is a connection to a process, and it has not ended.
     virtual bool connects(int process) const noexcept = 0;
 };
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp_context.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace vescomm {
@@ -16,14 +15,9 @@ TcpContext::TcpContext(std::uint32_t id, int rank, const std::vector<int> &peers
       memories("TCP", rank, peers.size()),
       inbox(rank, peers.size(), failure, memories),
       queues(peers.size()),
-      left(peers.size()) {
+      left(peers.size()),
+      ranks_(peers) {
     for (TcpQueue &queue : queues) queue.context = this;
-    for (std::size_t peer = 0; peer < peers.size(); ++peer) {
-        if (peers[peer] < 0) continue;
-        const auto process = static_cast<std::size_t>(peers[peer]);
-        rank_of_.resize(std::max(rank_of_.size(), process + 1), -1);
-        rank_of_[process] = static_cast<int>(peer);
-    }
 }
 
 void TcpContext::lose(int process, bool busy, const std::string &why) noexcept {

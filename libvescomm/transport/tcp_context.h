@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "transport/fabric_contexts.h"
 #include "transport/put_memories.h"
 #include "transport/tcp_inbox.h"
 #include "transport/tcp_queue.h"
@@ -23,10 +24,7 @@ public:
                std::function<void()> on_signal);
 
     // The rank of a process of the fabric; -1: it is not in this communicator.
-    int rank_of(int process) const noexcept {
-        const auto at = static_cast<std::size_t>(process);
-        return at < rank_of_.size() ? rank_of_[at] : -1;
-    }
+    int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
 
     // A connection has ended: a failure, unless that peer has said goodbye and nothing was under
     // way from it (`busy`) or to it.
@@ -43,7 +41,7 @@ public:
     bool has_news = false;  // and is in the fabric's list of those that have
 
 private:
-    std::vector<int> rank_of_;  // by number on the fabric
+    const ProcessRanks ranks_;
 };
 
 }  // namespace vescomm

@@ -174,10 +174,7 @@ bool TcpFabric::connects(int process) const noexcept {
 
 void TcpFabric::open(TcpContext &context) {
     const std::lock_guard lock(mutex_);
-    hub_.news.reserve(hub_.contexts.size() + 1);
-    if (!hub_.contexts.emplace(context.id, &context).second)
-        throw Error(VESCOMM_ERROR_INTERNAL,
-                    "context " + std::to_string(context.id) + " of the TCP fabric is in use");
+    hub_.add(context, "TCP");
     for (const TcpConnection *connection : open_)
         if (connection->lost) context.lose(connection->process, false, "it was lost before");
 }
@@ -247,7 +244,7 @@ bool TcpFabric::step() noexcept {
             if (connection->sender.waiting() && !connection->sender.blocked())
                 moved |= step(*connection);
     }
-    return deliver_news() || moved;
+    return hub_.deliver_news() || moved;
 }
 
 bool TcpFabric::step(TcpConnection &connection) noexcept {
@@ -269,16 +266,6 @@ bool TcpFabric::receive(TcpConnection &connection) noexcept {
     if (connection.receiver.read(connection.socket.get(), moved) == TcpReceiver::State::failed)
         lose(connection, connection.receiver.why());
     return moved;
-}
-
-bool TcpFabric::deliver_news() noexcept {
-    const bool any = !hub_.news.empty();
-    for (TcpContext *context : hub_.news) {
-        context->has_news = false;
-        if (context->on_signal) context->on_signal();
-    }
-    hub_.news.clear();
-    return any;
 }
 
 bool TcpFabric::arm() noexcept {

@@ -55,7 +55,7 @@ public:
     TcpFabric &operator=(const TcpFabric &) = delete;
 
     bool connects(int process) const noexcept override;
-    // Whether there is a connection to a process, or was.
+    // True: there is a connection to a process, or was.
     bool reaches(int process) const noexcept {
         const auto at = static_cast<std::size_t>(process);
         return at < connections_.size() && connections_[at] != nullptr;
@@ -93,7 +93,6 @@ private:
     bool watch(TcpConnection &connection, std::uint32_t events) noexcept;
     void lose(TcpConnection &connection, const std::string &why) noexcept;
     void check(TcpConnection &connection) noexcept;
-    bool deliver_news() noexcept;
     bool owes(const TcpContext &context) const noexcept;
 
     const pid_t process_;

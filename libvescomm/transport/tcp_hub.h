@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/descriptor.h"
+#include "transport/fabric_contexts.h"
 #include "transport/pool.h"
 #include "transport/tcp_context.h"
 #include "transport/tcp_queue.h"
@@ -15,19 +15,7 @@
 namespace vescomm {
 
 // State that the connections of one fabric share.
-struct TcpHub {
-    TcpContext *find(std::uint32_t id) const noexcept {
-        const auto found = contexts.find(id);
-        return found == contexts.end() ? nullptr : found->second;
-    }
-
-    // Something happened that a thread of that communicator may sleep for.
-    void note(TcpContext &context) noexcept {
-        if (context.has_news) return;
-        context.has_news = true;
-        news.push_back(&context);  // there is room for all
-    }
-
+struct TcpHub : FabricContexts<TcpContext> {
     // Tells the owner that a put is over, and takes it back.
     void end(TcpPut *put) noexcept {
         if (put->put.pending != nullptr) put->put.pending->fetch_sub(1, std::memory_order_release);
@@ -40,8 +28,6 @@ struct TcpHub {
     std::vector<std::byte> staging;  // for what a connection receives before its place is known
     std::vector<std::byte> plain;  // for a record that was decrypted; empty where none are
     Pool<TcpPut> puts;
-    std::unordered_map<std::uint32_t, TcpContext *> contexts;
-    std::vector<TcpContext *> news;
 };
 
 }  // namespace vescomm

@@ -100,7 +100,7 @@ TcpPut *TcpSender::take(TcpQueue &queue, const Put &put, std::uint32_t *uses) no
     return taken;
 }
 
-// Whether a put is dealt with: small, and with others of a batch or the first of one.
+// True: the put is small, and is now part of a batch.
 bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses) noexcept {
     const auto close_batch = [&] {
         if (queue.open != nullptr) enqueue(queue, std::exchange(queue.open, nullptr));

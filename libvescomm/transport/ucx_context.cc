@@ -35,14 +35,11 @@ UcxContext::UcxContext(UcxHub &hub, std::uint32_t id, int rank, const std::vecto
       inbox(hub.ucx, hub.worker, *this, peers.size()),
       queues(peers.size()),
       left(peers.size()),
-      hub_(hub) {
-    for (std::size_t peer = 0; peer < peers.size(); ++peer) {
-        if (peers[peer] < 0) continue;
-        queues[peer] = std::make_unique<UcxQueue>(hub, *this, *hub.endpoint(peers[peer]));
-        const auto process = static_cast<std::size_t>(peers[peer]);
-        rank_of_.resize(std::max(rank_of_.size(), process + 1), -1);
-        rank_of_[process] = static_cast<int>(peer);
-    }
+      hub_(hub),
+      ranks_(peers) {
+    for (std::size_t peer = 0; peer < peers.size(); ++peer)
+        if (peers[peer] >= 0)
+            queues[peer] = std::make_unique<UcxQueue>(hub, *this, *hub.endpoint(peers[peer]));
 }
 
 bool UcxContext::busy() const noexcept {

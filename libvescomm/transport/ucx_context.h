@@ -26,12 +26,9 @@ public:
                Failure &failure, std::function<void()> on_signal);
 
     // The rank of a process of the fabric; -1: it is not in this communicator.
-    int rank_of(int process) const noexcept {
-        const auto at = static_cast<std::size_t>(process);
-        return at < rank_of_.size() ? rank_of_[at] : -1;
-    }
+    int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
 
-    // Whether UCX may read or write memory of this communicator, in all or for one peer.
+    // True: UCX may read or write memory of this communicator, in all or for one peer.
     bool busy() const noexcept;
     bool busy(int peer) const noexcept;
 
@@ -69,7 +66,7 @@ public:
 
 private:
     UcxHub &hub_;
-    std::vector<int> rank_of_;  // by number on the fabric
+    const ProcessRanks ranks_;
 };
 
 }  // namespace vescomm

@@ -34,7 +34,7 @@ public:
     // UCX is connected, and has sent what tell() has given it.
     bool idle() const { return under_way_ == 0; }
 
-    // Whether a message is the next one of the peer.
+    // True: a message is the next one of the peer.
     bool take_number(std::uint64_t number) noexcept { return number == received_++; }
 
     // ---- failures ----

@@ -173,7 +173,7 @@ bool UcxFabric::progress() noexcept {
     bool any = false;
     for (int round = 0; round < max_rounds; ++round) {
         const bool moved = move();
-        const bool told = deliver_news();
+        const bool told = hub_.deliver_news();
         any |= moved || told;
         // A signal that has come is more urgent than what else may.
         if (std::exchange(hub_.signalled, false) || !moved) break;
@@ -183,7 +183,7 @@ bool UcxFabric::progress() noexcept {
 
 bool UcxFabric::step() noexcept {
     const bool moved = move();
-    return deliver_news() || moved;
+    return hub_.deliver_news() || moved;
 }
 
 bool UcxFabric::move() noexcept {
@@ -191,16 +191,6 @@ bool UcxFabric::move() noexcept {
     const bool more = !hub_.ready.empty();
     if (more) hub_.pump();
     return hub_.ucx.worker_progress(worker_.handle()) != 0 || more;
-}
-
-bool UcxFabric::deliver_news() noexcept {
-    if (hub_.news.empty()) return false;
-    for (UcxContext *context : hub_.news) {
-        context->has_news = false;
-        if (context->on_signal) context->on_signal();
-    }
-    hub_.news.clear();
-    return true;
 }
 
 bool UcxFabric::arm() noexcept {

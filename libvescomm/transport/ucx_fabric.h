@@ -61,7 +61,7 @@ public:
     UcxFabric &operator=(const UcxFabric &) = delete;
 
     bool connects(int process) const noexcept override;
-    // Whether there is an endpoint to a process, or was.
+    // True: there is an endpoint to a process, or was.
     bool reaches(int process) const noexcept { return hub_.endpoint(process) != nullptr; }
 
     // For the contexts that are to be opened.
@@ -101,7 +101,6 @@ private:
     std::string not_wired() const;
 
     bool move() noexcept;
-    bool deliver_news() noexcept;
     bool arm_locked() noexcept;
     template <typename Done>
     bool wait(std::unique_lock<std::mutex> &lock, double seconds, Done done) noexcept;

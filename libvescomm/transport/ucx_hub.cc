@@ -23,12 +23,9 @@ UcxHub::UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
 UcxHub::~UcxHub() = default;
 
 void UcxHub::add(UcxContext &context) {
-    news.reserve(contexts.size() + 1);
     // A queue that gets ready while pump() runs is in the list twice until pump() returns.
     ready.reserve(2 * (queues + context.queues.size()));
-    if (!contexts.emplace(context.id, &context).second)
-        throw Error(VESCOMM_ERROR_INTERNAL,
-                    "context " + std::to_string(context.id) + " of the UCX fabric is in use");
+    FabricContexts::add(context, "UCX");
     queues += context.queues.size();
 }
 
@@ -41,12 +38,6 @@ void UcxHub::forget(const UcxContext &context) noexcept {
     queues -= context.queues.size();
     std::erase(news, &context);
     for (const auto &queue : context.queues) std::erase(ready, queue.get());
-}
-
-void UcxHub::note(UcxContext &context) noexcept {
-    if (context.has_news) return;
-    context.has_news = true;
-    news.push_back(&context);  // there is room for all
 }
 
 void UcxHub::pump() noexcept {

@@ -46,7 +46,7 @@ public:
 
     // Whether a put of this peer has begun to arrive and not ended.
     bool receiving(int peer) const noexcept { return senders_[peer].first != nullptr; }
-    // Whether UCX writes a put of this peer to its place.
+    // True: UCX writes a put of this peer to its place.
     bool writing(int peer) const noexcept { return senders_[peer].under_way > 0; }
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {

@@ -34,7 +34,7 @@ void UcxQueue::push(UcxPut *put) noexcept {
     enqueue(put);
 }
 
-// Whether a put is dealt with: small, and with others of a batch or the first of one.
+// True: the put is small, and is now part of a batch.
 bool UcxQueue::join_batch(UcxPut *put) noexcept {
     const Put &part = put->put;
     const bool last = part.value != 0;

@@ -61,7 +61,7 @@ ucs_status_t UcxReceiver::message_arrived(void *receiver, const void *header,
     return self.take(*sender, message, data, rendezvous) ? UCS_INPROGRESS : UCS_OK;
 }
 
-// Whether UCX is to keep the descriptor of its rendezvous.
+// True: UCX is to keep the descriptor of the rendezvous.
 bool UcxReceiver::take(UcxEndpoint &sender, const Message &message, void *data,
                        bool rendezvous) noexcept {
     if (message.kind == MessageKind::hello) sender.said_hello = true;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the communicators of a process share: its session, the creations that overlap in it, the hub
+// The communicators of a process share its session, the creations that overlap in it, the hub
 // that outlives its own process's communicators, and descriptors. Ranks are threads.
 #include <gtest/gtest.h>
 

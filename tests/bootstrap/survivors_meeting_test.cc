@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What survivors of a failure take for the death of another one, over a simulated network.
+// Survivors of a failure tell the death of another one from a lost connection, over a simulated
+// network.
 #include <gtest/gtest.h>
 
 #include <optional>

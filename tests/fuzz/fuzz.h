@@ -88,6 +88,29 @@ private:
     std::string_view rest_;
 };
 
+// Changes bytes on their way at a place within them: `what` modulo 8 says how, most often not.
+inline void change(Input &input, std::uint8_t what, std::size_t at, std::string &bytes) {
+    switch (what % 8) {
+        case 1:
+            if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ input.byte());
+            break;
+        case 2:
+            bytes.resize(at);
+            break;
+        case 3:
+            bytes.erase(at, input.byte());
+            break;
+        case 4:
+            bytes.insert(at, input.text());
+            break;
+        case 5:
+            bytes.insert(at, bytes.substr(at));
+            break;
+        default:
+            break;
+    }
+}
+
 // Calls `read` with consecutive pieces of `bytes`, as a byte stream delivers them, until it returns
 // false. `read` takes std::string_view & and removes what it has understood; the rest of a piece is
 // offered again.

@@ -178,25 +178,7 @@ Tampered tamper(fuzz::Input &input, std::string &bytes) {
     const std::string before = bytes;
     const std::uint8_t what = input.byte();
     const std::size_t at = input.byte() % std::max<std::size_t>(bytes.size(), 1);
-    switch (what % 8) {
-        case 1:
-            if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ input.byte());
-            break;
-        case 2:
-            bytes.resize(at);
-            break;
-        case 3:
-            bytes.erase(at, input.byte());
-            break;
-        case 4:
-            bytes.insert(at, input.text());
-            break;
-        case 5:
-            bytes.insert(at, bytes.substr(at));
-            break;
-        default:
-            break;
-    }
+    fuzz::change(input, what, at, bytes);
     if (bytes == before) return Tampered::no;
     return bytes.starts_with(before) ? Tampered::extended : Tampered::changed;
 }

@@ -156,25 +156,7 @@ public:
     void send(std::string bytes) {
         const std::string before = bytes;
         const std::size_t at = input_.byte() % std::max<std::size_t>(bytes.size(), 1);
-        switch (input_.byte() % 8) {
-            case 1:
-                bytes[at] = static_cast<char>(bytes[at] ^ input_.byte());
-                break;
-            case 2:
-                bytes.resize(at);
-                break;
-            case 3:
-                bytes.erase(at, input_.byte());
-                break;
-            case 4:
-                bytes.insert(at, input_.text());
-                break;
-            case 5:
-                bytes.insert(at, bytes.substr(at));
-                break;
-            default:
-                break;
-        }
+        fuzz::change(input_, input_.byte(), at, bytes);
         changed_ = changed_ || !bytes.starts_with(before) || extended_;
         extended_ = extended_ || bytes.size() > before.size();
         rest_ += bytes;

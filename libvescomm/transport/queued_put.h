@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace vescomm {
+
+// A put, or a batch of small parts (put_batch.h), that its transport has not handed over in full.
+struct QueuedPut {
+    Put put;
+    std::uint64_t sent = 0;  // bytes that are in messages
+    std::uint32_t *uses = nullptr;  // of the target memory; nullptr: no bytes
+    // The parts of a batch, one after another. The capacity is kept from put to put.
+    std::vector<std::byte> batch;
+
+    void clear() noexcept {
+        put = {};
+        sent = 0;
+        uses = nullptr;
+        batch.clear();
+    }
+    bool is_batch() const noexcept { return !batch.empty(); }
+    std::uint64_t bytes() const noexcept { return is_batch() ? batch.size() : put.bytes; }
+    const std::byte *from() const noexcept { return is_batch() ? batch.data() : put.from; }
+};
+
+}  // namespace vescomm
