@@ -530,8 +530,12 @@ void Communicator::give_up_on_leaver(const std::string &what, int peer) {
 void Communicator::run_progress_thread() {
     SignalBoard &board = *transports_.home->board();
     std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
-    for (const auto &wire : transports_.wires)
-        if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+    {
+        // A caller may stop the transports as soon as this thread runs.
+        const BiasedLock::Guard lock(lock_);
+        for (const auto &wire : transports_.wires)
+            if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+    }
     std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
     const auto watched = [&] {
         const bool any = watchers_ > 0 || (waits_ != waits && sleepers_ == 0);
@@ -563,14 +567,14 @@ void Communicator::run_progress_thread() {
         {
             const BiasedLock::Guard lock(lock_);
             if (progress_locked()) sleepy = false;
+            // A stopped transport has closed its descriptor: only the event descriptor is left.
+            if (stopped_) entries.resize(1);
             for (auto &wire : transports_.wires)
-                if (sleepy && !wire_failure_.broken()) sleepy = wire->arm();
+                if (sleepy && !stopped_) sleepy = wire->arm();
         }
         if (sleepy && !stopping_) {
             constexpr int milliseconds = 200;
-            // A broken communicator has nothing to listen to but its own end.
-            const auto count = wire_failure_.broken() ? 1 : entries.size();
-            poll(entries.data(), count, milliseconds);
+            poll(entries.data(), entries.size(), milliseconds);
         }
         board.end_poll();
     }
