@@ -193,7 +193,7 @@ double Engine::step(const StepOptions &options) {
     const double norm = std::sqrt(s.sum(squares));
     // As torch.nn.utils.clip_grad_norm_ does it.
     const double clip =
-        options.most_norm > 0 ? std::min(1.0, options.most_norm / (norm + 1e-6)) : 1.0;
+        options.max_norm > 0 ? std::min(1.0, options.max_norm / (norm + 1e-6)) : 1.0;
     {
         const Stopwatch compute(s.optimizer_seconds);
         adamw(s.master.data(), s.gradient.data(), s.first_moment.data(), s.second_moment.data(),

@@ -34,7 +34,7 @@ Problem problem_of(Collective collective, const Options &options, int rank) {
     problem.collective = collective;
     problem.nodes =
         Nodes::from_sizes(std::vector<int>(static_cast<std::size_t>(options.nodes), options.size));
-    problem.stage = {0, stage_bytes / 4};
+    problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
     const int ranks = problem.ranks();
     if (collective == Collective::all_to_all_v) {

@@ -108,14 +108,14 @@ std::string find_coarse_block(const Model &model, const ModelAnswer &answer, dou
             const Tensor &tensor = model.units[i].tensors[place.tensor];
             const auto rows =
                 static_cast<std::int64_t>(plan.mean_shard / static_cast<double>(row_of(tensor)));
-            const auto most = static_cast<std::int64_t>(plan.mean_shard * ranks / block);
+            const auto max = static_cast<std::int64_t>(plan.mean_shard * ranks / block);
             text = fmt::format(
                 "a block of tensor {} has {}, {} times a fair shard of its buffer; use {}groups of "
                 "at most {}",
                 quoted(tensor.name), count_of(place.block, "element"),
                 with_commas(block / plan.mean_shard, 2),
                 rows == 0 ? "" : fmt::format("blocks of at most {}, or ", count_of(rows, "row")),
-                count_of(std::max<std::int64_t>(most, 1), "rank"));
+                count_of(std::max<std::int64_t>(max, 1), "rank"));
         }
     }
     return text;
@@ -160,22 +160,22 @@ Choice examine(const Model &whole, int group, const AdviceOptions &advice, Optio
 }
 
 void recommend(Advice &result, const AdviceOptions &advice) {
-    const Choice *least = nullptr;  // memory
+    const Choice *min = nullptr;  // memory
     for (std::size_t i = 0; i < result.choices.size(); ++i) {
         const Choice &choice = result.choices[i];
         if (!choice.feasible) continue;
-        if (least == nullptr || choice.memory_bytes < least->memory_bytes) least = &choice;
+        if (min == nullptr || choice.memory_bytes < min->memory_bytes) min = &choice;
         if (choice.fits &&
             (!result.recommended || choice.seconds < result.choices[*result.recommended].seconds))
             result.recommended = i;
     }
-    if (least == nullptr) {
+    if (min == nullptr) {
         result.reason = "no size of group has a layout; see the notes of the choices";
     } else if (!result.recommended) {
         result.reason = fmt::format(
             "nothing fits: groups of {} need the least, {} a rank, and there are {}; use more "
             "ranks, smaller units or fewer bytes for each element",
-            count_of(least->group, "rank"), show_bytes(least->memory_bytes),
+            count_of(min->group, "rank"), show_bytes(min->memory_bytes),
             show_bytes(advice.memory_bytes));
     } else {
         const Choice &best = result.choices[*result.recommended];

@@ -16,7 +16,7 @@ namespace {
 struct Digit {
     std::size_t kind = 0;
     std::int64_t count = 0;
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     std::int64_t weight = 0;  // one item more adds so much to the number
     std::int64_t shortest = 0;  // from the start of an item to its end
     std::int64_t coarse = 0;  // elements of an item that are of the granule
@@ -76,7 +76,7 @@ public:
             const bool coarse = granule_of(grid) % left_.coarse.size == 0;
             left_.shortest += kinds[kind].count() * filler.shortest(kind);
             return Digit{.kind = kind,
-                         .most = kinds[kind].count(),
+                         .max = kinds[kind].count(),
                          .weight = weight,
                          .shortest = filler.shortest(kind),
                          .coarse = coarse ? grid.elements() : 0};
@@ -95,7 +95,7 @@ public:
             fill(table, row);
             if (budget_.steps <= 0) return std::nullopt;
         }
-        if (table.at(table.row(rows_ - 1), inner_.most) == unbounded) return {{}};
+        if (table.at(table.row(rows_ - 1), inner_.max) == unbounded) return {{}};
         return backwards(table);
     }
 
@@ -103,7 +103,7 @@ private:
     // The next row.
     void increment() {
         for (Digit &digit : digits_) {
-            if (digit.count < digit.most) {
+            if (digit.count < digit.max) {
                 ++digit.count;
                 left_.shortest -= digit.shortest;
                 left_.coarse.elements -= digit.coarse;
@@ -143,9 +143,9 @@ private:
         if (first == unbounded) return;
         std::int64_t previous = unbounded;
         bool started = false;
-        for (std::int64_t i = first; i <= inner_.most; ++i) {
+        for (std::int64_t i = first; i <= inner_.max; ++i) {
             if (i >= end && previous == unbounded) break;
-            const bool last = number + 1 == rows_ && i == inner_.most;
+            const bool last = number + 1 == rows_ && i == inner_.max;
             std::int64_t best = number == 0 && i == 0 ? arrangement_.begin : unbounded;
             if (previous != unbounded) best = after(inner_, previous, last);
             for (const auto &[digit, row] : before) {
@@ -175,7 +175,7 @@ private:
     std::vector<std::size_t> backwards(const Table &table) {
         std::vector<std::size_t> sequence;
         std::int64_t number = rows_ - 1;
-        std::int64_t i = inner_.most;
+        std::int64_t i = inner_.max;
         bool last = true;
         const auto is = [&](const Digit &digit, std::int64_t before, std::int64_t end) {
             return before != unbounded && after(digit, before, last) == end;

@@ -12,7 +12,7 @@ namespace vescomm::planner {
 namespace {
 
 // Ranks times tries to cut a buffer anew.
-constexpr std::int64_t most_tried = std::int64_t{1} << 19;
+constexpr std::int64_t max_tried = std::int64_t{1} << 19;
 
 // Bytes in a block where an average byte of the buffer lies: how precisely it can be cut.
 std::int64_t block_bytes(const Cuttable &buffer) {
@@ -52,7 +52,7 @@ public:
     Balanced run() {
         std::int64_t more = 0;
         for (const Cuttable &buffer : buffers_) more += buffer.count - 1;
-        const std::int64_t affordable = most_balanced_cuts / shares_.ranks();
+        const std::int64_t affordable = max_balanced_cuts / shares_.ranks();
         const std::vector<std::size_t> order = coarse_first();
         for (const std::size_t i : order) {
             std::int64_t different = buffers_[i].count;
@@ -136,7 +136,7 @@ private:
         const std::int64_t unit = bytes * alignment_;
         std::int64_t low = divide_up(bound, unit);  // in units; what is below is not possible
         std::int64_t high = largest / unit;  // is what there is, rounded down: not better
-        if (high <= low || !fits((high - 1) * unit)) return tried_ < most_tried;
+        if (high <= low || !fits((high - 1) * unit)) return tried_ < max_tried;
         --high;
         while (low < high) {
             const std::int64_t middle = low + (high - low) / 2;
@@ -155,7 +155,7 @@ private:
         }
         cuts.cuts = cuts_near(*buffer.line, {limits, earliest, ideals, alignment_});
         for (std::size_t k = 0; k <= ranks; ++k) before_[k] += bytes * cuts.cuts[k];
-        return tried_ < most_tried;
+        return tried_ < max_tried;
     }
 
     std::span<const Cuttable> buffers_;

@@ -34,7 +34,7 @@ struct Balanced {
 
 // How many different cuts balance() may make beyond one for each Cuttable: memory and time stay
 // bounded, and buffers alike then share cuts.
-constexpr std::int64_t most_balanced_cuts = std::int64_t{1} << 18;  // cuts times ranks
+constexpr std::int64_t max_balanced_cuts = std::int64_t{1} << 18;  // cuts times ranks
 
 // Cuts all buffers together, so that each rank's bytes of all of them are as even as blocks allow
 // (or follow its weight).

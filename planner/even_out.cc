@@ -14,7 +14,7 @@ namespace vescomm::planner {
 namespace {
 
 constexpr std::int64_t free_steps = std::int64_t{1} << 17;
-constexpr std::size_t most_partners = 16;  // ranks with little to do that are looked at
+constexpr std::size_t max_partners = 16;  // ranks with little to do that are looked at
 
 class EvenOut {
 public:
@@ -41,30 +41,30 @@ private:
         std::int64_t load = 0;
     };
 
-    bool improve(std::size_t most) {
+    bool improve(std::size_t max) {
         Exchange best;
-        best.load = loads_[most];
+        best.load = loads_[max];
         std::size_t partners = 0;
         for (const auto &[load, rank] : ranks_) {
-            if (rank == most || partners++ == most_partners) break;
-            for (const std::size_t given : of_rank_[most]) {
-                consider(best, most, {given, none, rank});
+            if (rank == max || partners++ == max_partners) break;
+            for (const std::size_t given : of_rank_[max]) {
+                consider(best, max, {given, none, rank});
                 for (const std::size_t taken : of_rank_[rank]) {
                     if (--steps_ <= 0) break;
-                    consider(best, most, {given, taken, rank});
+                    consider(best, max, {given, taken, rank});
                 }
             }
         }
         if (best.rank == none) return false;
         move(best.given, best.rank);
-        if (best.taken != none) move(best.taken, most);
+        if (best.taken != none) move(best.taken, max);
         return true;
     }
 
-    void consider(Exchange &best, std::size_t most, Exchange exchange) {
+    void consider(Exchange &best, std::size_t max, Exchange exchange) {
         const std::int64_t taken = exchange.taken == none ? 0 : jobs_[exchange.taken].work;
         const std::int64_t moved = jobs_[exchange.given].work - taken;
-        exchange.load = std::max(loads_[most] - moved, loads_[exchange.rank] + moved);
+        exchange.load = std::max(loads_[max] - moved, loads_[exchange.rank] + moved);
         if (moved > 0 && exchange.load < best.load) best = exchange;
     }
 

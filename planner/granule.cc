@@ -11,8 +11,8 @@ namespace vescomm::planner {
 namespace {
 
 // Real layers have fewer than ten.
-constexpr std::size_t most_given = 64;
-constexpr std::size_t most_divisors = 256;
+constexpr std::size_t max_given = 64;
+constexpr std::size_t max_divisors = 256;
 
 // One for each size.
 std::vector<Granule> merged(std::vector<Granule> granules) {
@@ -37,7 +37,7 @@ std::vector<Granule> common_granules(std::vector<Granule> given) {
     std::vector<Granule> distinct = merged(std::move(given));
     // Those that most elements have.
     std::ranges::stable_sort(distinct, std::ranges::greater(), &Granule::elements);
-    if (distinct.size() > most_given) distinct.resize(most_given);
+    if (distinct.size() > max_given) distinct.resize(max_given);
 
     std::vector<std::int64_t> divisors;
     for (const Granule &granule : distinct) {
@@ -47,7 +47,7 @@ std::vector<Granule> common_granules(std::vector<Granule> given) {
         divisors.push_back(granule.size);
         std::ranges::sort(divisors, std::ranges::greater());
         divisors.erase(std::unique(divisors.begin(), divisors.end()), divisors.end());
-        if (divisors.size() > most_divisors) divisors.resize(most_divisors);
+        if (divisors.size() > max_divisors) divisors.resize(max_divisors);
     }
     std::vector<Granule> result;
     for (const std::int64_t divisor : divisors) {
@@ -61,12 +61,12 @@ std::vector<Granule> common_granules(std::vector<Granule> given) {
 
 Granule coarsest(std::span<const Granule> granules, std::int64_t shard) {
     Granule best;
-    std::int64_t most = -1;
+    std::int64_t max = -1;
     for (const Granule &granule : granules) {
         if (granule.size > shard) continue;  // does not fit at all
         const std::int64_t room = room_of(granule, shard);
-        if (room <= most) continue;
-        most = room;
+        if (room <= max) continue;
+        max = room;
         best = granule;
     }
     return best;

@@ -14,7 +14,7 @@
 namespace vescomm::planner {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 62;
+constexpr std::int64_t max_bytes = std::int64_t{1} << 62;
 
 std::int64_t bytes_of(vescomm_type_t type) {
     const auto bytes = static_cast<std::int64_t>(vescomm_type_bytes(type));
@@ -83,7 +83,7 @@ Groups to_groups(const Model &model, const Options &options) {
             group.units.push_back(i);
             result.of_unit.push_back(place->second);
             occupied = plus(occupied, times(group.items.room, group.element_bytes));
-            if (occupied > most_bytes) {
+            if (occupied > max_bytes) {
                 throw std::invalid_argument(
                     "it brings the model above 2^62 bytes, the most there may be");
             }

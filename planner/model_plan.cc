@@ -166,10 +166,10 @@ Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared
                         const Shares &shares, const Options &options) {
     constexpr double nearly = 1.001;
     constexpr std::int64_t parts[] = {0, 1, 4, 16};  // of 16
-    const std::int64_t most = std::llround(options.unit_imbalance * million);
+    const std::int64_t max = std::llround(options.unit_imbalance * million);
     std::int64_t cuts = 0;
     for (const Cuttable &buffer : buffers) cuts += buffer.count * shares.ranks();
-    const bool affordable = cuts <= most_balanced_cuts / 2;
+    const bool affordable = cuts <= max_balanced_cuts / 2;
 
     std::vector<Balanced> tries;
     double best = std::numeric_limits<double>::infinity();
@@ -177,7 +177,7 @@ Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared
         if (!affordable && part != 16) continue;
         std::vector<std::vector<std::int64_t>> limits;
         for (std::size_t i = 0; i < buffers.size(); ++i) {
-            limits.push_back(limits_of(*alone[i], shares, most * part / 16, options.shard_limit));
+            limits.push_back(limits_of(*alone[i], shares, max * part / 16, options.shard_limit));
             buffers[i].limits = limits[i];
         }
         tries.push_back(balance(buffers, shares, options.cut_alignment));

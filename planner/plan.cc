@@ -229,8 +229,8 @@ void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
 
 // Whether no layout of any order has a smaller largest ratio: all ranks would have no room for all
 // tensors, or none for the largest block.
-bool is_least(const Ratio &ratio, const Items &items, const Shares &shares, std::int64_t most) {
-    const std::vector<std::int64_t> limits = shares.limits_below(ratio, most);
+bool is_min(const Ratio &ratio, const Items &items, const Shares &shares, std::int64_t max) {
+    const std::vector<std::int64_t> limits = shares.limits_below(ratio, max);
     std::int64_t room = 0;
     for (const std::int64_t limit : limits) room = plus(room, limit);
     return room < items.occupied || std::ranges::max(limits) < block_bound(items);
@@ -245,12 +245,12 @@ std::vector<std::int64_t> weighted_cuts(const Line &line, const Shares &shares,
 
 // Cuts with a ratio below that of all cuts that need a larger quota. Those that need this quota, a
 // whole number, may still differ by less: one ratio for each weight, of which few are tried.
-std::vector<std::int64_t> least_cuts(const Line &line, const Shares &shares, Quota quota,
-                                     std::int64_t most, std::int64_t alignment) {
+std::vector<std::int64_t> min_cuts(const Line &line, const Shares &shares, Quota quota,
+                                   std::int64_t max, std::int64_t alignment) {
     constexpr int tries = 32;
-    auto cuts = weighted_cuts(line, shares, shares.limits(quota, most), alignment);
+    auto cuts = weighted_cuts(line, shares, shares.limits(quota, max), alignment);
     for (int i = 0; i < tries; ++i) {
-        const auto limits = shares.limits_below(shares.largest_ratio(shards_of(cuts)), most);
+        const auto limits = shares.limits_below(shares.largest_ratio(shards_of(cuts)), max);
         if (!possible(line, limits)) break;
         cuts = weighted_cuts(line, shares, limits, alignment);
     }
@@ -261,13 +261,13 @@ std::vector<std::int64_t> least_cuts(const Line &line, const Shares &shares, Quo
 // next one. A few elements can be a multiple of a light rank's share, so only those shards may grow
 // for which they are next to nothing.
 std::vector<std::int64_t> aligned_cuts(const Line &line, const Shares &shares,
-                                       std::vector<std::int64_t> cuts, std::int64_t most,
+                                       std::vector<std::int64_t> cuts, std::int64_t max,
                                        std::int64_t alignment) {
     constexpr std::int64_t nothing = 100;  // is one part in so many
     Ratio ratio = shares.largest_ratio(shards_of(cuts));
-    std::vector<std::int64_t> limits = shares.limits_up_to(ratio, most);
+    std::vector<std::int64_t> limits = shares.limits_up_to(ratio, max);
     for (std::int64_t &limit : limits) {
-        const std::int64_t rounded = std::min(round_up(limit, alignment), most);
+        const std::int64_t rounded = std::min(round_up(limit, alignment), max);
         if (rounded - limit <= limit / nothing) limit = rounded;
     }
     auto others = weighted_cuts(line, shares, limits, alignment);
@@ -282,7 +282,7 @@ std::vector<std::int64_t> aligned_cuts(const Line &line, const Shares &shares,
 void plan_weighted(Answer &answer, const Problem &problem, const Options &options,
                    const Items &items, const Shares &shares) {
     answer.lower_bound = lower_bound(items);
-    const std::int64_t most = options.shard_limit > 0 ? options.shard_limit : unbounded;
+    const std::int64_t max = options.shard_limit > 0 ? options.shard_limit : unbounded;
     const Quota bound = std::max(shares.quota_for_all(items.occupied),
                                  shares.quota_for_heaviest(block_bound(items)));
     Best best;
@@ -293,7 +293,7 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
         if (order == best.order) continue;
         const auto offsets = concatenate(items, order);
         const std::optional<Quota> smaller = smallest_quota(Line(items, order, offsets), shares,
-                                                            bound, quota.value_or(~Quota{0}), most);
+                                                            bound, quota.value_or(~Quota{0}), max);
         if (!smaller) continue;
         quota = smaller;
         best.order = std::move(order);
@@ -304,19 +304,19 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
         answer.explanation = fmt::format(
             "there is no layout: whatever the quota of the {} with their weights, some shard "
             "exceeds shard_limit, {}; use a higher limit, finer blocks or fewer weights of zero{}",
-            count_of(problem.ranks, "rank"), with_commas(most), advice(problem, items));
+            count_of(problem.ranks, "rank"), with_commas(max), advice(problem, items));
         return;
     }
     const auto offsets = concatenate(items, best.order);
     const Line line(items, best.order, offsets);
     answer.cuts =
-        aligned_cuts(line, shares, least_cuts(line, shares, *quota, most, options.cut_alignment),
-                     most, options.cut_alignment);
+        aligned_cuts(line, shares, min_cuts(line, shares, *quota, max, options.cut_alignment), max,
+                     options.cut_alignment);
     lay_out(answer, items, shares, best, offsets);
-    answer.optimal = is_least(shares.largest_ratio(shards_of(answer.cuts)), items, shares, most);
+    answer.optimal = is_min(shares.largest_ratio(shards_of(answer.cuts)), items, shares, max);
     // What needs the bound needs more than a quota of one less.
-    const Quota least = std::max(static_cast<Quota>(items.occupied), bound - 1);
-    const double over_share = static_cast<double>(least) / static_cast<double>(items.elements);
+    const Quota min = std::max(static_cast<Quota>(items.occupied), bound - 1);
+    const double over_share = static_cast<double>(min) / static_cast<double>(items.elements);
     answer.lower_bound_over_share = answer.optimal
                                         ? answer.largest_over_share
                                         : std::min(over_share, answer.largest_over_share);

@@ -15,9 +15,9 @@ namespace vescomm::planner {
 namespace {
 
 // Beyond this sums and products of a few numbers could leave 64 bits.
-constexpr std::int64_t most_elements = std::int64_t{1} << 62;
+constexpr std::int64_t max_elements = std::int64_t{1} << 62;
 // Keeps products of residues in 64 bits; a page of bytes is 2^12.
-constexpr std::int64_t most_alignment = std::int64_t{1} << 30;
+constexpr std::int64_t max_alignment = std::int64_t{1} << 30;
 
 template <typename... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> format, Values &&...values) {
@@ -43,9 +43,9 @@ void check(const Tensor &tensor) {
                quoted(tensor.name), tensor.batch_dimensions, tensor.shape.size(),
                tensor.shape.size());
     }
-    if (tensor.alignment < 0 || tensor.alignment > most_alignment) {
+    if (tensor.alignment < 0 || tensor.alignment > max_alignment) {
         refuse("tensor {} has an alignment of {} elements; it must be in [0, {}], 0 for none",
-               quoted(tensor.name), tensor.alignment, most_alignment);
+               quoted(tensor.name), tensor.alignment, max_alignment);
     }
     if (tensor.block_rows < -1) {
         refuse("tensor {} has {} rows in a block; give -1 (whole), 0 or 1 (any row), or more",
@@ -67,18 +67,18 @@ Grid grid_of(const Tensor &tensor, std::int64_t elements, bool whole) {
 std::int64_t start_alignment(const Tensor &tensor, const Options &options) {
     const std::int64_t alignment =
         least_common_multiple(options.start_alignment, std::max<std::int64_t>(tensor.alignment, 1));
-    if (alignment > most_alignment) {
+    if (alignment > max_alignment) {
         refuse(
             "tensor {} starts at multiples of {} elements and of start_alignment, {}, so of their "
             "least common multiple, which must be at most {}",
-            quoted(tensor.name), tensor.alignment, options.start_alignment, most_alignment);
+            quoted(tensor.name), tensor.alignment, options.start_alignment, max_alignment);
     }
     return alignment;
 }
 
 void check_alignment(const char *name, std::int64_t alignment) {
-    if (alignment >= 1 && alignment <= most_alignment) return;
-    refuse("{} is {} elements; it must be in [1, {}]", name, alignment, most_alignment);
+    if (alignment >= 1 && alignment <= max_alignment) return;
+    refuse("{} is {} elements; it must be in [1, {}]", name, alignment, max_alignment);
 }
 
 void check_number(const char *name, double number, double low, double high) {
@@ -102,8 +102,8 @@ void check(const Options &options) {
     if (options.search_steps < 0) {
         refuse("search_steps is {}; give at least 0", options.search_steps);
     }
-    constexpr double most_imbalance = 1e6;  // a shard is never so much larger than it must be
-    check_number("unit_imbalance", options.unit_imbalance, 0, most_imbalance);
+    constexpr double max_imbalance = 1e6;  // a shard is never so much larger than it must be
+    check_number("unit_imbalance", options.unit_imbalance, 0, max_imbalance);
     if (options.work != Work::muon && options.work != Work::elements) {
         refuse("work {} is unknown; give muon (0) or elements (1)",
                static_cast<std::int32_t>(options.work));
@@ -141,7 +141,7 @@ void check_weights(std::span<const std::int64_t> weights, int ranks, Mode mode) 
     }
     if (sum == 0)
         refuse("all weights of {} ranks are 0; at least one rank must own something", ranks);
-    if (sum > most_elements) {
+    if (sum > max_elements) {
         refuse("the weights of {} ranks add up to more than 2^62; give smaller ones", ranks);
     }
 }
@@ -183,7 +183,7 @@ Items to_items(const Problem &problem, const Options &options) {
         const std::int64_t alignment = start_alignment(tensor, options);
         const std::int64_t gap = alignment - options.start_alignment;  // before it, at most
         result.room = plus(result.room, plus(round_up(elements, alignment), gap));
-        if (result.room > most_elements) {
+        if (result.room > max_elements) {
             refuse(
                 "tensor {} of shape [{}] brings the number of elements above 2^62, the most a "
                 "buffer may have",
@@ -191,7 +191,7 @@ Items to_items(const Problem &problem, const Options &options) {
         }
         common = std::gcd(common, alignment);
         result.alignment = least_common_multiple(result.alignment, alignment);
-        if (result.alignment > most_alignment) result.alignment = unbounded;
+        if (result.alignment > max_alignment) result.alignment = unbounded;
         result.elements += elements;
         result.items.push_back(
             {i, grid_of(tensor, elements, options.mode == Mode::owner), alignment});

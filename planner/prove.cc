@@ -14,7 +14,7 @@ std::int64_t whole_shards(const Question &question, const Filler &filler, std::s
     return filler.shortest(kind) / question.shard;
 }
 
-constexpr std::int64_t most_rows = std::int64_t{1} << 20;  // of 24 bytes
+constexpr std::int64_t max_rows = std::int64_t{1} << 20;  // of 24 bytes
 
 struct Choice {
     std::vector<std::size_t> kept;
@@ -37,7 +37,7 @@ Choice choose(const Question &question, const Filler &filler) {
         const std::int64_t digit = question.kinds[kind].count() + 1;
         const std::int64_t more = times(multisets, digit);
         const std::int64_t longer = std::max(row, digit);
-        if (more <= question.most_multisets && more / longer <= most_rows) {
+        if (more <= question.max_multisets && more / longer <= max_rows) {
             multisets = more;
             row = longer;
             choice.kept.push_back(kind);
@@ -80,10 +80,10 @@ std::vector<std::size_t> all_items(std::span<const Kind> kinds,
 
 }  // namespace
 
-bool covers_all(std::span<const Kind> kinds, std::int64_t most_multisets) {
+bool covers_all(std::span<const Kind> kinds, std::int64_t max_multisets) {
     std::int64_t multisets = 1;
     for (const Kind &kind : kinds) multisets = times(multisets, kind.count() + 1);
-    return multisets <= most_multisets;
+    return multisets <= max_multisets;
 }
 
 // Some kinds are kept, others dropped. If a layout of all items exists, so does one of the kept

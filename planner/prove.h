@@ -26,11 +26,11 @@ struct Question {
     std::span<const Kind> kinds;
     std::int64_t shard = 0;
     int ranks = 1;
-    std::int64_t most_multisets = 0;  // to choose from, so as to answer soon rather than surely
+    std::int64_t max_multisets = 0;  // to choose from, so as to answer soon rather than surely
 };
 
 // Whether so many are enough for every multiset of items.
-bool covers_all(std::span<const Kind> kinds, std::int64_t most_multisets);
+bool covers_all(std::span<const Kind> kinds, std::int64_t max_multisets);
 
 // Takes steps off the budget, of which there must be some.
 Verdict decide(const Question &question, Filler &filler, const Offer &offer, Budget &budget);

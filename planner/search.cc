@@ -49,13 +49,13 @@ public:
     Verdict decide(std::int64_t shard, Filler &filler) {
         // The sums of a search must be countable.
         if (times(shard, std::int64_t{ranks_} + 2) == unbounded) return Verdict::unknown;
-        const std::int64_t most = left_ - reserved_;
-        if (most <= 0) return Verdict::unknown;
-        Budget budget{most};
+        const std::int64_t max = left_ - reserved_;
+        if (max <= 0) return Verdict::unknown;
+        Budget budget{max};
         const Verdict verdict = planner::decide(
             {kinds_, shard, ranks_, levels[level_ - 1]}, filler,
             [this](std::vector<std::size_t> order) { return offer(std::move(order)); }, budget);
-        left_ -= most - budget.steps;
+        left_ -= max - budget.steps;
         return verdict;
     }
 

@@ -13,9 +13,9 @@ namespace vescomm::planner {
 namespace {
 
 // Enough for any model known; beyond it the planner would rather answer soon than exactly.
-constexpr std::size_t most_steps = 256;
-constexpr std::int64_t most_placements = std::int64_t{1} << 24;  // of one item each
-constexpr std::size_t most_tries = std::size_t{1} << 20;
+constexpr std::size_t max_steps = 256;
+constexpr std::int64_t max_placements = std::int64_t{1} << 24;  // of one item each
+constexpr std::size_t max_tries = std::size_t{1} << 20;
 
 // The different grids among the items, for which alone steps and candidates differ.
 std::vector<Grid> distinct_grids(const Items &items) {
@@ -38,14 +38,14 @@ void sort_unique(std::vector<std::int64_t> &numbers) {
 // The least common multiples of the 1, 2, ... largest items, which are the likeliest to lie across
 // several boundaries.
 void add_steps_of_largest(std::vector<std::int64_t> &steps, const Items &items,
-                          std::int64_t alignment, std::int64_t most) {
+                          std::int64_t alignment, std::int64_t max) {
     std::vector<const Item *> largest;
     for (const Item &item : items.items) largest.push_back(&item);
     std::ranges::stable_sort(largest, std::ranges::greater(), &Item::elements);
     std::int64_t step = alignment;
     for (const Item *item : largest) {
         step = least_common_multiple(step, item->grid.period());
-        if (step > most) break;
+        if (step > max) break;
         steps.push_back(step);
     }
     sort_unique(steps);
@@ -56,12 +56,12 @@ void add_steps_of_largest(std::vector<std::int64_t> &steps, const Items &items,
 UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::int64_t bound)
     : items_(items), alignment_(alignment), bound_(bound) {
     // ranks * shard elements, and one shard more, must be countable.
-    const std::int64_t most = round_down(unbounded / (std::int64_t{items.ranks} + 2), alignment);
+    const std::int64_t max = round_down(unbounded / (std::int64_t{items.ranks} + 2), alignment);
     std::int64_t everything = 0;
     for (const Item &item : items.items) {
         everything += round_up(item.elements(), alignment);
     }
-    largest_ = std::min(everything, most);
+    largest_ = std::min(everything, max);
 
     steps_ = {alignment};
     std::int64_t previous = 0;
@@ -74,8 +74,8 @@ UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::in
             if (step <= largest_) steps_.push_back(step);
         }
         sort_unique(steps_);
-        if (steps_.size() > most_steps) {
-            steps_.resize(most_steps);
+        if (steps_.size() > max_steps) {
+            steps_.resize(max_steps);
             exhaustive_ = false;
         }
     }
@@ -139,8 +139,8 @@ std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
         const std::int64_t low = std::max(bound_, grid.elements() / (blocks + 2));
         const std::int64_t high = std::min(best, grid.elements());
         for (std::int64_t whole = round_down(low, matrix);
-             whole - matrix < high && tries <= most_tries; whole += matrix) {
-            for (std::int64_t i = 1; i <= blocks && tries <= most_tries; ++i, ++tries) {
+             whole - matrix < high && tries <= max_tries; whole += matrix) {
+            for (std::int64_t i = 1; i <= blocks && tries <= max_tries; ++i, ++tries) {
                 for (const std::int64_t shard :
                      {whole - i * grid.block(), whole + i * grid.block()}) {
                     if (shard < low || shard >= high || shard % alignment_ != 0) continue;
@@ -152,9 +152,9 @@ std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
     }
     sort_unique(candidates);
     const auto items = static_cast<std::int64_t>(items_.items.size());
-    const auto most = static_cast<std::size_t>(most_placements / (items + 1));
-    if (tries > most_tries || candidates.size() > most) {
-        candidates.resize(std::min(candidates.size(), most));
+    const auto max = static_cast<std::size_t>(max_placements / (items + 1));
+    if (tries > max_tries || candidates.size() > max) {
+        candidates.resize(std::min(candidates.size(), max));
         exhaustive_ = false;
     }
     return candidates;

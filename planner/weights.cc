@@ -54,11 +54,11 @@ Quota Shares::limit(Quota quota, std::int64_t weight) const noexcept {
 }
 
 template <typename Limit>
-std::vector<std::int64_t> Shares::limits_by(const Limit &limit, std::int64_t most) const {
+std::vector<std::int64_t> Shares::limits_by(const Limit &limit, std::int64_t max) const {
     std::vector<std::int64_t> of_weight;
     of_weight.reserve(distinct_.size());
     for (const std::int64_t weight : distinct_) {
-        const Quota some = std::min<Quota>(limit(weight), static_cast<Quota>(most));
+        const Quota some = std::min<Quota>(limit(weight), static_cast<Quota>(max));
         of_weight.push_back(static_cast<std::int64_t>(some));
     }
     std::vector<std::int64_t> result;
@@ -67,8 +67,8 @@ std::vector<std::int64_t> Shares::limits_by(const Limit &limit, std::int64_t mos
     return result;
 }
 
-std::vector<std::int64_t> Shares::limits(Quota quota, std::int64_t most) const {
-    return limits_by([&](std::int64_t weight) { return limit(quota, weight); }, most);
+std::vector<std::int64_t> Shares::limits(Quota quota, std::int64_t max) const {
+    return limits_by([&](std::int64_t weight) { return limit(quota, weight); }, max);
 }
 
 Ratio Shares::largest_ratio(std::span<const std::int64_t> loads) const {
@@ -80,20 +80,20 @@ Ratio Shares::largest_ratio(std::span<const std::int64_t> loads) const {
     return largest;
 }
 
-std::vector<std::int64_t> Shares::limits_up_to(const Ratio &ratio, std::int64_t most) const {
+std::vector<std::int64_t> Shares::limits_up_to(const Ratio &ratio, std::int64_t max) const {
     const auto limit = [&ratio](std::int64_t weight) {
         const Quota product = static_cast<Quota>(ratio.elements) * static_cast<Quota>(weight);
         return product / static_cast<Quota>(ratio.weight);
     };
-    return limits_by(limit, most);
+    return limits_by(limit, max);
 }
 
-std::vector<std::int64_t> Shares::limits_below(const Ratio &ratio, std::int64_t most) const {
+std::vector<std::int64_t> Shares::limits_below(const Ratio &ratio, std::int64_t max) const {
     const auto limit = [&ratio](std::int64_t weight) {
         const Quota product = static_cast<Quota>(ratio.elements) * static_cast<Quota>(weight);
         return product == 0 ? product : (product - 1) / static_cast<Quota>(ratio.weight);
     };
-    return limits_by(limit, most);
+    return limits_by(limit, max);
 }
 
 // Rounding down takes less than one element from a rank, so the quota is soon found.
@@ -138,8 +138,8 @@ Quota Shares::quota_for_lightest(std::int64_t elements) const noexcept {
 double Shares::largest_over_share(std::span<const std::int64_t> loads, std::int64_t whole) const {
     if (whole == 0) return 1;
     if (even()) {
-        const std::int64_t most = std::ranges::max(loads);
-        return static_cast<double>(most) * ranks_ / static_cast<double>(whole);
+        const std::int64_t max = std::ranges::max(loads);
+        return static_cast<double>(max) * ranks_ / static_cast<double>(whole);
     }
     double largest = 0;
     for (std::size_t rank = 0; rank < loads.size(); ++rank) {
@@ -152,8 +152,8 @@ double Shares::largest_over_share(std::span<const std::int64_t> loads, std::int6
 }
 
 std::optional<Quota> smallest_quota(const Line &line, const Shares &shares, Quota bound, Quota best,
-                                    std::int64_t most) {
-    const auto fits = [&](Quota quota) { return possible(line, shares.limits(quota, most)); };
+                                    std::int64_t max) {
+    const auto fits = [&](Quota quota) { return possible(line, shares.limits(quota, max)); };
     // Every rank that may own something can then own everything, and more does not help.
     const Quota plenty = std::max(shares.quota_for_lightest(line.elements()), bound);
     Quota low = bound;

@@ -38,7 +38,7 @@ public:
     std::vector<std::int64_t> cumulative(std::int64_t whole) const;
 
     // Not even: what each rank may own, `most` at most; saturating.
-    std::vector<std::int64_t> limits(Quota quota, std::int64_t most) const;
+    std::vector<std::int64_t> limits(Quota quota, std::int64_t max) const;
     // The smallest quota with which all ranks together, the heaviest rank, and any rank with weight
     // may own so much.
     Quota quota_for_all(std::int64_t elements) const noexcept;
@@ -47,8 +47,8 @@ public:
     // Not even: the largest ratio, and what each rank may own, `most` at most, if its ratio must
     // not be larger, or must be smaller, than another.
     Ratio largest_ratio(std::span<const std::int64_t> loads) const;
-    std::vector<std::int64_t> limits_up_to(const Ratio &ratio, std::int64_t most) const;
-    std::vector<std::int64_t> limits_below(const Ratio &ratio, std::int64_t most) const;
+    std::vector<std::int64_t> limits_up_to(const Ratio &ratio, std::int64_t max) const;
+    std::vector<std::int64_t> limits_below(const Ratio &ratio, std::int64_t max) const;
     // Raises each limit to the largest of a rank of the same weight.
     void raise_to_equals(std::span<std::int64_t> limits) const;
     // The largest value of loads[rank] over what the rank should have of `whole`.
@@ -58,7 +58,7 @@ private:
     Quota limit(Quota quota, std::int64_t weight) const noexcept;
     // For each rank what `limit` says of its weight, `most` at most.
     template <typename Limit>
-    std::vector<std::int64_t> limits_by(const Limit &limit, std::int64_t most) const;
+    std::vector<std::int64_t> limits_by(const Limit &limit, std::int64_t max) const;
 
     int ranks_;
     std::vector<std::int64_t> weights_;
@@ -71,6 +71,6 @@ private:
 // none of more than `most` elements; nothing when there is none. Exact: what is possible with a
 // quota is possible with a larger one. Cost: O((items + ranks) log elements).
 std::optional<Quota> smallest_quota(const Line &line, const Shares &shares, Quota bound, Quota best,
-                                    std::int64_t most);
+                                    std::int64_t max);
 
 }  // namespace vescomm::planner

@@ -11,8 +11,8 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
-constexpr Wide most = Wide{1} << 90;  // of one matrix; sums of these fit
-constexpr Wide most_sum = Wide{1} << 61;
+constexpr Wide max = Wide{1} << 90;  // of one matrix; sums of these fit
+constexpr Wide max_sum = Wide{1} << 61;
 
 // The Newton-Schulz iteration multiplies the matrix with its transpose, short side outside, and the
 // square results with each other and with the matrix.
@@ -21,7 +21,7 @@ Wide muon(std::int64_t rows, std::int64_t columns) {
     const auto longer = static_cast<Wide>(std::max(rows, columns));
     const Wide square = shorter * shorter;
     const Wide sides = 2 * longer + shorter;
-    return square > most / sides ? most : square * sides;
+    return square > max / sides ? max : square * sides;
 }
 
 struct Matrices {
@@ -52,11 +52,11 @@ std::vector<std::vector<Works>> works_of(const Groups &groups, Work work) {
             exact.back().push_back(matrices);
             // Counts of matrices are below 2^62, and a sum that is too large need not be exact.
             const Wide count = static_cast<Wide>(matrices.count) * static_cast<Wide>(group.count());
-            sum += std::min(matrices.work > most / count ? most : matrices.work * count, most);
+            sum += std::min(matrices.work > max / count ? max : matrices.work * count, max);
         }
     }
     int shift = 0;
-    while (sum >> shift > most_sum) ++shift;
+    while (sum >> shift > max_sum) ++shift;
     std::vector<std::vector<Works>> result;
     for (const std::vector<Matrices> &group : exact) {
         result.emplace_back();

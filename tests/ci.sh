@@ -20,7 +20,7 @@ status=0 all_passed=0 all_failed=0 all_skipped=0
 with_address=(
     frame launch control_simulation session session_death session_hostile
     tcp puts shared_memory ucx
-    groups introduction leaving machine_told recycling
+    groups peer_info leaving machine_exchange recycling
     arrays_wrong exchange_fuzz messages_wrong mixed
     flight_recorder flight_report layout
 )

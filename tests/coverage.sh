@@ -18,7 +18,7 @@ percent=${1:-95}
 # What reads bytes that come from elsewhere.
 measured=(
     'libvescomm/bootstrap/.*'
-    'libvescomm/comm/(introduction|invitation|machine_told)\.(cc|h)'
+    'libvescomm/comm/(peer_info|invitation|machine_exchange)\.(cc|h)'
     'libvescomm/config/.*'
     'libvescomm/layout/layout_bytes\.cc'
     'libvescomm/observe/log\.cc'
@@ -31,7 +31,7 @@ measured=(
 )
 # Tests that reach them, besides all of the suites bootstrap and fuzz.
 tests=(
-    config introduction log machine_file machine_told layout cores flight_report schedule_forced
+    config peer_info log machine_file machine_exchange layout cores flight_report schedule_forced
     planner_input planner_input_fuzz ucx tcp puts
 )
 # Tests of programs, and the programs.

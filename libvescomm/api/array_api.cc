@@ -14,7 +14,7 @@ using vescomm::Call;
 using vescomm::Collective;
 using vescomm::Error;
 using vescomm::guarded;
-using vescomm::most_elements;
+using vescomm::max_elements;
 using vescomm::Piece;
 using vescomm::require;
 
@@ -33,11 +33,11 @@ struct Caller {
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
     }
 
-    bool countable(std::int64_t given) const { return given >= 0 && given <= most_elements; }
+    bool countable(std::int64_t given) const { return given >= 0 && given <= max_elements; }
 
     [[noreturn]] void refuse_count(const std::string &what, std::int64_t given) const {
         refuse(what + " is " + std::to_string(given) + "; it must be from 0 to " +
-               std::to_string(most_elements));
+               std::to_string(max_elements));
     }
 
     std::int64_t count(std::int64_t given) const {
@@ -100,8 +100,8 @@ void require_apart(const Caller &caller, const Call &made) {
     const std::size_t size = vescomm::size_of(caller.type);
     std::array<Range, 16> few;
     std::vector<Range> many;
-    const std::size_t most = made.source.size() + made.output.size();
-    if (most > few.size()) many.resize(most);
+    const std::size_t max = made.source.size() + made.output.size();
+    if (max > few.size()) many.resize(max);
     Range *const ranges = many.empty() ? few.data() : many.data();
     std::size_t count = 0;
     const auto add = [&](const Piece &piece, bool written) {

@@ -4,11 +4,11 @@
 
 #include "api/guard.h"
 #include "api/handles.h"
-#include "comm/make_together.h"
+#include "comm/collective_create.h"
 
+using vescomm::collective_create;
 using vescomm::Error;
 using vescomm::guarded;
-using vescomm::make_together;
 using vescomm::read_options;
 using vescomm::read_struct;
 using vescomm::require;
@@ -40,7 +40,7 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
                                        vescomm_memory_t **memory) {
     return guarded([&] {
         require(comm, "vescomm_memory_create", "comm");
-        make_together(*comm->value, [&] {
+        collective_create(*comm->value, [&] {
             require(memory, "vescomm_memory_create", "memory");
             const auto given = read_struct(options, "vescomm_memory_create", "options");
             require_kind(given.kind, "vescomm_memory_create");
@@ -75,7 +75,7 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
                                        vescomm_buffer_t **buffer) {
     return guarded([&] {
         require(comm, "vescomm_buffer_create", "comm");
-        make_together(*comm->value, [&] {
+        collective_create(*comm->value, [&] {
             require(layout, "vescomm_buffer_create", "layout");
             require(buffer, "vescomm_buffer_create", "buffer");
             const auto given = read_options(options, "vescomm_buffer_create", "options");

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/guard.h"
 #include "api/handles.h"
+#include "comm/collective_create.h"
 #include "comm/connect.h"
-#include "comm/make_together.h"
 #include "comm/split.h"
 #include "observe/metrics.h"
 
@@ -107,7 +107,7 @@ vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t
                                     const vescomm_comm_options_t *options, vescomm_comm_t **out) {
     return guarded([&] {
         require(comm, "vescomm_comm_split", "comm");
-        vescomm::make_together(*comm->value, [&] {
+        vescomm::collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_split", "out");
             const auto wanted = read(options, "vescomm_comm_split");
             auto made = vescomm::split(*comm->value, color, key, wanted);
@@ -120,7 +120,7 @@ vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm, const vescomm_comm_optio
                                   vescomm_comm_t **out) {
     return guarded([&] {
         require(comm, "vescomm_comm_dup", "comm");
-        vescomm::make_together(*comm->value, [&] {
+        vescomm::collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_dup", "out");
             *out = hand_out(vescomm::duplicate(*comm->value, read(options, "vescomm_comm_dup")));
         });

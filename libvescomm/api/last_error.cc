@@ -17,12 +17,12 @@ namespace {
 
 // A plain array: a string would have a destructor, and registering that for a thread takes memory,
 // without which glibc ends the process.
-thread_local char text[most_error_bytes + 1];
+thread_local char text[max_error_bytes + 1];
 
 }  // namespace
 
 void set_last_error(const char *sentence, const char *more) noexcept {
-    if (std::snprintf(text, sizeof text, "%s%s", sentence, more) <= most_error_bytes) return;
+    if (std::snprintf(text, sizeof text, "%s%s", sentence, more) <= max_error_bytes) return;
     static constexpr char dots[] = "...";
     std::size_t end = sizeof text - sizeof dots;
     // Not within a character of UTF-8.

@@ -5,9 +5,9 @@
 namespace vescomm {
 
 // Keeps the sentence that vescomm_last_error() returns to the calling thread, made of two parts.
-// Never allocates: a sentence of more than most_error_bytes is cut, and ends with "...".
+// Never allocates: a sentence of more than max_error_bytes is cut, and ends with "...".
 void set_last_error(const char *sentence, const char *more = "") noexcept;
 
-constexpr int most_error_bytes = 1023;
+constexpr int max_error_bytes = 1023;
 
 }  // namespace vescomm

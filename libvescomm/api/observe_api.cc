@@ -13,7 +13,7 @@ using vescomm::require;
 namespace {
 
 // All ranks together, of what the control plane gathers at once.
-constexpr std::uint64_t most_trace_bytes = std::uint64_t{512} << 20;
+constexpr std::uint64_t max_trace_bytes = std::uint64_t{512} << 20;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
         vescomm::Communicator &c = *comm->value;
         if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
         c.check();
-        const auto share = most_trace_bytes / static_cast<std::uint64_t>(c.ranks());
+        const auto share = max_trace_bytes / static_cast<std::uint64_t>(c.ranks());
         const auto events = c.gather("trace", c.trace().events(c.rank(), share), c.deadline());
         vescomm::agree(c, "writing the trace", c.deadline(), [&] {
             if (c.rank() != 0) return std::string();

@@ -4,7 +4,7 @@
 
 #include "api/guard.h"
 #include "api/handles.h"
-#include "comm/make_together.h"
+#include "comm/collective_create.h"
 
 using vescomm::Collective;
 using vescomm::Error;
@@ -18,7 +18,7 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
                         vescomm_request_t **request) {
     return guarded([&] {
         require(comm, function, "comm");
-        vescomm::make_together(*comm->value, [&] {
+        vescomm::collective_create(*comm->value, [&] {
             if (collective != Collective::barrier) require(buffer, function, "buffer");
             require(request, function, "request");
             const auto given = vescomm::read_options(options, function, "options");
@@ -33,7 +33,7 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
             if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
             auto made = std::make_unique<vescomm_request>();
             made->parts.push_back(vescomm::Request::create(
-                comm->calls->stage(), buffer != nullptr ? buffer->value : nullptr, wanted));
+                comm->calls->staging(), buffer != nullptr ? buffer->value : nullptr, wanted));
             *request = made.release();
         });
     });

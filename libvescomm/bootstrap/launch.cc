@@ -41,15 +41,15 @@ public:
         return nullptr;
     }
 
-    std::optional<int> number(const char *name, int least, int most) const {
+    std::optional<int> number(const char *name, int min, int max) const {
         const std::string value = text(name);
         if (value.empty()) return std::nullopt;
         int number = 0;
         const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (code != std::errc() || end != value.data() + value.size() || number < least ||
-            number > most)
+        if (code != std::errc() || end != value.data() + value.size() || number < min ||
+            number > max)
             throw wrong(
-                fmt::format("{}={} is not a whole number from {} to {}", name, value, least, most));
+                fmt::format("{}={} is not a whole number from {} to {}", name, value, min, max));
         return number;
     }
 

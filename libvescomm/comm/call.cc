@@ -49,11 +49,11 @@ std::vector<std::int64_t> sums(std::span<const Call> calls,
     for (const Call &call : calls.subspan(1)) {
         std::int64_t total = 0;
         for (std::size_t i = 0; i < sums.size(); ++i) total += sums[i] += (call.*counts)[i];
-        if (total > most_elements)
+        if (total > max_elements)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         std::string(name_of(calls[0].options.collective)) +
                             ": the calls of the group have " + std::to_string(total) +
-                            " elements together, more than " + std::to_string(most_elements));
+                            " elements together, more than " + std::to_string(max_elements));
     }
     return sums;
 }
@@ -82,15 +82,15 @@ void Call::clear() {
     receives.clear();
 }
 
-Calls::Calls(std::shared_ptr<Stage> stage, std::shared_ptr<Mailbox> mailbox)
-    : stage_(std::move(stage)), mailbox_(std::move(mailbox)) {
-    kept_.reserve(most_kept);
+Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers)
+    : staging_(std::move(staging)), eager_buffers_(std::move(eager_buffers)) {
+    kept_.reserve(max_kept);
 }
 
 std::shared_ptr<Calls> Calls::create(const std::shared_ptr<Communicator> &comm) {
-    std::shared_ptr<Stage> stage = Stage::create(comm);
-    std::shared_ptr<Mailbox> mailbox = Mailbox::create(comm);
-    return std::shared_ptr<Calls>(new Calls(std::move(stage), std::move(mailbox)));
+    std::shared_ptr<StagingBuffer> staging = StagingBuffer::create(comm);
+    std::shared_ptr<EagerBuffers> eager_buffers = EagerBuffers::create(comm);
+    return std::shared_ptr<Calls>(new Calls(std::move(staging), std::move(eager_buffers)));
 }
 
 Call &Calls::blank() {
@@ -100,7 +100,7 @@ Call &Calls::blank() {
 
 std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     const Request::Options &options = calls[0].options;
-    const int ranks = stage_->comm()->ranks();
+    const int ranks = staging_->comm()->ranks();
     Request::Arrays &arrays = arrays_;
     arrays.cuts.clear();
     arrays.exchange = {};
@@ -109,7 +109,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
         calls.size() > 1 ? sums(calls, &Call::counts) : std::vector<std::int64_t>{};
     const auto &counts = calls.size() > 1 ? together : calls[0].counts;
     if (options.collective == Collective::all_to_all_v)
-        arrays.exchange = Exchange::known_to(stage_->comm()->rank(), sums(calls, &Call::sends),
+        arrays.exchange = Exchange::known_to(staging_->comm()->rank(), sums(calls, &Call::sends),
                                              sums(calls, &Call::receives));
     else if (by_rank(options.collective)) cut(counts, arrays.cuts);
     else if (!is_message(options.collective)) cut_evenly(counts[0], ranks, arrays.cuts);
@@ -120,8 +120,8 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
         return request->suits(options, arrays);
     });
     if (found == kept_.rend())
-        return is_message(options.collective) ? Request::create(mailbox_, arrays, options)
-                                              : Request::create(stage_, arrays, options);
+        return is_message(options.collective) ? Request::create(eager_buffers_, arrays, options)
+                                              : Request::create(staging_, arrays, options);
     std::unique_ptr<Request> request = std::move(*found);
     kept_.erase(std::next(found).base());
     request->move_arrays(arrays);
@@ -130,7 +130,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
 
 void Calls::keep(std::unique_ptr<Request> request) noexcept {
     if (request->running()) return;  // for ever, since its communicator broke
-    if (kept_.size() == most_kept) kept_.erase(kept_.begin());
+    if (kept_.size() == max_kept) kept_.erase(kept_.begin());
     kept_.push_back(std::move(request));
 }
 

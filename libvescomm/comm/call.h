@@ -10,9 +10,9 @@
 
 namespace vescomm {
 
-// Of an array, and of what the calls of a group have together: rounds through the stage stay
-// countable, and bytes.
-inline constexpr std::int64_t most_elements = std::int64_t{1} << 40;
+// Of an array, and of what the calls of a group have together: rounds through the staging buffer
+// stay countable, and bytes.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
 // One collective on arrays of the caller, or one side of a message, as it was called: a value.
 //
@@ -47,15 +47,15 @@ public:
     // Takes back one that is no longer needed.
     void keep(std::unique_ptr<Request> request) noexcept;
 
-    const std::shared_ptr<Stage> &stage() const { return stage_; }
+    const std::shared_ptr<StagingBuffer> &staging() const { return staging_; }
 
 private:
-    static constexpr std::size_t most_kept = 64;
+    static constexpr std::size_t max_kept = 64;
 
-    Calls(std::shared_ptr<Stage> stage, std::shared_ptr<Mailbox> mailbox);
+    Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
-    std::shared_ptr<Stage> stage_;
-    std::shared_ptr<Mailbox> mailbox_;
+    std::shared_ptr<StagingBuffer> staging_;
+    std::shared_ptr<EagerBuffers> eager_buffers_;
     std::vector<std::unique_ptr<Request>> kept_;  // the most recent one last
     Call blank_;
     Request::Arrays arrays_;  // of the calls at hand

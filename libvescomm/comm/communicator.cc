@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
-#include "comm/introduction.h"
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
+#include "comm/peer_info.h"
 #include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
@@ -25,20 +25,19 @@ constexpr int spins_with_cores = 200;
 // How long those who wait are kept from hearing of a failure, so that the flight recorder is
 // written first. Half of the two seconds within which all of them end after their deadline, and
 // far more than a file system needs that is alive.
-constexpr double most_recording_seconds = 1.0;
+constexpr double max_recording_seconds = 1.0;
 
 // Of all ranks, by rank.
-std::vector<Introduction> introduce(Control &control, const Introduction &mine, Deadline limit) {
-    std::vector<Introduction> all;
+std::vector<PeerInfo> introduce(Control &control, const PeerInfo &mine, Deadline limit) {
+    std::vector<PeerInfo> all;
     for (const std::string &text : control.all_gather("communicator creation", mine.text(), limit))
-        all.push_back(Introduction::parse(text));
+        all.push_back(PeerInfo::parse(text));
     return all;
 }
 
-std::vector<std::string> each(const std::vector<Introduction> &all,
-                              std::string Introduction::*part) {
+std::vector<std::string> each(const std::vector<PeerInfo> &all, std::string PeerInfo::*part) {
     std::vector<std::string> parts;
-    for (const Introduction &one : all) parts.push_back(one.*part);
+    for (const PeerInfo &one : all) parts.push_back(one.*part);
     return parts;
 }
 
@@ -76,31 +75,29 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     record_failures();
     control_->listen([this](vescomm_status_t status, const std::string &why) {
         failure_.set(status, why);
-        wire_failure_.set(status, why);
+        inter_node_failure_.set(status, why);
     });
-    wire_failure_.on_first([this] {
-        wire_failed_at_ = Clock::now().time_since_epoch().count();
+    inter_node_failure_.on_first([this] {
+        inter_node_failed_at_ = Clock::now().time_since_epoch().count();
         wake();
     });
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
-    const Introduction mine{.node = node,
-                            .machine = tell_machine(rank(), config_),
-                            .algorithms = algorithms,
-                            .reproducible = config_.reproducible};
-    const std::vector<Introduction> all = introduce(*control_, mine, limit);
-    require_same("communicator creation", "VESCOMM_ALGORITHM",
-                 each(all, &Introduction::algorithms));
-    require_same("communicator creation", "being reproducible",
-                 each(all, &Introduction::reproducible));
-    nodes_ = Nodes::from_names(each(all, &Introduction::node));
-    const MachineTold told = machine_told(nodes_, each(all, &Introduction::machine));
+    const PeerInfo mine{.node = node,
+                        .machine = machine_text(rank(), config_),
+                        .algorithms = algorithms,
+                        .reproducible = config_.reproducible};
+    const std::vector<PeerInfo> all = introduce(*control_, mine, limit);
+    require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
+    require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
+    nodes_ = Nodes::from_names(each(all, &PeerInfo::node));
+    const MachineExchange told = machine_exchange(nodes_, each(all, &PeerInfo::machine));
     machine_ = told.machine;
-    seat_ = nodes_.local_rank(rank());
+    local_rank_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
-        nodes_, *control_, wire_failure_, [this] { wake(); }, limit);
-    board_ = transports_.home->board();
-    channels_.set_count(transports_.home->board()->channels());
+        nodes_, *control_, inter_node_failure_, [this] { wake(); }, limit);
+    board_ = transports_.intra_node->board();
+    channels_.set_count(transports_.intra_node->board()->channels());
     control_->on_event([this] { wake(); });
     if (!transports_.warning.empty() && rank() == 0)
         log(LogLevel::warn, "transport", rank(), ranks(), transports_.warning);
@@ -117,18 +114,18 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     bindings.nodes = nodes_;
     bindings.flight_word = flight_word(algorithm, -1, 0, 0);
     bindings.channel = next_channel();
-    bindings.home = transports_.home.get();
+    bindings.intra_node = transports_.intra_node.get();
     bindings.transports = routes();
     barrier_ = admit(algorithm.make(problem, rank()), bindings);
 
     if (log_enabled(LogLevel::info, "comm")) {
         std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
                            std::to_string(locals) + ", transports " +
-                           std::string(transports_.home->name());
-        for (const auto &wire : transports_.wires) text += ", " + std::string(wire->name());
+                           std::string(transports_.intra_node->name());
+        for (const auto &wire : transports_.inter_node) text += ", " + std::string(wire->name());
         log(LogLevel::info, "comm", rank(), ranks(), text);
     }
-    const bool wired = std::any_of(transports_.wires.begin(), transports_.wires.end(),
+    const bool wired = std::any_of(transports_.inter_node.begin(), transports_.inter_node.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
     threaded_ = config_.progress == "thread" || (config_.progress == "auto" && wired);
     if (!threaded_) return;
@@ -157,8 +154,9 @@ void Communicator::drop() noexcept {
 }
 
 Transport *Communicator::route(int peer) const noexcept {
-    if (transports_.home->maps(peer) || transports_.home->puts(peer)) return transports_.home.get();
-    for (const auto &wire : transports_.wires)
+    if (transports_.intra_node->maps(peer) || transports_.intra_node->puts(peer))
+        return transports_.intra_node.get();
+    for (const auto &wire : transports_.inter_node)
         if (wire->puts(peer)) return wire.get();
     return nullptr;
 }
@@ -279,7 +277,7 @@ void Communicator::record_failures() {
                                       .status = status,
                                       .why = why};
             write_file_by(name, flight_text(header, recorder_), "the flight recorder",
-                          Deadline::after(most_recording_seconds));
+                          Deadline::after(max_recording_seconds));
         } catch (const Error &error) {
             log(LogLevel::warn, "flight", writer.rank, writer.ranks, error.what());
         }

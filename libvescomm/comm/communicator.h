@@ -71,13 +71,14 @@ public:
     std::uint64_t next_child() { return children_++; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
-    Transport &home() { return *transports_.home; }
+    Transport &intra_node() { return *transports_.intra_node; }
     // The transport to each peer, for binding operations.
     std::vector<Transport *> routes() const;
     // Runs some set-up work on the transports, apart from everything that moves.
     void with_transports(const std::function<void(Transports &)> &work);
 
-    // Peers that lag behind may say what they call at a stage, whose channels begin at `channel`.
+    // Peers that lag behind may say what they call at a staging buffer, whose channels begin at
+    // `channel`.
     void compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel);
 
     // Numbers that all ranks count alike, since creation is collective and in one order. A channel
@@ -180,7 +181,7 @@ private:
     };
     void wait_long(Watch &watch, const std::function<bool()> &done, const Waiting &waiting);
     // Takes a wire's word for a failure once the control plane has had time to know better.
-    void consider_wires() noexcept;
+    void consider_inter_node_failure() noexcept;
     void wake() noexcept;
     void run_progress_thread();
     void record_failures();
@@ -194,14 +195,14 @@ private:
     Config config_;
     std::unique_ptr<Control> control_;
     Failure failure_;
-    Failure wire_failure_;
-    std::atomic<Clock::rep> wire_failed_at_{0};
+    Failure inter_node_failure_;
+    std::atomic<Clock::rep> inter_node_failed_at_{0};
     std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
     Machine machine_;
     Forced forced_;
     // Its place on its node. Kept, since wake() is also called while control_ goes away.
-    int seat_ = 0;
+    int local_rank_ = 0;
     Trace trace_;
     Counters counters_;
     int number_ = 0;

@@ -16,7 +16,7 @@ namespace vescomm {
 namespace {
 
 constexpr int byte_bits = 44, row_bits = 8, type_bits = 6, op_bits = 4;
-constexpr std::uint64_t most_bytes = (std::uint64_t{1} << byte_bits) - 1;
+constexpr std::uint64_t max_bytes = (std::uint64_t{1} << byte_bits) - 1;
 // In the place of a row: send, then receive.
 constexpr std::uint64_t messages = (1 << row_bits) - 2;
 static_assert(op_bits + type_bits + row_bits + byte_bits < 63);
@@ -38,13 +38,13 @@ std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, 
     const auto row = static_cast<std::uint64_t>(&algorithm - algorithms().data());
     return static_cast<std::uint64_t>(op) << (type_bits + row_bits + byte_bits) |
            static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
-           std::min(bytes, most_bytes);
+           std::min(bytes, max_bytes);
 }
 
 std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t bytes) {
     const std::uint64_t row = messages + (message == Collective::receive ? 1 : 0);
     return static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
-           std::min(bytes, most_bytes);
+           std::min(bytes, max_bytes);
 }
 
 std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder) {
@@ -72,7 +72,7 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
             R"("algorithm":"{}","state":"{}")",
             entry.number, name_of(collective), type < 0 ? "none" : name_of_type(type),
             reduces(collective) ? name_of_op(op) : "none", part(entry.what, 0, byte_bits),
-            message ? "mailbox" : algorithms()[row].name,
+            message ? "eager_buffers" : algorithms()[row].name,
             entry.completed ? "completed" : "started");
         if (entry.started != 0) text += fmt::format(R"(,"started":{})", seconds(entry.started));
         text += "}\n";

@@ -28,32 +28,32 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
                                                            {"sharing", std::to_string(sharing)}});
     std::shared_ptr<Memory> memory(new Memory(std::move(comm), bytes, sharing, channel));
     struct EndSharing {
-        Transport &home;
-        ~EndSharing() { home.end_sharing(); }
-    } const end_sharing{c.home()};
+        Transport &intra_node;
+        ~EndSharing() { intra_node.end_sharing(); }
+    } const end_sharing{c.intra_node()};
     const auto shared = agree(c, "memory sharing", deadline, [&] {
-        if (!c.home().supports(kind))
+        if (!c.intra_node().supports(kind))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
-        return c.home().share(bytes, sharing, reserve);
+        return c.intra_node().share(bytes, sharing, reserve);
     });
     const auto offers = agree(c, "memory creation", deadline, [&] {
         // Waits for a descriptor of another rank: not under the lock.
-        memory->mapping_ = c.home().map(bytes, sharing, shared, deadline);
+        memory->mapping_ = c.intra_node().map(bytes, sharing, shared, deadline);
         std::string offer;
         c.with_transports([&](Transports &transports) {
             // Loopback receives puts itself; a real home offers nothing.
-            offer = transports.home->offer(memory->id_, memory->data(), bytes);
-            for (auto &wire : transports.wires)
+            offer = transports.intra_node->offer(memory->id_, memory->data(), bytes);
+            for (auto &wire : transports.inter_node)
                 offer = wire->offer(memory->id_, memory->data(), bytes);
         });
         return offer;
     });
     agree(c, "memory exchange", deadline, [&] {
         c.with_transports([&](Transports &transports) {
-            for (auto &wire : transports.wires)
+            for (auto &wire : transports.inter_node)
                 for (int peer = 0; peer < c.ranks(); ++peer)
                     if (wire->puts(peer)) wire->accept(memory->id_, peer, offers[peer]);
         });
@@ -64,8 +64,8 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
 
 Memory::~Memory() {
     comm_->with_transports([&](Transports &transports) {
-        transports.home->forget(id_);
-        for (auto &wire : transports.wires) wire->forget(id_);
+        transports.intra_node->forget(id_);
+        for (auto &wire : transports.inter_node) wire->forget(id_);
     });
     comm_->channels().give_back({channel_.number, static_cast<std::uint32_t>(gathers_ >> 32)});
 }
@@ -74,7 +74,7 @@ void Memory::release() {
     if (released_ == gathers_) return;
     released_ = gathers_;
     comm_->with_transports([&](Transports &transports) {
-        transports.home->signal(comm_->rank(), {channel_.number, 0}, released_);
+        transports.intra_node->signal(comm_->rank(), {channel_.number, 0}, released_);
     });
 }
 
@@ -99,7 +99,7 @@ void Memory::acquire(const std::string &what) {
     const auto holders = [&] {
         std::vector<int> ranks;
         for (const int peer : nodes.members(nodes.node_of(comm_->rank())))
-            if (comm_->home().signalled(peer, {channel_.number, 0}) < gathers_)
+            if (comm_->intra_node().signalled(peer, {channel_.number, 0}) < gathers_)
                 ranks.push_back(peer);
         return ranks;
     };

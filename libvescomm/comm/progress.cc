@@ -33,7 +33,7 @@ constexpr auto shortest_rest = std::chrono::microseconds(200);
 constexpr auto longest_rest = std::chrono::microseconds(3200);
 
 // How often start() moves things along; what is still to be done then is the progress thread's.
-constexpr int most_start_rounds = 2;
+constexpr int max_start_rounds = 2;
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -51,10 +51,10 @@ std::string seconds_text(double seconds) {
 
 std::string list(const std::vector<int> &ranks) {
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-    constexpr std::size_t most = 8;
-    for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
+    constexpr std::size_t max = 8;
+    for (std::size_t i = 0; i < std::min(ranks.size(), max); ++i)
         text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-    if (ranks.size() > most) text += " and " + std::to_string(ranks.size() - most) + " more";
+    if (ranks.size() > max) text += " and " + std::to_string(ranks.size() - max) + " more";
     return text;
 }
 
@@ -154,13 +154,13 @@ private:
 };
 
 bool Communicator::progress_locked() noexcept {
-    if (failure_.broken() || wire_failure_.broken()) {
+    if (failure_.broken() || inter_node_failure_.broken()) {
         // From here on nobody must write what the caller takes back.
         stop_locked();
         return false;
     }
-    bool moved = transports_.home->progress();
-    for (auto &wire : transports_.wires) moved |= wire->progress();
+    bool moved = transports_.intra_node->progress();
+    for (auto &wire : transports_.inter_node) moved |= wire->progress();
     for (Operation *operation : running_) moved |= operation->advance();
     return settle_locked() || moved;
 }
@@ -168,8 +168,8 @@ bool Communicator::progress_locked() noexcept {
 void Communicator::stop_locked() noexcept {
     if (stopped_) return;
     stopped_ = true;
-    if (transports_.home) transports_.home->stop();
-    for (auto &wire : transports_.wires) wire->stop();
+    if (transports_.intra_node) transports_.intra_node->stop();
+    for (auto &wire : transports_.inter_node) wire->stop();
 }
 
 bool Communicator::settle_locked() noexcept {
@@ -188,20 +188,20 @@ bool Communicator::settle_locked() noexcept {
 }
 
 void Communicator::wake() noexcept {
-    if (SignalBoard *board = board_.load()) board->ring(seat_);
+    if (SignalBoard *board = board_.load()) board->ring(local_rank_);
 }
 
-void Communicator::consider_wires() noexcept {
-    if (!wire_failure_.broken() || failure_.broken()) return;
-    const Clock::time_point since{Clock::duration(wire_failed_at_.load())};
+void Communicator::consider_inter_node_failure() noexcept {
+    if (!inter_node_failure_.broken() || failure_.broken()) return;
+    const Clock::time_point since{Clock::duration(inter_node_failed_at_.load())};
     if (Clock::now() - since < patience_for_news) return;
     try {
-        const std::string why = wire_failure_.why();
-        control_->fail(wire_failure_.status(), why);
-        failure_.set(wire_failure_.status(), why);
+        const std::string why = inter_node_failure_.why();
+        control_->fail(inter_node_failure_.status(), why);
+        failure_.set(inter_node_failure_.status(), why);
     } catch (const std::bad_alloc &) {
-        control_->fail(wire_failure_.status(), ran_out_);
-        failure_.set(wire_failure_.status(), ran_out_);
+        control_->fail(inter_node_failure_.status(), ran_out_);
+        failure_.set(inter_node_failure_.status(), ran_out_);
     }
 }
 
@@ -216,7 +216,7 @@ bool Communicator::attempt(const Done &done, double *busy, bool *moved) {
         if (busy != nullptr) *busy += counters_.busy_seconds - before;
         if (done()) return true;
     }
-    consider_wires();
+    consider_inter_node_failure();
     check_still();
     return false;
 }
@@ -248,7 +248,7 @@ void Communicator::start(Operation &operation, const Run &run) {
     if (threaded_ && !stopped_ && !failure_.broken()) operation.advance();
     bool more = progress_locked();
     if (!threaded_) return;
-    for (int i = 1; more && !operation.settled() && i < most_start_rounds; ++i)
+    for (int i = 1; more && !operation.settled() && i < max_start_rounds; ++i)
         more = progress_locked();
     if (more && !operation.settled()) wake();
 }
@@ -256,7 +256,7 @@ void Communicator::start(Operation &operation, const Run &run) {
 bool Communicator::agree_locked(Operation &operation) noexcept {
     const auto disagreement = operation.disagreement();
     if (!disagreement) return true;
-    operation.condemn();
+    operation.mark_failed();
     disagree(*disagreement, operation.receives(), operation.has_history());
     return false;
 }
@@ -306,7 +306,7 @@ void Communicator::compare_locked() noexcept {
     if (stopped_ || now - compared_ < longest_sleep(config_)) return;
     compared_ = now;
     for (Operation *each : running_) {
-        each->tell_signature();
+        each->advertise_signature();
         agree_locked(*each);
     }
     compare_turns_locked();
@@ -317,9 +317,9 @@ void Communicator::compare_turns_locked() noexcept {
     for (int peer = 0; peer < ranks(); ++peer) {
         if (nodes_.together(rank(), peer)) continue;
         const Transport &transport = *route(peer);
-        for (std::uint32_t slot = 0; slot < stage_slots; ++slot) {
+        for (std::uint32_t slot = 0; slot < staging_slots; ++slot) {
             const std::uint64_t told =
-                transport.signalled(peer, {turns_channel_ + slot, told_flag});
+                transport.signalled(peer, {turns_channel_ + slot, advertised_flag});
             if (told == 0) continue;
             const auto theirs = static_cast<std::uint32_t>(told);
             const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot), peer);
@@ -420,13 +420,13 @@ bool Communicator::attempt_often(const Done &done) {
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
         if (i == 0) return false;
-        if (i < paused || !transports_.wires.empty()) let_others();
+        if (i < paused || !transports_.inter_node.empty()) let_others();
     }
 }
 
 // A look at a wire is a system call, so another that lets others run costs little.
 void Communicator::let_others() const noexcept {
-    if (transports_.wires.empty()) pause_core();
+    if (transports_.inter_node.empty()) pause_core();
     else sched_yield();
 }
 
@@ -435,7 +435,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
     const Deadline &limit = waiting.limit;
-    SignalBoard &board = *transports_.home->board();
+    SignalBoard &board = *transports_.intra_node->board();
     const auto finish = [&] {
         const double end = trace_seconds();
         counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
@@ -490,7 +490,7 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             throw;
         }
         // Without a progress thread nobody else listens to the wires: come back soon.
-        const bool deaf = !threaded_ && !transports_.wires.empty();
+        const bool deaf = !threaded_ && !transports_.inter_node.empty();
         const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep(config_);
         if (!ready && !moved) {
             watch.pause();
@@ -528,12 +528,12 @@ void Communicator::give_up_on_leaver(const std::string &what, int peer) {
 // Moves requests along while the program computes. Sleeps in poll: on the wires, and on the event
 // descriptor by which the ranks of this node wake it.
 void Communicator::run_progress_thread() {
-    SignalBoard &board = *transports_.home->board();
+    SignalBoard &board = *transports_.intra_node->board();
     std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
     {
         // A caller may stop the transports as soon as this thread runs.
         const BiasedLock::Guard lock(lock_);
-        for (const auto &wire : transports_.wires)
+        for (const auto &wire : transports_.inter_node)
             if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
     }
     std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
@@ -550,7 +550,7 @@ void Communicator::run_progress_thread() {
         }
         // A mutex is not fair: whoever called the library goes first.
         while (callers_ > 0) sched_yield();
-        consider_wires();
+        consider_inter_node_failure();
         bool moved = false;
         {
             const BiasedLock::Guard lock(lock_);
@@ -569,7 +569,7 @@ void Communicator::run_progress_thread() {
             if (progress_locked()) sleepy = false;
             // A stopped transport has closed its descriptor: only the event descriptor is left.
             if (stopped_) entries.resize(1);
-            for (auto &wire : transports_.wires)
+            for (auto &wire : transports_.inter_node)
                 if (sleepy && !stopped_) sleepy = wire->arm();
         }
         if (sleepy && !stopping_) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
-#include "comm/prove.h"
+#include "comm/schedule_check.h"
 #include "comm/signature.h"
 #include "execute/kernels.h"
 #include "schedule/send_receive.h"
@@ -77,11 +77,11 @@ void check(const Communicator &comm, const Buffer *buffer, const Request::Option
 
 // The algorithm that must be taken, if any, and the variable that says so, if it is not the caller,
 // who goes first.
-struct Wish {
+struct Override {
     std::string_view algorithm, variable;
 };
 
-Wish wish_of(const Communicator &comm, const Request::Options &options) {
+Override override_of(const Communicator &comm, const Request::Options &options) {
     if (!options.algorithm.empty()) return {options.algorithm, {}};
     const std::string_view forced = comm.forced().of(options.collective);
     if (forced.empty()) return {};
@@ -97,7 +97,7 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
     Bindings bindings;
     bindings.rank = comm.rank();
     bindings.nodes = comm.nodes();
-    bindings.home = &comm.home();
+    bindings.intra_node = &comm.intra_node();
     bindings.transports = comm.routes();
     bindings.op = options.op;
     bindings.factor = options.factor;
@@ -105,26 +105,26 @@ Bindings bindings_of(Communicator &comm, const Request::Options &options) {
     return bindings;
 }
 
-// A collective on a buffer, and as one on arrays that pass through the stage: one more copy, but
-// one wait where it takes two or three in the buffer, since nobody has to know that it was read,
-// nor where it was summed. Of much, the copy costs more than any wait, and a prediction is long.
-// Between nodes only arrays are combined in the order of ranks.
-std::vector<Problem> forms_of(const Problem &problem, const Buffer *buffer, const Stage &stage,
-                              bool forced) {
-    constexpr std::int64_t most_bytes = 1 << 20;
-    std::vector<Problem> forms{problem};
-    if (buffer == nullptr || buffer->per_node()) return forms;
+// A collective on a buffer, and as one on arrays that pass through the staging buffer: one more
+// copy, but one wait where it takes two or three in the buffer, since nobody has to know that it
+// was read, nor where it was summed. Of much, the copy costs more than any wait, and a prediction
+// is long. Between nodes only arrays are combined in the order of ranks.
+std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
+                                 const StagingBuffer &staging, bool forced) {
+    constexpr std::int64_t max_bytes = 1 << 20;
+    std::vector<Problem> variants{problem};
+    if (buffer == nullptr || buffer->per_node()) return variants;
     const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
-    const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= most_bytes);
+    const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= max_bytes);
     // To a root nothing of the buffer's own leads by way of other nodes.
     const bool only_staged =
         problem.nodes.count() > 1 && (problem.collective == Collective::reduce ||
                                       (problem.in_order && reduces(problem.collective)));
-    if (!is_worth_it && !only_staged) return forms;
-    Problem &staged = forms.emplace_back(problem);
+    if (!is_worth_it && !only_staged) return variants;
+    Problem &staged = variants.emplace_back(problem);
     staged.arrays = true;
-    stage.give_room(staged, buffer->type());
-    return forms;
+    staging.give_room(staged, buffer->type());
+    return variants;
 }
 
 // What a collective on a buffer writes on this node.
@@ -140,9 +140,9 @@ std::uint64_t written_bytes(const Communicator &comm, const Buffer &buffer) {
 constexpr std::uint64_t last_level_cache = 32 << 20;
 
 // What messages have in the place of a row of the table: there is no choice.
-constexpr AlgorithmEntry through_mailbox = {
-    Collective::send, "mailbox", send_receive, can_send_receive,
-    "the message passes through a box of the mailbox, window by window"};
+constexpr AlgorithmEntry through_eager_buffers = {
+    Collective::send, "eager_buffers", send_receive, can_send_receive,
+    "the message passes through a box of the eager_buffers, chunk by chunk"};
 
 // The upper half of a flag.
 constexpr std::uint64_t max_run = (std::uint64_t{1} << 32) - 1;
@@ -216,10 +216,10 @@ void Request::check(const Communicator &comm, const Options &options) {
                "takes no factor without VESCOMM_PREMULTIPLIED_SUM; leave it zero");
 }
 
-std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
+std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
                                          const std::shared_ptr<Buffer> &buffer,
                                          const Options &options) {
-    const std::shared_ptr<Communicator> &comm = stage->comm();
+    const std::shared_ptr<Communicator> &comm = staging->comm();
     comm->check();
     if (buffer && &buffer->comm() != comm.get())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
@@ -236,17 +236,18 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     in_buffer.in_place = !anyone_apart(*comm, label, options);
     in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
                            options.op != VESCOMM_PREMULTIPLIED_SUM;
-    const Wish wish = wish_of(*comm, options);
-    std::vector<Problem> forms = forms_of(in_buffer, buffer.get(), *stage, !wish.algorithm.empty());
-    const Choice choice = select(forms, buffer ? bytes_of(buffer->type()) : ElementBytes{},
-                                 comm->machine(), wish.algorithm, wish.variable);
-    self.problem_ = std::move(forms[choice.form]);
+    const Override override_ = override_of(*comm, options);
+    std::vector<Problem> variants =
+        variants_of(in_buffer, buffer.get(), *staging, !override_.algorithm.empty());
+    const Choice choice = select(variants, buffer ? bytes_of(buffer->type()) : ElementBytes{},
+                                 comm->machine(), override_.algorithm, override_.variable);
+    self.problem_ = std::move(variants[choice.variant]);
     const Problem &problem = self.problem_;
-    const bool staged = choice.form > 0;
+    const bool staged = choice.variant > 0;
 
     self.algorithm_ = choice.algorithm;
     self.why_ = choice.why;
-    if (proves_schedules && comm->rank() == 0) prove_if_small(*choice.algorithm, problem);
+    if (checks_schedules && comm->rank() == 0) check_if_small(*choice.algorithm, problem);
     const Schedule schedule = self.schedule();
 
     const Deadline deadline = comm->deadline();
@@ -256,7 +257,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
         {"the root", std::to_string(options.root)},
         {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
         {"the algorithm", std::string(choice.algorithm->name)},
-        {"the way", staged ? "through the stage" : "in the buffer"}};
+        {"the way", staged ? "through the staging buffer" : "in the buffer"}};
     if (staged) require_same(*comm, label, deadline, description);
     else self.channel_ = require_same_and_take_channel(*comm, label, deadline, description);
 
@@ -266,8 +267,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
                                        static_cast<std::uint64_t>(problem.elements()) * element);
     const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm->rank());
     if (staged) {
-        self.stage_ = stage;
-        stage->bind(bindings, buffer->type());
+        self.staging_ = staging;
+        staging->bind(bindings, buffer->type());
         bindings.signature =
             Signature(problem, choice.algorithm->name, buffer->type(), options.op, options.factor)
                 .bits();
@@ -299,14 +300,14 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     const std::int64_t mine = schedule.partial;
     const auto needs =
         comm->gather(label, {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (const std::string &need : needs) {
         std::int64_t elements = 0;
         std::memcpy(&elements, need.data(), std::min(sizeof elements, need.size()));
-        most = std::max(most, elements);
+        max = std::max(max, elements);
     }
-    if (most > 0) {
-        self.partial_ = buffer->memory().shared_partial(static_cast<std::uint64_t>(most) *
+    if (max > 0) {
+        self.partial_ = buffer->memory().shared_partial(static_cast<std::uint64_t>(max) *
                                                         size_of(accumulator_of(buffer->type())));
         bindings.partial = {.type = accumulator_of(buffer->type()),
                             .memory = self.partial_->id(),
@@ -316,9 +317,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage,
     return request;
 }
 
-std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Arrays arrays,
-                                         const Options &options) {
-    Communicator &comm = *stage->comm();
+std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
+                                         Arrays arrays, const Options &options) {
+    Communicator &comm = *staging->comm();
     comm.check();
     check(comm, options);
     std::unique_ptr<Request> request(new Request());
@@ -331,12 +332,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     problem.in_order = comm.reproducible();
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
-    stage->give_room(problem, options.type);
-    const Wish wish = wish_of(comm, options);
+    staging->give_room(problem, options.type);
+    const Override override_ = override_of(comm, options);
     const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
-                                 wish.algorithm, wish.variable);
-    self.comm_ = stage->comm();
-    self.stage_ = stage;
+                                 override_.algorithm, override_.variable);
+    self.comm_ = staging->comm();
+    self.staging_ = staging;
     self.options_ = options;
     self.in_history_ = joins_history(options.collective);
     self.algorithm_ = choice.algorithm;
@@ -347,7 +348,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     bindings.flight_word =
         flight_word(*choice.algorithm, options.type, options.op,
                     static_cast<std::uint64_t>(self.elements_) * size_of(options.type));
-    stage->bind(bindings, options.type);
+    staging->bind(bindings, options.type);
     bindings.signature =
         Signature(problem, choice.algorithm->name, options.type, options.op, options.factor).bits();
     bindings.pair_digests = pair_digests(problem, comm.rank());
@@ -355,18 +356,18 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Stage> &stage, Ar
     bindings.source.pieces = arrays.source;
     bindings.output.type = options.type;
     bindings.output.pieces = arrays.output;
-    if (proves_schedules && comm.rank() == 0) prove_if_small(*choice.algorithm, problem);
+    if (checks_schedules && comm.rank() == 0) check_if_small(*choice.algorithm, problem);
     self.operation_ = comm.admit(self.schedule(), bindings);
     self.arrays_ = std::move(arrays);
     return request;
 }
 
-std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox, Arrays arrays,
-                                         const Options &options) {
-    Communicator &comm = *mailbox->comm();
+std::unique_ptr<Request> Request::create(const std::shared_ptr<EagerBuffers> &eager_buffers,
+                                         Arrays arrays, const Options &options) {
+    Communicator &comm = *eager_buffers->comm();
     comm.check();
     check(comm, options);
-    if (!options.algorithm.empty() && options.algorithm != through_mailbox.name)
+    if (!options.algorithm.empty() && options.algorithm != through_eager_buffers.name)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no algorithm \"" + options.algorithm + "\"; leave it NULL");
     const bool receives = options.collective == Collective::receive;
@@ -374,10 +375,10 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
 
     std::unique_ptr<Request> request(new Request());
     Request &self = *request;
-    self.comm_ = mailbox->comm();
-    self.mailbox_ = mailbox;
+    self.comm_ = eager_buffers->comm();
+    self.eager_buffers_ = eager_buffers;
     self.options_ = options;
-    self.algorithm_ = &through_mailbox;
+    self.algorithm_ = &through_eager_buffers;
     self.why_ = "no other is for messages";
     self.elements_ = pieces.empty() ? 0 : pieces[0].elements;
 
@@ -385,7 +386,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
     bindings.flight_word =
         flight_word(options.collective, options.type,
                     static_cast<std::uint64_t>(self.elements_) * size_of(options.type));
-    mailbox->bind(bindings, options.type, options.root, receives);
+    eager_buffers->bind(bindings, options.type, options.root, receives);
     bindings.signature = Signature::of_message(options.type, self.elements_).bits();
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;
@@ -396,12 +397,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<Mailbox> &mailbox
 }
 
 bool Request::suits(const Options &options, const Arrays &arrays) const {
-    const auto same_form = [](const std::vector<Piece> &a, const std::vector<Piece> &b) {
+    const auto same_shape = [](const std::vector<Piece> &a, const std::vector<Piece> &b) {
         return std::ranges::equal(a, b, {}, &Piece::elements, &Piece::elements);
     };
     return options_ == options && arrays_.cuts == arrays.cuts &&
-           arrays_.exchange == arrays.exchange && same_form(arrays_.source, arrays.source) &&
-           same_form(arrays_.output, arrays.output);
+           arrays_.exchange == arrays.exchange && same_shape(arrays_.source, arrays.source) &&
+           same_shape(arrays_.output, arrays.output);
 }
 
 void Request::move_arrays(const Arrays &arrays) {
@@ -417,23 +418,23 @@ Request::~Request() {
 }
 
 Schedule Request::schedule() const {
-    if (!mailbox_) return algorithm_->make(problem_, comm_->rank());
+    if (!eager_buffers_) return algorithm_->make(problem_, comm_->rank());
     const bool receives = options_.collective == Collective::receive;
     const int from = receives ? options_.root : comm_->rank();
     const int to = receives ? comm_->rank() : options_.root;
     const Message message{{from, Region::source, 0}, {to, Region::output, 0}, elements_};
     Schedule schedule;
     schedule.lanes.push_back(
-        (receives ? receive : send)(comm_->nodes(), mailbox_->window(options_.type), message));
+        (receives ? receive : send)(comm_->nodes(), eager_buffers_->chunk(options_.type), message));
     return schedule;
 }
 
 std::string Request::describe() const {
     std::string text(name_of(options_.collective));
     if (buffer_) text += " of \"" + buffer_->name() + "\"";
-    if (!buffer_ && (stage_ || mailbox_))
+    if (!buffer_ && (staging_ || eager_buffers_))
         text += " of " + std::to_string(elements_) + " " + name_of_type(options_.type);
-    if (mailbox_)
+    if (eager_buffers_)
         text += (options_.collective == Collective::send ? " to rank " : " from rank ") +
                 std::to_string(options_.root);
     return text;
@@ -450,8 +451,8 @@ void Request::require_idle() const {
 
 inline Run Request::next_run() {
     const bool receives = options_.collective == Collective::receive;
-    if (mailbox_) return mailbox_->next(options_.root, receives);
-    if (stage_) return stage_->next(in_history_ ? operation_->signature() : 0);
+    if (eager_buffers_) return eager_buffers_->next(options_.root, receives);
+    if (staging_) return staging_->next(in_history_ ? operation_->signature() : 0);
     return {.number = (channel_ ? channel_->runs : 0) + operation_->runs() + 1};
 }
 
@@ -509,10 +510,10 @@ const std::string &Request::explanation() {
     if (!explanation_.empty()) return explanation_;
     std::string text = describe() + ": " + std::string(algorithm_->name) + ", " +
                        std::string(algorithm_->summary) + "; chosen because " + why_ + "\n";
-    if (!mailbox_) {
-        const ElementBytes bytes = buffer_  ? bytes_of(buffer_->type())
-                                   : stage_ ? bytes_of(options_.type)
-                                            : ElementBytes{};
+    if (!eager_buffers_) {
+        const ElementBytes bytes = buffer_    ? bytes_of(buffer_->type())
+                                   : staging_ ? bytes_of(options_.type)
+                                              : ElementBytes{};
         if (const auto seconds = predict(*algorithm_, problem_, bytes, comm_->machine()))
             text += "predicted to take " + microseconds(*seconds) + "\n";
     }

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "comm/buffer.h"
-#include "comm/mailbox.h"
-#include "comm/stage.h"
+#include "comm/eager_buffers.h"
+#include "comm/staging_buffer.h"
 #include "execute/operation.h"
 #include "schedule/algorithms.h"
 
@@ -31,7 +31,7 @@ public:
     };
 
     // On a fused buffer; `buffer` is none for a barrier. Collective, blocking.
-    static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage,
+    static std::unique_ptr<Request> create(const std::shared_ptr<StagingBuffer> &staging,
                                            const std::shared_ptr<Buffer> &buffer,
                                            const Options &options);
 
@@ -46,11 +46,11 @@ public:
     static void check(const Communicator &comm, const Options &options);
     // Of `options`, source and output are not used; `type` is that of both arrays. Does not
     // communicate.
-    static std::unique_ptr<Request> create(const std::shared_ptr<Stage> &stage, Arrays arrays,
-                                           const Options &options);
+    static std::unique_ptr<Request> create(const std::shared_ptr<StagingBuffer> &staging,
+                                           Arrays arrays, const Options &options);
     // A message, of which the arrays have one side.
-    static std::unique_ptr<Request> create(const std::shared_ptr<Mailbox> &mailbox, Arrays arrays,
-                                           const Options &options);
+    static std::unique_ptr<Request> create(const std::shared_ptr<EagerBuffers> &eager_buffers,
+                                           Arrays arrays, const Options &options);
     ~Request();
 
     // Of arrays: whether other arrays of the same form would give the same operation, and to go on
@@ -79,8 +79,8 @@ private:
 
     std::shared_ptr<Communicator> comm_;
     std::shared_ptr<Buffer> buffer_;
-    std::shared_ptr<Stage> stage_;
-    std::shared_ptr<Mailbox> mailbox_;
+    std::shared_ptr<StagingBuffer> staging_;
+    std::shared_ptr<EagerBuffers> eager_buffers_;
     std::shared_ptr<Memory> partial_;
     Options options_;
     Arrays arrays_;
@@ -89,8 +89,8 @@ private:
     std::string why_;
     Problem problem_;  // that the algorithm solves; of a message none
     std::string explanation_;
-    // Of its own; none at the stage or the mailbox. Runs are counted on from those of earlier
-    // users.
+    // Of its own; none at the staging buffer or the eager_buffers. Runs are counted on from those
+    // of earlier users.
     std::optional<Channel> channel_;
     std::unique_ptr<Operation> operation_;
     bool in_history_ = false;  // see Stage::next()

@@ -35,15 +35,15 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
     constexpr std::size_t prefix = sizeof("VESCOMM_") - 1;
     if (given.size() > longest || given.size() <= prefix) return {};
     std::string best;
-    std::size_t least = std::max<std::size_t>(1, (given.size() - prefix) / 3);
+    std::size_t min = std::max<std::size_t>(1, (given.size() - prefix) / 3);
     for (const std::string &name : known) {
         const std::size_t shorter = std::min(given.size(), name.size());
         // VESCOMM_TIMEOUT and VESCOMM_LOG_LEVEL are near, VESCOMM_ is not.
         const bool cut =
             shorter > prefix + 2 && given.substr(0, shorter) == name.substr(0, shorter);
         const std::size_t edits = cut ? 1 : distance(given, name);
-        if (edits > least || (!best.empty() && edits == least)) continue;
-        least = edits;
+        if (edits > min || (!best.empty() && edits == min)) continue;
+        min = edits;
         best = name;
     }
     return best;

@@ -22,7 +22,7 @@ constexpr std::uint64_t worth_timing = 16 * 1024;
 // meanwhile must not wait for long.
 constexpr std::uint64_t worth_a_look = 128 * 1024;
 
-constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::stage,
+constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::staging,
                                   Region::partial};
 static_assert(std::size(all_regions) == regions);
 
@@ -39,7 +39,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     const auto members = bindings_.nodes.members(bindings_.nodes.node_of(bindings_.rank));
     locals_.assign(members.begin(), members.end());
     local_ = static_cast<std::size_t>(bindings_.nodes.local_rank(bindings_.rank));
-    board_ = bindings_.home->board();
+    board_ = bindings_.intra_node->board();
     find_bases();
     const auto ends = [](const std::vector<Piece> &pieces) {
         std::vector<std::int64_t> ends;
@@ -53,32 +53,33 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         BoundLane &bound = lanes_.emplace_back();
         bound.steps.reserve(lane.steps().size());
         for (const Step &step : lane.steps()) bind(bound, lane, step);
-        let_come_early(bound);
+        make_puts_eager(bound);
         bound.at = bound.steps.size();
     }
-    wants_ = schedule.wants;
-    called_through_.resize(wants_.size());
+    receive_mask_ = schedule.receive_mask;
+    called_through_.resize(receive_mask_.size());
     const Queue *queue = bindings_.queues;
     agreed_ = waits_for_all_flags(schedule) || bindings_.signature == 0 ||
               (queue != nullptr && !queue->receives);
-    tells_at_once_ = !eager_ && queue == nullptr;
+    advertises_at_once_ = !inlines_ && queue == nullptr;
     heard_channel_ = bindings_.channel;
     if (queue == nullptr) return;
-    tells_with_flag_ = !queue->receives && bindings_.nodes.together(bindings_.rank, queue->peer);
+    advertises_with_flag_ =
+        !queue->receives && bindings_.nodes.together(bindings_.rank, queue->peer);
     heard_channel_ = bindings_.peer_channel;
 }
 
 // Waits for what a put may come before are that put's instead.
-void Operation::let_come_early(BoundLane &lane) {
+void Operation::make_puts_eager(BoundLane &lane) {
     for (std::size_t i = 0; i + 1 < lane.steps.size(); ++i) {
         const BoundStep &wait = lane.steps[i];
-        if (wait.action != Action::wait || !wait.early) continue;
+        if (wait.action != Action::wait || !wait.eager) continue;
         // Of pieces of arrays, a put has become several.
         for (std::size_t k = i + 1; k < lane.steps.size(); ++k) {
             BoundStep &put = lane.steps[k];
             if (put.action != Action::put || put.peer != wait.peer) break;
-            put.early_flag = wait.flag;
-            put.early_value = wait.value;
+            put.credit_flag = wait.flag;
+            put.credit = wait.value;
         }
     }
 }
@@ -91,8 +92,8 @@ const RegionBinding &Operation::binding(Region region) const {
             return bindings_.buffer;
         case Region::output:
             return bindings_.output;
-        case Region::stage:
-            return bindings_.stage;
+        case Region::staging:
+            return bindings_.staging;
         case Region::partial:
             break;
     }
@@ -113,7 +114,7 @@ std::uint32_t Operation::first_base(Region region) const {
 void Operation::find_bases() {
     for (const Region region : all_regions) {
         const RegionBinding &its = binding(region);
-        if (region == Region::stage) first_slotted_ = bases_.size();
+        if (region == Region::staging) first_slotted_ = bases_.size();
         for (const Piece &piece : its.pieces) bases_.push_back(piece.data);
         if (!its.mapping) continue;
         for (const int peer : locals_) bases_.push_back(its.mapping->base(peer) + its.offset_bytes);
@@ -123,7 +124,7 @@ void Operation::find_bases() {
 // Negative from a later slot to an earlier one.
 std::ptrdiff_t Operation::bytes_between_slots(std::uint32_t from, std::uint32_t to) const noexcept {
     return (std::ptrdiff_t{to} - std::ptrdiff_t{from}) *
-           static_cast<std::ptrdiff_t>(bindings_.stage.slot_bytes);
+           static_cast<std::ptrdiff_t>(bindings_.staging.slot_bytes);
 }
 
 void Operation::move_to(std::uint32_t slot) noexcept {
@@ -195,7 +196,7 @@ void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
                 // Only the last one raises the flag, and only the first one says for whom it is.
                 part.put_through(places[0], rest(step.to), count, step.flag,
                                  done + count == step.count ? step.value : 0,
-                                 done == 0 ? step.other_end : no_rank, step.relay);
+                                 done == 0 ? step.final_peer : no_rank, step.relay);
         }
         bind_whole(lane, part, part.steps()[0]);
         done += count;
@@ -204,18 +205,18 @@ void Operation::bind(BoundLane &lane, const Lane &from, const Step &step) {
 
 void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) {
     BoundStep bound{.action = step.action,
-                    .if_wanted = step.if_wanted,
+                    .conditional = step.conditional,
                     .flag = step.flag,
                     .value = step.value,
                     .peer = step.peer == whole_node ? bindings_.rank : step.peer,
                     .count = static_cast<std::size_t>(step.count)};
-    bound.other_end = step.other_end;
+    bound.final_peer = step.final_peer;
     bound.relay = step.relay;
     bound.transport = bindings_.transports[bound.peer];
-    bound.early = step.early && bound.transport->keeps_early();
+    bound.eager = step.eager && bound.transport->keeps_unexpected();
     if (bindings_.signature != 0 && bindings_.queues == nullptr && bound.peer != bindings_.rank) {
-        bound.compares = step.action == Action::wait && step.flag != eager_flag;
-        bound.tells = step.action == Action::signal && !bound.early &&
+        bound.compares = step.action == Action::wait && step.flag != inline_flag;
+        bound.tells = step.action == Action::signal && !bound.eager &&
                       !bindings_.nodes.together(bindings_.rank, bound.peer);
     }
     if (step.moves()) {
@@ -225,7 +226,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
         if (step.action != Action::put) bound.to = address(step.to);
         bound.bytes = bound.count * size_of(bound.to_type);
     }
-    eager_ |= !step.moves() && step.flag == eager_flag;
+    inlines_ |= !step.moves() && step.flag == inline_flag;
     switch (step.action) {
         case Action::acquire:
         case Action::signal:
@@ -258,7 +259,7 @@ void Operation::bind_whole(BoundLane &lane, const Lane &from, const Step &step) 
             // Sums alone are of contributions all the same.
             if (bound.contributions == 0)
                 bound.from_type =
-                    (bindings_.stage.mapping ? bindings_.stage : bindings_.buffer).type;
+                    (bindings_.staging.mapping ? bindings_.staging : bindings_.buffer).type;
             pointers_.resize(std::max(pointers_.size(), places.size()));
             factors_.resize(pointers_.size(), bindings_.factor);
             if (!can_reduce(bound.to_type, bound.from_type))
@@ -295,8 +296,8 @@ void Operation::start(const Run &run) noexcept {
         lane.told = lane.steps.size();
         if (!lane.steps.empty()) ++lanes_under_way_;
     }
-    acquired_ = node_knows_ = stopped_ = wants_known_ = false;
-    at_a_relay_.reset();
+    acquired_ = advertised_ = stopped_ = masks_known_ = false;
+    at_forwarder_.reset();
     if (bindings_.turns != nullptr)
         bindings_.turns->call(run.turn, signature_, bindings_.pair_digests);
     add(counters_.operations, std::uint64_t{1});
@@ -328,7 +329,7 @@ bool Operation::advance() noexcept {
 // slot before. An eager flag says it by itself, and so does a put.
 void Operation::acquired() noexcept {
     acquired_ = true;
-    if (tells_at_once_) tell_node();
+    if (advertises_at_once_) advertise_to_node();
     // Nothing of another message is taken: this one is at its end.
     if (receives() && disagreement()) lanes_[0].at = lanes_[0].steps.size() - 1;
 }
@@ -343,30 +344,29 @@ void Operation::settle() noexcept {
     if (!bindings_.releases) return;
     if (bindings_.turns != nullptr) {
         bindings_.turns->let_go(run_.turn);
-        if (eager_ && locals_.size() > 1) {
+        if (inlines_ && locals_.size() > 1) {
             // The operation after the next one will write there, and nobody reads there any more.
             prefetch_to_write(bases_[first_slotted_ + local_] +
-                              bytes_between_slots(slot_, (slot_ + 2) % stage_slots));
+                              bytes_between_slots(slot_, (slot_ + 2) % staging_slots));
         }
     }
-    bindings_.home->signal(bindings_.rank,
-                           {bindings_.release.channel + run_.slot, bindings_.release.flag},
-                           run_.number);
+    bindings_.intra_node->signal(bindings_.rank,
+                                 {bindings_.release.channel + run_.slot, bindings_.release.flag},
+                                 run_.number);
 }
 
 bool Operation::complete() const noexcept {
-    return lanes_under_way_ == 0 && !condemned_ &&
-           puts_pending_.load(std::memory_order_acquire) == 0;
+    return lanes_under_way_ == 0 && !failed_ && puts_pending_.load(std::memory_order_acquire) == 0;
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
     if (bindings_.turns != nullptr && bindings_.turns->free(local, run_.turn)) return true;
     const SignalName name{bindings_.release.channel + run_.slot, bindings_.release.flag};
-    return bindings_.home->signalled(locals_[local], name) >= run_.releases;
+    return bindings_.intra_node->signalled(locals_[local], name) >= run_.releases;
 }
 
 // A receiver takes its turn when it knows what was sent.
-bool Operation::has_turn(const BoundStep &step) const noexcept {
+bool Operation::has_slot(const BoundStep &step) const noexcept {
     const Queue &queue = bindings_.queues[run_.slot];
     if (queue.settled + 1 != run_.number) return false;
     if (queue.receives) return signature_of(step.peer) != 0;
@@ -374,38 +374,38 @@ bool Operation::has_turn(const BoundStep &step) const noexcept {
 }
 
 bool Operation::ready(const BoundStep &step) noexcept {
-    if (step.if_wanted) {
-        if (!all_say_wants()) return false;
-        if (!is_wanted(step.peer)) return true;
+    if (step.conditional) {
+        if (!has_all_masks()) return false;
+        if (!any_local_receives(step.peer)) return true;
     }
     if (step.action == Action::wait) {
-        if (step.flag != eager_flag) {
-            if (step.early) return true;
+        if (step.flag != inline_flag) {
+            if (step.eager) return true;
             if (step.transport->signalled(step.peer, heard(step.flag)) < at_this_run(step.value))
                 return false;
             // What it has done for another call is of no use here, nor for who gets it from here.
             const std::uint32_t theirs = step.compares ? signature_of(step.peer) : 0;
             const bool other = (theirs != 0 && theirs != signature_for(step.peer)) ||
-                               (step.if_wanted && !ends_agree(step));
+                               (step.conditional && !ends_agree(step));
             stopped_ |= other;
             return !other;
         }
         const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(step.peer));
-        const EagerFlag &flag = eager_flag_of(local);
+        const InlineFlag &flag = inline_flag_of(local);
         if (flag.called.load(std::memory_order_acquire) != at_this_run(signature_)) return false;
         bindings_.turns->hear(local, flag.turns.load(std::memory_order_relaxed));
         return true;
     }
     if (step.action == Action::acquire) {
-        if (bindings_.queues != nullptr) return has_turn(step);
+        if (bindings_.queues != nullptr) return has_slot(step);
         for (std::size_t local = 0; local < locals_.size(); ++local)
             if (!released_by(local)) return false;
     }
     return true;
 }
 
-void Operation::raise_eager_flag() noexcept {
-    EagerFlag &flag = eager_flag_of(local_);
+void Operation::raise_inline_flag() noexcept {
+    InlineFlag &flag = inline_flag_of(local_);
     flag.turns.store(bindings_.turns->mine(), std::memory_order_relaxed);
     flag.called.store(at_this_run(signature_), std::memory_order_release);
     board_->stored();
@@ -418,10 +418,10 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
         case Action::wait:
             return;
         case Action::signal:
-            if (step.if_wanted && !is_wanted(step.peer)) return;
-            if (step.flag == eager_flag) return raise_eager_flag();
-            if (tells_with_flag_) tell_node();
-            if (step.early)
+            if (step.conditional && !any_local_receives(step.peer)) return;
+            if (step.flag == inline_flag) return raise_inline_flag();
+            if (advertises_with_flag_) advertise_to_node();
+            if (step.eager)
                 step.transport->expect(step.peer, signal(step.flag), at_this_run(step.value));
             else if (step.tells)
                 step.transport->put({.peer = step.peer,
@@ -431,22 +431,22 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
             else step.transport->signal(step.peer, signal(step.flag), at_this_run(step.value));
             return;
         case Action::put: {
-            if (step.other_end != no_rank) put_called(step);
+            if (step.final_peer != no_rank) put_called(step);
             puts_pending_.fetch_add(1, std::memory_order_relaxed);
             add(counters_.bytes_sent, step.bytes);
-            const RegionBinding &stage = bindings_.stage;
+            const RegionBinding &staging = bindings_.staging;
             step.transport->put(
                 {.peer = step.peer,
                  .from = at(step.from),
                  .memory = step.memory,
-                 .offset = step.offset_bytes + (step.in_slot ? run_.slot * stage.slot_bytes : 0),
+                 .offset = step.offset_bytes + (step.in_slot ? run_.slot * staging.slot_bytes : 0),
                  .bytes = step.bytes,
                  .signal = signal(step.flag),
                  .value = step.value == 0 ? 0 : at_this_run(step.value),
                  .pending = &puts_pending_,
                  .called = step.value == 0 ? 0 : signature_for(step.peer),
-                 .early = step.early_value == 0 ? 0 : at_this_run(step.early_value),
-                 .early_flag = step.early_flag});
+                 .eager = step.credit == 0 ? 0 : at_this_run(step.credit),
+                 .credit_flag = step.credit_flag});
             return;
         }
         case Action::copy:
@@ -485,14 +485,14 @@ std::vector<int> Operation::waiting_for() const {
     for (const BoundLane &lane : lanes_) {
         if (lane.at == lane.steps.size()) continue;
         const BoundStep &step = lane.steps[lane.at];
-        if (step.if_wanted && !wants_known_) {
+        if (step.conditional && !masks_known_) {
             std::ranges::copy_if(locals_, std::back_inserter(peers),
-                                 [this](int member) { return !says_wants(member); });
+                                 [this](int member) { return !has_advertised_mask(member); });
             continue;
         }
         if (step.action == Action::wait) peers.push_back(step.peer);
-        if (step.action == Action::wait && step.other_end != no_rank)
-            peers.push_back(step.other_end);
+        if (step.action == Action::wait && step.final_peer != no_rank)
+            peers.push_back(step.final_peer);
         if (step.action == Action::acquire && bindings_.queues != nullptr)
             peers.push_back(step.peer);
         else if (step.action == Action::acquire)

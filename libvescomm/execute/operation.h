@@ -27,7 +27,7 @@ struct Run {
     std::uint64_t number = 1;  // on its channel, from 1; the same on every rank
     // How often everyone on this node must have released the memory before it may be overwritten.
     std::uint64_t releases = 0;
-    // Of the stage; the slot is also added to the channels of Bindings.
+    // Of the staging buffer; the slot is also added to the channels of Bindings.
     std::uint32_t slot = 0;
     // Changes the digest of the signature: what was called earlier and not compared. 0: nothing.
     std::uint32_t history = 0;
@@ -66,9 +66,9 @@ public:
     // Tells this node what was called here, and those of other nodes for whom it waits now: when
     // all that wait for one another have called the same, they do not wait for ever. Puts and eager
     // flags tell it, too.
-    void tell_signature() noexcept;
+    void advertise_signature() noexcept;
     // This run has come to nothing, and will never be complete.
-    void condemn() noexcept { condemned_ = true; }
+    void mark_failed() noexcept { failed_ = true; }
 
     // A lane has stopped at what a rank did that has called something else.
     bool stopped() const noexcept { return stopped_; }
@@ -106,12 +106,12 @@ private:
         Action action;
         bool timed = false;  // large enough to look at the clock
         bool takes_long = false;  // and to look at the wires afterwards
-        bool in_slot = false;  // a put into the stage
-        bool early = false;  // see Step
+        bool in_slot = false;  // a put into the staging buffer
+        bool eager = false;  // see Step
         bool compares = false;  // a wait, for one who may have called something else
         bool tells = false;  // a signal to another node, which compares
-        bool if_wanted = false;  // see Step
-        std::uint32_t early_flag = 0, early_value = 0;  // of a put that may come early
+        bool conditional = false;  // see Step
+        std::uint32_t credit_flag = 0, credit = 0;  // of a put that may come early
         std::uint32_t flag = 0;
         std::uint32_t value = 0;
         int peer = 0;
@@ -129,7 +129,7 @@ private:
         bool started = false;
         bool finish = false;
         MemoryId memory = 0;
-        int other_end = no_rank;  // see Step
+        int final_peer = no_rank;  // see Step
         std::uint64_t offset_bytes = 0;
     };
     struct BoundLane {
@@ -146,7 +146,7 @@ private:
     void move_to(std::uint32_t slot) noexcept;
     Address address(const Place &place) const;
     void bind(BoundLane &lane, const Lane &from, const Step &step);
-    static void let_come_early(BoundLane &lane);
+    static void make_puts_eager(BoundLane &lane);
     void bind_whole(BoundLane &lane, const Lane &from, const Step &step);
     // Where the pieces of source or output end, and in which of them a place lies.
     const std::vector<std::int64_t> &piece_ends(Region region) const;
@@ -168,30 +168,30 @@ private:
         return {heard_channel_ + run_.slot, flag};
     }
     bool released_by(std::size_t local) const noexcept;
-    bool has_turn(const BoundStep &step) const noexcept;
+    bool has_slot(const BoundStep &step) const noexcept;
     void acquired() noexcept;
     bool waits_for_all_flags(const Schedule &schedule) const;
-    void tell_node() noexcept;
-    void raise_eager_flag() noexcept;
-    EagerFlag &eager_flag_of(std::size_t local) const noexcept {
-        return *reinterpret_cast<EagerFlag *>(bases_[first_slotted_ + local] - sizeof(EagerFlag));
+    void advertise_to_node() noexcept;
+    void raise_inline_flag() noexcept;
+    InlineFlag &inline_flag_of(std::size_t local) const noexcept {
+        return *reinterpret_cast<InlineFlag *>(bases_[first_slotted_ + local] - sizeof(InlineFlag));
     }
     // Whether all of the node have said what they want of whom, and whether anyone wants something
     // of this one.
     // What was called here, for a peer to compare, and what that has called.
     std::uint32_t signature_for(int peer) const noexcept;
     std::uint32_t signature_of(int peer) const noexcept;
-    bool says_wants(int member) const noexcept;
-    bool all_say_wants() noexcept;
-    bool is_wanted(int peer) const noexcept;
+    bool has_advertised_mask(int member) const noexcept;
+    bool has_all_masks() noexcept;
+    bool any_local_receives(int peer) const noexcept;
     // Whether `step.peer` has sent what the ranks of this node want of it.
     bool ends_agree(const BoundStep &step) noexcept;
-    const std::uint32_t *wants_of(int member) const noexcept {
-        return reinterpret_cast<const std::uint32_t *>(in_slot(member, bindings_.wants_offset));
+    const std::uint32_t *receive_mask_of(int member) const noexcept {
+        return reinterpret_cast<const std::uint32_t *>(in_slot(member, bindings_.masks_offset));
     }
     std::byte *in_slot(int member, std::uint64_t offset) const noexcept {
-        const RegionBinding &stage = bindings_.stage;
-        return stage.mapping->base(member) + run_.slot * stage.slot_bytes + offset;
+        const RegionBinding &staging = bindings_.staging;
+        return staging.mapping->base(member) + run_.slot * staging.slot_bytes + offset;
     }
     void tell(int peer) noexcept;
     void put_called(const BoundStep &step) noexcept;
@@ -207,13 +207,14 @@ private:
     const Kernels &kernels_ = kernels();
     std::vector<std::int64_t> source_ends_, output_ends_;
     std::vector<std::byte *> bases_;
-    std::size_t first_slotted_ = 0;  // from here on they are in the slot: the stage, then sums
+    std::size_t first_slotted_ =
+        0;  // from here on they are in the slot: the staging buffer, then sums
     std::uint32_t slot_ = 0;
-    bool eager_ = false;  // the schedule uses eager_flag
+    bool inlines_ = false;  // the schedule uses inline_flag
     bool agreed_ = false;
     // The node is told what was called once the slot is acquired; of a message, beside its first
     // flag, in the same line of cache.
-    bool tells_at_once_ = false, tells_with_flag_ = false;
+    bool advertises_at_once_ = false, advertises_with_flag_ = false;
     std::uint32_t heard_channel_ = 0;
     std::size_t local_ = 0;  // this rank among those of its node
     SignalBoard *board_ = nullptr;
@@ -223,14 +224,14 @@ private:
     std::uint64_t runs_ = 0;
     Run run_;
     std::uint32_t signature_ = 0;  // of this run
-    bool condemned_ = false, stopped_ = false;
+    bool failed_ = false, stopped_ = false;
     bool settled_ = true;
     std::size_t lanes_under_way_ = 0;
     // Has this run its slot, and does this node know what was called?
-    bool acquired_ = false, node_knows_ = false;
-    std::vector<std::uint8_t> wants_;  // of the schedule
-    bool wants_known_ = false;  // of all ranks of the node
-    std::optional<Disagreement> at_a_relay_;
+    bool acquired_ = false, advertised_ = false;
+    std::vector<std::uint8_t> receive_mask_;  // of the schedule
+    bool masks_known_ = false;  // of all ranks of the node
+    std::optional<Disagreement> at_forwarder_;
     std::vector<std::uint64_t> called_through_;  // by other end: what is put there, in this run
     std::atomic<std::uint32_t> puts_pending_{0};
 };

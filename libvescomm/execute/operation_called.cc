@@ -10,57 +10,60 @@
 
 namespace vescomm {
 
-void Operation::tell_node() noexcept {
-    if (bindings_.signature == 0 || node_knows_) return;
-    node_knows_ = true;
+void Operation::advertise_to_node() noexcept {
+    if (bindings_.signature == 0 || advertised_) return;
+    advertised_ = true;
     for (std::size_t peer = 0; bindings_.pair_digests && peer < locals_.size(); ++peer)
         pair_digest(bindings_.rank, locals_[peer])
             .store((*bindings_.pair_digests)[locals_[peer]], std::memory_order_relaxed);
-    if (!wants_.empty()) {
-        auto *wants =
-            reinterpret_cast<std::uint32_t *>(in_slot(bindings_.rank, bindings_.wants_offset));
-        for (std::size_t peer = 0; peer < wants_.size(); ++peer)
-            wants[peer] = wants_[peer] != 0 ? signature_for(static_cast<int>(peer)) : 0;
+    if (!receive_mask_.empty()) {
+        auto *receive_mask =
+            reinterpret_cast<std::uint32_t *>(in_slot(bindings_.rank, bindings_.masks_offset));
+        for (std::size_t peer = 0; peer < receive_mask_.size(); ++peer)
+            receive_mask[peer] =
+                receive_mask_[peer] != 0 ? signature_for(static_cast<int>(peer)) : 0;
     }
-    bindings_.home->signal(bindings_.rank, signal(called_flag), at_this_run(signature_));
+    bindings_.intra_node->signal(bindings_.rank, signal(signature_flag), at_this_run(signature_));
 }
 
 std::atomic_ref<std::uint32_t> Operation::pair_digest(int of, int with) const noexcept {
-    const RegionBinding &stage = bindings_.stage;
-    auto *first = stage.mapping->base(of) + run_.slot * stage.slot_bytes + bindings_.pairs_offset;
+    const RegionBinding &staging = bindings_.staging;
+    auto *first =
+        staging.mapping->base(of) + run_.slot * staging.slot_bytes + bindings_.pairs_offset;
     return std::atomic_ref(
         reinterpret_cast<std::uint32_t *>(first)[bindings_.nodes.local_rank(with)]);
 }
 
-bool Operation::says_wants(int member) const noexcept {
-    return bindings_.home->signalled(member, signal(called_flag)) >> 32 == run_.number;
+bool Operation::has_advertised_mask(int member) const noexcept {
+    return bindings_.intra_node->signalled(member, signal(signature_flag)) >> 32 == run_.number;
 }
 
 // Who has called something else says nothing of the kind, and all is in vain.
-bool Operation::all_say_wants() noexcept {
-    for (std::size_t local = 0; !wants_known_ && local < locals_.size(); ++local) {
-        if (!says_wants(locals_[local])) return false;
+bool Operation::has_all_masks() noexcept {
+    for (std::size_t local = 0; !masks_known_ && local < locals_.size(); ++local) {
+        if (!has_advertised_mask(locals_[local])) return false;
         stopped_ |= locals_[local] != bindings_.rank &&
                     signature_of(locals_[local]) != signature_for(locals_[local]);
         if (stopped_) return false;
     }
-    return wants_known_ = true;
+    return masks_known_ = true;
 }
 
-bool Operation::is_wanted(int peer) const noexcept {
-    return std::ranges::any_of(locals_, [&](int member) { return wants_of(member)[peer] != 0; });
+bool Operation::any_local_receives(int peer) const noexcept {
+    return std::ranges::any_of(locals_,
+                               [&](int member) { return receive_mask_of(member)[peer] != 0; });
 }
 
 bool Operation::ends_agree(const BoundStep &step) noexcept {
-    const auto *called =
-        reinterpret_cast<const std::uint64_t *>(in_slot(bindings_.rank, bindings_.relays_offset));
+    const auto *called = reinterpret_cast<const std::uint64_t *>(
+        in_slot(bindings_.rank, bindings_.forwarded_offset));
     for (std::size_t local = 0; local < locals_.size(); ++local) {
         const std::uint64_t last = called[step.relay + local];
         const std::uint32_t sent = last >> 32 == run_.number ? static_cast<std::uint32_t>(last) : 0;
-        const std::uint32_t wanted = wants_of(locals_[local])[step.peer];
+        const std::uint32_t wanted = receive_mask_of(locals_[local])[step.peer];
         if (sent == wanted) continue;
-        at_a_relay_ = sent != 0 ? Disagreement{step.peer, sent, locals_[local], wanted}
-                                : Disagreement{locals_[local], wanted, step.peer, sent};
+        at_forwarder_ = sent != 0 ? Disagreement{step.peer, sent, locals_[local], wanted}
+                                  : Disagreement{locals_[local], wanted, step.peer, sent};
         return false;
     }
     return true;
@@ -68,20 +71,20 @@ bool Operation::ends_agree(const BoundStep &step) noexcept {
 
 // Beside what goes to a third rank: what was called, for whom it is.
 void Operation::put_called(const BoundStep &step) noexcept {
-    auto &called = called_through_[static_cast<std::size_t>(step.other_end)];
-    called = at_this_run(signature_for(step.other_end));
+    auto &called = called_through_[static_cast<std::size_t>(step.final_peer)];
+    called = at_this_run(signature_for(step.final_peer));
     puts_pending_.fetch_add(1, std::memory_order_relaxed);
-    const RegionBinding &stage = bindings_.stage;
+    const RegionBinding &staging = bindings_.staging;
     step.transport->put({.peer = step.peer,
                          .from = reinterpret_cast<const std::byte *>(&called),
-                         .memory = stage.memory,
-                         .offset = run_.slot * stage.slot_bytes + bindings_.relays_offset +
+                         .memory = staging.memory,
+                         .offset = run_.slot * staging.slot_bytes + bindings_.forwarded_offset +
                                    step.relay * sizeof called,
                          .bytes = sizeof called,
                          .signal = signal(step.flag),
                          .pending = &puts_pending_,
-                         .early = step.early_value == 0 ? 0 : at_this_run(step.early_value),
-                         .early_flag = step.early_flag});
+                         .eager = step.credit == 0 ? 0 : at_this_run(step.credit),
+                         .credit_flag = step.credit_flag});
 }
 
 std::uint32_t Operation::signature_for(int peer) const noexcept {
@@ -90,11 +93,12 @@ std::uint32_t Operation::signature_for(int peer) const noexcept {
 
 std::uint32_t Operation::signature_of(int peer) const noexcept {
     const Transport &transport = *bindings_.transports[peer];
-    std::uint64_t called = transport.signalled(peer, heard(called_flag));
+    std::uint64_t called = transport.signalled(peer, heard(signature_flag));
     const bool near = bindings_.nodes.together(bindings_.rank, peer);
-    if (called >> 32 != run_.number && !near) called = transport.signalled(peer, heard(told_flag));
+    if (called >> 32 != run_.number && !near)
+        called = transport.signalled(peer, heard(advertised_flag));
     if (called >> 32 != run_.number && near && bindings_.turns != nullptr)
-        called = eager_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
+        called = inline_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
                      .called.load(std::memory_order_acquire);
     if (called >> 32 != run_.number) return 0;
     const auto theirs = static_cast<std::uint32_t>(called);
@@ -109,15 +113,15 @@ bool Operation::waits_for_all_flags(const Schedule &schedule) const {
     std::size_t flags = 0;
     for (const Lane &lane : schedule.lanes)
         for (const Step &step : lane.steps())
-            if (step.action == Action::wait && step.flag == eager_flag) ++flags;
-    return eager_ && flags + 1 == locals_.size();
+            if (step.action == Action::wait && step.flag == inline_flag) ++flags;
+    return inlines_ && flags + 1 == locals_.size();
 }
 
 std::optional<Operation::Disagreement> Operation::disagreement() const noexcept {
     if (bindings_.signature == 0) return {};
-    if (at_a_relay_) return at_a_relay_;
+    if (at_forwarder_) return at_forwarder_;
     // Of two that wait for nobody, the later one sees what the other one has called.
-    if (eager_) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (inlines_) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (const Queue *queue = bindings_.queues) {
         const std::uint32_t sent = queue->receives ? signature_of(queue->peer) : 0;
         if (sent == 0 || sent == bindings_.signature) return {};
@@ -130,28 +134,28 @@ std::optional<Operation::Disagreement> Operation::disagreement() const noexcept 
     return {};
 }
 
-void Operation::tell_signature() noexcept {
+void Operation::advertise_signature() noexcept {
     if (bindings_.signature == 0 || bindings_.queues != nullptr || !acquired_) return;
-    tell_node();
+    advertise_to_node();
     for (BoundLane &lane : lanes_) {
         if (lane.at == lane.steps.size() || lane.told == lane.at) continue;
         lane.told = lane.at;
         const BoundStep &step = lane.steps[lane.at];
         if (step.action != Action::wait) continue;
         tell(step.peer);
-        if (step.other_end != no_rank) tell(step.other_end);
+        if (step.final_peer != no_rank) tell(step.final_peer);
         // And those for whom there must be room.
         for (std::size_t i = lane.at + 1; i < lane.steps.size(); ++i) {
             const BoundStep &next = lane.steps[i];
             if (next.action != Action::put || next.peer != step.peer) break;
-            if (next.other_end != no_rank) tell(next.other_end);
+            if (next.final_peer != no_rank) tell(next.final_peer);
         }
     }
 }
 
 void Operation::tell(int peer) noexcept {
     if (!bindings_.nodes.together(bindings_.rank, peer))
-        bindings_.transports[peer]->signal(peer, signal(told_flag),
+        bindings_.transports[peer]->signal(peer, signal(advertised_flag),
                                            at_this_run(signature_for(peer)));
 }
 

@@ -7,7 +7,7 @@
 namespace vescomm {
 
 // The messages from this rank to a peer, or from the peer to this rank, that pass through one slot
-// of the mailbox, one after another.
+// of the eager_buffers, one after another.
 struct Queue {
     int peer = 0;
     bool receives = false;

@@ -36,16 +36,16 @@ struct Group {
         : sources(from), type(from_type) {
         if (sources.empty()) return;
         FoldLoop loop = loops.fold(op, sum_type, type);
-        most = loop.most;
+        max = loop.max;
         if (loop.run == nullptr) {
             widen = loops.convert(sum_type, type);
             loop = loops.fold(op, sum_type, sum_type);
-            most = widened_at_once;
+            max = widened_at_once;
         }
         fold = loop.run;
         loop = loops.fold(op, to_type, widen == nullptr ? type : sum_type);
         fold_last = loop.run;
-        if (fold_last != nullptr) most = std::min(most, loop.most);
+        if (fold_last != nullptr) max = std::min(max, loop.max);
     }
 
     std::span<const void *const> sources;
@@ -53,7 +53,7 @@ struct Group {
     Convert *widen = nullptr;  // first, when there is no loop for the type itself
     Fold *fold = nullptr;
     Fold *fold_last = nullptr;  // straight to the type of the result, or null
-    std::size_t most = 0;  // sources at once
+    std::size_t max = 0;  // sources at once
     const double *factors = nullptr;
 };
 
@@ -78,8 +78,8 @@ public:
 
     // Folds a group into the sum, or into `to` when it is the last.
     void add(const Group &group, bool last) noexcept {
-        for (std::size_t done = 0; done < group.sources.size(); done += group.most) {
-            const std::size_t n = std::min(group.most, group.sources.size() - done);
+        for (std::size_t done = 0; done < group.sources.size(); done += group.max) {
+            const std::size_t n = std::min(group.max, group.sources.size() - done);
             FoldArguments arguments{.sources = &group.sources[done],
                                     .n = static_cast<int>(n),
                                     .first = first_,
@@ -150,7 +150,7 @@ void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
 
     const bool widens = contributions.widen != nullptr;
     const Group &last = partials.empty() ? contributions : sums;
-    const bool one_loop = last.sources.size() <= last.most && !widens &&
+    const bool one_loop = last.sources.size() <= last.max && !widens &&
                           (sources.empty() || partials.empty()) && last.fold_last != nullptr &&
                           !how.streaming && !divides(how, type);
     const std::size_t bytes = widens ? widened_bytes : tile_bytes;

@@ -12,15 +12,15 @@
 
 namespace vescomm {
 
-// eager_flag, before the first byte of a stage.
-struct EagerFlag {
+// inline_flag, before the first byte of a staging buffer.
+struct InlineFlag {
     std::atomic<std::uint64_t> turns;  // Turns::mine() of the rank whose stage it is
     std::atomic<std::uint64_t> called;  // stored last: the number of the run, and what was called
 };
-static_assert(sizeof(EagerFlag) == 16 && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(InlineFlag) == 16 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-// Of a stage.
-inline constexpr std::uint32_t stage_slots = 4;
+// Of a staging buffer.
+inline constexpr std::uint32_t staging_slots = 4;
 
 // Of an exchange: by peer, what the two of them must know alike. nullptr: it is none.
 using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
@@ -31,23 +31,23 @@ inline std::uint32_t signature_for(int peer, std::uint32_t signature,
     return signature ^ (pairs ? (*pairs)[static_cast<std::size_t>(peer)] : 0);
 }
 
-// Operations take turns at the slots of a stage, numbered from 1. How many turns, in a row, this
-// rank and the others of its node have let go, as far as it has heard: who has heard enough need
-// not look at anybody's flag before it takes a slot. And what this rank has called of late: one of
-// another node may be far behind, and wait for something else.
+// Operations take turns at the slots of a staging buffer, numbered from 1. How many turns, in a
+// row, this rank and the others of its node have let go, as far as it has heard: who has heard
+// enough need not look at anybody's flag before it takes a slot. And what this rank has called of
+// late: one of another node may be far behind, and wait for something else.
 class Turns {
 public:
     static std::uint64_t turn_of(std::uint64_t run, std::uint32_t slot) {
-        return (run - 1) * stage_slots + slot + 1;
+        return (run - 1) * staging_slots + slot + 1;
     }
 
     explicit Turns(std::size_t locals) : heard_(locals) {}
 
     std::uint64_t mine() const noexcept { return mine_; }
     void let_go(std::uint64_t turn) noexcept {
-        last_[turn % stage_slots] = turn;
+        last_[turn % staging_slots] = turn;
         // A slot may have had another turn since; it was let go in between.
-        while (last_[(mine_ + 1) % stage_slots] >= mine_ + 1) ++mine_;
+        while (last_[(mine_ + 1) % staging_slots] >= mine_ + 1) ++mine_;
     }
 
     void hear(std::size_t local, std::uint64_t turns) noexcept {
@@ -55,7 +55,7 @@ public:
     }
     // Whether a rank has let go what was in the slot of `turn` before.
     bool free(std::size_t local, std::uint64_t turn) const noexcept {
-        return heard_[local] + stage_slots >= turn;
+        return heard_[local] + staging_slots >= turn;
     }
 
     void call(std::uint64_t turn, std::uint32_t signature, const PairDigests &pairs) noexcept {
@@ -77,7 +77,7 @@ private:
         PairDigests pairs;
     };
 
-    std::array<std::uint64_t, stage_slots>
+    std::array<std::uint64_t, staging_slots>
         last_{};  // by slot: the last turn that this rank has let go
     std::uint64_t mine_ = 0;
     std::vector<std::uint64_t> heard_;  // by rank of the node

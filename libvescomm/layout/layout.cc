@@ -65,10 +65,10 @@ void check_tensor(Layout::Tensor &tensor, std::size_t index, std::int64_t elemen
     if (tensor.name.find('\0') != std::string::npos) {
         refuse("the name of tensor {}, {}, contains a zero byte; C could not read it", index, name);
     }
-    const std::size_t most_dimensions = std::numeric_limits<std::int32_t>::max();
-    if (tensor.shape.size() > most_dimensions) {
+    const std::size_t max_dimensions = std::numeric_limits<std::int32_t>::max();
+    if (tensor.shape.size() > max_dimensions) {
         refuse("tensor {} has {} dimensions; at most {} are possible", name, tensor.shape.size(),
-               most_dimensions);
+               max_dimensions);
     }
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
         if (tensor.shape[i] < 0) {
@@ -140,9 +140,9 @@ void check_cuts(const std::vector<std::int64_t> &cuts, std::int64_t elements) {
         refuse("a layout needs ranks + 1 cuts and at least 1 rank, and there are {} cuts",
                cuts.size());
     }
-    const std::size_t most_ranks = std::numeric_limits<std::int32_t>::max();
-    if (cuts.size() - 1 > most_ranks) {
-        refuse("a layout for {} ranks is impossible; at most {} are", cuts.size() - 1, most_ranks);
+    const std::size_t max_ranks = std::numeric_limits<std::int32_t>::max();
+    if (cuts.size() - 1 > max_ranks) {
+        refuse("a layout for {} ranks is impossible; at most {} are", cuts.size() - 1, max_ranks);
     }
     if (cuts.front() != 0) refuse("cut 0 is at {}; the first cut must be at 0", cuts.front());
     for (std::size_t i = 1; i < cuts.size(); ++i) {
@@ -308,13 +308,13 @@ std::string Layout::first_difference(const Layout &there) const {
 }
 
 std::string to_string(const Layout &layout) {
-    constexpr std::size_t most_lines = 64;  // of each list: more is for programs, not for people
+    constexpr std::size_t max_lines = 64;  // of each list: more is for programs, not for people
     std::string text = fmt::format(
         "layout {:016x}: {} tensors, {} elements ({} padding), {} ranks, largest shard "
         "{}\n",
         layout.hash(), layout.tensors().size(), layout.elements(), layout.padding(), layout.ranks(),
         layout.largest_shard());
-    for (std::size_t i = 0; i < std::min(layout.tensors().size(), most_lines); ++i) {
+    for (std::size_t i = 0; i < std::min(layout.tensors().size(), max_lines); ++i) {
         const Layout::Tensor &tensor = layout.tensors()[i];
         text += fmt::format("    [{}, {}) {} [{}] block {}", tensor.offset,
                             tensor.offset + tensor.elements, quoted(tensor.name),
@@ -322,13 +322,13 @@ std::string to_string(const Layout &layout) {
         if (tensor.batch_dimensions > 0) text += fmt::format(" batch {}", tensor.batch_dimensions);
         text += '\n';
     }
-    if (layout.tensors().size() > most_lines) {
-        text += fmt::format("    ... {} more tensors\n", layout.tensors().size() - most_lines);
+    if (layout.tensors().size() > max_lines) {
+        text += fmt::format("    ... {} more tensors\n", layout.tensors().size() - max_lines);
     }
-    const auto cuts = layout.cuts().first(std::min(layout.cuts().size(), most_lines));
+    const auto cuts = layout.cuts().first(std::min(layout.cuts().size(), max_lines));
     text += fmt::format("    cuts {}", fmt::join(cuts, " "));
-    if (layout.cuts().size() > most_lines) {
-        text += fmt::format(" ... {} more", layout.cuts().size() - most_lines);
+    if (layout.cuts().size() > max_lines) {
+        text += fmt::format(" ... {} more", layout.cuts().size() - max_lines);
     }
     return text + '\n';
 }

@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view magic = "vescomm layout 1";
 constexpr std::size_t integer_bytes = 8;
 // Name length, one character, dimensions, offset, block, batch dimensions.
-constexpr std::size_t least_tensor_bytes = 5 * integer_bytes + 1;
+constexpr std::size_t min_tensor_bytes = 5 * integer_bytes + 1;
 
 class Writer {
 public:
@@ -151,7 +151,7 @@ Layout Layout::parse(std::span<const std::byte> bytes) {
                         magic));
     }
     const std::size_t ranks = reader.count(integer_bytes, "the number of ranks");
-    const std::size_t count = reader.count(least_tensor_bytes, "the number of tensors");
+    const std::size_t count = reader.count(min_tensor_bytes, "the number of tensors");
     std::vector<std::int64_t> cuts(ranks + 1);
     for (std::int64_t &cut : cuts) cut = reader.integer("the cuts");
     std::vector<Tensor> tensors;

@@ -18,16 +18,16 @@ std::size_t character_bytes(std::string_view text) {
     const unsigned char first = byte(0);
     if (first < 0x80) return 1;
     std::size_t size = 0;
-    unsigned char least = 0x80, most = 0xbf;  // of the second byte
+    unsigned char min = 0x80, max = 0xbf;  // of the second byte
     if (first >= 0xc2 && first <= 0xdf) size = 2;
     if (first >= 0xe0 && first <= 0xef) size = 3;
     if (first >= 0xf0 && first <= 0xf4) size = 4;
-    if (first == 0xe0) least = 0xa0;
-    if (first == 0xed) most = 0x9f;
-    if (first == 0xf0) least = 0x90;
-    if (first == 0xf4) most = 0x8f;
+    if (first == 0xe0) min = 0xa0;
+    if (first == 0xed) max = 0x9f;
+    if (first == 0xf0) min = 0x90;
+    if (first == 0xf4) max = 0x8f;
     if (size == 0 || text.size() < size) return 0;
-    if (byte(1) < least || byte(1) > most) return 0;
+    if (byte(1) < min || byte(1) > max) return 0;
     for (std::size_t i = 2; i < size; ++i)
         if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
     return size;

@@ -12,22 +12,22 @@
 
 namespace vescomm {
 
-void Trace::start(std::uint64_t most_spans) {
+void Trace::start(std::uint64_t max_spans) {
     std::lock_guard lock(mutex_);
-    most_spans_ = most_spans;
+    max_spans_ = max_spans;
     on_.store(true, std::memory_order_relaxed);
 }
 
 void Trace::add(std::string name, std::string track, double begin, double end) {
     if (!on()) return;
     std::lock_guard lock(mutex_);
-    if (spans_.size() >= most_spans_) return drop();
+    if (spans_.size() >= max_spans_) return drop();
     spans_.push_back({std::move(name), std::move(track), begin, end});
 }
 
 // The JSON of the Trace Event Format of Chrome: a process for each
 // rank, a thread for each track, complete events ("X") in microseconds.
-std::string Trace::events(int rank, std::uint64_t most_bytes) const {
+std::string Trace::events(int rank, std::uint64_t max_bytes) const {
     std::lock_guard lock(mutex_);
     std::map<std::string_view, int> tracks;
     std::string text;
@@ -44,7 +44,7 @@ std::string Trace::events(int rank, std::uint64_t most_bytes) const {
     label("process_name", "name", fmt::format("rank {}", rank));
     std::uint64_t dropped = dropped_.load(std::memory_order_relaxed);
     for (const Span &span : spans_) {
-        if (text.size() >= most_bytes) {
+        if (text.size() >= max_bytes) {
             dropped += static_cast<std::uint64_t>(&spans_.back() - &span) + 1;
             break;
         }

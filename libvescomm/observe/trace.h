@@ -15,7 +15,7 @@ namespace vescomm {
 // Threads: safe.
 class Trace {
 public:
-    void start(std::uint64_t most_spans);
+    void start(std::uint64_t max_spans);
     bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
     // By trace_seconds(). Spans past the limit are counted and dropped.
@@ -34,8 +34,8 @@ public:
     }
 
     // The events of this rank for a Chrome trace: JSON objects separated by commas, no brackets.
-    // Spans that begin beyond `most_bytes` are dropped, and the rank's label says how many.
-    std::string events(int rank, std::uint64_t most_bytes) const;
+    // Spans that begin beyond `max_bytes` are dropped, and the rank's label says how many.
+    std::string events(int rank, std::uint64_t max_bytes) const;
 
 private:
     struct Span {
@@ -49,7 +49,7 @@ private:
 
     std::atomic<bool> on_{false};
     mutable std::mutex mutex_;
-    std::uint64_t most_spans_ = 0;
+    std::uint64_t max_spans_ = 0;
     std::atomic<std::uint64_t> dropped_{0};
     std::vector<Span> spans_;
 };

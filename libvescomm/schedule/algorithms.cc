@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 
-#include "schedule/eager.h"
 #include "schedule/gathered.h"
+#include "schedule/inlined.h"
 #include "schedule/staged_blocks.h"
 
 namespace vescomm {
@@ -31,16 +31,16 @@ bool buffers(const Problem &problem) {
 }
 
 // Elements up to which everyone sums for himself.
-constexpr std::int64_t most_for_flat = 16 * 1024;
+constexpr std::int64_t max_for_flat = 16 * 1024;
 
 bool few_on_one_node(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= most_for_flat &&
-           problem.stage.elements >= 2;
+    return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
+           problem.staging.elements >= 2;
 }
 
 bool reducible(const Problem &problem) {
     if (!problem.arrays) return !problem.per_node && problem.in_place;
-    return reduce_scatter_v::can_stage(problem);
+    return reduce_scatter_v::can_use_staging(problem);
 }
 
 bool always(const Problem &) {
@@ -48,12 +48,13 @@ bool always(const Problem &) {
 }
 
 constexpr std::string_view staged_blocks =
-    "blocks pass through the stage, window by window, straight from each sender to each receiver";
+    "blocks pass through the staging buffer, chunk by chunk, straight from each sender to each "
+    "receiver";
 
-constexpr std::string_view eager_blocks =
-    "everything passes through the stage at once, each rank's part beside its flag";
+constexpr std::string_view inline_blocks =
+    "everything passes through the staging buffer at once, each rank's part beside its flag";
 
-constexpr std::string_view relayed_blocks =
+constexpr std::string_view forwarded_blocks =
     "one message to each other node brings what a rank has for all ranks there";
 
 constexpr std::string_view gathered_sums =
@@ -72,23 +73,25 @@ constexpr AlgorithmEntry table[] = {
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
      "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
     {Collective::reduce_scatter_v, "ring", reduce_scatter_v::ring, per_rank_on_nodes,
-     "every node adds to the sums that come from its left neighbour, window by window"},
+     "every node adds to the sums that come from its left neighbour, chunk by chunk"},
     {Collective::reduce_scatter_v, "balanced", reduce_scatter_v::balanced, per_rank_on_one_node,
      "the ranks sum equal parts of the vector, whoever owns them"},
-    {Collective::all_gather_v, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::all_gather_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::all_gather_v, "bruck", all_gather_v::bruck, all_gather_v::can_bruck,
      "the shards of 1, 2, 4, ... nodes travel together, log2(nodes) rounds", Growth::logarithmic},
-    {Collective::reduce_scatter_v, "eager", eager, can_be_eager, eager_blocks},
-    {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged, reduce_scatter_v::can_stage,
-     "contributions pass through the stage, and every rank sums its shard straight out of it"},
+    {Collective::reduce_scatter_v, "inline", inlined, can_be_inline, inline_blocks},
+    {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged,
+     reduce_scatter_v::can_use_staging,
+     "contributions pass through the staging buffer, and every rank sums its shard straight out of "
+     "it"},
     {Collective::reduce_scatter_v, "bruck", reduce_scatter_v::bruck, reduce_scatter_v::can_bruck,
      "sums for ..., 4, 2, 1 nodes travel together, log2(nodes) rounds", Growth::logarithmic},
     {Collective::reduce_scatter_v, "gathered", gathered, can_be_gathered, gathered_sums,
      Growth::logarithmic, false, true},
     {Collective::reduce_scatter_v, "chain", reduce_scatter_v::chain, reduce_scatter_v::can_chain,
      "running sums pass from node to node in the order of ranks", Growth::linear, false, true},
-    {Collective::all_reduce, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::all_reduce, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
      "every rank sums everything for itself"},
     {Collective::all_reduce, "direct", all_reduce::direct, per_rank_on_one_node,
@@ -107,7 +110,7 @@ constexpr AlgorithmEntry table[] = {
     {Collective::all_reduce, "chain", all_reduce::chain, all_reduce::can_chain,
      "running sums pass from node to node in the order of ranks, then an all_gather_v",
      Growth::linear, true, true},
-    {Collective::reduce, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::reduce, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::reduce, "at_root", reduce::at_root, reducible,
      "the root sums everything, as one shard of a reduce_scatter_v"},
     {Collective::reduce, "gathered", gathered, can_be_gathered, gathered_sums, Growth::logarithmic,
@@ -115,18 +118,18 @@ constexpr AlgorithmEntry table[] = {
     {Collective::reduce, "chain", reduce::chain, reduce::can_chain,
      "running sums pass from node to node in the order of ranks, and then to the root",
      Growth::linear, false, true},
-    {Collective::gather_v, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::gather_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::gather_v, "two_level", gather_v::two_level, gather_v::can_two_level,
      "one message from each other node brings what its ranks have"},
-    {Collective::scatter_v, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::scatter_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::scatter_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,
-     relayed_blocks},
+     forwarded_blocks},
     {Collective::all_to_all_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,
-     relayed_blocks},
+     forwarded_blocks},
     {Collective::all_to_all_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
-    {Collective::broadcast, "eager", eager, can_be_eager, eager_blocks},
+    {Collective::broadcast, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::broadcast, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::broadcast, "direct", broadcast::direct, per_rank_on_one_node,
      "every rank copies a slice of the root's buffer straight into all others", Growth::linear,
@@ -135,7 +138,7 @@ constexpr AlgorithmEntry table[] = {
      "a binomial tree over nodes; within a node everyone copies from the first holder",
      Growth::logarithmic},
     {Collective::broadcast, "pipeline", broadcast::pipeline, broadcast::can_pipeline,
-     "a binary tree over nodes for each rank of a node, through which the vector passes in windows",
+     "a binary tree over nodes for each rank of a node, through which the vector passes in chunks",
      Growth::logarithmic},
     {Collective::barrier, "dissemination", barrier::dissemination, always,
      "one signal within a node, ceil(log2(nodes)) rounds between nodes", Growth::logarithmic},

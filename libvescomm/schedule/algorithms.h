@@ -59,7 +59,7 @@ Schedule direct(const Problem &problem, int rank);
 Schedule ring(const Problem &problem, int rank);
 Schedule balanced(const Problem &problem, int rank);
 Schedule staged(const Problem &problem, int rank);
-bool can_stage(const Problem &problem);
+bool can_use_staging(const Problem &problem);
 Schedule bruck(const Problem &problem, int rank);
 bool can_bruck(const Problem &problem);
 Schedule chain(const Problem &problem, int rank);

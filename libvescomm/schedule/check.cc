@@ -30,7 +30,7 @@ struct Counter {
     struct Raise {
         std::uint64_t value;
         std::shared_ptr<const Clock> clock;
-        bool early;
+        bool eager;
     };
     std::vector<Raise> raised;
 
@@ -181,13 +181,13 @@ private:
     }
 
     // Whether a rank of the node of `rank` wants something of another one.
-    bool is_wanted(int rank, int peer) const {
+    bool any_local_receives(int rank, int peer) const {
         return std::ranges::any_of(problem_.nodes.members(problem_.nodes.node_of(rank)),
                                    [&](int member) {
-                                       const auto &wants = schedules_[member].wants;
-                                       if (wants.empty())
+                                       const auto &receive_mask = schedules_[member].receive_mask;
+                                       if (receive_mask.empty())
                                            throw Fault(who(member) + " does not say what it wants");
-                                       return wants[peer] != 0;
+                                       return receive_mask[peer] != 0;
                                    });
     }
 
@@ -211,13 +211,13 @@ private:
         const auto context = [&] {
             return who(rank) + ", " + describe(lane_of(rank, lane_index), step);
         };
-        if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != eager_flag)
+        if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != inline_flag)
             throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
         if (!lane.parts.empty() &&
             (step.action != Action::put || step.to.rank != list[lane.at - 1].to.rank))
             throw Fault(context() + ": the put of which the one before is a part must follow");
-        if (step.if_wanted && !is_wanted(rank, step.peer)) {
+        if (step.conditional && !any_local_receives(rank, step.peer)) {
             ++lane.at;
             return true;
         }
@@ -234,10 +234,10 @@ private:
                 const auto *raise =
                     counter ? counter->first(value_of(state.operation, step.value)) : nullptr;
                 if (raise == nullptr) return false;
-                if (raise->early != step.early)
+                if (raise->eager != step.eager)
                     throw Fault(context() + ": one side takes it for early, and the other not");
                 // What comes early is sent before; it only takes effect after that.
-                if (step.early) lane.expected = raise->clock;
+                if (step.eager) lane.expected = raise->clock;
                 else thread.join(*raise->clock);
                 break;
             }
@@ -288,7 +288,7 @@ private:
         const std::uint64_t value = value_of(operation, step.value);
         if (!counter.raised.empty() && counter.raised.back().value >= value)
             throw Fault(context + ": the flag does not rise");
-        counter.raised.push_back({value, std::make_shared<const Clock>(thread.clock), step.early});
+        counter.raised.push_back({value, std::make_shared<const Clock>(thread.clock), step.eager});
     }
 
     const Counter *counter_for(int source, int reader, std::uint32_t flag) const {

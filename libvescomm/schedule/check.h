@@ -9,8 +9,9 @@
 
 namespace vescomm {
 
-// The prover. Runs the schedules of all ranks on symbolic memory, two operations in a row, with the
-// caller rewriting its inputs in between, and returns the first fault as a sentence, or nothing:
+// The schedule checker. Runs the schedules of all ranks on symbolic memory, two operations in a
+// row, with the caller rewriting its inputs in between, and returns the first fault as a sentence,
+// or nothing:
 //
 //   - every output element arrives, exactly the right contributions in it, each exactly once;
 //   - no two accesses to one element, one of them a write, are unordered (by vector clocks: so no

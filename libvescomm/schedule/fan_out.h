@@ -10,20 +10,20 @@
 
 namespace vescomm {
 
-// Elements of a window of so many: as many as stay in the second cache of a core while it copies
+// Elements of a chunk of so many: as many as stay in the second cache of a core while it copies
 // them to several receivers, and not so few that the schedule of much data becomes long.
-inline std::int64_t fan_out_window(std::int64_t elements) {
-    constexpr std::int64_t least = 64 * 1024, most_windows = 2048;
-    return std::max(least, elements / most_windows);
+inline std::int64_t fan_out_chunk(std::int64_t elements) {
+    constexpr std::int64_t min = 64 * 1024, max_chunks = 2048;
+    return std::max(min, elements / max_chunks);
 }
 
-// Copies the same elements to several places, a window to all of them before the next one: so they
+// Copies the same elements to several places, a chunk to all of them before the next one: so they
 // are read from memory once.
 inline void fan_out(Lane &lane, Place from, std::span<const Place> to, std::int64_t elements) {
-    const std::int64_t window = to.size() > 1 ? fan_out_window(elements) : elements;
-    for (std::int64_t begin = 0; begin < elements; begin += window)
+    const std::int64_t chunk = to.size() > 1 ? fan_out_chunk(elements) : elements;
+    for (std::int64_t begin = 0; begin < elements; begin += chunk)
         for (const Place &place : to)
-            lane.copy(later(from, begin), later(place, begin), std::min(window, elements - begin));
+            lane.copy(later(from, begin), later(place, begin), std::min(chunk, elements - begin));
 }
 
 }  // namespace vescomm

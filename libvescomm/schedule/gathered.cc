@@ -4,7 +4,7 @@
 
 #include "schedule/algorithms.h"
 #include "schedule/all_gather_v/bruck.h"
-#include "schedule/eager.h"
+#include "schedule/inlined.h"
 
 namespace vescomm {
 
@@ -23,7 +23,7 @@ Problem gathering(const Problem &problem) {
 
 bool can_be_gathered(const Problem &problem) {
     return problem.in_order && problem.arrays && !problem.half &&
-           problem.ranks() * problem.elements() <= problem.stage.elements / 4 &&
+           problem.ranks() * problem.elements() <= problem.staging.elements / 4 &&
            all_gather_v::can_bruck(gathering(problem));
 }
 

@@ -34,12 +34,13 @@ bool has_root(Collective collective);
 // Whether it is between two ranks.
 bool is_message(Collective collective);
 
-// What every operation on arrays has of each rank's memory. Windows of the stage, written by one
-// rank and read by another, should stay in their caches; the partial sums take one for each window.
-inline constexpr std::int64_t stage_bytes = 1 << 20;
+// What every operation on arrays has of each rank's memory. Chunks of the staging buffer, written
+// by one rank and read by another, should stay in their caches; the partial sums take one for each
+// chunk.
+inline constexpr std::int64_t staging_bytes = 1 << 20;
 inline constexpr std::int64_t partial_bytes = 1 << 19;
 // More than this is not worth a copy of what the receiver does not need.
-inline constexpr std::int64_t eager_bytes = 1 << 13;
+inline constexpr std::int64_t max_inline_bytes = 1 << 13;
 
 // Part of a region.
 struct Room {
@@ -50,8 +51,8 @@ struct Room {
 // The question that an algorithm answers: all that it may depend on, the same on every rank.
 //
 // A vector of elements is cut into one shard for each rank. It lies in a fused buffer, or in arrays
-// of the callers; then what passes between ranks goes through the stage, of which there is a
-// little.
+// of the callers; then what passes between ranks goes through the staging buffer, of which there is
+// a little.
 struct Problem {
     Collective collective = Collective::barrier;
     Nodes nodes;
@@ -75,9 +76,10 @@ struct Problem {
     bool half = false;
     // all_to_all_v: flags are for one rank, also within a node.
     bool messages = false;
-    Room stage;  // what each rank may use
+    Room staging;  // what each rank may use
     Room partial;
-    std::int64_t eager = 0;  // elements from the very start of the stage that may follow eager_flag
+    std::int64_t inlined =
+        0;  // elements from the very start of the staging buffer that may follow inline_flag
 
     int ranks() const { return nodes.ranks(); }
     std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }

@@ -55,7 +55,7 @@ std::string describe(const Lane &lane, const Step &step) {
     const std::string count = std::to_string(step.count) + " elements ";
     const std::string flag =
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
-    const std::string wanted = step.if_wanted ? ", if anyone here wants something of it" : "";
+    const std::string wanted = step.conditional ? ", if anyone here wants something of it" : "";
     switch (step.action) {
         case Action::acquire:
             return step.peer == whole_node ? "acquire the memory from all of this node"
@@ -76,9 +76,9 @@ std::string describe(const Lane &lane, const Step &step) {
             return "raise " + flag +
                    (step.peer == whole_node ? " for this node"
                                             : " for rank " + std::to_string(step.peer)) +
-                   (step.early ? ", without a message" : "") + wanted;
+                   (step.eager ? ", without a message" : "") + wanted;
         case Action::wait:
-            return (step.early ? "let the next put wait for rank " : "wait for rank ") +
+            return (step.eager ? "let the next put wait for rank " : "wait for rank ") +
                    std::to_string(step.peer) + " to raise " + flag + wanted;
     }
     return "unknown step";
@@ -106,7 +106,7 @@ Schedule then(int rank, Schedule first, const Schedule &second) {
         lane.steps().insert(lane.steps().begin(), gated);
         first.lanes.push_back(std::move(lane));
     }
-    first.stage = std::max(first.stage, second.stage);
+    first.staging = std::max(first.staging, second.staging);
     first.partial = std::max(first.partial, second.partial);
     return first;
 }

@@ -16,7 +16,7 @@ enum class Region : std::uint8_t {
     source,  // what the caller contributes
     buffer,  // a fused buffer: elements of a layout
     output,  // what the caller gets
-    stage,  // elements on their way
+    staging,  // elements on their way
     partial,  // partial sums, of the type in which sums are accumulated
 };
 inline constexpr int regions = 5;
@@ -36,8 +36,8 @@ inline Place later(Place place, std::int64_t elements) {
 }
 
 enum class Action : std::uint8_t {
-    acquire,  // wait until every rank of this node has released the buffer, or the stage; of a
-              // message, until the one that had its box before is through
+    acquire,  // wait until every rank of this node has released the buffer, or the staging buffer;
+              // of a message, until the one that had its box before is through
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
     put,  // from -> to in a peer's memory, and then raise `flag` there; where `value` is 0, as a
@@ -46,14 +46,15 @@ enum class Action : std::uint8_t {
     wait,  // until `peer` has raised `flag` to `value`
 };
 
-// Flags below this are for algorithms; the others say what was called, how often the stage was let
-// go (on this node; to others, told_flag), and open the gate between two schedules (then()).
+// Flags below this are for algorithms; the others say what was called, how often the staging buffer
+// was let go (on this node; to others, advertised_flag), and open the gate between two schedules
+// (then()).
 inline constexpr std::uint32_t algorithm_flags = 5;
 inline constexpr std::uint32_t release_flag = 6;
 inline constexpr std::uint32_t gate_flag = 7;
-// Lies before the first byte of the stage, in the same line of cache. Once in a schedule it may be
-// raised for the node, when all is in the stage.
-inline constexpr std::uint32_t eager_flag = 8;
+// Lies before the first byte of the staging buffer, in the same line of cache. Once in a schedule
+// it may be raised for the node, when all is in the staging buffer.
+inline constexpr std::uint32_t inline_flag = 8;
 
 // A signal for all ranks of the node.
 inline constexpr int whole_node = -1;
@@ -71,16 +72,16 @@ struct Step {
     bool finish = false;
     // Of a signal: the peer need not hear of it, for it puts without waiting. Of its wait, right
     // before a put of its lane: the put may come early, and is kept until the flag is raised.
-    bool early = false;
+    bool eager = false;
     // Of a signal to a rank of another node, or a wait for one: only if a rank of this node wants
     // something of that one (Schedule::wants).
-    bool if_wanted = false;
+    bool conditional = false;
     int peer = whole_node;
     // Of bytes that pass through a third rank: for whom a put is, or from whom it comes for which
     // this is a wait. They have to agree on what was called.
-    int other_end = no_rank;
+    int final_peer = no_rank;
     // Where the third rank finds what the two ends have called: of a put, that of its other end; of
-    // a wait that is if_wanted, those of all ranks of the node in a row.
+    // a wait that is conditional, those of all ranks of the node in a row.
     std::uint32_t relay = 0;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
@@ -104,7 +105,7 @@ public:
     void acquire() { steps_.push_back({.action = Action::acquire}); }
     // Waits until the message before, to or from `peer`, is through here and, unless `value` is 0,
     // until the peer has raised `flag` as far as that message says by its own value.
-    void take_turn(int peer, std::uint32_t flag, std::uint32_t value) {
+    void take_slot(int peer, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::acquire, .peer = peer, .flag = flag, .value = value});
     }
     void copy(Place from, Place to, std::int64_t count) {
@@ -126,32 +127,32 @@ public:
     void signal_node(std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::signal, .flag = flag, .value = value});
     }
-    void signal(int peer, std::uint32_t flag, std::uint32_t value, bool early = false) {
+    void signal(int peer, std::uint32_t flag, std::uint32_t value, bool eager = false) {
         steps_.push_back(
-            {.action = Action::signal, .early = early, .peer = peer, .flag = flag, .value = value});
+            {.action = Action::signal, .eager = eager, .peer = peer, .flag = flag, .value = value});
     }
-    void wait(int peer, std::uint32_t flag, std::uint32_t value, bool early = false) {
+    void wait(int peer, std::uint32_t flag, std::uint32_t value, bool eager = false) {
         steps_.push_back(
-            {.action = Action::wait, .early = early, .peer = peer, .flag = flag, .value = value});
+            {.action = Action::wait, .eager = eager, .peer = peer, .flag = flag, .value = value});
     }
 
     void put_through(Place from, Place to, std::int64_t count, std::uint32_t flag,
                      std::uint32_t value, int receiver, std::uint32_t relay) {
         put(from, to, count, flag, value);
-        steps_.back().other_end = receiver;
+        steps_.back().final_peer = receiver;
         steps_.back().relay = relay;
     }
     void wait_through(int peer, std::uint32_t flag, std::uint32_t value, int sender) {
         wait(peer, flag, value);
-        steps_.back().other_end = sender;
+        steps_.back().final_peer = sender;
     }
-    void signal_if_wanted(int peer, std::uint32_t flag, std::uint32_t value, bool early) {
-        signal(peer, flag, value, early);
-        steps_.back().if_wanted = true;
+    void signal_conditional(int peer, std::uint32_t flag, std::uint32_t value, bool eager) {
+        signal(peer, flag, value, eager);
+        steps_.back().conditional = true;
     }
-    void wait_if_wanted(int peer, std::uint32_t flag, std::uint32_t value, std::uint32_t relay) {
+    void wait_conditional(int peer, std::uint32_t flag, std::uint32_t value, std::uint32_t relay) {
         wait(peer, flag, value);
-        steps_.back().if_wanted = true;
+        steps_.back().conditional = true;
         steps_.back().relay = relay;
     }
 
@@ -182,12 +183,12 @@ inline bool starts_with_sum(std::span<const Place> from) {
 struct Schedule {
     std::vector<Lane> lanes;
     // Elements of this rank's stage and partial sums.
-    std::int64_t stage = 0;
+    std::int64_t staging = 0;
     std::int64_t partial = 0;
     // By rank: whether something of a rank of another node is to come to this one by way of its
-    // neighbours, who cannot know (Step::if_wanted). They are told when the stage is acquired.
-    // Empty: nobody asks.
-    std::vector<std::uint8_t> wants;
+    // neighbours, who cannot know (Step::conditional). They are told when the staging buffer is
+    // acquired. Empty: nobody asks.
+    std::vector<std::uint8_t> receive_mask;
 
     bool operator==(const Schedule &) const = default;
 };
@@ -198,8 +199,8 @@ std::string describe(const Lane &lane, const Step &step);
 std::string describe(const Place &place);
 
 // `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0
-// of `first` is at its end. Every rank must do the same. The two must not share places in the stage
-// or among the partial sums.
+// of `first` is at its end. Every rank must do the same. The two must not share places in the
+// staging buffer or among the partial sums.
 Schedule then(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm

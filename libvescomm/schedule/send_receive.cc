@@ -9,23 +9,23 @@ namespace vescomm {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // of the sender: the first k windows are in the box
-    read,  // of the receiver: the first k windows have been copied out of it
+    written,  // of the sender: the first k chunks are in the box
+    read,  // of the receiver: the first k chunks have been copied out of it
 };
 
-std::int64_t window_of(const Problem &problem) {
-    return problem.stage.elements / (2 * problem.ranks());
+std::int64_t chunk_of(const Problem &problem) {
+    return problem.staging.elements / (2 * problem.ranks());
 }
 
-// The windows of a message, counted from 0.
-class Windows {
+// The chunks of a message, counted from 0.
+class Chunks {
 public:
-    Windows(const Nodes &nodes, std::int64_t size, const Message &message)
+    Chunks(const Nodes &nodes, std::int64_t size, const Message &message)
         : size_(size), message_(message) {
         const int from = message.source.rank, to = message.output.rank;
         near_ = nodes.together(from, to);
-        box_ = near_ ? Place{from, Region::stage, 2 * size * to}
-                     : Place{to, Region::stage, 2 * size * from};
+        box_ = near_ ? Place{from, Region::staging, 2 * size * to}
+                     : Place{to, Region::staging, 2 * size * from};
     }
 
     bool near() const { return near_; }
@@ -37,7 +37,7 @@ public:
     std::int64_t part(std::uint32_t k) const { return std::min(size_, message_.count - k * size_); }
     Place given(std::uint32_t k) const { return later(message_.source, k * size_); }
     Place taken(std::uint32_t k) const { return later(message_.output, k * size_); }
-    Place window(std::uint32_t k) const { return later(box_, k % 2 * size_); }
+    Place chunk(std::uint32_t k) const { return later(box_, k % 2 * size_); }
 
 private:
     std::int64_t size_;
@@ -48,31 +48,31 @@ private:
 
 }  // namespace
 
-Lane send(const Nodes &nodes, std::int64_t window, const Message &message) {
-    const Windows windows(nodes, window, message);
+Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
+    const Chunks chunks(nodes, chunk, message);
     const int to = message.output.rank;
     Lane lane;
-    lane.take_turn(to, read, windows.count());
-    for (std::uint32_t k = 0; k < windows.count(); ++k) {
+    lane.take_slot(to, read, chunks.count());
+    for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         if (k >= 2) lane.wait(to, read, k - 1);
-        if (windows.near()) {
-            lane.copy(windows.given(k), windows.window(k), windows.part(k));
+        if (chunks.near()) {
+            lane.copy(chunks.given(k), chunks.chunk(k), chunks.part(k));
             lane.signal(to, written, k + 1);
         } else {
-            lane.put(windows.given(k), windows.window(k), windows.part(k), written, k + 1);
+            lane.put(chunks.given(k), chunks.chunk(k), chunks.part(k), written, k + 1);
         }
     }
     return lane;
 }
 
-Lane receive(const Nodes &nodes, std::int64_t window, const Message &message) {
-    const Windows windows(nodes, window, message);
+Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
+    const Chunks chunks(nodes, chunk, message);
     const int from = message.source.rank;
     Lane lane;
-    lane.take_turn(from, written, 0);
-    for (std::uint32_t k = 0; k < windows.count(); ++k) {
+    lane.take_slot(from, written, 0);
+    for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         lane.wait(from, written, k + 1);
-        lane.copy(windows.window(k), windows.taken(k), windows.part(k));
+        lane.copy(chunks.chunk(k), chunks.taken(k), chunks.part(k));
         lane.signal(from, read, k + 1);
     }
     return lane;
@@ -80,22 +80,22 @@ Lane receive(const Nodes &nodes, std::int64_t window, const Message &message) {
 
 Schedule send_receive(const Problem &problem, int rank) {
     Schedule schedule;
-    schedule.stage = problem.stage.elements;
+    schedule.staging = problem.staging.elements;
     const auto message = [&](int from, int to) {
         return Message{problem.given(from, to), problem.taken(from, to), problem.block(from, to)};
     };
     for (int peer = 0; peer < problem.ranks(); ++peer) {
         if (problem.block(rank, peer) > 0)
-            schedule.lanes.push_back(send(problem.nodes, window_of(problem), message(rank, peer)));
+            schedule.lanes.push_back(send(problem.nodes, chunk_of(problem), message(rank, peer)));
         if (problem.block(peer, rank) > 0)
             schedule.lanes.push_back(
-                receive(problem.nodes, window_of(problem), message(peer, rank)));
+                receive(problem.nodes, chunk_of(problem), message(peer, rank)));
     }
     return schedule;
 }
 
 bool can_send_receive(const Problem &problem) {
-    return problem.arrays && window_of(problem) > 0;
+    return problem.arrays && chunk_of(problem) > 0;
 }
 
 }  // namespace vescomm

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm {
 
@@ -14,7 +14,7 @@ enum Flag : std::uint32_t {
     written,  // value k + 1: round k of my blocks is in my stage
     ready,  // value k + 1: I can take round k (told to a sender on another node)
     arrived,  // a put: value k + 1 brings round k
-    relayed,  // value i: the first i windows that others get from me have come from other nodes
+    relayed,  // value i: the first i chunks that others get from me have come from other nodes
     read,  // value k + 1: I have read round k
 };
 
@@ -22,14 +22,14 @@ std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
-// What all ranks know alike: windows and where they lie.
-class Windows {
+// What all ranks know alike: chunks and where they lie.
+class Chunks {
 public:
-    Windows(const Problem &problem, Room stage, std::int64_t most_relayed)
+    Chunks(const Problem &problem, Room staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
-          stage_(stage),
-          most_relayed_(most_relayed),
+          staging_(staging),
+          max_forwarded_(max_forwarded),
           shared_(problem.collective == Collective::all_gather_v ||
                   problem.collective == Collective::broadcast) {
         int largest = 1;
@@ -42,7 +42,7 @@ public:
         if (nodes_.count() > 1) {
             switch (problem.collective) {
                 case Collective::all_gather_v:
-                    slots = most_lane_peers(nodes_);
+                    slots = max_rail_peers(nodes_);
                     break;
                 case Collective::gather_v:
                 case Collective::all_to_all_v:
@@ -52,13 +52,13 @@ public:
                     slots = 1;
             }
         }
-        size_ = stage.elements / (2 * (lots_ + slots));
+        size_ = staging.elements / (2 * (lots_ + slots));
     }
 
     bool shared() const { return shared_; }
     std::int64_t size() const { return size_; }
     std::int64_t rounds(int from, int to) const {
-        if (most_relayed_ > 0 && is_relayed(problem_, from, to, most_relayed_)) return 0;
+        if (max_forwarded_ > 0 && is_forwarded(problem_, from, to, max_forwarded_)) return 0;
         return (problem_.block(from, to) + size_ - 1) / size_;
     }
     std::int64_t part(int from, int to, std::int64_t round) const {
@@ -70,16 +70,16 @@ public:
     Place taken(int from, int to, std::int64_t round) const {
         return later(problem_.taken(from, to), round);
     }
-    // In the stage of the sender, for a reader of its node.
+    // In the staging buffer of the sender, for a reader of its node.
     Place lot(int from, int to, std::int64_t round) const {
-        return window(from, lots_ == 1 ? 0 : nodes_.local_rank(to), round);
+        return chunk(from, lots_ == 1 ? 0 : nodes_.local_rank(to), round);
     }
-    // In the stage of a receiver, for the n-th sender of other nodes.
+    // In the staging buffer of a receiver, for the n-th sender of other nodes.
     Place slot(int at, std::int64_t n, std::int64_t round) const {
-        return window(at, lots_ + n, round);
+        return chunk(at, lots_ + n, round);
     }
     // Which of the senders of other nodes to `at` a rank is: in an all_gather_v among its
-    // lane_peers(), ranks in the same place modulo the size of the node. Cost there: O(ranks) for
+    // rail_peers(), ranks in the same place modulo the size of the node. Cost there: O(ranks) for
     // the first node of a size.
     std::int64_t number(int at, int from) {
         switch (problem_.collective) {
@@ -116,14 +116,14 @@ private:
         place.offset += round * size_;
         return place;
     }
-    Place window(int at, std::int64_t n, std::int64_t round) const {
-        return {at, Region::stage, stage_.begin + (2 * n + round % 2) * size_};
+    Place chunk(int at, std::int64_t n, std::int64_t round) const {
+        return {at, Region::staging, staging_.begin + (2 * n + round % 2) * size_};
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
-    const Room stage_;
-    const std::int64_t most_relayed_;
+    const Room staging_;
+    const std::int64_t max_forwarded_;
     bool shared_;
     std::int64_t lots_ = 1;
     std::int64_t size_ = 0;
@@ -132,10 +132,10 @@ private:
 
 class Passing {
 public:
-    Passing(const Problem &problem, int rank, Room stage, std::int64_t most_relayed)
+    Passing(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
-          windows_(problem, stage, most_relayed),
+          chunks_(problem, staging, max_forwarded),
           rank_(rank),
           node_(nodes_.node_of(rank)),
           locals_(static_cast<int>(nodes_.members(node_).size())) {
@@ -145,43 +145,43 @@ public:
     Schedule make() {
         for (int away = 1; away < locals_; ++away) {
             const int peer = neighbour(away);
-            if (windows_.rounds(rank_, peer) > 0) readers_.push_back(peer);
-            if (windows_.rounds(peer, rank_) > 0) writers_.push_back(peer);
+            if (chunks_.rounds(rank_, peer) > 0) readers_.push_back(peer);
+            if (chunks_.rounds(peer, rank_) > 0) writers_.push_back(peer);
         }
-        if (windows_.shared()) {
+        if (chunks_.shared()) {
             for (int away = 0; away < locals_; ++away)
                 relays_.push_back({neighbour(away), senders_through(neighbour(away)), 0});
         } else if (nodes_.count() > 1) {
             for (int peer = 0; peer < nodes_.ranks(); ++peer)
-                if (nodes_.node_of(peer) != node_ && windows_.rounds(peer, rank_) > 0)
+                if (nodes_.node_of(peer) != node_ && chunks_.rounds(peer, rank_) > 0)
                     remote_.push_back(peer);
-            remote_ = in_turn_for(std::move(remote_), rank_);
+            remote_ = rotated_for(std::move(remote_), rank_);
         }
         pass();
-        if (windows_.shared()) relay();
+        if (chunks_.shared()) relay();
         send();
-        schedule_.stage = problem_.stage.begin + problem_.stage.elements;
+        schedule_.staging = problem_.staging.begin + problem_.staging.elements;
         return std::move(schedule_);
     }
 
 private:
     struct Sender {
         int rank = 0;
-        std::int64_t number = 0;  // Windows::number()
+        std::int64_t number = 0;  // Chunks::number()
     };
-    // Whose blocks the ranks of this node get from the stage of one of them.
+    // Whose blocks the ranks of this node get from the staging buffer of one of them.
     struct Relay {
         int at = 0;
         std::vector<Sender> senders;
-        std::uint32_t windows = 0;  // so far
+        std::uint32_t chunks = 0;  // so far
     };
 
-    // The first two windows are free in any case.
-    bool early(int from, int to, std::int64_t k) const {
+    // The first two chunks are free in any case.
+    bool eager(int from, int to, std::int64_t k) const {
         if (k >= 2 || problem_.collective == Collective::broadcast) return false;
-        const std::int64_t count = windows_.part(from, to, 0);
-        return windows_.shared() ? comes_early(problem_, from, to, count)
-                                 : count <= most_early_elements && problem_.block(to, from) > 0;
+        const std::int64_t count = chunks_.part(from, to, 0);
+        return chunks_.shared() ? is_eager(problem_, from, to, count)
+                                : count <= max_eager_elements && problem_.block(to, from) > 0;
     }
     int neighbour(int away) const {
         return nodes_.members(node_)[(nodes_.local_rank(rank_) + away) % locals_];
@@ -190,13 +190,13 @@ private:
         std::vector<Sender> senders;
         if (problem_.collective == Collective::broadcast) {
             const int root = problem_.root;
-            if (nodes_.node_of(root) != node_ && lane_rank(nodes_, node_, root) == at &&
+            if (nodes_.node_of(root) != node_ && rail_peer(nodes_, node_, root) == at &&
                 problem_.elements() > 0)
                 senders.push_back({root, 0});
             return senders;
         }
         std::int64_t number = 0;
-        for (const int peer : lane_peers(nodes_, at)) {
+        for (const int peer : rail_peers(nodes_, at)) {
             if (problem_.size(peer) > 0) senders.push_back({peer, number});
             ++number;
         }
@@ -207,14 +207,14 @@ private:
         return senders;
     }
 
-    std::int64_t most_rounds() const {
+    std::int64_t max_rounds() const {
         std::int64_t rounds = 0;
-        for (const int peer : readers_) rounds = std::max(rounds, windows_.rounds(rank_, peer));
-        for (const int peer : writers_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
-        for (const int peer : remote_) rounds = std::max(rounds, windows_.rounds(peer, rank_));
+        for (const int peer : readers_) rounds = std::max(rounds, chunks_.rounds(rank_, peer));
+        for (const int peer : writers_) rounds = std::max(rounds, chunks_.rounds(peer, rank_));
+        for (const int peer : remote_) rounds = std::max(rounds, chunks_.rounds(peer, rank_));
         for (const Relay &relay : relays_)
             for (const Sender &sender : relay.senders)
-                rounds = std::max(rounds, windows_.rounds(sender.rank, rank_));
+                rounds = std::max(rounds, chunks_.rounds(sender.rank, rank_));
         return rounds;
     }
 
@@ -224,9 +224,9 @@ private:
         lane.acquire();
         for (const int peer : remote_)
             lane.signal(peer, ready,
-                        count_of(std::min<std::int64_t>(2, windows_.rounds(peer, rank_))),
-                        early(peer, rank_, 0));
-        const std::int64_t rounds = most_rounds();
+                        count_of(std::min<std::int64_t>(2, chunks_.rounds(peer, rank_))),
+                        eager(peer, rank_, 0));
+        const std::int64_t rounds = max_rounds();
         // With thousands of senders this lane is of megabytes; growing it takes longer than filling
         // it.
         std::size_t steps = 4 + remote_.size();
@@ -251,41 +251,41 @@ private:
     void publish(Lane &lane, std::int64_t k) {
         bool any = false;
         for (const int peer : readers_)
-            if (k >= 2 && windows_.rounds(rank_, peer) > k) lane.wait(peer, read, count_of(k - 1));
+            if (k >= 2 && chunks_.rounds(rank_, peer) > k) lane.wait(peer, read, count_of(k - 1));
         for (const int peer : readers_) {
-            if (windows_.rounds(rank_, peer) <= k) continue;
-            if (!any || !windows_.shared())
-                lane.copy(windows_.given(rank_, peer, k), windows_.lot(rank_, peer, k),
-                          windows_.part(rank_, peer, k));
+            if (chunks_.rounds(rank_, peer) <= k) continue;
+            if (!any || !chunks_.shared())
+                lane.copy(chunks_.given(rank_, peer, k), chunks_.lot(rank_, peer, k),
+                          chunks_.part(rank_, peer, k));
             any = true;
         }
         if (any) lane.signal_node(written, count_of(k + 1));
     }
 
     void collect(Lane &lane, std::int64_t k) {
-        bool awaited = false;  // does somebody fill these windows again?
+        bool awaited = false;  // does somebody fill these chunks again?
         for (const int peer : writers_) {
-            if (windows_.rounds(peer, rank_) <= k) continue;
+            if (chunks_.rounds(peer, rank_) <= k) continue;
             lane.wait(peer, written, count_of(k + 1));
-            lane.copy(windows_.lot(peer, rank_, k), windows_.taken(peer, rank_, k),
-                      windows_.part(peer, rank_, k));
-            awaited |= windows_.rounds(peer, rank_) > k + 2;
+            lane.copy(chunks_.lot(peer, rank_, k), chunks_.taken(peer, rank_, k),
+                      chunks_.part(peer, rank_, k));
+            awaited |= chunks_.rounds(peer, rank_) > k + 2;
         }
         for (Relay &relay : relays_) {
             for (const auto &[peer, number] : relay.senders) {
-                if (windows_.rounds(peer, rank_) <= k) continue;
-                lane.wait(relay.at, relayed, ++relay.windows);
-                lane.copy(windows_.slot(relay.at, number, k), windows_.taken(peer, rank_, k),
-                          windows_.part(peer, rank_, k));
-                awaited |= windows_.rounds(peer, rank_) > k + 2;
+                if (chunks_.rounds(peer, rank_) <= k) continue;
+                lane.wait(relay.at, relayed, ++relay.chunks);
+                lane.copy(chunks_.slot(relay.at, number, k), chunks_.taken(peer, rank_, k),
+                          chunks_.part(peer, rank_, k));
+                awaited |= chunks_.rounds(peer, rank_) > k + 2;
             }
         }
         for (const int peer : remote_) {
-            const std::int64_t rounds = windows_.rounds(peer, rank_);
+            const std::int64_t rounds = chunks_.rounds(peer, rank_);
             if (rounds <= k) continue;
             lane.wait(peer, arrived, count_of(k + 1));
-            lane.copy(windows_.slot(rank_, windows_.number(rank_, peer), k),
-                      windows_.taken(peer, rank_, k), windows_.part(peer, rank_, k));
+            lane.copy(chunks_.slot(rank_, chunks_.number(rank_, peer), k),
+                      chunks_.taken(peer, rank_, k), chunks_.part(peer, rank_, k));
             if (rounds > k + 2) lane.signal(peer, ready, count_of(k + 3));
         }
         if (awaited) lane.signal_node(read, count_of(k + 1));
@@ -300,21 +300,21 @@ private:
         in.acquire();
         std::int64_t rounds = 0;
         for (const int peer : senders) {
-            const std::int64_t its = windows_.rounds(peer, rank_);
-            in.signal(peer, ready, count_of(std::min<std::int64_t>(2, its)), early(peer, rank_, 0));
+            const std::int64_t its = chunks_.rounds(peer, rank_);
+            in.signal(peer, ready, count_of(std::min<std::int64_t>(2, its)), eager(peer, rank_, 0));
             rounds = std::max(rounds, its);
         }
-        std::uint32_t windows = 0;
+        std::uint32_t chunks = 0;
         for (std::int64_t k = 0; k < rounds; ++k) {
             for (const int peer : senders) {
-                if (windows_.rounds(peer, rank_) <= k) continue;
+                if (chunks_.rounds(peer, rank_) <= k) continue;
                 in.wait(peer, arrived, count_of(k + 1));
-                in.signal_node(relayed, ++windows);
+                in.signal_node(relayed, ++chunks);
             }
             if (k + 2 >= rounds) continue;
             for (const int peer : nodes_.members(node_)) free.wait(peer, read, count_of(k + 1));
             for (const int peer : senders)
-                if (windows_.rounds(peer, rank_) > k + 2) free.signal(peer, ready, count_of(k + 3));
+                if (chunks_.rounds(peer, rank_) > k + 2) free.signal(peer, ready, count_of(k + 3));
         }
         schedule_.lanes.push_back(std::move(in));
         if (!free.steps().empty()) schedule_.lanes.push_back(std::move(free));
@@ -325,8 +325,8 @@ private:
         const int count = nodes_.count();
         for (int away = 1; away < count; ++away) {
             const int node = (node_ + away) % count;
-            if (windows_.shared()) {
-                send_to(lane_rank(nodes_, node, rank_));
+            if (chunks_.shared()) {
+                send_to(rail_peer(nodes_, node, rank_));
             } else {
                 // The ranks of this node begin with different ones.
                 const auto members = nodes_.members(node);
@@ -338,20 +338,20 @@ private:
     }
 
     void send_to(int peer) {
-        const std::int64_t rounds = windows_.rounds(rank_, peer);
+        const std::int64_t rounds = chunks_.rounds(rank_, peer);
         if (rounds == 0) return;
-        const std::int64_t number = windows_.number(peer, rank_);
+        const std::int64_t number = chunks_.number(peer, rank_);
         Lane &lane = schedule_.lanes.emplace_back();
         for (std::int64_t k = 0; k < rounds; ++k) {
-            lane.wait(peer, ready, count_of(k + 1), early(rank_, peer, k));
-            lane.put(windows_.given(rank_, peer, k), windows_.slot(peer, number, k),
-                     windows_.part(rank_, peer, k), arrived, count_of(k + 1));
+            lane.wait(peer, ready, count_of(k + 1), eager(rank_, peer, k));
+            lane.put(chunks_.given(rank_, peer, k), chunks_.slot(peer, number, k),
+                     chunks_.part(rank_, peer, k), arrived, count_of(k + 1));
         }
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
-    Windows windows_;
+    Chunks chunks_;
     int rank_;
     int node_;
     int locals_;
@@ -363,38 +363,38 @@ private:
 
 }  // namespace
 
-std::int64_t largest_relayed(const Problem &problem, std::int64_t places) {
-    return std::min(problem.stage.elements / 128, problem.stage.elements / 4 / places);
+std::int64_t largest_forwarded(const Problem &problem, std::int64_t places) {
+    return std::min(problem.staging.elements / 128, problem.staging.elements / 4 / places);
 }
 
-Room beside_relayed(const Problem &problem, std::int64_t places) {
-    const std::int64_t taken = places * largest_relayed(problem, places);
-    return {problem.stage.begin + taken, problem.stage.elements - taken};
+Room beside_forwarded(const Problem &problem, std::int64_t places) {
+    const std::int64_t taken = places * largest_forwarded(problem, places);
+    return {problem.staging.begin + taken, problem.staging.elements - taken};
 }
 
-bool is_relayed(const Problem &problem, int from, int to, std::int64_t most_relayed) {
+bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_forwarded) {
     const Nodes &nodes = problem.nodes;
-    if (most_relayed == 0 || nodes.together(from, to)) return false;
+    if (max_forwarded == 0 || nodes.together(from, to)) return false;
     const int of_many = problem.collective == Collective::gather_v ? from : to;
     if (nodes.members(nodes.node_of(of_many)).size() == 1) return false;
     const std::int64_t count = problem.block(from, to);
-    return count > 0 && count <= most_relayed;
+    return count > 0 && count <= max_forwarded;
 }
 
-bool can_pass_blocks(const Problem &problem, Room stage) {
-    return problem.arrays && Windows(problem, stage, 0).size() > 0;
+bool can_pass_blocks(const Problem &problem, Room staging) {
+    return problem.arrays && Chunks(problem, staging, 0).size() > 0;
 }
 
 bool can_pass_blocks(const Problem &problem) {
-    return can_pass_blocks(problem, problem.stage);
+    return can_pass_blocks(problem, problem.staging);
 }
 
 Schedule pass_blocks(const Problem &problem, int rank) {
-    return pass_blocks(problem, rank, problem.stage, 0);
+    return pass_blocks(problem, rank, problem.staging, 0);
 }
 
-Schedule pass_blocks(const Problem &problem, int rank, Room stage, std::int64_t most_relayed) {
-    return Passing(problem, rank, stage, most_relayed).make();
+Schedule pass_blocks(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded) {
+    return Passing(problem, rank, staging, max_forwarded).make();
 }
 
 }  // namespace vescomm

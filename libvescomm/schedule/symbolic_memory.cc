@@ -38,13 +38,14 @@ Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : pr
         store(Region::source).size = problem.source_size(rank);
         store(Region::output).size = problem.output_size(rank);
         if (!problem.arrays) store(Region::buffer).size = problem.elements();
-        store(Region::stage).size = schedules[rank].stage;
+        store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
         const auto limit = [&](const Room &room) { return room.begin + room.elements; };
         if (problem.arrays &&
-            (schedules[rank].stage > std::max(limit(problem.stage), problem.eager) ||
+            (schedules[rank].staging > std::max(limit(problem.staging), problem.inlined) ||
              schedules[rank].partial > limit(problem.partial)))
-            throw Fault("rank " + std::to_string(rank) + " uses more of the stage than there is");
+            throw Fault("rank " + std::to_string(rank) +
+                        " uses more of the staging buffer than there is");
     }
     cut_into_cells(schedules);
 }
@@ -75,11 +76,11 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
     if (place.offset < 0 || step.count < 0 || place.offset > size - step.count)
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) + ": outside " +
                     name(place) + ", which has " + std::to_string(size) + " elements");
-    // The caller's arrays and the stage have one type, and plain sums that of the buffer.
+    // The caller's arrays and the staging buffer have one type, and plain sums that of the buffer.
     const auto type = [&](Region region) {
         const bool array = region == Region::source || region == Region::output;
         if (problem_.plain_sums && region == Region::partial) return Region::buffer;
-        return problem_.arrays && array ? Region::stage : region;
+        return problem_.arrays && array ? Region::staging : region;
     };
     if (step.action == Action::put && type(place.region) != type(step.to.region))
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +

@@ -10,9 +10,9 @@ namespace vescomm {
 
 namespace {
 
-constexpr int most_ranks = 32;  // that are simulated
-constexpr int most_ranks_logarithmic = 64;  // they have fewer steps
-constexpr int most_of_a_node = 8;  // where there are several
+constexpr int max_ranks = 32;  // that are simulated
+constexpr int max_ranks_logarithmic = 64;  // they have fewer steps
+constexpr int max_of_a_node = 8;  // where there are several
 
 int largest_node(const Nodes &nodes) {
     std::size_t largest = 0;
@@ -28,7 +28,7 @@ bool keeps_whole(const AlgorithmEntry &algorithm) {
                                    algorithm.collective == Collective::reduce);
 }
 
-constexpr int most_stages = 4;  // that an array passes through
+constexpr int max_stages = 4;  // that an array passes through
 
 // How large a part is.
 struct Scale {
@@ -48,12 +48,12 @@ public:
         problem.cuts = cuts();
         problem.root = kept_near(whole.root);
         if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
-        // Windows stay what they are: every node has its own among the partial sums, every share in
-        // the stage; unless a round is for as many nodes as there are, or sums pass from one node
-        // to the next.
+        // Chunks stay what they are: every node has its own among the partial sums, every share in
+        // the staging buffer; unless a round is for as many nodes as there are, or sums pass from
+        // one node to the next.
         if (whole.nodes.count() > 1 && !scale.keeps_rooms) {
             if (!scale.keeps_partial) problem.partial.elements = of_nodes(whole.partial.elements);
-            if (!scale.keeps_whole) problem.stage.elements = of_nodes(whole.stage.elements);
+            if (!scale.keeps_whole) problem.staging.elements = of_nodes(whole.staging.elements);
         }
         shrink(machine, speed_for(whole, bytes, machine));
     }
@@ -204,14 +204,14 @@ double follow_doublings(const std::vector<int> &counts, const std::vector<double
            bytes * 2 * (count - counts[2]) / counts[2];
 }
 
-// Parts of a vector that passes through the stage in many rounds.
+// Parts of a vector that passes through the staging buffer in many rounds.
 std::vector<double> vectors_for(const Problem &problem) {
-    const double stages =
-        problem.arrays && problem.stage.elements > 0
-            ? static_cast<double>(problem.elements()) / static_cast<double>(problem.stage.elements)
-            : 0;
-    if (stages <= most_stages) return {1};
-    return {most_stages / stages / 2, most_stages / stages};
+    const double stages = problem.arrays && problem.staging.elements > 0
+                              ? static_cast<double>(problem.elements()) /
+                                    static_cast<double>(problem.staging.elements)
+                              : 0;
+    if (stages <= max_stages) return {1};
+    return {max_stages / stages / 2, max_stages / stages};
 }
 
 }  // namespace
@@ -223,15 +223,15 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
     const int count = problem.nodes.count(), largest = largest_node(problem.nodes);
     std::vector<int> sizes{largest}, counts{count};
     const bool logarithmic = algorithm.growth == Growth::logarithmic;
-    const int most = logarithmic ? most_ranks_logarithmic : most_ranks;
-    if (problem.ranks() > most) {
-        const int most_of_one = count == 1 ? most : most_of_a_node;
-        if (largest > most_of_one) sizes = {most_of_one / 2, most_of_one};
+    const int max = logarithmic ? max_ranks_logarithmic : max_ranks;
+    if (problem.ranks() > max) {
+        const int max_of_one = count == 1 ? max : max_of_a_node;
+        if (largest > max_of_one) sizes = {max_of_one / 2, max_of_one};
         // Powers of two: a tree over them has no half-filled round.
-        const int most_nodes =
-            most / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
-        if (count > most_nodes) counts = {most_nodes / 2, most_nodes};
-        if (count > most_nodes && logarithmic) counts.insert(counts.begin(), most_nodes / 4);
+        const int max_nodes =
+            max / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
+        if (count > max_nodes) counts = {max_nodes / 2, max_nodes};
+        if (count > max_nodes && logarithmic) counts.insert(counts.begin(), max_nodes / 4);
     }
     Line by_vector;
     for (const double vector : vectors_for(problem)) {

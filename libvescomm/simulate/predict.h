@@ -24,7 +24,7 @@ namespace vescomm {
 // Likewise an array of more than four stages is taken for two and for four of them.
 //
 // Cost: 5 to 50 us for 4 to 8 ranks; less than a millisecond for each of up to four simulations of
-// 32, and some for each of up to eight where arrays pass through the stage in many rounds.
+// 32, and some for each of up to eight where arrays pass through the staging buffer in many rounds.
 std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &problem,
                               const ElementBytes &bytes, const Machine &machine);
 

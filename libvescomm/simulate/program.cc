@@ -23,13 +23,13 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
 }
 
 // Whether it reads what another rank has written, or writes for another: its lines come from that
-// rank's cache. A few bytes of the stage come with their flag (schedule/eager.h).
+// rank's cache. A few bytes of the staging buffer come with their flag (schedule/inlined.h).
 bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
     constexpr std::int64_t beside_flag = 48;
     if (step.action != Action::copy && step.action != Action::reduce) return false;
     const bool few = step.count * bytes.element <= beside_flag;
     const auto others = [rank, few](const Place &place) {
-        return place.rank != rank && !(few && place.region == Region::stage);
+        return place.rank != rank && !(few && place.region == Region::staging);
     };
     return others(step.to) || others(step.from) || std::ranges::any_of(lane.more(step), others);
 }
@@ -41,7 +41,7 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
     lane_begin.push_back(0);
     counter_begin.push_back(0);
     std::vector<std::uint32_t> keys;
-    std::vector<std::vector<std::uint8_t>> wants;
+    std::vector<std::vector<std::uint8_t>> receive_mask;
     for (int rank = 0; rank < nodes.ranks(); ++rank) {
         Schedule schedule = make(rank);
         const std::size_t first_step = steps.size();
@@ -59,8 +59,8 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
                 made.value = step.value;
                 made.peer = step.peer;
                 made.action = step.action;
-                made.early = step.early;
-                made.if_wanted = step.if_wanted;
+                made.eager = step.eager;
+                made.conditional = step.conditional;
                 made.fetches = fetches(bytes, rank, lane, step);
                 made.flag = static_cast<std::uint8_t>(step.flag);
                 made.remote = step.action == Action::wait && !nodes.together(rank, step.peer);
@@ -82,23 +82,23 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
         }
         lane_begin.push_back(static_cast<std::uint32_t>(lanes.size()));
         counter_begin.push_back(static_cast<std::uint32_t>(counters.size()));
-        wants.push_back(std::move(schedule.wants));
+        receive_mask.push_back(std::move(schedule.receive_mask));
     }
-    drop_unwanted(nodes, wants);
+    drop_unused_steps(nodes, receive_mask);
 }
 
 // A step that is only done if something is wanted takes a look, in any case.
-void Program::drop_unwanted(const Nodes &nodes,
-                            const std::vector<std::vector<std::uint8_t>> &wants) {
+void Program::drop_unused_steps(const Nodes &nodes,
+                                const std::vector<std::vector<std::uint8_t>> &receive_mask) {
     for (const SimulatedLane &lane : lanes) {
         for (std::uint32_t i = lane.at; i < lane.end; ++i) {
             SimulatedStep &step = steps[i];
-            if (!step.if_wanted) continue;
+            if (!step.conditional) continue;
             const std::size_t peer =
                 step.remote ? counters[static_cast<std::size_t>(step.peer)].key / flags_per_rank
                             : static_cast<std::size_t>(step.peer);
             const auto wanted = [&](int member) {
-                return wants[static_cast<std::size_t>(member)][peer] != 0;
+                return receive_mask[static_cast<std::size_t>(member)][peer] != 0;
             };
             if (std::ranges::any_of(nodes.members(nodes.node_of(lane.rank)), wanted)) continue;
             step.action = Action::acquire;

@@ -19,7 +19,7 @@ struct SimulatedStep {
     Action action = Action::wait;
     std::uint8_t flag = 0;
     bool remote = false;
-    bool early = false, if_wanted = false;  // as of Step
+    bool eager = false, conditional = false;  // as of Step
     bool fetches = false;  // copy, reduce: from or to the memory of another rank
 };
 
@@ -46,7 +46,7 @@ struct RemoteCounter {
     LaneList waiting;
 };
 
-inline constexpr std::uint32_t flags_per_rank = eager_flag + 1;
+inline constexpr std::uint32_t flags_per_rank = inline_flag + 1;
 
 inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
     return static_cast<std::uint32_t>(raiser) * flags_per_rank + flag;
@@ -67,7 +67,8 @@ struct Program {
     RemoteCounter *counter(int reader, std::uint32_t key);
 
 private:
-    void drop_unwanted(const Nodes &nodes, const std::vector<std::vector<std::uint8_t>> &wants);
+    void drop_unused_steps(const Nodes &nodes,
+                           const std::vector<std::vector<std::uint8_t>> &receive_mask);
 };
 
 }  // namespace vescomm

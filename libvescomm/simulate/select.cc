@@ -45,7 +45,7 @@ std::string why(const Candidate &best, const Choice &choice, const Problem &prob
     for (const Candidate &other : choice.candidates)
         if (&other != &best && other.seconds)
             text += ", and " + std::string(other.algorithm->name) +
-                    (other.form == best.form ? " " : " in its other form ") +
+                    (other.variant == best.variant ? " " : " in its other form ") +
                     microseconds(*other.seconds);
     return text;
 }
@@ -58,19 +58,20 @@ std::string microseconds(double seconds) {
     return text;
 }
 
-Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
+Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced, std::string_view variable) {
-    const Problem &problem = forms.front();
+    const Problem &problem = variants.front();
     Choice choice;
     std::string names;
-    for (std::size_t form = 0; form < forms.size(); ++form)
+    for (std::size_t variant = 0; variant < variants.size(); ++variant)
         for (const AlgorithmEntry &entry : algorithms()) {
-            if (entry.collective != problem.collective || !entry.solves(forms[form])) continue;
+            if (entry.collective != problem.collective || !entry.solves(variants[variant]))
+                continue;
             names += (names.empty() ? "" : ", ") + std::string(entry.name);
-            choice.candidates.push_back({&entry, form});
+            choice.candidates.push_back({&entry, variant});
             if (entry.name != forced || choice.algorithm != nullptr) continue;
             choice.algorithm = &entry;
-            choice.form = form;
+            choice.variant = variant;
         }
     if (choice.candidates.empty() || (!forced.empty() && choice.algorithm == nullptr))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -87,11 +88,11 @@ Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const M
     if (choice.candidates.size() > 1)
         for (Candidate &candidate : choice.candidates)
             candidate.seconds =
-                predict(*candidate.algorithm, forms[candidate.form], bytes, machine);
+                predict(*candidate.algorithm, variants[candidate.variant], bytes, machine);
     const Candidate &best =
         is_known_to_all(problem) ? best_of(choice.candidates) : choice.candidates.front();
     choice.algorithm = best.algorithm;
-    choice.form = best.form;
+    choice.variant = best.variant;
     choice.why = why(best, choice, problem);
     return choice;
 }

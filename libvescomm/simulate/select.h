@@ -15,13 +15,13 @@ namespace vescomm {
 
 struct Candidate {
     const AlgorithmEntry *algorithm = nullptr;
-    std::size_t form = 0;  // of the problem
+    std::size_t variant = 0;  // of the problem
     std::optional<double> seconds = {};  // predicted; nothing when there was no need, or no way
 };
 
 struct Choice {
     const AlgorithmEntry *algorithm = nullptr;
-    std::size_t form = 0;  // of the problem
+    std::size_t variant = 0;  // of the problem
     std::string why;  // one sentence
     std::vector<Candidate> candidates;  // all that suit, in the order of the table
 };
@@ -30,16 +30,16 @@ struct Choice {
 std::string microseconds(double seconds);
 
 // Chooses the algorithm of the least predicted time for a collective that can be put in one or more
-// forms: as it lies in a buffer, say, and as arrays that pass through the stage. Where two are
-// closer than a tenth, which is less than a model can tell, the order of the forms and of the table
-// decides. A pure function of its arguments, so ranks that agree about them choose alike; nothing
-// is predicted where only one suits. Of an all_to_all_v nobody knows all counts, so all take the
-// first that suits. `forced` is a name that the caller insists on, or empty; where
-// it comes from the environment, `variable` is that of the name. Throws Error(INVALID_ARGUMENT),
+// forms: as it lies in a buffer, say, and as arrays that pass through the staging buffer. Where two
+// are closer than a tenth, which is less than a model can tell, the order of the forms and of the
+// table decides. A pure function of its arguments, so ranks that agree about them choose alike;
+// nothing is predicted where only one suits. Of an all_to_all_v nobody knows all counts, so all
+// take the first that suits. `forced` is a name that the caller insists on, or empty; where it
+// comes from the environment, `variable` is that of the name. Throws Error(INVALID_ARGUMENT),
 // listing the names there are, when that one does not exist or does not solve the problem.
 //
 // Cost: predict() for each that suits, when there are several.
-Choice select(std::span<const Problem> forms, const ElementBytes &bytes, const Machine &machine,
+Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced, std::string_view variable = {});
 
 }  // namespace vescomm

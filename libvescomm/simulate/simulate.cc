@@ -27,7 +27,7 @@ std::uint32_t largest_node(const Nodes &nodes) {
 
 // Messages in which a put goes where cores copy it, and how many of them are told apart.
 constexpr double piece_bytes = 64 << 10;
-constexpr double most_pieces = 8;
+constexpr double max_pieces = 8;
 
 // What the ranks of a host hold of the vector, which share its cache.
 double footprint(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
@@ -292,7 +292,7 @@ private:
             switch (step.action) {
                 case Action::wait:
                     // The put that follows waits at its target.
-                    if (!step.early && !reached(rank, step)) {
+                    if (!step.eager && !reached(rank, step)) {
                         append(waiting(step), state.lane);
                         state.lane = nobody;
                         continue;
@@ -303,12 +303,12 @@ private:
                     break;
                 case Action::signal:
                     if (step.peer == whole_node) signal_node(rank, step);
-                    else if (step.early) expect(rank, step);
+                    else if (step.eager) expect(rank, step);
                     else push(rank, step, nullptr);
                     break;
                 case Action::put:
                     push(rank, step,
-                         lane.at > 0 && program_.steps[lane.at - 1].early
+                         lane.at > 0 && program_.steps[lane.at - 1].eager
                              ? &program_.steps[lane.at - 1]
                              : nullptr);
                     break;
@@ -364,10 +364,10 @@ private:
 
     // A put or a signal into the outbox. Where a core copies, a put goes in pieces: the receiver
     // takes in the first ones while the last ones are sent.
-    void push(int rank, const SimulatedStep &step, const SimulatedStep *early_wait) {
+    void push(int rank, const SimulatedStep &step, const SimulatedStep *eager_wait) {
         int pieces = 1;
         if (machine_.put_core_bytes > 0)
-            pieces = static_cast<int>(std::clamp(step.bytes / piece_bytes, 1.0, most_pieces));
+            pieces = static_cast<int>(std::clamp(step.bytes / piece_bytes, 1.0, max_pieces));
         for (int piece = 0; piece < pieces; ++piece) {
             std::uint32_t number = static_cast<std::uint32_t>(packets_.size());
             if (free_packets_.empty()) {
@@ -386,9 +386,9 @@ private:
             packet.key = flag_key(rank, step.flag);
             packet.value = step.value;
             packet.bytes = step.bytes / pieces;
-            if (early_wait != nullptr) {
-                packet.counter = static_cast<std::uint32_t>(early_wait->peer);
-                packet.expected = early_wait->value;
+            if (eager_wait != nullptr) {
+                packet.counter = static_cast<std::uint32_t>(eager_wait->peer);
+                packet.expected = eager_wait->value;
             }
             append(ranks_[index(rank)].outbox, number);
         }

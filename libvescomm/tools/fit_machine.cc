@@ -31,15 +31,15 @@ double fit_cache(const std::vector<Memory> &copies, double otherwise) {
         if (!(memory.together > 0)) return otherwise;
     const auto each = [](const Memory &memory) { return memory.together / memory.bytes; };
     const double in_cache = each(copies.front()), in_memory = each(copies.back());
-    double best = otherwise, least = std::numeric_limits<double>::max();
+    double best = otherwise, min = std::numeric_limits<double>::max();
     for (double cache = copies.front().footprint; cache <= copies.back().footprint;
          cache *= std::sqrt(2.0)) {
         double wrong = 0;
         for (const Memory &memory : copies)
             wrong += std::abs(
                 std::log(each(memory) / blended(memory.footprint, cache, in_cache, in_memory)));
-        if (wrong >= least) continue;
-        least = wrong;
+        if (wrong >= min) continue;
+        min = wrong;
         best = cache;
     }
     return std::round(best);
@@ -98,12 +98,12 @@ Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
         machine.in_cache.reduce = rate(small.bytes, small.alone, machine.in_cache.reduce);
         machine.in_memory.reduce = rate(large.bytes, large.alone, machine.in_memory.reduce);
     }
-    constexpr double most = 10;  // times as fast as f32; beyond, something else was measured
+    constexpr double max = 10;  // times as fast as f32; beyond, something else was measured
     if (times.widths.size() == machine.reduce_of_width.size())
         for (std::size_t i = 0; i < times.widths.size(); ++i)
             if (times.widths[2] > 0 && times.widths[i] > 0)
                 machine.reduce_of_width[i] =
-                    std::clamp(times.widths[2] / times.widths[i], 1 / most, most);
+                    std::clamp(times.widths[2] / times.widths[i], 1 / max, max);
     if (times.step > 0) machine.step_seconds = times.step;
     if (times.flag > 0) {
         // A flag there is seen after a signal and a wait.

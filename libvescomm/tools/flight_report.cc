@@ -20,11 +20,11 @@ namespace {
 using nlohmann::json;
 
 // Far more than a recorder writes.
-constexpr std::size_t most_file_bytes = 4 << 20;
-constexpr std::size_t most_line_bytes = 64 << 10;
-constexpr std::size_t most_operations = 4096;
-constexpr int most_ranks = 1'000'000;
-constexpr std::size_t most_named = 8;
+constexpr std::size_t max_file_bytes = 4 << 20;
+constexpr std::size_t max_line_bytes = 64 << 10;
+constexpr std::size_t max_operations = 4096;
+constexpr int max_ranks = 1'000'000;
+constexpr std::size_t max_named = 8;
 
 [[noreturn]] void refuse(const std::string &why) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
@@ -34,7 +34,7 @@ constexpr std::size_t most_named = 8;
 class Line {
 public:
     Line(std::string where, std::string_view text) : where_(std::move(where)) {
-        if (text.size() > most_line_bytes) wrong("is too long");
+        if (text.size() > max_line_bytes) wrong("is too long");
         line_ = json::parse(text, nullptr, false);
         if (!line_.is_object()) wrong("is no object of JSON");
     }
@@ -45,11 +45,11 @@ public:
         return printable(value.get<std::string>());
     }
 
-    std::uint64_t number(const char *key, std::uint64_t least, std::uint64_t most) const {
+    std::uint64_t number(const char *key, std::uint64_t min, std::uint64_t max) const {
         const json &value = member(key);
-        if (!value.is_number_unsigned() || value.get<std::uint64_t>() < least ||
-            value.get<std::uint64_t>() > most)
-            wrong(fmt::format("has no number from {} to {} as \"{}\"", least, most, key));
+        if (!value.is_number_unsigned() || value.get<std::uint64_t>() < min ||
+            value.get<std::uint64_t>() > max)
+            wrong(fmt::format("has no number from {} to {} as \"{}\"", min, max, key));
         return value.get<std::uint64_t>();
     }
 
@@ -82,10 +82,10 @@ private:
 
 std::string ranks_text(const std::vector<int> &ranks) {
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-    for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i)
+    for (std::size_t i = 0; i < std::min(ranks.size(), max_named); ++i)
         text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-    if (ranks.size() > most_named)
-        text += " and " + std::to_string(ranks.size() - most_named) + " more";
+    if (ranks.size() > max_named)
+        text += " and " + std::to_string(ranks.size() - max_named) + " more";
     return text;
 }
 
@@ -133,13 +133,13 @@ std::string describe(const std::vector<Flight> &flights, std::uint64_t number) {
 }
 
 std::optional<std::string> who_is_behind(const std::vector<Flight> &flights) {
-    const auto [least, most] = std::ranges::minmax_element(flights, {}, &Flight::started);
-    if (least->started == most->started) return std::nullopt;
+    const auto [min, max] = std::ranges::minmax_element(flights, {}, &Flight::started);
+    if (min->started == max->started) return std::nullopt;
     std::vector<int> behind;
     for (const Flight &flight : flights)
-        if (flight.started == least->started) behind.push_back(flight.rank);
+        if (flight.started == min->started) behind.push_back(flight.rank);
     return fmt::format("Behind: {}. Not started there: {}.", ranks_text(behind),
-                       describe(flights, least->started + 1));
+                       describe(flights, min->started + 1));
 }
 
 // All have started the same operations: the first that is not complete everywhere.
@@ -160,9 +160,9 @@ std::optional<std::string> who_waits(const std::vector<Flight> &flights) {
 }  // namespace
 
 Flight parse_flight(const std::string &file, std::string_view text) {
-    if (text.size() > most_file_bytes)
+    if (text.size() > max_file_bytes)
         refuse(fmt::format("{} is larger than {} bytes; give files that a flight recorder wrote",
-                           file, most_file_bytes));
+                           file, max_file_bytes));
     Flight flight;
     flight.file = file;
     std::size_t count = 0;
@@ -172,7 +172,7 @@ Flight parse_flight(const std::string &file, std::string_view text) {
         at = end + 1;
         if (count == 1) {
             line.number("flight_recorder", 1, 1);
-            flight.ranks = static_cast<int>(line.number("ranks", 1, most_ranks));
+            flight.ranks = static_cast<int>(line.number("ranks", 1, max_ranks));
             flight.rank = static_cast<int>(
                 line.number("rank", 0, static_cast<std::uint64_t>(flight.ranks) - 1));
             flight.status = line.text("status");
@@ -180,7 +180,7 @@ Flight parse_flight(const std::string &file, std::string_view text) {
             flight.started = line.number("operations", 0, std::uint64_t{1} << 62);
             continue;
         }
-        if (count > most_operations) line.wrong("is one too many");
+        if (count > max_operations) line.wrong("is one too many");
         // One more may have come while it was being written.
         const std::uint64_t number = line.number("operation", 1, flight.started + 1);
         const std::string state = line.text("state");
@@ -225,7 +225,7 @@ std::string compare_flights(std::vector<Flight> flights) {
     for (int rank = 0; rank < flights.front().ranks; ++rank) {
         if (there.contains(rank)) continue;
         ++missing_count;
-        if (missing.size() < most_named) missing.push_back(rank);
+        if (missing.size() < max_named) missing.push_back(rank);
     }
     if (missing_count > 0)
         text += fmt::format("No file of {}{}: dead, stopped, or not told of the failure.\n",
@@ -242,7 +242,7 @@ std::string report_flights(const std::vector<std::string> &files) {
     std::vector<Flight> flights;
     for (const std::string &file : files) {
         std::ifstream stream(file, std::ios::binary);
-        std::string text(most_file_bytes + 1, '\0');
+        std::string text(max_file_bytes + 1, '\0');
         stream.read(text.data(), static_cast<std::streamsize>(text.size()));
         if (stream.bad() || (stream.gcount() == 0 && !stream.eof())) refuse("cannot read " + file);
         text.resize(static_cast<std::size_t>(stream.gcount()));

@@ -17,9 +17,9 @@ namespace vescomm {
 namespace {
 
 // Beyond, where the time goes is not simulated.
-constexpr int most_ranks_shown = 256;
+constexpr int max_ranks_shown = 256;
 // The matrix of an exchange has a number for each pair.
-constexpr int most_ranks_exchanging = 2048;
+constexpr int max_ranks_exchanging = 2048;
 
 [[noreturn]] void refuse(const std::string &why) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
@@ -122,18 +122,18 @@ Problem problem_of(const Question &question) {
                      problem.collective == Collective::all_to_all_v;
     problem.per_node =
         !problem.arrays && !question.per_rank && problem.collective == Collective::all_gather_v;
-    problem.stage = {0, stage_bytes / 4};
+    problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
-    problem.eager = eager_bytes / 4;
+    problem.inlined = max_inline_bytes / 4;
     const int ranks = problem.ranks();
     if (problem.collective == Collective::barrier) return problem;
     if (problem.collective != Collective::all_to_all_v) {
         problem.cuts = cuts_of(question, ranks);
         return problem;
     }
-    if (ranks > most_ranks_exchanging)
+    if (ranks > max_ranks_exchanging)
         refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; " +
-               std::to_string(most_ranks_exchanging) + " are the most here");
+               std::to_string(max_ranks_exchanging) + " are the most here");
     problem.exchange = exchange_of(cuts_of(question, ranks));
     return problem;
 }
@@ -197,7 +197,7 @@ void explain(const Question &question) {
         if (entry.collective == problem.collective && !entry.solves(problem))
             show_row("-", "", entry);
     std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
-    if (problem.ranks() <= most_ranks_shown)
+    if (problem.ranks() <= max_ranks_shown)
         show_times(*choice.algorithm, problem, question.machine);
     std::printf(
         "Times are of a model: what vescomm-info --measure has found here, or else constants "

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "comm/connect.h"
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
 #include "comm/memory.h"
 #include "observe/file.h"
 #include "schedule/algorithms.h"
@@ -60,7 +60,7 @@ public:
         bindings.flight_word =
             flight_word(*find_algorithm(Collective::barrier, "dissemination"), -1, 0, 0);
         bindings.channel = comm_->next_channel();
-        bindings.home = &comm_->home();
+        bindings.intra_node = &comm_->intra_node();
         bindings.transports = comm_->routes();
         bindings.buffer = {.type = type,
                            .memory = memory_->id(),
@@ -77,11 +77,10 @@ public:
             return now() - begin;
         };
         const double begin = now();
-        constexpr int warm = 3, fewest = 15, most = 2000;
+        constexpr int warm = 3, fewest = 15, max = 2000;
         for (int i = 0; i < warm; ++i) once();
         const double each = largest((now() - begin) / warm);
-        const int runs =
-            static_cast<int>(std::clamp(seconds_each / each, 1.0 * fewest, 1.0 * most));
+        const int runs = static_cast<int>(std::clamp(seconds_each / each, 1.0 * fewest, 1.0 * max));
         std::vector<double> seconds;
         for (int i = 0; i < runs; ++i) seconds.push_back(once());
         std::ranges::nth_element(seconds, seconds.begin() + runs / 2);
@@ -92,13 +91,13 @@ public:
     double largest(double mine) {
         const auto all = comm_->gather(
             "measurement", {reinterpret_cast<const char *>(&mine), sizeof mine}, comm_->deadline());
-        double most = 0;
+        double max = 0;
         for (const std::string &bytes : all) {
             double one = 0;
             std::memcpy(&one, bytes.data(), std::min(sizeof one, bytes.size()));
-            most = std::max(most, one);
+            max = std::max(max, one);
         }
-        return most;
+        return max;
     }
 
     // Whether all ranks are on one machine.

@@ -116,7 +116,7 @@ void name_nodes(Given &given) {
 }
 
 void add_options(CLI::App &app, Given &given) {
-    const int most = std::numeric_limits<int>::max();
+    const int max = std::numeric_limits<int>::max();
     RunOptions &options = given.options;
     app.add_option("-n,--local-ranks", options.local_ranks, "Ranks to start on this machine.")
         ->option_text("COUNT")
@@ -133,10 +133,10 @@ void add_options(CLI::App &app, Given &given) {
         ->check(CLI::Range(0.0, 86400.0));
     app.add_option("--ranks", options.ranks, "Several machines: ranks of the whole job.")
         ->option_text("COUNT")
-        ->check(CLI::Range(1, most));
+        ->check(CLI::Range(1, max));
     app.add_option("--first-rank", options.first_rank, "Several machines: first rank on this one.")
         ->option_text("RANK")
-        ->check(CLI::Range(0, most));
+        ->check(CLI::Range(0, max));
     app.add_option("--address", options.address,
                    "Where rank 0 listens. MASTER_PORT becomes the next port.\n"
                    "Default: a free port of this machine, for this machine only.")

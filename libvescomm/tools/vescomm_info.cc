@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
 #include "config/config.h"
 #include "execute/kernels.h"
 #include "tools/flight_report.h"

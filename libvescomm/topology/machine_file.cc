@@ -19,7 +19,7 @@ constexpr std::size_t longest = 16 << 10;
 
 // What values a field may have: between these or, where that is none or no limit, 0.
 struct Range {
-    double least, most;
+    double min, max;
     bool or_zero = false;
 };
 constexpr Range seconds{0, 1};
@@ -105,9 +105,9 @@ public:
         double number = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
         if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) ||
-            (!(range.or_zero && number == 0) && (number < range.least || number > range.most)))
+            (!(range.or_zero && number == 0) && (number < range.min || number > range.max)))
             refuse(std::string(field) + " must be " + (range.or_zero ? "0, or " : "") +
-                   "a number from " + shortest(range.least) + " to " + shortest(range.most));
+                   "a number from " + shortest(range.min) + " to " + shortest(range.max));
         return number;
     }
 
@@ -151,8 +151,8 @@ MachineFile parse_machine_file(std::string_view text, const std::string &name) {
         reader.refuse("it must be \"" + std::string(first_line) + "\"");
     MachineFile file;
     file.processor = reader.value_of("processor");
-    constexpr double most_cores = 1 << 20;
-    file.cores = static_cast<int>(reader.number("cores", {1, most_cores}));
+    constexpr double max_cores = 1 << 20;
+    file.cores = static_cast<int>(reader.number("cores", {1, max_cores}));
     read(reader, within_node, file.machine);
     if (reader.at_end()) return file;
     const std::string_view links = reader.value_of("links");

@@ -34,9 +34,9 @@ std::string system_node_name() {
 std::string processor_name() {
     // Of the first core; the whole file takes long where there are many.
     std::ifstream file("/proc/cpuinfo");
-    constexpr int most_lines = 40;
+    constexpr int max_lines = 40;
     std::string line;
-    for (int i = 0; i < most_lines && std::getline(file, line); ++i) {
+    for (int i = 0; i < max_lines && std::getline(file, line); ++i) {
         const std::size_t value = line.find(": ");
         if (line.starts_with("model name") && value != std::string::npos)
             return line.substr(value + 2);

@@ -90,8 +90,8 @@ public:
     void put(const Put &put) noexcept override {
         if (stopped_) return refuse(put, nullptr);
         if (!puts(put.peer)) return refuse(put, "that rank is not reached over this transport");
-        if (put.signal.channel >= most_channels || put.signal.flag >= flags_per_channel ||
-            put.early_flag >= flags_per_channel)
+        if (put.signal.channel >= max_channels || put.signal.flag >= flags_per_channel ||
+            put.credit_flag >= flags_per_channel)
             return refuse(put, "there is no such signal");
         const std::lock_guard lock(fabric_->mutex());
         PutMemory *memory = nullptr;
@@ -107,7 +107,7 @@ public:
         this->put(put);
     }
 
-    bool keeps_early() const noexcept override { return true; }
+    bool keeps_unexpected() const noexcept override { return true; }
     void expect(int peer, SignalName signal, std::uint64_t value) noexcept override {
         if (stopped_ || !puts(peer)) return;
         const std::lock_guard lock(fabric_->mutex());

@@ -71,7 +71,7 @@ public:
         int from;
         Put put;
     };
-    struct Mailbox {
+    struct EagerBuffers {
         std::mutex mutex;
         std::deque<Letter> letters;
         std::map<std::tuple<int, std::uint32_t, std::uint32_t>, std::uint64_t> signals;
@@ -82,7 +82,7 @@ public:
     std::vector<MappedMemory> boards;
     std::vector<Descriptor> wakers;
     std::vector<std::shared_ptr<Memory>> memories;
-    std::vector<Mailbox> mail;
+    std::vector<EagerBuffers> mail;
 };
 
 namespace {
@@ -109,7 +109,8 @@ public:
         const auto seats = static_cast<int>(hub_->nodes.members(node).size());
         board_ = std::make_unique<SignalBoard>(
             hub_->boards[node].data(), seats, channels, hub_->nodes.local_rank(rank),
-            hub_->wakers[rank].get(), [this, node](int seat) { ring_waker(node, seat); });
+            hub_->wakers[rank].get(),
+            [this, node](int local_rank) { ring_waker(node, local_rank); });
     }
 
     std::string_view name() const override { return "loopback"; }
@@ -173,8 +174,8 @@ public:
         counter = std::max(counter, put.value);
         if (put.called != 0) {
             auto &called =
-                box.signals[{letter.from, put.signal.channel, called_flag_of(put.bytes)}];
-            called = std::max(called, called_value(put.value, put.called));
+                box.signals[{letter.from, put.signal.channel, signature_flag_for(put.bytes)}];
+            called = std::max(called, signature_value(put.value, put.called));
         }
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         lock.unlock();
@@ -202,13 +203,13 @@ private:
         }
         const int node = hub_->nodes.node_of(peer);
         const auto seats = static_cast<int>(hub_->nodes.members(node).size());
-        SignalBoard(hub_->boards[node].data(), seats, channels, 0, -1, [this, node](int seat) {
-            ring_waker(node, seat);
-        }).ring(hub_->nodes.local_rank(peer));
+        SignalBoard(hub_->boards[node].data(), seats, channels, 0, -1,
+                    [this, node](int local_rank) { ring_waker(node, local_rank); })
+            .ring(hub_->nodes.local_rank(peer));
     }
 
-    void ring_waker(int node, int seat) const noexcept {
-        const int member = hub_->nodes.members(node)[static_cast<std::size_t>(seat)];
+    void ring_waker(int node, int local_rank) const noexcept {
+        const int member = hub_->nodes.members(node)[static_cast<std::size_t>(local_rank)];
         const std::uint64_t one = 1;
         // The only way to fail is a counter at its limit, which is readable all the same.
         [[maybe_unused]] const auto written = write(hub_->wakers[member].get(), &one, sizeof one);

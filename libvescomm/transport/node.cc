@@ -12,9 +12,9 @@ namespace vescomm {
 
 namespace {
 
-// Channels for the requests and memories that a communicator has at a time, and for its mailbox,
-// which takes some for each rank. A channel takes 64 bytes of memory for each rank of the node when
-// it is first used, and as much of the address space from the beginning.
+// Channels for the requests and memories that a communicator has at a time, and for its
+// eager_buffers, which takes some for each rank. A channel takes 64 bytes of memory for each rank
+// of the node when it is first used, and as much of the address space from the beginning.
 std::uint32_t channels_for(int ranks) {
     return (1u << 16) + 8 * static_cast<std::uint32_t>(ranks);
 }
@@ -69,7 +69,9 @@ public:
         control.all_gather("node shared", {}, deadline);
         board_ = std::make_unique<SignalBoard>(
             signals_.data(), locals_, channels, nodes.local_rank(rank_), wake_.descriptor(),
-            [this](int seat) { WakeSocket::wake(names_[static_cast<std::size_t>(seat)]); });
+            [this](int local_rank) {
+                WakeSocket::wake(names_[static_cast<std::size_t>(local_rank)]);
+            });
     }
 
     std::string_view name() const override { return "node"; }

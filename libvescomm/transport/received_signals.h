@@ -14,7 +14,7 @@ namespace vescomm {
 
 // Limit of the channels that a received signal may name: bounds what a hostile message can make us
 // allocate.
-inline constexpr std::uint32_t most_channels = 1u << 19;
+inline constexpr std::uint32_t max_channels = 1u << 19;
 
 // The signals that one peer has raised for this rank.
 //
@@ -53,7 +53,7 @@ public:
 
     // 0 before the first raise(), and for names out of range.
     std::uint64_t read(SignalName name) const noexcept {
-        if (name.channel >= most_channels || name.flag >= flags_per_channel) return 0;
+        if (name.channel >= max_channels || name.flag >= flags_per_channel) return 0;
         const Place place = find(name);
         std::uint64_t *segment = segments_[place.segment].load(std::memory_order_acquire);
         if (segment == nullptr) return 0;
@@ -67,7 +67,7 @@ private:
     };
 
     static constexpr std::uint32_t first_channels = 16;  // 1 KiB of counters
-    static constexpr std::size_t most_segments = std::bit_width(most_channels / first_channels) + 1;
+    static constexpr std::size_t max_segments = std::bit_width(max_channels / first_channels) + 1;
 
     static Place find(SignalName name) noexcept {
         const std::size_t segment = std::bit_width(name.channel / first_channels + 1) - 1;
@@ -75,7 +75,7 @@ private:
         return {segment, (name.channel - channels_before) * flags_per_channel + name.flag};
     }
 
-    std::array<std::atomic<std::uint64_t *>, most_segments> segments_{};
+    std::array<std::atomic<std::uint64_t *>, max_segments> segments_{};
 };
 
 }  // namespace vescomm

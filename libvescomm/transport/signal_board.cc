@@ -40,12 +40,12 @@ std::size_t SignalBoard::bytes(int seats, std::uint32_t channels) {
     return 64 * lines;
 }
 
-SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
-                         int wake_descriptor, std::function<void(int seat)> wake)
+SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_local_rank,
+                         int wake_descriptor, std::function<void(int local_rank)> wake)
     : memory_(memory),
       seats_(seats),
       channels_(channels),
-      own_seat_(own_seat),
+      own_local_rank_(own_local_rank),
       wake_descriptor_(wake_descriptor),
       wake_(std::move(wake)) {
     static_assert(sizeof(Header) == 64 && sizeof(Doorbell) == 64);
@@ -54,14 +54,14 @@ SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, i
     if (!takes_fences()) header().unfenced.fetch_add(1);
 }
 
-SignalBoard::Doorbell &SignalBoard::doorbell(int seat) const noexcept {
-    return *reinterpret_cast<Doorbell *>(memory_ + 64 * (1 + static_cast<std::size_t>(seat)));
+SignalBoard::Doorbell &SignalBoard::doorbell(int local_rank) const noexcept {
+    return *reinterpret_cast<Doorbell *>(memory_ + 64 * (1 + static_cast<std::size_t>(local_rank)));
 }
 
-std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) const noexcept {
+std::atomic<std::uint64_t> &SignalBoard::counter(int local_rank, SignalName signal) const noexcept {
     const std::size_t line = 1 +
                              static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
-                             static_cast<std::size_t>(seat);
+                             static_cast<std::size_t>(local_rank);
     return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
 }
 
@@ -70,7 +70,7 @@ std::atomic<std::uint64_t> &SignalBoard::counter(int seat, SignalName signal) co
 // of one that was, the sleeper sees the counter. Where not all can be fenced, raisers fence
 // themselves.
 void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
-    counter(own_seat_, signal).store(value, std::memory_order_release);
+    counter(own_local_rank_, signal).store(value, std::memory_order_release);
     stored();
 }
 
@@ -79,21 +79,21 @@ void SignalBoard::stored() noexcept {
     if (header().unfenced.load(std::memory_order_relaxed) > 0)
         std::atomic_thread_fence(std::memory_order_seq_cst);
     if (header().asleep.load(std::memory_order_relaxed) == 0) return;
-    for (int seat = 0; seat < seats_; ++seat)
-        if (seat != own_seat_) ring(seat);
+    for (int local_rank = 0; local_rank < seats_; ++local_rank)
+        if (local_rank != own_local_rank_) ring(local_rank);
 }
 
-std::uint64_t SignalBoard::value(int seat, SignalName signal) const noexcept {
-    return counter(seat, signal).load(std::memory_order_acquire);
+std::uint64_t SignalBoard::value(int local_rank, SignalName signal) const noexcept {
+    return counter(local_rank, signal).load(std::memory_order_acquire);
 }
 
-void SignalBoard::ring(int seat) noexcept {
-    Doorbell &bell = doorbell(seat);
+void SignalBoard::ring(int local_rank) noexcept {
+    Doorbell &bell = doorbell(local_rank);
     if (bell.sleeping.load(std::memory_order_seq_cst) > 0) {
         bell.rings.fetch_add(1, std::memory_order_seq_cst);
         futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
     }
-    if (bell.polling.load(std::memory_order_seq_cst) > 0) wake_(seat);
+    if (bell.polling.load(std::memory_order_seq_cst) > 0) wake_(local_rank);
 }
 
 void SignalBoard::announce() noexcept {
@@ -102,7 +102,7 @@ void SignalBoard::announce() noexcept {
 }
 
 std::uint32_t SignalBoard::begin_sleep() noexcept {
-    Doorbell &bell = doorbell(own_seat_);
+    Doorbell &bell = doorbell(own_local_rank_);
     const std::uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
     bell.sleeping.fetch_add(1, std::memory_order_seq_cst);
     announce();
@@ -115,22 +115,22 @@ void SignalBoard::sleep(std::uint32_t seen, Clock::time_point until) noexcept {
     const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
     const timespec timeout{static_cast<time_t>(nanoseconds / 1'000'000'000),
                            static_cast<long>(nanoseconds % 1'000'000'000)};
-    futex(doorbell(own_seat_).rings, FUTEX_WAIT, seen, &timeout);
+    futex(doorbell(own_local_rank_).rings, FUTEX_WAIT, seen, &timeout);
 }
 
 void SignalBoard::end_sleep() noexcept {
     header().asleep.fetch_sub(1, std::memory_order_seq_cst);
-    doorbell(own_seat_).sleeping.fetch_sub(1, std::memory_order_seq_cst);
+    doorbell(own_local_rank_).sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void SignalBoard::begin_poll() noexcept {
-    doorbell(own_seat_).polling.fetch_add(1, std::memory_order_seq_cst);
+    doorbell(own_local_rank_).polling.fetch_add(1, std::memory_order_seq_cst);
     announce();
 }
 
 void SignalBoard::end_poll() noexcept {
     header().asleep.fetch_sub(1, std::memory_order_seq_cst);
-    doorbell(own_seat_).polling.fetch_sub(1, std::memory_order_seq_cst);
+    doorbell(own_local_rank_).polling.fetch_sub(1, std::memory_order_seq_cst);
     // Emptied, so that the next poll sleeps.
     constexpr int max_rings = 64;
     std::uint64_t ring = 0;

@@ -26,18 +26,18 @@ public:
     static std::size_t bytes(int seats, std::uint32_t channels);
 
     // `wake` makes the wake descriptor of a seat readable; `wake_descriptor` is this seat's own.
-    SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_seat,
-                int wake_descriptor, std::function<void(int seat)> wake);
+    SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_local_rank,
+                int wake_descriptor, std::function<void(int local_rank)> wake);
 
     std::uint32_t channels() const noexcept { return channels_; }
 
     void raise(SignalName signal, std::uint64_t value) noexcept;
     // Wakes those who sleep, after the caller has stored elsewhere what they may wait for.
     void stored() noexcept;
-    std::uint64_t value(int seat, SignalName signal) const noexcept;
+    std::uint64_t value(int local_rank, SignalName signal) const noexcept;
 
     // Wakes one seat, whatever it sleeps on.
-    void ring(int seat) noexcept;
+    void ring(int local_rank) noexcept;
 
     // To sleep: announce it, look once more whether there is something to do, then sleep until rung
     // (or the moment passes), and take the announcement back. Rings after begin_sleep() are not
@@ -64,13 +64,13 @@ private:
 
     Header &header() const noexcept { return *reinterpret_cast<Header *>(memory_); }
     void announce() noexcept;
-    Doorbell &doorbell(int seat) const noexcept;
-    std::atomic<std::uint64_t> &counter(int seat, SignalName signal) const noexcept;
+    Doorbell &doorbell(int local_rank) const noexcept;
+    std::atomic<std::uint64_t> &counter(int local_rank, SignalName signal) const noexcept;
 
     std::byte *memory_;
     int seats_;
     std::uint32_t channels_;
-    int own_seat_;
+    int own_local_rank_;
     int wake_descriptor_;
     std::function<void(int)> wake_;
 };

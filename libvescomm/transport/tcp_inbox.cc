@@ -23,8 +23,8 @@ bool TcpInbox::take_news() noexcept {
 }
 
 bool TcpInbox::is_expected(const Sender &sender, const TcpMessage &message) noexcept {
-    if (message.early == 0) return true;
-    return sender.expects.read({message.signal.channel, message.early_flag}) >= message.early;
+    if (message.eager == 0) return true;
+    return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
 }
 
 // Finds the memory that a message goes to, if it has bytes. Returns nullptr, or what is wrong.
@@ -103,8 +103,8 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
     ReceivedSignals &signals = senders_[static_cast<std::size_t>(peer)].signals;
     bool raised = signals.raise(message.signal, message.value);
     if (message.called != 0)
-        raised &= signals.raise({message.signal.channel, called_flag_of(message.bytes)},
-                                called_value(message.value, message.called));
+        raised &= signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
+                                signature_value(message.value, message.called));
     if (!raised) refuse(peer, "there is no memory left for its channel");
     news_ = true;
 }

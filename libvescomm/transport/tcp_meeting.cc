@@ -21,7 +21,7 @@ namespace {
 
 // Connections that have not sent an authentic hello: how many (where descriptors are scarce, this
 // share of them), and how long they may take.
-constexpr std::size_t most_unproven = 1024;
+constexpr std::size_t max_unproven = 1024;
 constexpr std::size_t unproven_share = 8;
 constexpr auto unproven_patience = std::chrono::seconds(5);
 // Accepted in a row before the others have their turn.
@@ -69,9 +69,9 @@ std::string host_bytes(const SocketAddress &address) {
 enum class Read { some, nothing, ended };
 
 // Reads `most` bytes at most: what follows the handshake is not for it.
-Read read_some(int socket, std::size_t most, std::string &bytes, std::string &problem) {
+Read read_some(int socket, std::size_t max, std::string &bytes, std::string &problem) {
     char buffer[tcp_hello_bytes];
-    const ssize_t got = recv(socket, buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+    const ssize_t got = recv(socket, buffer, std::min(max, sizeof buffer), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Read::nothing;
     if (got <= 0) problem = got == 0 ? "the connection was closed" : reason(errno);
     if (got <= 0) return Read::ended;
@@ -119,10 +119,10 @@ TcpMeeting::TcpMeeting(const FrameKey &key, int rank, bool encrypted)
       rank_(rank),
       encrypted_(encrypted),
       session_(random_session()),
-      max_unproven_(most_unproven) {
+      max_unproven_(max_unproven) {
     rlimit descriptors{};
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0)
-        max_unproven_ = std::min<std::size_t>(most_unproven, descriptors.rlim_cur / unproven_share);
+        max_unproven_ = std::min<std::size_t>(max_unproven, descriptors.rlim_cur / unproven_share);
 }
 
 TcpMeeting::~TcpMeeting() = default;
@@ -177,13 +177,13 @@ bool TcpMeeting::done() const {
 }
 
 std::string TcpMeeting::missing() const {
-    constexpr std::size_t most = 8;
+    constexpr std::size_t max = 8;
     std::string names;
     std::size_t count = 0;
     for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-        if (peers_[peer].wanted && !met_[peer].socket.open() && ++count <= most)
+        if (peers_[peer].wanted && !met_[peer].socket.open() && ++count <= max)
             names += (names.empty() ? "" : ", ") + rank_name(peer);
-    return count <= most ? names : names + " and " + std::to_string(count - most) + " more";
+    return count <= max ? names : names + " and " + std::to_string(count - max) + " more";
 }
 
 // ---- connecting ----
@@ -332,12 +332,12 @@ void TcpMeeting::take(Descriptor socket, const SocketAddress &from) {
 // Closes the oldest one of the address that has most of them: opening many takes places from nobody
 // else. False: there is none.
 bool TcpMeeting::evict_unproven() {
-    const auto most = std::max_element(
+    const auto max = std::max_element(
         unproven_.begin(), unproven_.end(),
         [](const auto &a, const auto &b) { return a.second.size() < b.second.size(); });
-    if (most == unproven_.end()) return false;
-    most->second.pop_front();
-    if (most->second.empty()) unproven_.erase(most);
+    if (max == unproven_.end()) return false;
+    max->second.pop_front();
+    if (max->second.empty()) unproven_.erase(max);
     --unproven_count_;
     return true;
 }

@@ -111,8 +111,8 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
         return false;
     }
     if (queue.open != nullptr &&
-        (queue.open->put.memory != part.memory || queue.open->put.early != part.early ||
-         queue.open->put.early_flag != part.early_flag ||
+        (queue.open->put.memory != part.memory || queue.open->put.eager != part.eager ||
+         queue.open->put.credit_flag != part.credit_flag ||
          queue.open->batch.size() + part.bytes > max_batch_bytes - sizeof(BatchPart))) {
         close_batch();
         if (last) return false;
@@ -145,12 +145,12 @@ void TcpSender::enqueue(TcpQueue &queue, TcpPut *put) noexcept {
     put->next = nullptr;
     (queue.first == nullptr ? queue.first : queue.last->next) = put;
     queue.last = put;
-    if (!queue.waiting) wait_for_turn(queue);
+    if (!queue.waiting) wait_for_slot(queue);
     if (blocked_) return;
     for (std::uint64_t sent = 0; sent < at_once_bytes && pump();) sent += segment_bytes;
 }
 
-void TcpSender::wait_for_turn(TcpQueue &queue) noexcept {
+void TcpSender::wait_for_slot(TcpQueue &queue) noexcept {
     queue.waiting = true;
     queue.next = nullptr;
     (first_ == nullptr ? first_ : last_->next) = &queue;
@@ -176,11 +176,11 @@ void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const st
     message_.memory = put.memory;
     message_.signal = put.signal;
     message_.called = last ? put.called : 0;
-    message_.early_flag = put.early_flag;
+    message_.credit_flag = put.credit_flag;
     message_.offset = offset;
     message_.bytes = bytes;
     message_.value = put.value;
-    message_.early = put.early;
+    message_.eager = put.eager;
     bytes_ = from;
     sent_ = 0;
     active_ = true;
@@ -209,7 +209,7 @@ bool TcpSender::next_message() noexcept {
         queue.first = put.next;
         put_ = &put;
     }
-    if (queue.first != nullptr) wait_for_turn(queue);
+    if (queue.first != nullptr) wait_for_slot(queue);
     return true;
 }
 
@@ -256,8 +256,8 @@ std::size_t TcpSender::write_plain() noexcept {
 // The bytes of a record count as sent once the kernel has all of it.
 std::size_t TcpSender::write_record() noexcept {
     if (record_bytes_ == 0) {
-        constexpr std::size_t most = max_record_bytes - record_head_bytes - RecordCipher::tag_bytes;
-        record_holds_ = std::min<std::size_t>(left(), most);
+        constexpr std::size_t max = max_record_bytes - record_head_bytes - RecordCipher::tag_bytes;
+        record_holds_ = std::min<std::size_t>(left(), max);
         const std::size_t of_header =
             sent_ < sizeof message_ ? std::min(sizeof message_ - sent_, record_holds_) : 0;
         const std::size_t from = sent_ < sizeof message_ ? 0 : sent_ - sizeof message_;

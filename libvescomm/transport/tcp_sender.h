@@ -60,7 +60,7 @@ private:
     TcpPut *take(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept;
     void enqueue(TcpQueue &queue, TcpPut *put) noexcept;
     void follow(TcpQueue &queue, TcpPut &signal) noexcept;
-    void wait_for_turn(TcpQueue &queue) noexcept;
+    void wait_for_slot(TcpQueue &queue) noexcept;
     void load(const Put &put, std::uint32_t context, bool batch, const std::byte *from,
               std::uint64_t at, std::uint64_t bytes, bool last) noexcept;
     bool next_message() noexcept;

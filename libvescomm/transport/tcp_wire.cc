@@ -7,13 +7,13 @@ namespace vescomm {
 const char *check_message(const TcpMessage &message) noexcept {
     if (message.bytes > max_message_bytes) return "it is longer than a message may be";
     if (message.reserved != 0) return "a reserved field of it is in use";
-    if (message.early_flag >= flags_per_channel) return "it waits for a flag that is out of range";
+    if (message.credit_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case TcpKind::batch:
             if (message.bytes > max_batch_bytes) return "it is a batch that is too long";
             [[fallthrough]];
         case TcpKind::put:
-            if (message.signal.channel >= most_channels) return "its channel is out of range";
+            if (message.signal.channel >= max_channels) return "its channel is out of range";
             if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
             return nullptr;
         case TcpKind::piece:

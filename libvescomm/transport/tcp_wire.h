@@ -33,12 +33,12 @@ struct TcpMessage {
     MemoryId memory = 0;  // of the receiver
     SignalName signal;
     std::uint32_t called = 0;  // see Put
-    std::uint32_t early_flag = 0;  // see Put
+    std::uint32_t credit_flag = 0;  // see Put
     std::uint32_t reserved = 0;
     std::uint64_t offset = 0;  // within the memory; 0 for a batch
     std::uint64_t bytes = 0;  // that follow this header
     std::uint64_t value = 0;  // of the signal
-    std::uint64_t early = 0;  // see Put
+    std::uint64_t eager = 0;  // see Put
 };
 static_assert(sizeof(TcpMessage) == 64);
 

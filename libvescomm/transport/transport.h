@@ -28,15 +28,15 @@ struct SignalName {
 // Most flags of one request, over all algorithms. Eight counters fill a cache line.
 inline constexpr std::uint32_t flags_per_channel = 8;
 
-// What a rank has called in the run that a value belongs to, as the value of called_flag. What it
-// says to another node without bytes is the value of told_flag: that may be of a later run before
-// anyone has looked at the bytes.
-inline constexpr std::uint32_t called_flag = 5;
-inline constexpr std::uint32_t told_flag = 6;
-constexpr std::uint32_t called_flag_of(std::uint64_t bytes) {
-    return bytes > 0 ? called_flag : told_flag;
+// What a rank has called in the run that a value belongs to, as the value of signature_flag. What
+// it says to another node without bytes is the value of advertised_flag: that may be of a later run
+// before anyone has looked at the bytes.
+inline constexpr std::uint32_t signature_flag = 5;
+inline constexpr std::uint32_t advertised_flag = 6;
+constexpr std::uint32_t signature_flag_for(std::uint64_t bytes) {
+    return bytes > 0 ? signature_flag : advertised_flag;
 }
-constexpr std::uint64_t called_value(std::uint64_t value, std::uint32_t called) {
+constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t called) {
     return (value >> 32 << 32) | called;
 }
 
@@ -61,13 +61,13 @@ struct Put {
     std::uint64_t value = 0;
     // Counted down by one when `from` may be written again. Incremented by the caller before.
     std::atomic<std::uint32_t> *pending = nullptr;
-    // Not 0: raises called_flag of the channel as well, or told_flag where there are no bytes, with
-    // this in the lower half of the value.
+    // Not 0: raises signature_flag of the channel as well, or advertised_flag where there are no
+    // bytes, with this in the lower half of the value.
     std::uint32_t called = 0;
-    // Not 0: may come early. It takes effect once the target expects this value of `early_flag` of
+    // Not 0: may come early. It takes effect once the target expects this value of `credit_flag` of
     // the channel. Until then the target keeps it, and what comes later passes it.
-    std::uint64_t early = 0;
-    std::uint32_t early_flag = 0;
+    std::uint64_t eager = 0;
+    std::uint32_t credit_flag = 0;
 };
 
 class SignalBoard;
@@ -128,10 +128,10 @@ public:
     virtual void signal(int peer, SignalName signal, std::uint64_t value) noexcept = 0;
 
     // Whether this rank's transport and its peers' keep puts that come early.
-    virtual bool keeps_early() const noexcept { return false; }
+    virtual bool keeps_unexpected() const noexcept { return false; }
 
     // From now on puts of `peer` that came early for this value of the signal, or a lower one, take
-    // effect. Where keeps_early().
+    // effect. Where keeps_unexpected().
     virtual void expect(int /* peer */, SignalName /* signal */,
                         std::uint64_t /* value */) noexcept {}
 

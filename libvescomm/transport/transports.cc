@@ -106,13 +106,13 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
                            std::function<void()> on_signal, Deadline deadline,
                            const TransportOptions &options) {
     Transports transports;
-    transports.home = make_node_transport(nodes, control, deadline);
+    transports.intra_node = make_node_transport(nodes, control, deadline);
     if (nodes.count() == 1) return transports;
     std::vector<bool> away(static_cast<std::size_t>(nodes.ranks()));
     for (int peer = 0; peer < nodes.ranks(); ++peer)
         away[static_cast<std::size_t>(peer)] = !nodes.together(control.rank(), peer);
     if (agree(control, options, deadline) == "tcp") {
-        transports.wires.push_back(
+        transports.inter_node.push_back(
             make_tcp(away, control, failure, std::move(on_signal), deadline, options));
         return transports;
     }
@@ -126,7 +126,8 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
             "VESCOMM_TRANSPORT=ucx, and there is no RDMA: UCX will use TCP, whose connections are "
             "neither authenticated nor encrypted, and anyone who reaches its ports can end this "
             "job; VESCOMM_TRANSPORT=tcp is safe, and faster";
-    transports.wires.push_back(make_ucx(away, control, failure, std::move(on_signal), deadline));
+    transports.inter_node.push_back(
+        make_ucx(away, control, failure, std::move(on_signal), deadline));
 #else
     throw Error(VESCOMM_ERROR_UNSUPPORTED,
                 "VESCOMM_TRANSPORT=ucx needs a build with UCX; this one has none");

@@ -18,8 +18,8 @@ namespace vescomm {
 
 // The transports of one communicator: the one that maps this node, and those to other nodes.
 struct Transports {
-    std::unique_ptr<Transport> home;
-    std::vector<std::unique_ptr<Transport>> wires;
+    std::unique_ptr<Transport> intra_node;
+    std::vector<std::unique_ptr<Transport>> inter_node;
     std::string warning;  // for the log, where not empty
 };
 

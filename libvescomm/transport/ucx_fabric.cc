@@ -20,7 +20,7 @@ constexpr int max_rounds = 64;
 constexpr double grace_seconds = 1.0;
 
 // Calls of UCX's progress without effect after which an endpoint is taken to be closed.
-constexpr int closing_rounds = 100;
+constexpr int closing_phases = 100;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void UcxFabric::end_worker() noexcept {
 // its worker is destroyed, and a peer does not learn of it before.
 void UcxFabric::finish_closing() noexcept {
     const Deadline closed = Deadline::after(grace_seconds);
-    for (int quiet = 0; quiet < closing_rounds && !closed.expired();)
+    for (int quiet = 0; quiet < closing_phases && !closed.expired();)
         quiet = hub_.ucx.worker_progress(worker_.handle()) != 0 ? 0 : quiet + 1;
 }
 

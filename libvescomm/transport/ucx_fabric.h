@@ -98,7 +98,7 @@ private:
     bool idle() const;
     void wait_for_wiring(const Failure &failure, Deadline deadline);
     bool wired(std::vector<bool> &welcomed);
-    std::string not_wired() const;
+    std::string not_connected() const;
 
     bool move() noexcept;
     bool arm_locked() noexcept;

@@ -25,10 +25,10 @@ void UcxInbox::close() noexcept {
 
 void UcxInbox::give_up(int peer) noexcept {
     Sender &sender = senders_[peer];
-    std::erase_if(sender.early, [&](const Early &early) {
-        if (early.rendezvous == nullptr) return false;
-        sender.early_bytes -= early.message.bytes;
-        ucx_.am_data_release(worker_.handle(), early.rendezvous);
+    std::erase_if(sender.eager, [&](const Eager &eager) {
+        if (eager.rendezvous == nullptr) return false;
+        sender.eager_bytes -= eager.message.bytes;
+        ucx_.am_data_release(worker_.handle(), eager.rendezvous);
         return true;
     });
 }
@@ -46,51 +46,51 @@ bool UcxInbox::receive(int peer, const Message &message, void *data, bool rendez
 }
 
 bool UcxInbox::is_expected(const Sender &sender, const Message &message) noexcept {
-    if (message.early == 0) return true;
-    return sender.expects.read({message.signal.channel, message.early_flag}) >= message.early;
+    if (message.eager == 0) return true;
+    return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
 }
 
 const char *UcxInbox::keep(Sender &sender, const Message &message, void *data,
                            bool rendezvous) noexcept {
     // Schedules put only little early, and no rank is more than an operation ahead.
-    constexpr std::uint64_t most_bytes = 256 << 20;
-    if (message.bytes > most_bytes - sender.early_bytes)
+    constexpr std::uint64_t max_bytes = 256 << 20;
+    if (message.bytes > max_bytes - sender.eager_bytes)
         return "it is too much to be kept until it is expected";
     try {
-        Early &early = sender.early.emplace_back();
-        early.message = message;
+        Eager &eager = sender.eager.emplace_back();
+        eager.message = message;
         if (rendezvous) {
-            early.rendezvous = data;
+            eager.rendezvous = data;
         } else if (message.bytes > 0) {
             const auto *bytes = static_cast<const std::byte *>(data);
-            early.bytes.assign(bytes, bytes + message.bytes);
+            eager.bytes.assign(bytes, bytes + message.bytes);
         }
     } catch (...) {
         return "there is no memory left to keep it until it is expected";
     }
     keep_data_ = rendezvous;
-    sender.early_bytes += message.bytes;
+    sender.eager_bytes += message.bytes;
     return nullptr;
 }
 
 void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[peer];
     if (!sender.expects.raise(signal, value)) return context_.run_out();
-    for (auto early = sender.early.begin();
-         early != sender.early.end() && !closed_ && !context_.failure.broken();) {
-        if (!is_expected(sender, early->message)) {
-            ++early;
+    for (auto eager = sender.eager.begin();
+         eager != sender.eager.end() && !closed_ && !context_.failure.broken();) {
+        if (!is_expected(sender, eager->message)) {
+            ++eager;
             continue;
         }
-        const bool rendezvous = early->rendezvous != nullptr;
-        void *data = rendezvous ? std::exchange(early->rendezvous, nullptr) : early->bytes.data();
-        const char *why = take_in(sender, early->message, data, rendezvous);
+        const bool rendezvous = eager->rendezvous != nullptr;
+        void *data = rendezvous ? std::exchange(eager->rendezvous, nullptr) : eager->bytes.data();
+        const char *why = take_in(sender, eager->message, data, rendezvous);
         if (why != nullptr) {
             if (rendezvous) ucx_.am_data_release(worker_.handle(), data);
-            return context_.refuse(early->message, why);
+            return context_.refuse(eager->message, why);
         }
-        sender.early_bytes -= early->message.bytes;
-        early = sender.early.erase(early);
+        sender.eager_bytes -= eager->message.bytes;
+        eager = sender.eager.erase(eager);
     }
 }
 
@@ -231,8 +231,8 @@ void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
     if (message.called != 0)
-        raised &= sender.signals.raise({message.signal.channel, called_flag_of(message.bytes)},
-                                       called_value(message.value, message.called));
+        raised &= sender.signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
+                                       signature_value(message.value, message.called));
     if (!raised) context_.refuse(message, "there is no memory left for its channel");
     context_.note();
 }

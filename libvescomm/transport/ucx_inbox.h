@@ -71,7 +71,7 @@ private:
     };
 
     // A message that came early.
-    struct Early {
+    struct Eager {
         Message message;
         void *rendezvous = nullptr;  // UCX's descriptor, or
         std::vector<std::byte> bytes;  // a copy
@@ -80,8 +80,8 @@ private:
     struct Sender {
         ReceivedSignals signals;
         ReceivedSignals expects;  // this rank of that sender
-        std::deque<Early> early;  // in order
-        std::uint64_t early_bytes = 0;
+        std::deque<Eager> eager;  // in order
+        std::uint64_t eager_bytes = 0;
         Arrival *first = nullptr;  // the queue, in order
         Arrival *last = nullptr;
         int under_way = 0;  // arrivals that UCX writes

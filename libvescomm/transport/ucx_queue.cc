@@ -40,8 +40,8 @@ bool UcxQueue::join_batch(UcxPut *put) noexcept {
     const bool last = part.value != 0;
     if (part.bytes > max_part_bytes || part.bytes == 0 || (last && open_ == nullptr)) return false;
     if (open_ != nullptr &&
-        (open_->put.memory != part.memory || open_->put.early != part.early ||
-         open_->put.early_flag != part.early_flag ||
+        (open_->put.memory != part.memory || open_->put.eager != part.eager ||
+         open_->put.credit_flag != part.credit_flag ||
          open_->batch.size() + part.bytes > max_batch_bytes - sizeof(BatchPart)))
         enqueue(std::exchange(open_, nullptr));
     if (last && open_ == nullptr) return false;
@@ -117,8 +117,8 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->message.bytes = bytes;
     piece->message.value = put.put.value;
     piece->message.called = put.complete ? put.put.called : 0;
-    piece->message.early = put.put.early;
-    piece->message.early_flag = put.put.early_flag;
+    piece->message.eager = put.put.eager;
+    piece->message.credit_flag = put.put.credit_flag;
     endpoint_.send(piece, bytes == 0 ? nullptr : put.from() + offset, put.source);
 }
 

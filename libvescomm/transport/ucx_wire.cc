@@ -29,11 +29,11 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     if (message.bytes != payload_bytes) return "its length is not the one announced";
     const bool raises = message.kind == MessageKind::put || message.kind == MessageKind::batch;
     if (message.called != 0 && !raises) return "it says what was called, and raises nothing";
-    if (message.early_flag >= flags_per_channel) return "it waits for a flag that is out of range";
+    if (message.credit_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case MessageKind::put:
         case MessageKind::batch:
-            if (message.signal.channel >= most_channels) return "its channel is out of range";
+            if (message.signal.channel >= max_channels) return "its channel is out of range";
             if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
             return nullptr;
         case MessageKind::piece:

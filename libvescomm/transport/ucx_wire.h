@@ -45,8 +45,8 @@ struct Message {
     std::uint64_t offset = 0;  // within the receiver's memory; of a batch none
     std::uint64_t bytes = 0;  // that follow this header
     std::uint64_t value = 0;  // of the signal
-    std::uint64_t early = 0;  // see Put
-    std::uint32_t early_flag = 0;
+    std::uint64_t eager = 0;  // see Put
+    std::uint32_t credit_flag = 0;
     std::uint32_t context = 0;
 };
 // The piece size over TCP leaves room for it (tcp_piece_bytes in ucx_worker.cc).

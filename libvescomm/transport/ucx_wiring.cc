@@ -82,7 +82,8 @@ void UcxFabric::wait_for_wiring(const Failure &failure, Deadline deadline) {
                             "; that process ended or its network did, see its output");
     if (deadline.expired())
         throw Error(VESCOMM_ERROR_TIMEOUT,
-                    rank_name(hub_.process) + " has not connected over UCX with " + not_wired() +
+                    rank_name(hub_.process) + " has not connected over UCX with " +
+                        not_connected() +
                         " in time; check that the nodes reach one another on the interfaces "
                         "that UCX picks, or set UCX_NET_DEVICES to the right one");
     if (step() || !arm_locked()) return;
@@ -110,7 +111,7 @@ bool UcxFabric::wired(std::vector<bool> &welcomed) {
     return wired;
 }
 
-std::string UcxFabric::not_wired() const {
+std::string UcxFabric::not_connected() const {
     std::string names;
     for (const auto &endpoint : hub_.endpoints)
         if (endpoint && !endpoint->welcomed)

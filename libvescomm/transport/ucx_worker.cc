@@ -77,7 +77,7 @@ Config read_config(const UcxLibrary &ucx, const std::string &interface) {
 // peer waits.
 constexpr const char *tcp_send_buffer = "128K";
 constexpr const char *tcp_receive_buffer = "256K";
-constexpr const char *tcp_least_not_copied = "4K";
+constexpr const char *tcp_min_not_copied = "4K";
 constexpr std::uint64_t tcp_piece_bytes = 130'176;  // 2 * 45 * 1448, less all headers
 
 std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
@@ -86,7 +86,7 @@ std::uint64_t tune_for_tcp(const UcxLibrary &ucx, const Config &config) {
                 plain ? "TX_SEG_SIZE" : "TCP_TX_SEG_SIZE");
     set_default(ucx, config, "TCP_RX_SEG_SIZE", tcp_receive_buffer,
                 plain ? "RX_SEG_SIZE" : "TCP_RX_SEG_SIZE");
-    set_default(ucx, config, "ZCOPY_THRESH", tcp_least_not_copied);
+    set_default(ucx, config, "ZCOPY_THRESH", tcp_min_not_copied);
     set_default(ucx, config, "RNDV_THRESH", "inf");
     return tcp_piece_bytes;
 }

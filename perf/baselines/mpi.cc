@@ -55,10 +55,10 @@ MPI_Datatype datatype_of(const Case &what) {
     const Type &type = find_type(what.type);
     if (!find_collective(what.collective).reduces()) {
         // Only moved: any type of that size.
-        constexpr int most = 9;
-        const MPI_Datatype by_size[most] = {MPI_DATATYPE_NULL, MPI_BYTE,          MPI_INT16_T,
-                                            MPI_DATATYPE_NULL, MPI_INT32_T,       MPI_DATATYPE_NULL,
-                                            MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_INT64_T};
+        constexpr int max = 9;
+        const MPI_Datatype by_size[max] = {MPI_DATATYPE_NULL, MPI_BYTE,          MPI_INT16_T,
+                                           MPI_DATATYPE_NULL, MPI_INT32_T,       MPI_DATATYPE_NULL,
+                                           MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_INT64_T};
         return by_size[type.bytes()];
     }
     if (what.output_type != what.type) throw Unsupported("MPI leaves the type as it is");
@@ -132,7 +132,7 @@ public:
         MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
         requests_.clear();
     }
-    bool starts_early() const override { return what_.non_blocking; }
+    bool starts_eager() const override { return what_.non_blocking; }
     void end() override { buffers_ = {}; }
     // Over UCX, with ranks that outnumber cores, a large send of the last operation may not end
     // before its receiver calls MPI again.

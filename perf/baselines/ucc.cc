@@ -167,7 +167,7 @@ public:
         if (!non_blocking_) return;
         for (const auto &call : calls_) complete(*call);
     }
-    bool starts_early() const override { return non_blocking_; }
+    bool starts_eager() const override { return non_blocking_; }
 
     void end() override {
         for (const auto &call : calls_) ucc_collective_finalize(call->request);

@@ -52,7 +52,7 @@ std::uint64_t mixed(std::int64_t place) {
 
 // Ones, and so many twos that no product is too large: it doubles with each.
 std::vector<std::int64_t> values_to_multiply(const Case &what) {
-    const std::int64_t most = std::max<std::int64_t>(exact_in(what), 2);
+    const std::int64_t max = std::max<std::int64_t>(exact_in(what), 2);
     for (std::uint64_t seldom = 2;; ++seldom) {
         std::vector<std::int64_t> values, twos;
         for (std::int64_t place = 0; place < period; ++place) {
@@ -63,16 +63,16 @@ std::vector<std::int64_t> values_to_multiply(const Case &what) {
         counted.op = "sum";
         const std::vector<std::int64_t> doublings = combine(counted, twos);
         const std::int64_t doubled = *std::ranges::max_element(doublings);
-        if (doubled < 62 && std::int64_t{1} << doubled <= most) return values;
+        if (doubled < 62 && std::int64_t{1} << doubled <= max) return values;
     }
 }
 
 std::vector<std::int64_t> values_of(const Case &what) {
     if (what.op == "prod") return values_to_multiply(what);
     const bool added = what.op == "sum" || what.op == "avg";
-    const std::int64_t most = added ? exact_in(what) / what.ranks() : exact_in(what);
+    const std::int64_t max = added ? exact_in(what) / what.ranks() : exact_in(what);
     const auto different =
-        static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, largest_value) + 1);
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(max, 1, largest_value) + 1);
     // An average of multiples of the number of ranks is a whole number.
     const std::int64_t factor = what.op == "avg" ? what.ranks() : 1;
     std::vector<std::int64_t> values;

@@ -18,7 +18,7 @@ public:
 
     Costs prepare(const Case &what) override {
         calls_ = ArrayCalls(comm_, what);
-        starts_early_ = what.non_blocking && what.collective != "barrier";
+        starts_eager_ = what.non_blocking && what.collective != "barrier";
         Costs costs;
         if (what.collective == "barrier") return costs;
         // Once as a request, which can be asked.
@@ -32,15 +32,15 @@ public:
     std::byte *input() override { return calls_.input(); }
     std::byte *output() override { return calls_.output(); }
     void start() override {
-        if (starts_early_) calls_.start(request_);
+        if (starts_eager_) calls_.start(request_);
         else calls_.run();
     }
     void wait() override {
-        if (!starts_early_) return;
+        if (!starts_eager_) return;
         request_.wait();
         request_ = {};
     }
-    bool starts_early() const override { return starts_early_; }
+    bool starts_eager() const override { return starts_eager_; }
     void end() override { calls_ = {}; }
     void meet() override { comm_.barrier(); }
 
@@ -48,7 +48,7 @@ private:
     Communicator &comm_;
     ArrayCalls calls_;
     Request request_;
-    bool starts_early_ = false;
+    bool starts_eager_ = false;
 };
 
 }  // namespace

@@ -34,7 +34,10 @@ constexpr std::int64_t chunk = 16384;
 class LimitHosts final : public Implementation {
 public:
     explicit LimitHosts(const Worker &worker)
-        : wires_(worker), rank_(worker.rank), ranks_(worker.ranks), kernels_(fastest_kernels()) {}
+        : inter_node_(worker),
+          rank_(worker.rank),
+          ranks_(worker.ranks),
+          kernels_(fastest_kernels()) {}
 
     std::string version() const override { return "plain TCP, straight from each to each"; }
 
@@ -83,7 +86,7 @@ public:
     void meet() override {
         std::byte byte{};
         std::vector<Passing> passing(static_cast<std::size_t>(ranks_), {&byte, 1, &byte, 1});
-        wires_.exchange(std::move(passing));
+        inter_node_.exchange(std::move(passing));
     }
 
 private:
@@ -99,7 +102,7 @@ private:
         for (int peer = 0; peer < ranks_; ++peer)
             passing.push_back(
                 {at(cuts[rank_]), size(cuts, rank_), at(cuts[peer]), size(cuts, peer)});
-        wires_.exchange(std::move(passing));
+        inter_node_.exchange(std::move(passing));
     }
 
     float *sums() { return reinterpret_cast<float *>(result_.data()); }
@@ -121,7 +124,7 @@ private:
         for (int peer = 0; peer < ranks_; ++peer)
             sources.push_back(peer == rank_ ? own : arrivals_[peer].data());
         std::int64_t done = 0;
-        wires_.exchange(std::move(passing), [&](std::size_t arrived) {
+        inter_node_.exchange(std::move(passing), [&](std::size_t arrived) {
             const std::int64_t here = static_cast<std::int64_t>(arrived) / bytes_;
             while (done < here && (here - done >= chunk || here == count)) {
                 const std::int64_t some = std::min(chunk, here - done);
@@ -156,7 +159,7 @@ private:
         std::vector<Passing> passing;
         for (int peer = 0; peer < ranks_; ++peer)
             passing.push_back({at(what_.cuts[peer]), size(what_.cuts, peer), place(peer), mine});
-        wires_.exchange(std::move(passing));
+        inter_node_.exchange(std::move(passing));
     }
 
     void send_receive() {
@@ -170,10 +173,10 @@ private:
         to_next.to_send = bytes(rank_);
         from_previous.to = result_.data();
         from_previous.to_receive = bytes(previous);
-        wires_.exchange(std::move(passing));
+        inter_node_.exchange(std::move(passing));
     }
 
-    Wires wires_;
+    InterNode inter_node_;
     int rank_;
     int ranks_;
     const limit_kernels_t &kernels_;

@@ -104,7 +104,7 @@ public:
     std::byte *output() override { return output_; }
     void start() override { request_.start(); }
     void wait() override { request_.wait(); }
-    bool starts_early() const override { return true; }
+    bool starts_eager() const override { return true; }
     void settle() override {
         if (shared_) buffer_.release();
     }

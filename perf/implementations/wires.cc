@@ -29,11 +29,11 @@ namespace vescomm::perf {
 namespace {
 
 // Looks at all wires without effect before a rank that has a core of its own sleeps.
-constexpr int most_looks = 10'000;
+constexpr int max_looks = 10'000;
 
 // In one call: what Linux passes on as one segment, and what stays in the cache between the ways in
 // and out. 64 MiB between two hosts in 9.5 ms; 65,536 bytes are two segments and take 24 ms.
-constexpr std::size_t most_at_once = 65'000;
+constexpr std::size_t max_at_once = 65'000;
 
 [[noreturn]] void fail(const std::string &what) {
     throw std::runtime_error(what + ": " + std::strerror(errno));
@@ -79,7 +79,7 @@ int connect_to_rank(const Worker &worker, int rank) {
 
 }  // namespace
 
-Wires::Wires(const Worker &worker)
+InterNode::InterNode(const Worker &worker)
     : rank_(worker.rank), crowded_(more_ranks_than_cores(worker.ranks)) {
     sockets_.assign(static_cast<std::size_t>(worker.ranks), -1);
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,13 +102,13 @@ Wires::Wires(const Worker &worker)
         if (socket >= 0) setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-Wires::~Wires() {
+InterNode::~InterNode() {
     for (const int socket : sockets_)
         if (socket >= 0) close(socket);
 }
 
 // True: something has passed.
-bool Wires::pass(int peer, Passing &passing) {
+bool InterNode::pass(int peer, Passing &passing) {
     bool moved = false;
     const auto count = [&](ssize_t bytes) -> std::size_t {
         if (bytes < 0 && errno != EAGAIN && errno != EINTR) fail("a wire");
@@ -117,14 +117,14 @@ bool Wires::pass(int peer, Passing &passing) {
     };
     if (passing.to_send > 0) {
         const std::size_t sent =
-            count(send(sockets_[peer], passing.from, std::min(passing.to_send, most_at_once),
+            count(send(sockets_[peer], passing.from, std::min(passing.to_send, max_at_once),
                        MSG_DONTWAIT | MSG_NOSIGNAL));
         passing.from += sent;
         passing.to_send -= sent;
     }
     if (passing.to_receive > 0) {
         const ssize_t bytes = recv(sockets_[peer], passing.to,
-                                   std::min(passing.to_receive, most_at_once), MSG_DONTWAIT);
+                                   std::min(passing.to_receive, max_at_once), MSG_DONTWAIT);
         if (bytes == 0) throw std::runtime_error("rank " + std::to_string(peer) + " is gone");
         const std::size_t received = count(bytes);
         passing.to += received;
@@ -133,7 +133,7 @@ bool Wires::pass(int peer, Passing &passing) {
     return moved;
 }
 
-void Wires::wait(const std::vector<Passing> &passing) const {
+void InterNode::wait(const std::vector<Passing> &passing) const {
     std::vector<pollfd> entries;
     for (std::size_t peer = 0; peer < passing.size(); ++peer) {
         const int events =
@@ -143,24 +143,24 @@ void Wires::wait(const std::vector<Passing> &passing) const {
     poll(entries.data(), entries.size(), -1);
 }
 
-void Wires::exchange(std::vector<Passing> passing,
-                     const std::function<void(std::size_t)> &arrived) {
+void InterNode::exchange(std::vector<Passing> passing,
+                         const std::function<void(std::size_t)> &arrived) {
     passing[rank_] = {};
     std::vector<std::size_t> whole;
     for (const Passing &each : passing) whole.push_back(each.to_receive);
     for (int looks = 0;;) {
         bool moved = false, done = true;
-        std::size_t least = std::numeric_limits<std::size_t>::max();
+        std::size_t min = std::numeric_limits<std::size_t>::max();
         for (int peer = 0; peer < static_cast<int>(passing.size()); ++peer) {
             if (peer == rank_) continue;
             moved |= pass(peer, passing[peer]);
             done &= passing[peer].to_send == 0 && passing[peer].to_receive == 0;
-            least = std::min(least, whole[peer] - passing[peer].to_receive);
+            min = std::min(min, whole[peer] - passing[peer].to_receive);
         }
-        arrived(least);
+        arrived(min);
         if (done) return;
         looks = moved ? 0 : looks + 1;
-        if (looks > (crowded_ ? 0 : most_looks)) wait(passing);
+        if (looks > (crowded_ ? 0 : max_looks)) wait(passing);
     }
 }
 

@@ -20,13 +20,13 @@ struct Passing {
     std::size_t to_receive = 0;
 };
 
-class Wires {
+class InterNode {
 public:
     // Collective: ranks find each other in the folder of their job.
-    explicit Wires(const Worker &worker);
-    ~Wires();
-    Wires(const Wires &) = delete;
-    Wires &operator=(const Wires &) = delete;
+    explicit InterNode(const Worker &worker);
+    ~InterNode();
+    InterNode(const InterNode &) = delete;
+    InterNode &operator=(const InterNode &) = delete;
 
     // Sends and receives all at once, by rank; this rank's own entry is left alone. After each look
     // at all wires `arrived` is told how many bytes there are of everyone.

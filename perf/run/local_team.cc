@@ -75,8 +75,8 @@ std::string last_lines(const std::string &path) {
     std::stringstream all;
     all << file.rdbuf();
     std::string text = all.str();
-    constexpr std::size_t most = 1500;
-    if (text.size() > most) text = "..." + text.substr(text.size() - most);
+    constexpr std::size_t max = 1500;
+    if (text.size() > max) text = "..." + text.substr(text.size() - max);
     return text.empty() ? "" : "\nit printed:\n" + text;
 }
 

@@ -15,10 +15,10 @@ namespace {
 // What one team does at one size when the user leaves it open: iterations of a quarter of a second
 // in all rounds together, but never so many that the sorting of times shows.
 constexpr double seconds_of_case = 0.25;
-constexpr int most_iterations = 5000;
+constexpr int max_iterations = 5000;
 // And so long, untimed, at the start of each turn: caches are filled, cores are awake.
 constexpr double warm_up_seconds = 0.01;
-constexpr int most_warm_up = 50;
+constexpr int max_warm_up = 50;
 
 class Turns {
 public:
@@ -73,14 +73,14 @@ private:
         const std::vector<double> tried = run(1, 1).times;
         // The input is written anew, which takes about as long.
         const double seconds = 2e-6 * (tried.front() + options_.skew_us) * options_.operations;
-        const auto fit = [&](double budget, int most) {
+        const auto fit = [&](double budget, int max) {
             return static_cast<int>(
-                std::clamp(budget / std::max(seconds, 1e-9), 1.0, static_cast<double>(most)));
+                std::clamp(budget / std::max(seconds, 1e-9), 1.0, static_cast<double>(max)));
         };
         if (options_.iterations == 0)
             iterations_ = fit(seconds_of_case / options_.rounds,
-                              std::max(1, most_iterations / options_.rounds));
-        if (options_.warm_up < 0) warm_up_ = fit(warm_up_seconds, most_warm_up);
+                              std::max(1, max_iterations / options_.rounds));
+        if (options_.warm_up < 0) warm_up_ = fit(warm_up_seconds, max_warm_up);
         iterations_ += options_.skip;
     }
 
@@ -117,8 +117,8 @@ private:
 
     // As much work as the operation takes: if all of it is hidden, both take as long as the work.
     void overlap(double operation_us) {
-        const double least_us = 0.1;
-        const Times both = run(warm_up_, iterations_, std::max(operation_us, least_us));
+        const double min_us = 0.1;
+        const Times both = run(warm_up_, iterations_, std::max(operation_us, min_us));
         if (options_.check) verify();
         samples_.overlaps.push_back({.operation_us = operation_us,
                                      .compute_us = median(both.compute),

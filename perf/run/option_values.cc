@@ -38,11 +38,11 @@ std::int64_t parse_size(std::string_view text, std::string_view option) {
     return static_cast<std::int64_t>(value);
 }
 
-std::vector<std::int64_t> make_sizes(const std::string &min, const std::string &max,
+std::vector<std::int64_t> make_sizes(const std::string &min_bytes, const std::string &max_bytes,
                                      const std::string &step_bytes, double factor) {
-    const std::int64_t least = parse_size(min, "--minbytes");
-    const std::int64_t most = max.empty() ? least : parse_size(max, "--maxbytes");
-    if (least > most) refuse(fmt::format("--minbytes {} is more than --maxbytes {}", min, max));
+    const std::int64_t min = parse_size(min_bytes, "--minbytes");
+    const std::int64_t max = max_bytes.empty() ? min : parse_size(max_bytes, "--maxbytes");
+    if (min > max) refuse(fmt::format("--minbytes {} is more than --maxbytes {}", min, max));
     if (factor != 0 && !(factor > 1))
         refuse(fmt::format("--stepfactor {}: give more than 1", factor));
     if (factor != 0 && !step_bytes.empty())
@@ -50,7 +50,7 @@ std::vector<std::int64_t> make_sizes(const std::string &min, const std::string &
     const std::int64_t step = step_bytes.empty() ? 1 << 20 : parse_size(step_bytes, "--stepbytes");
     if (step < 1) refuse("--stepbytes 0 never comes to an end");
     std::vector<std::int64_t> sizes;
-    for (std::int64_t size = least; size <= most;) {
+    for (std::int64_t size = min; size <= max;) {
         sizes.push_back(size);
         if (sizes.size() > 100'000) refuse("there are more than 100,000 sizes; take larger steps");
         const auto times = static_cast<std::int64_t>(static_cast<double>(size) * factor);

@@ -19,7 +19,7 @@ std::int64_t parse_size(std::string_view text, std::string_view option);
 
 // From `min` to `max`, or to `min` where that is empty: by steps of bytes (1M where that is empty),
 // or by a factor that is not 0.
-std::vector<std::int64_t> make_sizes(const std::string &min, const std::string &max,
+std::vector<std::int64_t> make_sizes(const std::string &min_bytes, const std::string &max_bytes,
                                      const std::string &step_bytes, double factor);
 
 // "200" or "200:1": microseconds, and who is late.

@@ -225,9 +225,9 @@ void add_meaningless(CLI::App &app, Given &given) {
     throw std::invalid_argument(sentence);
 }
 
-void check_range(const char *option, std::int64_t value, std::int64_t least, std::int64_t most) {
-    if (value < least || value > most)
-        refuse(fmt::format("{} {}: give a number from {} to {}", option, value, least, most));
+void check_range(const char *option, std::int64_t value, std::int64_t min, std::int64_t max) {
+    if (value < min || value > max)
+        refuse(fmt::format("{} {}: give a number from {} to {}", option, value, min, max));
 }
 
 Options finish(Given &given) {

@@ -43,10 +43,10 @@ public:
     virtual std::byte *input() = 0;
     virtual std::byte *output() = 0;
     // start() may do everything, where the case does not ask for an operation that does not block;
-    // then starts_early() is false.
+    // then starts_eager() is false.
     virtual void start() = 0;
     virtual void wait() = 0;
-    virtual bool starts_early() const { return false; }
+    virtual bool starts_eager() const { return false; }
     // The result has been read. Not timed: the time in which a program uses it.
     virtual void settle() {}
     virtual void end() = 0;

@@ -66,7 +66,7 @@ Answer Service::prepare(const Case &what) {
     end();
     Answer answer;
     answer.costs = implementation_.prepare(what);
-    if (what.non_blocking && !implementation_.starts_early()) {
+    if (what.non_blocking && !implementation_.starts_eager()) {
         implementation_.end();
         throw Unsupported("it has only operations that return when they are complete");
     }
@@ -99,7 +99,7 @@ Answer Service::run(const Turn &turn) {
 // Returns microseconds of one operation from the time at which the last rank was to come.
 double Service::run_once(const Turn &turn, std::vector<double> *starts) {
     pattern_->write_input(round_, implementation_.input());
-    const bool timed_starts = starts != nullptr && implementation_.starts_early();
+    const bool timed_starts = starts != nullptr && implementation_.starts_eager();
     meet_();
     const double begin = now_us() + turn.skew_us;
     if (turn.skew_us > 0 && rank_ == turn.late_rank)

@@ -33,12 +33,12 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string> &
     constexpr std::size_t far = 3;  // more letters than this are another word
     if (word.size() > longest) return "";
     const std::string *best = nullptr;
-    std::size_t least = far + 1;
+    std::size_t min = far + 1;
     for (const std::string &candidate : known) {
         const bool begun = word.size() > 2 && candidate.starts_with(word);
         const std::size_t letters = begun ? 0 : distance(word, candidate);
-        if (letters >= least) continue;
-        least = letters;
+        if (letters >= min) continue;
+        min = letters;
         best = &candidate;
     }
     return best == nullptr ? "" : " (did you mean " + *best + "?)";

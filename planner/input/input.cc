@@ -70,22 +70,22 @@ std::optional<std::int64_t> count_elements(const std::vector<std::int64_t> &shap
     if (std::ranges::find(shape, 0) != shape.end()) return 0;
     std::int64_t product = 1;
     for (const std::int64_t extent : shape)
-        if (__builtin_mul_overflow(product, extent, &product) || product > most_elements)
+        if (__builtin_mul_overflow(product, extent, &product) || product > max_elements)
             return std::nullopt;
     return product;
 }
 
 std::string read_text_file(const std::string &path, const std::string &where) {
-    constexpr std::size_t most = std::size_t{256} << 20;
+    constexpr std::size_t max = std::size_t{256} << 20;
     std::ifstream file(path, std::ios::binary);
     std::string text;
     std::array<char, 1 << 16> piece;
     // A pipe has no size to ask for, and a folder cannot be read.
     while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
         text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-        if (text.size() > most)
+        if (text.size() > max)
             throw InputError(fmt::format(
-                "{} has more than {} bytes, the most for a list of tensors", where, most));
+                "{} has more than {} bytes, the most for a list of tensors", where, max));
     }
     if (!file.eof()) throw InputError(where + " cannot be read");
     return text;

@@ -36,11 +36,11 @@ struct InputTensor {
 // A name is part of sentences, of regular expressions and of a terminal's lines.
 constexpr std::size_t longest_name = 1024;
 // As the planner has it: sums of a few products of this stay in 64 bits.
-constexpr std::int64_t most_elements = std::int64_t{1} << 62;
+constexpr std::int64_t max_elements = std::int64_t{1} << 62;
 // PyTorch's limit is 64; more dimensions are a mistake.
-constexpr std::size_t most_dimensions = 64;
+constexpr std::size_t max_dimensions = 64;
 
-// Elements of a shape, or nothing when there are more than most_elements. Extents at least 0.
+// Elements of a shape, or nothing when there are more than max_elements. Extents at least 0.
 std::optional<std::int64_t> count_elements(const std::vector<std::int64_t> &shape);
 
 // The whole file; `where` names it in the sentence of InputError. At most 256 MiB, since a list of

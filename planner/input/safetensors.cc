@@ -146,12 +146,12 @@ std::vector<InputTensor> read_safetensors(const std::string &path) {
     std::unordered_map<std::string, fs::path> homes;
     for (const fs::path &file : files) {
         for (InputTensor &tensor : read_file(file)) {
-            const auto [home, added] = homes.emplace(tensor.name, file);
+            const auto [intra_node, added] = homes.emplace(tensor.name, file);
             if (!added)
                 throw InputError(fmt::format(
                     "tensor {} is in both {} and {}; the folder holds "
                     "more than one model, give one file or move the rest",
-                    quoted_text(tensor.name), quoted_path(home->second), quoted_path(file)));
+                    quoted_text(tensor.name), quoted_path(intra_node->second), quoted_path(file)));
             tensors.push_back(std::move(tensor));
         }
     }

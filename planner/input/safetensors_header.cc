@@ -40,9 +40,9 @@ public:
         Entry entry;
         entry.tensor.name = name;
         entry.tensor.shape = read_numbers(value, "shape");
-        if (entry.tensor.shape.size() > most_dimensions)
+        if (entry.tensor.shape.size() > max_dimensions)
             refuse("it has {} dimensions; the most allowed is {}", entry.tensor.shape.size(),
-                   most_dimensions);
+                   max_dimensions);
         read_type(value, entry.tensor);
         const std::vector<std::int64_t> offsets = read_numbers(value, "data_offsets");
         if (offsets.size() != 2)
@@ -89,7 +89,7 @@ private:
         if (!list.is_array()) refuse("{} is {}, not a list of numbers", key, quoted_value(list));
         std::vector<std::int64_t> numbers;
         for (const json &number : list) {
-            if (!number.is_number_unsigned() || number.get<std::uint64_t>() > most)
+            if (!number.is_number_unsigned() || number.get<std::uint64_t>() > max)
                 refuse("{} has {}; it must have whole numbers from 0 to 2^62", key,
                        quoted_value(number));
             numbers.push_back(number.get<std::int64_t>());
@@ -101,7 +101,7 @@ private:
         const std::vector<std::int64_t> &shape = entry.tensor.shape;
         const std::optional<std::int64_t> elements = count_elements(shape);
         const std::int64_t size = bytes_of(entry.tensor.type);
-        if (!elements || *elements > static_cast<std::int64_t>(most) / size)
+        if (!elements || *elements > static_cast<std::int64_t>(max) / size)
             refuse("a shape of {} dimensions makes more than 2^62 bytes", shape.size());
         if (entry.begin > entry.end || entry.end - entry.begin != *elements * size)
             refuse(
@@ -115,7 +115,7 @@ private:
                 entry.end, data_bytes_);
     }
 
-    static constexpr std::uint64_t most = std::uint64_t{1} << 62;
+    static constexpr std::uint64_t max = std::uint64_t{1} << 62;
     const std::string &where_;
     std::int64_t data_bytes_;
     const std::string *name_ = nullptr;

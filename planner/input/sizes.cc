@@ -18,7 +18,7 @@
 namespace vescomm::planner {
 namespace {
 
-constexpr std::size_t most_weights = 10'000'000;
+constexpr std::size_t max_weights = 10'000'000;
 
 struct Suffix {
     std::string_view name;
@@ -129,7 +129,7 @@ std::vector<std::int64_t> parse_weights(std::string_view text, std::string_view 
         if (!read_whole(part.substr(0, times), weight) || weight < 1) refuse(part);
         if (times != std::string_view::npos && !read_whole(part.substr(times + 1), ranks))
             refuse(part);
-        if (ranks < 1 || static_cast<std::size_t>(ranks) > most_weights - weights.size())
+        if (ranks < 1 || static_cast<std::size_t>(ranks) > max_weights - weights.size())
             refuse(part);
         weights.insert(weights.end(), static_cast<std::size_t>(ranks), weight);
         at = end + 1;

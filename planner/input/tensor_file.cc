@@ -101,18 +101,18 @@ private:
         if (found == value.end()) refuse("\"shape\" is missing; give a list such as [4096, 4096]");
         if (!found->is_array())
             refuse("\"shape\" is {}; give a list such as [4096, 4096]", quoted_value(*found));
-        if (found->size() > most_dimensions)
+        if (found->size() > max_dimensions)
             refuse("\"shape\" has {} dimensions; the most allowed is {}", found->size(),
-                   most_dimensions);
+                   max_dimensions);
         std::vector<std::int64_t> extents;
         for (const json &extent : *found)
-            extents.push_back(whole(extent, "shape", 0, most_elements));
+            extents.push_back(whole(extent, "shape", 0, max_elements));
         if (!count_elements(extents)) refuse("\"shape\" makes more than 2^62 elements");
         return extents;
     }
 
     void read_block(const json &value, InputTensor &tensor) const {
-        tensor.block_rows = number(value, "block_rows", 1, most_elements);
+        tensor.block_rows = number(value, "block_rows", 1, max_elements);
         const auto block = text(value, "block");
         if (!block) return;
         if (*block != "tensor")

@@ -59,9 +59,9 @@ std::optional<std::int64_t> smallest_shard(const Problem &problem, const Options
     std::int64_t best = unbounded;
     for (const std::int64_t step : steps_of(items)) {
         // Everything in one shard always fits; twice that leaves room for a multiple of the step.
-        const std::int64_t most = std::min(
+        const std::int64_t max = std::min(
             {best, plus(times(items.occupied, 2), times(step, 2)), unbounded / problem.ranks});
-        best = std::min(best, smallest_multiple(items, order, step, mean_bound(items), most));
+        best = std::min(best, smallest_multiple(items, order, step, mean_bound(items), max));
     }
     if (best == unbounded) return std::nullopt;
     return best;

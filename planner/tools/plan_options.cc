@@ -19,7 +19,7 @@
 namespace vescomm::planner {
 namespace {
 
-constexpr std::int64_t most_ranks = 10'000'000;
+constexpr std::int64_t max_ranks = 10'000'000;
 
 struct NamedMode {
     std::string_view name;
@@ -85,12 +85,12 @@ Mode mode_named(const std::string &name) {
 }
 
 AdviceOptions read_advice(const PlanFlags &flags) {
-    constexpr double most_bytes = 1024;  // for an element; more is a mistake
-    constexpr int most_ranks_in_node = 1'000'000;
-    constexpr int most_slots = 1'000'000;
+    constexpr double max_bytes = 1024;  // for an element; more is a mistake
+    constexpr int max_ranks_in_node = 1'000'000;
+    constexpr int max_slots = 1'000'000;
     AdviceOptions advice;
     advice.ranks_per_node = static_cast<int>(
-        parse_count(flags.ranks_per_node, "--ranks-per-node", 1, most_ranks_in_node));
+        parse_count(flags.ranks_per_node, "--ranks-per-node", 1, max_ranks_in_node));
     advice.node_bytes_per_second = parse_bandwidth(flags.node_bandwidth, "--node-bandwidth");
     advice.network_bytes_per_second =
         parse_bandwidth(flags.network_bandwidth, "--network-bandwidth");
@@ -98,11 +98,11 @@ AdviceOptions read_advice(const PlanFlags &flags) {
         advice.memory_bytes = static_cast<double>(parse_bytes(flags.memory, "--memory"));
         if (advice.memory_bytes == 0) throw InputError("--memory 0: nothing fits into no bytes");
     }
-    const auto owned = parse_numbers(flags.owned_bytes, "--owned-bytes", 3, 0, most_bytes);
+    const auto owned = parse_numbers(flags.owned_bytes, "--owned-bytes", 3, 0, max_bytes);
     advice.master_bytes = owned[0];
     advice.state_bytes = owned[1];
     advice.gradient_shard_bytes = owned[2];
-    const auto slots = parse_numbers(flags.slots, "--slots", 2, 1, most_slots);
+    const auto slots = parse_numbers(flags.slots, "--slots", 2, 1, max_slots);
     for (const double count : slots)
         if (count != static_cast<int>(count))
             throw InputError(fmt::format("--slots {}: give whole numbers", flags.slots));
@@ -113,7 +113,7 @@ AdviceOptions read_advice(const PlanFlags &flags) {
 
 Rules read_rules(const PlanFlags &flags) {
     Rules rules;
-    rules.block_rows = parse_count(flags.block_rows, "--block-rows", 1, most_elements);
+    rules.block_rows = parse_count(flags.block_rows, "--block-rows", 1, max_elements);
     for (const std::string &text : flags.blocks) rules.blocks.push_back(parse_block_rule(text));
     for (const std::string &text : flags.units) rules.units.push_back(parse_unit_rule(text));
     return rules;
@@ -133,7 +133,7 @@ PlanOptions read(const PlanFlags &flags) {
     options.safetensors = flags.safetensors;
     options.tensors = flags.tensors;
     options.rules = read_rules(flags);
-    options.ranks = static_cast<int>(parse_count(flags.ranks, "--ranks", 1, most_ranks));
+    options.ranks = static_cast<int>(parse_count(flags.ranks, "--ranks", 1, max_ranks));
     options.mode = mode_named(flags.mode);
     options.align_start = parse_bytes(flags.align_start, "--align-start");
     options.align_cut = parse_bytes(flags.align_cut, "--align-cut");

@@ -12,14 +12,14 @@ namespace {
 
 // What is wrong with the smallest groups that have something wrong; larger ones have it more.
 std::string describe_notes(const Advice &advice) {
-    constexpr int most = 3;
+    constexpr int max = 3;
     std::string text;
     int count = 0;
     for (const Choice &choice : advice.choices)
-        if (!choice.note.empty() && ++count <= most)
+        if (!choice.note.empty() && ++count <= max)
             text += wrap(fmt::format("groups of {}: {}", with_commas(choice.group), choice.note));
-    if (count > most)
-        text += fmt::format("and so for {} of groups\n", count_of(count - most, "larger size"));
+    if (count > max)
+        text += fmt::format("and so for {} of groups\n", count_of(count - max, "larger size"));
     return text;
 }
 

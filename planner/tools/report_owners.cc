@@ -14,7 +14,7 @@ namespace vescomm::planner {
 namespace {
 
 constexpr std::size_t cells = 64;  // of the largest shard
-constexpr std::size_t most_ranks = 16;
+constexpr std::size_t max_ranks = 16;
 constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 constexpr char padding = '.';
 constexpr char hard_blank = '\1';  // names have no control characters when they are printed
@@ -75,11 +75,11 @@ private:
             shares[piece->index] += share;
             left -= share;
         }
-        const auto most =
+        const auto max =
             std::ranges::max_element(shares, {}, [](const auto &share) { return share.second; });
-        if (most == shares.end() || most->second < left) return padding;
-        if (std::ranges::find(used_, most->first) == used_.end()) used_.push_back(most->first);
-        return letter_of(most->first);
+        if (max == shares.end() || max->second < left) return padding;
+        if (std::ranges::find(used_, max->first) == used_.end()) used_.push_back(max->first);
+        return letter_of(max->first);
     }
 
     // Where there are more classes than letters, letters repeat.
@@ -103,7 +103,7 @@ std::vector<int> ranks_to_show(const Answer &answer) {
     for (int rank = 0; rank < ranks; ++rank) {
         const auto shard = [&](int i) { return answer.cuts[i + 1] - answer.cuts[i]; };
         if (shard(rank) > shard(largest)) largest = rank;
-        if (ranks <= static_cast<int>(most_ranks) || rank < 4 || rank >= ranks - 2)
+        if (ranks <= static_cast<int>(max_ranks) || rank < 4 || rank >= ranks - 2)
             result.push_back(rank);
     }
     if (std::ranges::find(result, largest) == result.end()) result.push_back(largest);

@@ -35,8 +35,8 @@ std::vector<InputTensor> read_tensors(const PlanOptions &options) {
 std::int64_t to_elements(const Model &model, std::int64_t bytes, const char *option) {
     std::int64_t smallest = 8;
     for (const Unit &unit : model.units) smallest = std::min(smallest, bytes_of(unit.type));
-    constexpr std::int64_t most = std::int64_t{1} << 30;
-    if (bytes < 1 || bytes > most || bytes % smallest != 0)
+    constexpr std::int64_t max = std::int64_t{1} << 30;
+    if (bytes < 1 || bytes > max || bytes % smallest != 0)
         throw InputError(
             fmt::format("{} {}: give at most 1GiB, in multiples of the smallest elements of the "
                         "model, which have {}",

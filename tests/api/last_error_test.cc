@@ -21,7 +21,7 @@ TEST(LastError, IsWhatWasSaidLastOnThisThread) {
 }
 
 TEST(LastError, KeepsASentenceThatJustFits) {
-    const std::string sentence(most_error_bytes, 'a');
+    const std::string sentence(max_error_bytes, 'a');
     set_last_error(sentence.c_str());
     EXPECT_EQ(vescomm_last_error(), sentence);
 }
@@ -31,15 +31,15 @@ TEST(LastError, CutsALongSentenceBetweenCharacters) {
     for (const std::string character : {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\x9f"}) {
         for (std::size_t before = 0; before < 8; ++before) {
             std::string sentence(before, '.');
-            while (sentence.size() <= most_error_bytes) sentence += character;
+            while (sentence.size() <= max_error_bytes) sentence += character;
             set_last_error("", sentence.c_str());
             const std::string kept = vescomm_last_error();
             ASSERT_TRUE(kept.ends_with("...")) << kept;
             const std::string text = kept.substr(0, kept.size() - 3);
             EXPECT_EQ(text, sentence.substr(0, text.size()));
             EXPECT_EQ((text.size() - before) % character.size(), 0u);
-            EXPECT_LE(kept.size(), static_cast<std::size_t>(most_error_bytes));
-            EXPECT_GT(kept.size(), static_cast<std::size_t>(most_error_bytes) - 4);
+            EXPECT_LE(kept.size(), static_cast<std::size_t>(max_error_bytes));
+            EXPECT_GT(kept.size(), static_cast<std::size_t>(max_error_bytes) - 4);
         }
     }
 }

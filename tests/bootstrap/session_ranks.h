@@ -237,11 +237,11 @@ public:
     }
     void stop_talking() { shutdown(socket_.get(), SHUT_WR); }
     // As many bytes as come, at most `most`.
-    std::string hear(std::size_t most) {
-        std::string bytes(most, '\0');
+    std::string hear(std::size_t max) {
+        std::string bytes(max, '\0');
         std::size_t count = 0;
-        while (count < most && readable(generous())) {
-            const ssize_t got = recv(socket_.get(), bytes.data() + count, most - count, 0);
+        while (count < max && readable(generous())) {
+            const ssize_t got = recv(socket_.get(), bytes.data() + count, max - count, 0);
             if (got <= 0) break;
             count += static_cast<std::size_t>(got);
         }

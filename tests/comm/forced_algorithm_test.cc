@@ -11,10 +11,10 @@ using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
 
-testing_support::Stage insisting_on(const std::string &algorithms) {
-    testing_support::Stage stage{Kind::node, {0, 0}};
-    stage.config.algorithm = algorithms;
-    return stage;
+testing_support::TestSetup insisting_on(const std::string &algorithms) {
+    testing_support::TestSetup setup{Kind::node, {0, 0}};
+    setup.config.algorithm = algorithms;
+    return setup;
 }
 
 // How a sum of ten elements will run, as arrays.

@@ -23,7 +23,7 @@ std::string trace_file() {
 using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 constexpr std::int64_t elements = 3000;
 
@@ -125,33 +125,33 @@ vescomm_memory_t *make_memory(vescomm_comm_t *comm, std::uint64_t bytes) {
     return memory;
 }
 
-Stage on(Kind kind, std::vector<int> node_of, const char *progress) {
-    Stage stage{kind, std::move(node_of), {}};
-    stage.config.progress = progress;
-    stage.config.timeout_seconds = 59;
-    return stage;
+TestSetup on(Kind kind, std::vector<int> node_of, const char *progress) {
+    TestSetup setup{kind, std::move(node_of), {}};
+    setup.config.progress = progress;
+    setup.config.timeout_seconds = 59;
+    return setup;
 }
 
-std::vector<Stage> stages() {
-    std::vector<Stage> stages;
+std::vector<TestSetup> setups() {
+    std::vector<TestSetup> setups;
     for (const char *progress : {"inline", "thread"}) {
-        stages.push_back(on(Kind::node, {0, 0}, progress));
-        stages.push_back(on(Kind::node, {0, 0, 0, 0}, progress));
-        stages.push_back(on(Kind::loopback, {0, 0, 1}, progress));
-        stages.push_back(on(Kind::loopback, {0, 1, 2, 0, 1}, progress));
+        setups.push_back(on(Kind::node, {0, 0}, progress));
+        setups.push_back(on(Kind::node, {0, 0, 0, 0}, progress));
+        setups.push_back(on(Kind::loopback, {0, 0, 1}, progress));
+        setups.push_back(on(Kind::loopback, {0, 1, 2, 0, 1}, progress));
 #if VESCOMM_HAVE_UCX
-        stages.push_back(on(Kind::ucx, {0, 1}, progress));
-        stages.push_back(on(Kind::ucx, {0, 1, 1}, progress));
+        setups.push_back(on(Kind::ucx, {0, 1}, progress));
+        setups.push_back(on(Kind::ucx, {0, 1, 1}, progress));
 #endif
     }
-    return stages;
+    return setups;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Stage> &info) {
+std::string name_of(const ::testing::TestParamInfo<TestSetup> &info) {
     return testing_support::name_of(info.param) + "_" + info.param.config.progress;
 }
 
-class Interleavings : public ::testing::TestWithParam<Stage> {};
+class Interleavings : public ::testing::TestWithParam<TestSetup> {};
 
 // Each creation in turn is what the other ranks come to before they wait.
 TEST_P(Interleavings, OneRankWaitsBeforeACreationAndTheOthersAfterIt) {
@@ -268,7 +268,7 @@ TEST_P(Interleavings, OfRandomProgramsAllEndWithTheRightSums) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, Interleavings, ::testing::ValuesIn(stages()), name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, Interleavings, ::testing::ValuesIn(setups()), name_of);
 
 }  // namespace
 }  // namespace vescomm

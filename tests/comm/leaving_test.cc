@@ -8,16 +8,16 @@
 namespace vescomm::testing_support {
 namespace {
 
-std::vector<Stage> stages() {
-    std::vector<Stage> stages = {
+std::vector<TestSetup> setups() {
+    std::vector<TestSetup> setups = {
         {Kind::node, {0, 0, 0}}, {Kind::loopback, {0, 0, 1}}, {Kind::loopback, {0, 1, 2}}};
 #if VESCOMM_HAVE_UCX
-    stages.push_back({Kind::ucx, {0, 1, 1}});
+    setups.push_back({Kind::ucx, {0, 1, 1}});
 #endif
-    return stages;
+    return setups;
 }
 
-class Leaving : public ::testing::TestWithParam<Stage> {};
+class Leaving : public ::testing::TestWithParam<TestSetup> {};
 
 TEST_P(Leaving, IsToldToThoseWhoWaitForTheRank) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
@@ -51,7 +51,7 @@ TEST_P(Leaving, CompletesWhatIsUnderWay) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, Leaving, ::testing::ValuesIn(stages()),
+INSTANTIATE_TEST_SUITE_P(Everywhere, Leaving, ::testing::ValuesIn(setups()),
                          [](const auto &info) { return name_of(info.param); });
 
 }  // namespace

@@ -33,7 +33,7 @@ namespace {
 
 using testing_support::Kind;
 using testing_support::run_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 // Longer than a machine that works ever takes.
 constexpr auto hang = std::chrono::seconds(60);
@@ -46,10 +46,10 @@ protected:
     }
     ~Recorder() override { std::filesystem::remove_all(folder_); }
 
-    Stage recorded(const std::string &name) const {
-        Stage stage{GetParam(), {0, 0}};
-        stage.config.flight_recorder = (folder_ / name).string();
-        return stage;
+    TestSetup recorded(const std::string &name) const {
+        TestSetup setup{GetParam(), {0, 0}};
+        setup.config.flight_recorder = (folder_ / name).string();
+        return setup;
     }
 
     std::filesystem::path folder_;
@@ -103,9 +103,9 @@ TEST_P(Recorder, EveryWaitEndsWhenItsFileSystemHangs) {
 
 // One that the program asks for has as long as any wait.
 TEST_P(Recorder, WritesWhenAskedUntilTheTimeout) {
-    Stage stage = testing_support::hurried(recorded(""));
-    stage.config.flight_recorder.clear();
-    run_ranks(stage, [&](const std::shared_ptr<Communicator> &comm) {
+    TestSetup setup = testing_support::hurried(recorded(""));
+    setup.config.flight_recorder.clear();
+    run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
         const std::string name = (folder_ / "%r").string();
         comm->write_flight_recorder(name);
         EXPECT_TRUE(std::filesystem::exists(folder_ / std::to_string(comm->rank())));

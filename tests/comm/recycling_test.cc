@@ -13,7 +13,7 @@ namespace {
 using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 // More than there are channels on any board.
 int requests() {
@@ -61,7 +61,7 @@ void run(vescomm_comm_t *comm, vescomm_buffer_t *buffer, vescomm_request_t *requ
 }
 
 TEST(Recycling, MakesMoreRequestsThanThereAreChannels) {
-    run_array_ranks(Stage{Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
+    run_array_ranks(TestSetup{Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
         vescomm_buffer_t *buffer = make_buffer(comm, VESCOMM_PER_RANK);
         const int all = requests();
         for (int i = 0; i < all; ++i) {
@@ -78,7 +78,7 @@ TEST(Recycling, MakesMoreRequestsThanThereAreChannels) {
     });
 }
 
-class RecyclingAnywhere : public ::testing::TestWithParam<Stage> {};
+class RecyclingAnywhere : public ::testing::TestWithParam<TestSetup> {};
 
 // Few channels, since a few requests live at a time: of those some run often and some never, and
 // each rank frees when it likes.
@@ -164,15 +164,15 @@ TEST_P(RecyclingAnywhere, GoesOnFromHighRuns) {
     });
 }
 
-std::vector<Stage> stages() {
-    std::vector<Stage> stages = {{Kind::node, {0, 0, 0}}, {Kind::loopback, {0, 0, 1}}};
+std::vector<TestSetup> setups() {
+    std::vector<TestSetup> setups = {{Kind::node, {0, 0, 0}}, {Kind::loopback, {0, 0, 1}}};
 #if VESCOMM_HAVE_UCX
-    stages.push_back({Kind::ucx, {0, 1, 1}});
+    setups.push_back({Kind::ucx, {0, 1, 1}});
 #endif
-    return stages;
+    return setups;
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, RecyclingAnywhere, ::testing::ValuesIn(stages()),
+INSTANTIATE_TEST_SUITE_P(Everywhere, RecyclingAnywhere, ::testing::ValuesIn(setups()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

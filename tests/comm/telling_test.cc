@@ -13,7 +13,7 @@ namespace {
 using testing_support::LocalControl;
 using testing_support::LocalControlHub;
 
-// Loopback that counts what concerns told_flag.
+// Loopback that counts what concerns advertised_flag.
 class Watched final : public Transport {
 public:
     explicit Watched(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
@@ -43,12 +43,12 @@ public:
     void put(const Put &put) noexcept override { inner_->put(put); }
     void signal(int peer, SignalName signal, std::uint64_t value) noexcept override {
         inner_->signal(peer, signal, value);
-        if (maps(peer) || signal.flag != told_flag) return;
+        if (maps(peer) || signal.flag != advertised_flag) return;
         peers.insert(peer);
         ++told;
     }
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
-        if (!maps(peer) && signal.flag == told_flag) ++looks;
+        if (!maps(peer) && signal.flag == advertised_flag) ++looks;
         return inner_->signalled(peer, signal);
     }
     bool progress() noexcept override { return inner_->progress(); }
@@ -79,7 +79,7 @@ void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)>
             auto spy = std::make_unique<Watched>(make_loopback_transport(hub, rank));
             spies[rank] = spy.get();
             Transports transports;
-            transports.home = std::move(spy);
+            transports.intra_node = std::move(spy);
             return transports;
         };
         handles[rank] = std::make_unique<vescomm_comm>();
@@ -121,18 +121,18 @@ TEST(Telling, IsAsSeldomAsTheLongestSleepHoweverOftenARankIsWoken) {
         const int looks = spy.looks;
         // Each time it looks at the broadcast, and at all slots, of three ranks.
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-        EXPECT_LE(looks, (1 + seconds / 0.1) * 3 * (1 + stage_slots));
+        EXPECT_LE(looks, (1 + seconds / 0.1) * 3 * (1 + staging_slots));
         EXPECT_LE(spy.told, 1);
     });
 }
 
 // A rank that has nobody to exchange anything with is many calls ahead.
 TEST(Telling, ReachesWhoHasExchangedNothing) {
-    std::vector<testing_support::Stage> stages;
-    for (const auto kind : testing_support::kinds_between_nodes()) stages.push_back({kind, {0, 1}});
-    for (const auto &stage : stages) {
-        SCOPED_TRACE(name_of(stage));
-        testing_support::run_array_ranks(stage, [](vescomm_comm_t *comm) {
+    std::vector<testing_support::TestSetup> setups;
+    for (const auto kind : testing_support::kinds_between_nodes()) setups.push_back({kind, {0, 1}});
+    for (const auto &setup : setups) {
+        SCOPED_TRACE(name_of(setup));
+        testing_support::run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const std::int64_t nothing[] = {0, 0};
             std::vector<float> data(10, 1);
             vescomm_status_t status = VESCOMM_OK;

@@ -65,7 +65,7 @@ void create_communicator(Rank &r) {
                                            {"ucx", false});
                 const WithoutFailing shelter;
                 Transports transports;
-                transports.home = std::make_unique<ShelteredTransport>(
+                transports.intra_node = std::make_unique<ShelteredTransport>(
                     make_loopback_transport(r.world.hub, r.rank));
                 return transports;
             };

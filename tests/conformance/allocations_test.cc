@@ -129,8 +129,8 @@ public:
                 std::fflush(stdout);
             }
             if (!failed) break;
-            constexpr std::uint64_t most_problems = 25;
-            if (problems >= most_problems) break;
+            constexpr std::uint64_t max_problems = 25;
+            if (problems >= max_problems) break;
         }
         std::printf("%s  %s: %llu trials, up to allocation %llu\n", problems ? "FAIL" : "ok  ",
                     name.c_str(), static_cast<unsigned long long>(trials),

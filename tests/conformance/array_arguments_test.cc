@@ -86,20 +86,20 @@ TEST(ArrayArguments, FactorsBelongToPremultipliedSums) {
 TEST(ArrayArguments, CountsBeyondAllMemoryAreRefused) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         float data[2] = {1, 1};
-        constexpr std::int64_t most = std::int64_t{1} << 40;
+        constexpr std::int64_t max = std::int64_t{1} << 40;
         const auto call = [&](std::int64_t count) {
             return vescomm_all_reduce(comm, data, data, count, VESCOMM_F32, VESCOMM_SUM, nullptr,
                                       nullptr);
         };
-        EXPECT_REFUSED(call(most + 1), "count is 1099511627777");
+        EXPECT_REFUSED(call(max + 1), "count is 1099511627777");
         EXPECT_REFUSED(call(std::int64_t{1} << 56), "it must be from 0 to 1099511627776");
-        const std::int64_t counts[] = {most, 1};
+        const std::int64_t counts[] = {max, 1};
         EXPECT_REFUSED(
             vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr, nullptr),
             "the sum of counts");
         // Also in sum, of a group.
         check(vescomm_group_begin(comm));
-        check(call(most));
+        check(call(max));
         check(call(1));
         EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "1099511627777");
         expect_in_step(comm);

@@ -91,7 +91,7 @@ public:
         problem.arrays = true;
         problem.root = root_;
         problem.in_order = comm->value->reproducible();
-        comm->calls->stage()->give_room(problem, type_of<T>());
+        comm->calls->staging()->give_room(problem, type_of<T>());
         const bool by_rank = collective_ != Collective::all_reduce &&
                              collective_ != Collective::reduce &&
                              collective_ != Collective::broadcast;
@@ -374,7 +374,7 @@ void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
     for (Started &started : open) started.finish();
 }
 
-class ArrayConformance : public testing::TestWithParam<testing_support::Stage> {};
+class ArrayConformance : public testing::TestWithParam<testing_support::TestSetup> {};
 
 TEST_P(ArrayConformance, RandomSequencesGiveWhatTheyMust) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) { call_at_random(comm, 12, 150); });
@@ -387,14 +387,14 @@ TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
     Random random(77);
     const auto kinds = testing_support::kinds_between_nodes();
     for (int done = 0; done < calls; done += 250) {
-        testing_support::Stage stage{kinds[random() % kinds.size()],
-                                     std::vector<int>(1 + random() % 7)};
+        testing_support::TestSetup setup{kinds[random() % kinds.size()],
+                                         std::vector<int>(1 + random() % 7)};
         const unsigned nodes = 1 + random() % 4;
-        for (int &node : stage.node_of) node = static_cast<int>(random() % nodes);
-        if (random() % 2 == 0) stage.config.progress = "thread";
+        for (int &node : setup.node_of) node = static_cast<int>(random() % nodes);
+        if (random() % 2 == 0) setup.config.progress = "thread";
         const auto seed = static_cast<unsigned>(random());
-        SCOPED_TRACE(testing::Message() << name_of(stage) << ", seed " << seed);
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+        SCOPED_TRACE(testing::Message() << name_of(setup) << ", seed " << seed);
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             call_at_random(comm, seed, std::min(250, calls - done));
         });
         if (HasFailure()) return;
@@ -489,7 +489,8 @@ TEST_P(ArrayConformance, OfAllTypesAndOperatorsAreRight) {
 // Different things called in one place are told to all, and nobody waits for the deadline.
 TEST_P(ArrayConformance, DifferentCallsAreTold) {
 #if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "until they are told, some read from the stage what others write there";
+    GTEST_SKIP()
+        << "until they are told, some read from the staging buffer what others write there";
 #endif
     if (GetParam().ranks() == 1) GTEST_SKIP() << "one rank agrees with itself";
     std::vector<std::string> told(static_cast<std::size_t>(GetParam().ranks()));
@@ -515,7 +516,7 @@ TEST_P(ArrayConformance, DifferentCallsAreTold) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(testing_support::all_stages()),
+INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(testing_support::all_setups()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

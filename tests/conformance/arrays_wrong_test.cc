@@ -22,11 +22,11 @@ using testing_support::sum;
 using testing_support::three;
 using testing_support::two;
 
-const testing_support::Stage apart{Kind::loopback, {0, 0, 1}};
+const testing_support::TestSetup apart{Kind::loopback, {0, 0, 1}};
 
 // Over every transport that puts.
-std::vector<testing_support::Stage> stages_apart(const std::vector<int> &node_of) {
-    std::vector<testing_support::Stage> all;
+std::vector<testing_support::TestSetup> setups_on_nodes(const std::vector<int> &node_of) {
+    std::vector<testing_support::TestSetup> all;
     for (const Kind kind : testing_support::kinds_between_nodes()) {
         all.push_back({kind, node_of});
         if (kind == Kind::loopback) continue;
@@ -55,8 +55,8 @@ TEST(ArraysThatDisagree, NobodyTakesTheWrongResultForARightOne) {
 }
 
 TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
-    for (const auto &stage : {two, three, apart}) {
-        run_array_ranks(stage, [](vescomm_comm_t *comm) {
+    for (const auto &setup : {two, three, apart}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const bool odd = comm->value->rank() == 1;
             std::vector<Floats> data(12, Floats(100, 1));
             std::vector<vescomm_request_t *> requests(data.size());
@@ -75,9 +75,9 @@ TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
 // A rank that has nothing to exchange in its own view completes without any comparison. All are
 // told in the next call.
 TEST(ArraysThatDisagree, AreToldInTheNextCallWhereOneHadNothingToExchange) {
-    for (const auto &stage : stages_apart({0, 1, 2, 2})) {
+    for (const auto &setup : setups_on_nodes({0, 1, 2, 2})) {
         for (const bool scatters : {false, true}) {
-            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
                 using Counts = std::vector<std::int64_t>;
                 const bool odd = comm->value->rank() == 1;
                 const Counts counts = odd ? Counts{4096, 0, 100, 0} : Counts{1, 0, 0, 0};
@@ -96,8 +96,8 @@ TEST(ArraysThatDisagree, AreToldInTheNextCallWhereOneHadNothingToExchange) {
 }
 
 TEST(ArraysThatAgree, MayFollowScattersInWhichSomeHadNothingToExchange) {
-    for (const auto &stage : stages_apart({0, 1, 2, 2})) {
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups_on_nodes({0, 1, 2, 2})) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const std::vector<std::int64_t> counts{1, 0, 0, 0};
             Floats source(1, 7), output(1, 0);
             for (int root = 0; root < 4; ++root) {
@@ -142,11 +142,11 @@ TEST(ArraysThatDisagree, AreToldWhenTheyOnlyEverAsk) {
 // What a neighbour relays from another node is of the same call as what its readers expect, or
 // nobody gets it: rank 1 has it from rank 0, rank 3 from rank 2.
 TEST(ArraysThatDisagree, AreToldToWhoOnlyReadsWhatAnotherHasRelayed) {
-    for (const auto &stage : stages_apart({0, 0, 1, 1})) {
+    for (const auto &setup : setups_on_nodes({0, 0, 1, 1})) {
         for (const char *algorithm : {"staged", "bruck"}) {
-            SCOPED_TRACE(testing::Message() << algorithm << " on " << name_of(stage));
+            SCOPED_TRACE(testing::Message() << algorithm << " on " << name_of(setup));
             std::barrier meeting(4);
-            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
                 const int rank = comm->value->rank();
                 const bool odd = rank >= 2;
                 const std::vector<std::int64_t> counts(4, 100);
@@ -175,9 +175,9 @@ TEST(ArraysThatDisagree, AreToldToWhoOnlyReadsWhatAnotherHasRelayed) {
 
 // A rank that needs nobody is many calls ahead of those that wait for it in vain.
 TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
-    for (const auto &stage : stages_apart({0, 1})) {
-        SCOPED_TRACE(name_of(stage));
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups_on_nodes({0, 1})) {
+        SCOPED_TRACE(name_of(setup));
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const bool ahead = comm->value->rank() == 1;
             const std::vector<std::int64_t> counts = {5, 0};
             Floats data(10, 1), all(10);
@@ -194,11 +194,11 @@ TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
 
 // What is told of a later call leaves alone what was told of this one.
 TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
-    for (testing_support::Stage stage : stages_apart({0, 1})) {
-        if (stage.kind == Kind::loopback) continue;
-        SCOPED_TRACE(name_of(stage) + " " + stage.config.progress);
+    for (testing_support::TestSetup setup : setups_on_nodes({0, 1})) {
+        if (setup.kind == Kind::loopback) continue;
+        SCOPED_TRACE(name_of(setup) + " " + setup.config.progress);
         std::barrier meeting(2);
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const bool gives = comm->value->rank() == 1;
             std::vector<Floats> data(5, Floats(10, 1));
             std::vector<vescomm_request_t *> requests(5);
@@ -250,7 +250,8 @@ TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
 
 TEST(ArraysThatDisagree, AboutAnythingAreTold) {
 #if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "until they are told, some read from the stage what others write there";
+    GTEST_SKIP()
+        << "until they are told, some read from the staging buffer what others write there";
 #endif
     using Call = std::function<vescomm_status_t(vescomm_comm_t *, Floats &)>;
     const std::vector<std::int64_t> counts = {3, 4, 5}, others = {3, 5, 4};
@@ -292,14 +293,15 @@ TEST(ArraysThatDisagree, AboutAnythingAreTold) {
         {gather(counts), gather(others)},
         {all_reduce(10, VESCOMM_F32, 0), group},
     };
-    for (const auto &stage : {hurried(three), hurried(apart)}) {
+    for (const auto &setup : {hurried(three), hurried(apart)}) {
         for (std::size_t i = 0; i < std::size(pairs); ++i) {
-            SCOPED_TRACE(testing::Message() << "pair " << i << " on " << name_of(stage));
-            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            SCOPED_TRACE(testing::Message() << "pair " << i << " on " << name_of(setup));
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
                 const bool odd = comm->value->rank() == 2;
                 Floats data(200, 1);
                 vescomm_status_t status = VESCOMM_OK;
-                // Ranks that only give may be ahead by as many calls as the stage has slots.
+                // Ranks that only give may be ahead by as many calls as the staging buffer has
+                // slots.
                 for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
                     status = (odd ? pairs[i].second : pairs[i].first)(comm, data);
                 expect_told(status, {"rank 2"});
@@ -312,7 +314,7 @@ TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
     // What one rank has for another, and what that one expects: more, less, and another number of
     // rounds. Also through a neighbour of the receiver.
     const auto pairs_of_two = hurried({Kind::loopback, {0, 0, 1, 1}});
-    const std::tuple<testing_support::Stage, int, int> between[] = {
+    const std::tuple<testing_support::TestSetup, int, int> between[] = {
         {hurried(two), 0, 1},
         {hurried({Kind::loopback, {0, 1}}), 0, 1},
         {pairs_of_two, 1, 2},
@@ -320,11 +322,11 @@ TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
     const std::pair<std::int64_t, std::int64_t> pairs[] = {{5, 6},       {6, 5},       {0, 5},
                                                            {300'000, 1}, {1, 300'000}, {5, 0}};
     for (const auto &[sent, expected] : pairs) {
-        for (const auto &[stage, from, to] : between) {
+        for (const auto &[setup, from, to] : between) {
             SCOPED_TRACE(testing::Message()
-                         << sent << " sent, " << expected << " expected, " << name_of(stage)
+                         << sent << " sent, " << expected << " expected, " << name_of(setup)
                          << ", ranks " << from << " and " << to);
-            run_array_ranks(stage, [&, sent = sent, expected = expected, from = from,
+            run_array_ranks(setup, [&, sent = sent, expected = expected, from = from,
                                     to = to](vescomm_comm_t *comm) {
                 const int rank = comm->value->rank();
                 const auto ranks = static_cast<std::size_t>(comm->value->ranks());
@@ -447,8 +449,8 @@ TEST(ArrayGroups, ThatNeverEndHaveNoEffect) {
 // ---- requests ----
 
 TEST(ArrayRequests, ManyMayBeUnderWay) {
-    for (const auto &stage : {three, apart}) {
-        run_array_ranks(stage, [](vescomm_comm_t *comm) {
+    for (const auto &setup : {three, apart}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
             std::vector<Floats> data(200);
             std::vector<vescomm_request_t *> requests(data.size());

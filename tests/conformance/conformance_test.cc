@@ -15,7 +15,7 @@ namespace vescomm {
 namespace {
 
 using testing_support::run_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 constexpr int runs = 4;
 
@@ -91,7 +91,7 @@ std::vector<std::string> algorithms_for(Collective collective, const Buffer &buf
     return names;
 }
 
-class Conformance : public testing::TestWithParam<Stage> {
+class Conformance : public testing::TestWithParam<TestSetup> {
 protected:
     // For every layout, type and sharing.
     static void for_each_buffer(const std::shared_ptr<Communicator> &comm,
@@ -111,12 +111,12 @@ protected:
 
 TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
                 const auto request = Request::create(
-                    stage, buffer, {.collective = Collective::all_gather_v, .algorithm = name});
+                    staging, buffer, {.collective = Collective::all_gather_v, .algorithm = name});
                 for (int run = 0; run < runs; ++run) {
                     buffer->memory().acquire("test");
                     const auto shard = layout.shard(comm->rank());
@@ -137,13 +137,13 @@ TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
 
 TEST_P(Conformance, AllGatherVConvertsFromASource) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
             std::vector<float> source(static_cast<std::size_t>(shard.elements()) + 1);
             for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
-                const auto request = Request::create(stage, buffer,
+                const auto request = Request::create(staging, buffer,
                                                      {.collective = Collective::all_gather_v,
                                                       .source = source.data(),
                                                       .algorithm = name});
@@ -164,7 +164,7 @@ TEST_P(Conformance, AllGatherVConvertsFromASource) {
 
 TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
@@ -172,15 +172,15 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
             for (const auto &name : algorithms_for(Collective::reduce_scatter_v, *buffer)) {
                 Request::Options options{.collective = Collective::reduce_scatter_v,
                                          .algorithm = name};
-                const auto inside = Request::create(stage, buffer, options);
+                const auto inside = Request::create(staging, buffer, options);
                 options.output = output.data();
-                const auto outside = Request::create(stage, buffer, options);
+                const auto outside = Request::create(staging, buffer, options);
                 options.op = VESCOMM_AVERAGE;
-                const auto average = Request::create(stage, buffer, options);
+                const auto average = Request::create(staging, buffer, options);
                 // Only one rank has an output of its own.
                 options.op = VESCOMM_SUM;
                 if (comm->rank() > 0) options.output = nullptr;
-                const auto mixed = Request::create(stage, buffer, options);
+                const auto mixed = Request::create(staging, buffer, options);
                 for (int run = 0; run < runs; ++run) {
                     for (std::int64_t i = 0; i < layout.elements(); ++i)
                         store(*buffer, i, value(comm->rank(), i, run));
@@ -217,11 +217,11 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
 
 TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             for (const auto &name : algorithms_for(Collective::all_reduce, *buffer)) {
                 const auto request = Request::create(
-                    stage, buffer, {.collective = Collective::all_reduce, .algorithm = name});
+                    staging, buffer, {.collective = Collective::all_reduce, .algorithm = name});
                 const std::int64_t elements = buffer->layout().elements();
                 for (int run = 0; run < runs; ++run) {
                     for (std::int64_t i = 0; i < elements; ++i)
@@ -240,14 +240,14 @@ TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
 TEST_P(Conformance, BytesBetweenNodesAreTheFewestPossible) {
     std::atomic<std::uint64_t> sent{0}, fewest{0};
     run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         const auto others = static_cast<std::uint64_t>(comm->nodes().count() - 1);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const auto elements = static_cast<std::uint64_t>(buffer->layout().elements());
             const auto count = [&](Collective collective, const char *algorithm,
                                    std::uint64_t bytes_each) {
                 const auto request = Request::create(
-                    stage, buffer, {.collective = collective, .algorithm = algorithm});
+                    staging, buffer, {.collective = collective, .algorithm = algorithm});
                 for (std::int64_t i = 0; i < buffer->layout().elements(); ++i)
                     if (!buffer->per_node()) store(*buffer, i, 0);
                 const std::uint64_t before = comm->counters().bytes_sent;
@@ -271,13 +271,13 @@ TEST_P(Conformance, BytesBetweenNodesAreTheFewestPossible) {
 
 TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const std::int64_t elements = buffer->layout().elements();
             for (const int root : {0, comm->ranks() / 2, comm->ranks() - 1}) {
                 for (const auto &name : algorithms_for(Collective::broadcast, *buffer)) {
                     const auto request = Request::create(
-                        stage, buffer,
+                        staging, buffer,
                         {.collective = Collective::broadcast, .root = root, .algorithm = name});
                     for (int run = 0; run < 2; ++run) {
                         if (comm->rank() == root) {
@@ -310,7 +310,7 @@ TEST_P(Conformance, BarrierLetsNobodyThroughBeforeAllHaveCome) {
 
 TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         const auto memory = Memory::create(comm, 1 << 20, VESCOMM_HOST, VESCOMM_PER_NODE);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::vector<float>> sources;
@@ -320,7 +320,7 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
             buffers.push_back(Buffer::create(comm, layout, {.memory = memory, .name = "slot"}));
             sources.emplace_back(layout.shard(comm->rank()).elements() + 1);
             requests.push_back(Request::create(
-                stage, buffers.back(),
+                staging, buffers.back(),
                 {.collective = Collective::all_gather_v, .source = sources.back().data()}));
         }
         for (int run = 0; run < 20; ++run) {
@@ -340,13 +340,13 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
 
 TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto stage = vescomm::Stage::create(comm);
+        const auto staging = vescomm::StagingBuffer::create(comm);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::unique_ptr<Request>> requests;
         for (const Layout &layout : layouts(comm->ranks())) {
             buffers.push_back(Buffer::create(comm, layout, {.name = "overlap"}));
             requests.push_back(
-                Request::create(stage, buffers.back(), {.collective = Collective::all_reduce}));
+                Request::create(staging, buffers.back(), {.collective = Collective::all_reduce}));
         }
         for (int run = 0; run < runs; ++run) {
             for (std::size_t k = 0; k < buffers.size(); ++k) {
@@ -363,7 +363,7 @@ TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(testing_support::all_stages()),
+INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(testing_support::all_setups()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 // A call as one rank sees it.
 struct Exchanged {
@@ -34,7 +34,7 @@ struct Exchanged {
 };
 
 struct Plan {
-    Stage stage;
+    TestSetup setup;
     std::vector<std::vector<Exchanged>> calls;  // by rank
     bool wrong = false;  // they do not all see the same
     bool blocking = false;
@@ -69,10 +69,10 @@ Plan some_plan(Kind kind, std::uint32_t seed) {
                                       {0, 1, 0, 1, 0}, {0, 0, 0, 0, 0, 1, 1}, {1, 0, 2, 1, 0}};
     std::mt19937 random(seed);
     Plan plan;
-    plan.stage = {kind, nodes[random() % std::size(nodes)]};
-    if (random() % 2 == 0) plan.stage.config.progress = "inline";
+    plan.setup = {kind, nodes[random() % std::size(nodes)]};
+    if (random() % 2 == 0) plan.setup.config.progress = "inline";
     plan.blocking = random() % 2 == 0;
-    const auto ranks = static_cast<std::size_t>(plan.stage.ranks());
+    const auto ranks = static_cast<std::size_t>(plan.setup.ranks());
     const std::size_t calls = 4 + random() % 8;
     plan.calls.resize(ranks);
     for (std::size_t i = 0; i < calls; ++i) {
@@ -208,11 +208,11 @@ void run_plans(Kind kind, std::uint32_t plans) {
     for (std::uint32_t seed = 0; seed < plans; ++seed) {
         const Plan plan = some_plan(kind, seed);
 #if defined(__SANITIZE_THREAD__)
-        // Until they are told, some read from the stage what others write there.
+        // Until they are told, some read from the staging buffer what others write there.
         if (plan.wrong) continue;
 #endif
-        SCOPED_TRACE(testing::Message() << "plan " << seed << " on " << name_of(plan.stage));
-        run_array_ranks(plan.stage, [&](vescomm_comm_t *comm) { RankOfPlan(comm, plan).run(); });
+        SCOPED_TRACE(testing::Message() << "plan " << seed << " on " << name_of(plan.setup));
+        run_array_ranks(plan.setup, [&](vescomm_comm_t *comm) { RankOfPlan(comm, plan).run(); });
     }
 }
 

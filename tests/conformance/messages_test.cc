@@ -125,7 +125,7 @@ void expect_in_step(vescomm_comm_t *comm) {
     EXPECT_EQ(ones, std::vector<float>(1'000, static_cast<float>(comm->value->ranks())));
 }
 
-class Messages : public testing::TestWithParam<testing_support::Stage> {};
+class Messages : public testing::TestWithParam<testing_support::TestSetup> {};
 
 TEST_P(Messages, FromEveryoneToEveryoneArriveInOneGroup) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
@@ -277,9 +277,9 @@ TEST_P(Messages, CanBeStartedAgain) {
 
 // Whoever moves a request along, of those under way on either side.
 TEST(MessagesWithProgressThreads, ArriveInOrder) {
-    testing_support::Stage stage{testing_support::Kind::node, {0, 0, 0}};
-    stage.config.progress = "thread";
-    run_array_ranks(stage, [](vescomm_comm_t *comm) {
+    testing_support::TestSetup setup{testing_support::Kind::node, {0, 0, 0}};
+    setup.config.progress = "thread";
+    run_array_ranks(setup, [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank();
         std::mt19937 random(9);
         for (int round = 0; round < 20; ++round) {
@@ -291,7 +291,7 @@ TEST(MessagesWithProgressThreads, ArriveInOrder) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Messages, testing::ValuesIn(testing_support::all_stages()),
+INSTANTIATE_TEST_SUITE_P(All, Messages, testing::ValuesIn(testing_support::all_setups()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

@@ -17,8 +17,8 @@ using testing_support::Kind;
 using testing_support::run_array_ranks;
 using Floats = std::vector<float>;
 
-std::vector<testing_support::Stage> stages() {
-    std::vector<testing_support::Stage> all = {{Kind::node, {0, 0, 0}}};
+std::vector<testing_support::TestSetup> setups() {
+    std::vector<testing_support::TestSetup> all = {{Kind::node, {0, 0, 0}}};
     for (const Kind kind : testing_support::kinds_between_nodes()) all.push_back({kind, {0, 1, 1}});
     return all;
 }
@@ -57,15 +57,15 @@ TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
         {9'000'000, 9'000'001, VESCOMM_F32, "8388608 or more f32"},
         {100'000, 200'000, VESCOMM_F32, "which sent 100000 f32"},
     };
-    for (const auto &stage : stages()) {
+    for (const auto &setup : setups()) {
         for (const Sides &sides : all) {
-            SCOPED_TRACE(testing::Message() << sides.text << " on " << name_of(stage));
-            run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+            SCOPED_TRACE(testing::Message() << sides.text << " on " << name_of(setup));
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
                 const int rank = comm->value->rank();
                 Floats data(static_cast<std::size_t>(std::max(sides.sent, sides.received)), 7);
                 if (rank == 2) return;
                 vescomm_status_t status = VESCOMM_OK;
-                // A sender of little is told in a later call, since the mailbox has slots.
+                // A sender of little is told in a later call, since the eager_buffers has slots.
                 for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
                     status = rank == 0 ? send(comm, data, sides.sent, 1)
                                        : receive(comm, data, sides.received, 0, sides.type);
@@ -79,8 +79,8 @@ TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
 
 // Also to who only tests.
 TEST(MessagesThatDiffer, AreToldToATest) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
             Floats data(300'000, 7);
             if (rank == 2) return;
@@ -100,8 +100,8 @@ TEST(MessagesThatDiffer, AreToldToATest) {
 
 // One that is right is not mistaken for the one after it, which is not.
 TEST(MessagesThatDiffer, AreToldInTheirPlace) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
             Floats data(1'000, 7);
             if (rank == 2) return;
@@ -116,8 +116,8 @@ TEST(MessagesThatDiffer, AreToldInTheirPlace) {
 }
 
 TEST(MessagesThatNobodyTakes, NameThePeer) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(hurried(stage), [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(hurried(setup), [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
             Floats data(500'000, 7);
             vescomm_status_t status = VESCOMM_OK;
@@ -131,8 +131,8 @@ TEST(MessagesThatNobodyTakes, NameThePeer) {
 }
 
 TEST(MessagesThatNobodySends, NameThePeer) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(hurried(stage), [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(hurried(setup), [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
             Floats data(10, 7);
             vescomm_status_t status = VESCOMM_OK;
@@ -154,8 +154,8 @@ TEST(MessagesThatNobodyTakes, NameThisRankWhereItIsTheOne) {
 }
 
 TEST(MessagesThatNobodyTakes, AreNoneOfTheOthersBusiness) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             Floats data(10, 7);
             // Handed over, and left there.
             if (comm->value->rank() == 0) check(send(comm, data, 10, 2));
@@ -165,8 +165,8 @@ TEST(MessagesThatNobodyTakes, AreNoneOfTheOthersBusiness) {
 }
 
 TEST(MessageArguments, AreChecked) {
-    for (const auto &stage : stages()) {
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             Floats data(10, 1);
             const auto expect_refused = [](vescomm_status_t status, const char *text) {
                 expect_told(status, VESCOMM_ERROR_INVALID_ARGUMENT, {text});
@@ -238,8 +238,8 @@ TEST(MessageRequests, ExplainThemselves) {
         else check(vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, &request));
         const char *text = nullptr;
         check(vescomm_request_explain(request, &text));
-        EXPECT_EQ(std::string(text).find(sends ? "send of 10 f32 to rank 1: mailbox"
-                                               : "receive of 10 f32 from rank 0: mailbox"),
+        EXPECT_EQ(std::string(text).find(sends ? "send of 10 f32 to rank 1: eager_buffers"
+                                               : "receive of 10 f32 from rank 0: eager_buffers"),
                   0u)
             << text;
         check(vescomm_request_wait(request));

@@ -174,18 +174,18 @@ TEST(Mixed, OperationsOnSeveralCommunicatorsGiveWhatTheyMust) {
     const auto kinds = testing_support::kinds_between_nodes();
     for (int done = 0; done < calls; done += at_once) {
         const std::size_t ranks = 1 + random() % 6;
-        std::vector<testing_support::Stage> stages(1 + random() % 3);
-        for (auto &stage : stages) {
-            stage.kind = kinds[random() % kinds.size()];
+        std::vector<testing_support::TestSetup> setups(1 + random() % 3);
+        for (auto &setup : setups) {
+            setup.kind = kinds[random() % kinds.size()];
             const unsigned nodes = 1 + random() % 3;
-            stage.node_of.resize(ranks);
-            for (int &node : stage.node_of) node = static_cast<int>(random() % nodes);
-            if (random() % 2 == 0) stage.config.progress = "thread";
+            setup.node_of.resize(ranks);
+            for (int &node : setup.node_of) node = static_cast<int>(random() % nodes);
+            if (random() % 2 == 0) setup.config.progress = "thread";
         }
         const auto seed = static_cast<unsigned>(random());
-        SCOPED_TRACE(testing::Message() << name_of(stages[0]) << " and " << stages.size() - 1
+        SCOPED_TRACE(testing::Message() << name_of(setups[0]) << " and " << setups.size() - 1
                                         << " more, seed " << seed);
-        run_array_ranks(stages, [&](const std::vector<vescomm_comm_t *> &comms) {
+        run_array_ranks(setups, [&](const std::vector<vescomm_comm_t *> &comms) {
             mix(comms, seed, std::min(at_once, calls - done));
         });
         if (HasFailure()) return;

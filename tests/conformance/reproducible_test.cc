@@ -77,7 +77,7 @@ std::vector<const char *> algorithms_for(vescomm_comm_t *comm, Collective collec
     problem.in_order = true;
     problem.arrays = true;
     problem.cuts = cuts;
-    comm->calls->stage()->give_room(problem, type);
+    comm->calls->staging()->give_room(problem, type);
     std::vector<const char *> names{nullptr};
     for (const AlgorithmEntry &entry : algorithms())
         if (entry.collective == collective && entry.solves(problem))
@@ -102,14 +102,14 @@ std::vector<std::int64_t> cuts_of(const std::vector<std::int64_t> &counts) {
     return cuts;
 }
 
-class Reproducible : public testing::TestWithParam<testing_support::Stage> {
+class Reproducible : public testing::TestWithParam<testing_support::TestSetup> {
 protected:
-    // For little, for what fits the stage, and for what passes through it in many rounds.
+    // For little, for what fits the staging buffer, and for what passes through it in many rounds.
     static void for_each_problem(
         const std::function<void(vescomm_comm_t *, const Contributions &)> &body) {
-        testing_support::Stage stage = GetParam();
-        stage.config.reproducible = "yes";
-        run_array_ranks(stage, [&](vescomm_comm_t *comm) {
+        testing_support::TestSetup setup = GetParam();
+        setup.config.reproducible = "yes";
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const std::pair<vescomm_type_t, vescomm_op_t> ways[] = {
                 {VESCOMM_F32, VESCOMM_AVERAGE},
                 {VESCOMM_F32, VESCOMM_PREMULTIPLIED_SUM},
@@ -241,7 +241,7 @@ TEST_P(Reproducible, BuffersHaveThemToo) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Reproducible, testing::ValuesIn(testing_support::all_stages()),
+INSTANTIATE_TEST_SUITE_P(All, Reproducible, testing::ValuesIn(testing_support::all_setups()),
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace

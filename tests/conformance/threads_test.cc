@@ -17,7 +17,7 @@ namespace {
 using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
-using testing_support::Stage;
+using testing_support::TestSetup;
 
 bool slow() {
     const char *text = std::getenv("VESCOMM_TEST_SLOW");
@@ -28,23 +28,23 @@ bool slow() {
 const int calls = slow() ? 15 : 40;
 
 // The stages of these tests: one node and two, with a progress thread and without one.
-std::vector<Stage> stages() {
-    std::vector<Stage> stages;
+std::vector<TestSetup> setups() {
+    std::vector<TestSetup> setups;
     for (const char *progress : {"inline", "thread"}) {
         Config config;
         config.progress = progress;
-        stages.push_back({Kind::node, {0}, config});
-        stages.push_back({Kind::node, {0, 0}, config});
-        stages.push_back({Kind::loopback, {0, 0, 1}, config});
+        setups.push_back({Kind::node, {0}, config});
+        setups.push_back({Kind::node, {0, 0}, config});
+        setups.push_back({Kind::loopback, {0, 0, 1}, config});
 #if VESCOMM_HAVE_UCX && !defined(__SANITIZE_THREAD__)
         // UCX is not built with ThreadSanitizer, which then sees races in it that are none.
-        stages.push_back({Kind::ucx, {0, 0, 1}, config});
+        setups.push_back({Kind::ucx, {0, 0, 1}, config});
 #endif
     }
-    return stages;
+    return setups;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Stage> &info) {
+std::string name_of(const ::testing::TestParamInfo<TestSetup> &info) {
     return testing_support::name_of(info.param) + "_" + info.param.config.progress;
 }
 
@@ -138,7 +138,7 @@ void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
     }
 }
 
-class Threads : public ::testing::TestWithParam<Stage> {
+class Threads : public ::testing::TestWithParam<TestSetup> {
 protected:
     // Runs work() on every rank, with `again` of the rank beside it.
     static void run_beside(
@@ -291,9 +291,9 @@ TEST_P(Threads, MayMoveOperationsAlongTogetherBesideAWait) {
 
 // Each rank waits for what never comes, until a second thread of one rank aborts.
 TEST_P(Threads, MayAbortBesideAWait) {
-    Stage stage = GetParam();
-    if (stage.ranks() == 1) GTEST_SKIP() << "one rank waits for nobody";
-    run_ranks(stage, [&](const std::shared_ptr<Communicator> &comm) {
+    TestSetup setup = GetParam();
+    if (setup.ranks() == 1) GTEST_SKIP() << "one rank waits for nobody";
+    run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
         const auto handle = testing_support::handle_of(comm);
         if (comm->rank() == 0) {
             Beside beside([&](int i) {
@@ -315,7 +315,7 @@ TEST_P(Threads, MayAbortBesideAWait) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, Threads, ::testing::ValuesIn(stages()), name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, Threads, ::testing::ValuesIn(setups()), name_of);
 
 }  // namespace
 }  // namespace vescomm

@@ -108,22 +108,22 @@ TEST_P(ConversionsOf, KnowTheEndsOfTheFormatsOf8Bits) {
 }
 
 TEST_P(ConversionsOf, ConvertAnyCountAtAnyAlignmentAlsoPastTheCaches) {
-    constexpr std::size_t most = 300;
+    constexpr std::size_t max = 300;
     std::mt19937_64 random(2);
     for (const vescomm_type_t from : all_types) {
         for (const vescomm_type_t to : all_types) {
             if (!can_convert(to, from)) continue;
-            std::vector<char> bytes(most * size_of(from)), want(most * size_of(to));
+            std::vector<char> bytes(max * size_of(from)), want(max * size_of(to));
             for (char &byte : bytes) byte = static_cast<char>(random());
-            for (std::size_t i = 0; i < most; ++i) {  // each element in a call of its own
+            for (std::size_t i = 0; i < max; ++i) {  // each element in a call of its own
                 kernel.convert(&want[i * size_of(to)], to, &bytes[i * size_of(from)], from, 1);
             }
-            for (std::size_t count = 0; count <= most; ++count) {
+            for (std::size_t count = 0; count <= max; ++count) {
                 SCOPED_TRACE(testing::Message() << name_of_type(from) << " to " << name_of_type(to)
                                                 << ", " << count << " elements");
                 for (const bool streaming : {false, true}) {
-                    Guarded in(count * size_of(from), count % most_shift * size_of(from));
-                    Guarded out(count * size_of(to), 7 * count % most_shift * size_of(to));
+                    Guarded in(count * size_of(from), count % max_shift * size_of(from));
+                    Guarded out(count * size_of(to), 7 * count % max_shift * size_of(to));
                     std::copy_n(bytes.data(), count * size_of(from), in.data());
                     kernel.convert(out.data(), to, in.data(), from, count, streaming);
                     ASSERT_EQ(std::memcmp(out.data(), want.data(), count * size_of(to)), 0);

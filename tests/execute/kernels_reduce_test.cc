@@ -31,7 +31,7 @@ protected:
             Addresses result;
             for (std::size_t k = 0; k < n; ++k) {
                 copies.emplace_back(count * size_of(type),
-                                    (shift + 5 * k) % most_shift * size_of(type));
+                                    (shift + 5 * k) % max_shift * size_of(type));
                 std::copy_n(arrays[k].data(), count * size_of(type), copies.back().data());
                 result.push_back(copies.back().data());
             }
@@ -42,7 +42,7 @@ protected:
         const Addresses first = addresses({start}, c.started, accumulator_of(c.type));
         const std::size_t bytes = count * size_of(c.to_type);
         for (const bool streaming : {false, true}) {
-            Guarded to(bytes, shift % most_shift * size_of(c.to_type));
+            Guarded to(bytes, shift % max_shift * size_of(c.to_type));
             reduce(c, from, sums, to.data(), count, streaming, c.started ? first[0] : nullptr);
             if (std::equal(to.data(), to.data() + bytes, want.data()) && to.dry()) continue;
             for (std::size_t i = 0; i < count; ++i)
@@ -86,36 +86,36 @@ TEST_P(ReductionsOf, CombineAnyNumberOfSourcesAndPartials) {
 }
 
 TEST_P(ReductionsOf, ReduceAnyCountAtAnyAlignment) {
-    constexpr std::size_t most = 150;
+    constexpr std::size_t max = 150;
     std::mt19937_64 random(5);
     for_each_kind([&](Case c) {
-        const Arrays sources = random_arrays(random, c.type, 9, most);
-        const Arrays partials = random_arrays(random, accumulator_of(c.type), 1, most);
-        const auto start = random_elements(random, accumulator_of(c.type), most);
+        const Arrays sources = random_arrays(random, c.type, 9, max);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 1, max);
+        const auto start = random_elements(random, accumulator_of(c.type), max);
         for (const std::size_t n : {2, 9}) {
             c.sources = n;
             c.partials = n == 9;
-            const auto want = expected(c, sources, partials, most, start);
-            for (std::size_t count = 0; count <= most && !HasFatalFailure(); ++count)
+            const auto want = expected(c, sources, partials, max, start);
+            for (std::size_t count = 0; count <= max && !HasFatalFailure(); ++count)
                 expect_reduced(c, sources, partials, count, start, want, 7 * count + n);
-            for (std::size_t shift = 0; shift < most_shift && !HasFatalFailure(); ++shift)
+            for (std::size_t shift = 0; shift < max_shift && !HasFatalFailure(); ++shift)
                 expect_reduced(c, sources, partials, 131, start, want, shift);
         }
     });
 }
 
 TEST_P(ReductionsOf, ReduceMoreThanFitsATile) {
-    constexpr std::size_t most = 8197;
+    constexpr std::size_t max = 8197;
     std::mt19937_64 random(6);
     for_each_kind([&](Case c) {
-        const Arrays sources = random_arrays(random, c.type, 17, most);
-        const Arrays partials = random_arrays(random, accumulator_of(c.type), 2, most);
-        const auto start = random_elements(random, accumulator_of(c.type), most);
+        const Arrays sources = random_arrays(random, c.type, 17, max);
+        const Arrays partials = random_arrays(random, accumulator_of(c.type), 2, max);
+        const auto start = random_elements(random, accumulator_of(c.type), max);
         for (const std::size_t n : {1, 17}) {
             c.sources = n;
             c.partials = n == 17 ? 2 : 0;
             c.started = n == 17;
-            const auto want = expected(c, sources, partials, most, start);
+            const auto want = expected(c, sources, partials, max, start);
             for (const std::size_t count : {511, 1025, 2047, 2049, 8197}) {
                 if (HasFatalFailure()) return;
                 expect_reduced(c, sources, partials, count, start, want, 3);

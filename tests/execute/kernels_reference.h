@@ -21,7 +21,7 @@
 // this machine against it, in the manner of dav1d's checkasm. Everything is compared bit by bit.
 namespace vescomm {
 
-inline constexpr std::size_t most_shift = 33;  // elements; more than one 64-byte vector of bf16
+inline constexpr std::size_t max_shift = 33;  // elements; more than one 64-byte vector of bf16
 
 inline constexpr vescomm_type_t all_types[] = {
     VESCOMM_F32,    VESCOMM_BF16, VESCOMM_F16, VESCOMM_F64, VESCOMM_F8E4M3,
@@ -152,11 +152,11 @@ inline std::vector<std::uint64_t> special_bits(vescomm_type_t type) {
         const std::uint64_t all = ~std::uint64_t{0} >> (64 - bits), sign = all / 2 + 1;
         return {0, 1, 2, 3, all, all - 1, sign, sign - 1, sign + 1, all / 3};
     }
-    const double least = type == VESCOMM_F64   ? 0x1p-1074
-                         : type == VESCOMM_F32 ? 0x1p-149
-                                               : magnitudes_of(type)[1];
+    const double min = type == VESCOMM_F64   ? 0x1p-1074
+                       : type == VESCOMM_F32 ? 0x1p-149
+                                             : magnitudes_of(type)[1];
     std::vector<std::uint64_t> result;
-    for (const double x : {0.0, least, 3 * least, 1.0, 1.5, 0x1p8, 0x1p127, 0x1p1023, HUGE_VAL})
+    for (const double x : {0.0, min, 3 * min, 1.0, 1.5, 0x1p8, 0x1p127, 0x1p1023, HUGE_VAL})
         for (const double signed_x : {x, -x}) result.push_back(float_bits(type, signed_x));
     const int bits = static_cast<int>(8 * size_of(type));
     const std::uint64_t all = ~std::uint64_t{0} >> (64 - bits);

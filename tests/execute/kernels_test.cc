@@ -21,7 +21,7 @@ TEST_P(SquaresOf, SumSquaresInTheDocumentedOrder) {
     counts.push_back(100003);
     for (const vescomm_type_t type : {VESCOMM_F32, VESCOMM_BF16}) {
         for (const std::size_t count : counts) {
-            Guarded from(count * size_of(type), count % most_shift * size_of(type));
+            Guarded from(count * size_of(type), count % max_shift * size_of(type));
             std::vector<double> lanes(64);
             long double exact = 0;
             for (std::size_t i = 0; i < count; ++i) {

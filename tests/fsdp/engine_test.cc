@@ -101,7 +101,7 @@ struct Outcome {
 };
 
 // Trains for a few steps and checks on the way that every rank sees the same parameters.
-Outcome train(int ranks, const EngineOptions &options, int steps, double most_norm) {
+Outcome train(int ranks, const EngineOptions &options, int steps, double max_norm) {
     Outcome outcome;
     run_ranks(ranks, [&](Communicator &comm) {
         const std::vector<UnitSpec> units = model();
@@ -135,7 +135,7 @@ Outcome train(int ranks, const EngineOptions &options, int steps, double most_no
                               options.compute);
                 engine.after_backward(unit);
             }
-            norms.push_back(engine.step({.learning_rate = 0.01, .most_norm = most_norm}));
+            norms.push_back(engine.step({.learning_rate = 0.01, .max_norm = max_norm}));
         }
         // Everyone saw the same.
         double sum = 0;

@@ -34,8 +34,8 @@ void header(std::string_view text, std::int64_t data_bytes) {
     std::int64_t bytes = 0;
     for (const InputTensor &tensor : tensors) {
         const auto elements = count_elements(tensor.shape);
-        require(elements && *elements <= most_elements, "a tensor has a size");
-        require(tensor.shape.size() <= most_dimensions && tensor.name.size() <= longest_name,
+        require(elements && *elements <= max_elements, "a tensor has a size");
+        require(tensor.shape.size() <= max_dimensions && tensor.name.size() <= longest_name,
                 "a tensor is within its limits");
         bytes += *elements * bytes_of(tensor.type);
     }

@@ -33,8 +33,8 @@ public:
     bool takes() const { return open && !broken; }
 
     bool is_expected(const TcpMessage &message) const {
-        const auto found = expects_.find({message.signal.channel, message.early_flag});
-        return message.early == 0 || (found != expects_.end() && found->second >= message.early);
+        const auto found = expects_.find({message.signal.channel, message.credit_flag});
+        return message.eager == 0 || (found != expects_.end() && found->second >= message.eager);
     }
 
     // Whether the bytes of a message have a place.
@@ -71,7 +71,7 @@ public:
         if (!takes() || message.kind == TcpKind::piece) return;
         raise(message.signal.channel, message.signal.flag, message.value);
         if (message.called != 0)
-            raise(message.signal.channel, message.bytes > 0 ? called_flag : told_flag,
+            raise(message.signal.channel, message.bytes > 0 ? signature_flag : advertised_flag,
                   (message.value & 0xffffffff00000000) | message.called);
     }
 
@@ -177,7 +177,7 @@ private:
     }
 
     bool is_sound() const {
-        if (message_.bytes > (512 << 10) || message_.reserved != 0 || message_.early_flag > 7)
+        if (message_.bytes > (512 << 10) || message_.reserved != 0 || message_.credit_flag > 7)
             return false;
         const bool names_signal = message_.signal.channel < (1 << 19) && message_.signal.flag < 8;
         switch (static_cast<std::uint32_t>(message_.kind)) {

@@ -136,7 +136,7 @@ private:
         message.signal = {static_cast<std::uint32_t>(input_.below(channels)),
                           static_cast<std::uint32_t>(input_.below(4))};
         message.value = input_.byte();
-        if ((what & 0x10) != 0) message.early = input_.byte();
+        if ((what & 0x10) != 0) message.eager = input_.byte();
         if ((what & 0x20) != 0) message.called = input_.byte();
         if ((what & 0x40) != 0) message.value <<= 32;
         if ((changes & 1) != 0) message.memory = input_.byte();
@@ -144,7 +144,7 @@ private:
         if ((changes & 4) != 0) message.signal.flag = input_.byte();
         if ((changes & 8) != 0) message.offset = input_.number<std::uint64_t>();
         if ((changes & 16) != 0) message.bytes = input_.number<std::uint64_t>();
-        if ((changes & 32) != 0) message.early_flag = input_.byte();
+        if ((changes & 32) != 0) message.credit_flag = input_.byte();
         if ((changes & 64) != 0) message.kind = static_cast<TcpKind>(input_.byte());
         if ((changes & 128) != 0 && !payload.empty())
             payload[input_.byte() % payload.size()] ^= std::byte{input_.byte()};

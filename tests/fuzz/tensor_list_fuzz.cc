@@ -24,7 +24,7 @@ void check(const std::vector<InputTensor> &tensors) {
         require(!tensor.name.empty() && tensor.name.size() <= longest_name &&
                     names.insert(tensor.name).second,
                 "a tensor has a name of its own");
-        require(tensor.shape.size() <= most_dimensions && count_elements(tensor.shape).has_value(),
+        require(tensor.shape.size() <= max_dimensions && count_elements(tensor.shape).has_value(),
                 "a tensor has a size");
         require(!tensor.block_rows || *tensor.block_rows >= -1, "blocks are rows, or the tensor");
         require(tensor.batch_dimensions && *tensor.batch_dimensions >= 0 &&

@@ -247,7 +247,7 @@ private:
         message.signal = {static_cast<std::uint32_t>(input_.below(2)),
                           static_cast<std::uint32_t>(input_.below(4))};
         message.value = input_.byte();
-        if ((changes & 1) != 0) message.early = input_.byte();
+        if ((changes & 1) != 0) message.eager = input_.byte();
         if ((changes & 2) != 0) message.called = input_.byte();
         if ((changes & 4) != 0) message.memory = input_.byte();
         if ((changes & 8) != 0) message.signal.channel = input_.number<std::uint32_t>();

@@ -37,9 +37,9 @@ void header(std::string_view bytes) {
             "a header is taken as it is");
     require(message.token == token && message.from < ranks && message.bytes == payload,
             "sender, secret and length are right");
-    require(message.early_flag < flags_per_channel, "the flag that is waited for exists");
+    require(message.credit_flag < flags_per_channel, "the flag that is waited for exists");
     if (message.kind == MessageKind::put || message.kind == MessageKind::batch)
-        require(message.signal.channel < most_channels && message.signal.flag < flags_per_channel,
+        require(message.signal.channel < max_channels && message.signal.flag < flags_per_channel,
                 "the signal exists");
 }
 

@@ -20,7 +20,7 @@ using Cuts = std::vector<std::int64_t>;
 // RapidCheck takes its seed from the environment, once, before the first property.
 const int seeded = setenv("RC_PARAMS", "seed=20260101", 0);
 
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
 
 // Two experts of 5 rows of 4, in blocks of 2 rows, so the third block of each is short; then a gap;
 // then a vector.
@@ -108,7 +108,7 @@ TEST(Layout, AcceptsEverythingEmpty) {
 
     const Layout degenerate({{.name = "empty first", .shape = {0, 5}},
                              {.name = "scalar", .shape = {}},
-                             {.name = "empty inside", .shape = {most, most, 0}, .offset = 1},
+                             {.name = "empty inside", .shape = {max, max, 0}, .offset = 1},
                              {.name = "one", .shape = {1, 1}, .offset = 1, .block = 9},
                              {.name = "empty last", .shape = {3, 0}, .offset = 2}},
                             2, {0, 0, 0, 1, 1, 2, 2, 2});
@@ -143,7 +143,7 @@ TEST(Layout, RefusesWithASentenceThatNamesTheCause) {
     expect(refusal({{.name = "a", .shape = {1}, .offset = -1}}, 10, cuts), "from offset -1");
     expect(refusal({{.name = "a", .shape = {8}, .offset = 3}}, 10, cuts),
            "tensor \"a\" has 8 elements from offset 3, outside the buffer's [0, 10]");
-    expect(refusal({{.name = "a", .shape = {most}, .offset = most}}, 10, cuts), "outside");
+    expect(refusal({{.name = "a", .shape = {max}, .offset = max}}, 10, cuts), "outside");
     expect(
         refusal({{.name = "a", .shape = {4}}, {.name = "b", .shape = {4}, .offset = 3}}, 10, cuts),
         "tensor \"b\" at offset 3 overlaps tensor \"a\", which ends at 4");
@@ -176,7 +176,7 @@ TEST(Layout, IsMadeFromCounts) {
     EXPECT_EQ(layout, Layout({{.name = "data", .shape = {7}}}, 7, {0, 3, 3, 7}));
     const std::int64_t negative[] = {3, -1};
     EXPECT_THROW(Layout::from_counts(negative), Error);
-    const std::int64_t overflow[] = {most, 1};
+    const std::int64_t overflow[] = {max, 1};
     EXPECT_THROW(Layout::from_counts(overflow), Error);
     EXPECT_THROW(Layout::from_counts({}), Error);
 }

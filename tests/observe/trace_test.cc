@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint64_t plenty = 1 << 30;
 
-json document(const Trace &trace, std::uint64_t most_bytes = plenty) {
-    return json::parse(vescomm::trace_document({trace.events(3, most_bytes), ""}));
+json document(const Trace &trace, std::uint64_t max_bytes = plenty) {
+    return json::parse(vescomm::trace_document({trace.events(3, max_bytes), ""}));
 }
 
 std::size_t spans_of(const json &document) {

@@ -184,8 +184,8 @@ TEST(PlannerOwner, DividesFusedExpertsEvenly) {
                                 {"down", {128, 2880, 2880}, 1, 1}}});
     }
     // One matrix is a seventh of what each of 1024 ranks has.
-    const std::pair<int, double> most[] = {{8, 1.001}, {64, 1.01}, {100, 1.02}, {1024, 1.08}};
-    for (const auto &[ranks, cost] : most) {
+    const std::pair<int, double> max[] = {{8, 1.001}, {64, 1.01}, {100, 1.02}, {1024, 1.08}};
+    for (const auto &[ranks, cost] : max) {
         model.ranks = ranks;
         const Options options{.mode = Mode::owner};
         const ModelAnswer answer = plan(model, options);

@@ -82,22 +82,22 @@ TEST(PlannerWeights, FindTheSmallestQuotaLikeTheDefinition) {
 }
 
 // The least ratio of a shard to its rank's weight, in 60ths, with which the line can be cut.
-std::int64_t least_ratio(const std::vector<bool> &legal, const std::vector<std::int64_t> &weights) {
+std::int64_t min_ratio(const std::vector<bool> &legal, const std::vector<std::int64_t> &weights) {
     constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-    std::vector<std::int64_t> least(legal.size(), never);  // for a cut there
-    least[0] = 0;
+    std::vector<std::int64_t> min(legal.size(), never);  // for a cut there
+    min[0] = 0;
     for (const std::int64_t weight : weights) {
-        std::vector<std::int64_t> next = least;  // a shard of nothing
+        std::vector<std::int64_t> next = min;  // a shard of nothing
         for (std::size_t end = 0; end < legal.size() && weight > 0; ++end) {
             for (std::size_t begin = 0; begin < end && legal[end]; ++begin) {
-                if (least[begin] == never) continue;
+                if (min[begin] == never) continue;
                 const auto shard = static_cast<std::int64_t>(end - begin);
-                next[end] = std::min(next[end], std::max(least[begin], 60 * shard / weight));
+                next[end] = std::min(next[end], std::max(min[begin], 60 * shard / weight));
             }
         }
-        least = next;
+        min = next;
     }
-    return least.back();
+    return min.back();
 }
 
 // Of all orders what is proved, and of the order that was taken the answer.
@@ -120,26 +120,26 @@ TEST(PlannerWeights, ProveWhatIsTrueOfTheLargestShardOverItsShare) {
         }
         std::vector<std::size_t> order(problem.tensors.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
-        std::int64_t least = unbounded;
+        std::int64_t min = unbounded;
         do {
             const auto legal = legal_cuts(problem, order, options.start_alignment);
-            least = std::min(least, least_ratio(legal, problem.weights));
+            min = std::min(min, min_ratio(legal, problem.weights));
         } while (std::next_permutation(order.begin(), order.end()));
-        ASSERT_GE(ratio, least);
+        ASSERT_GE(ratio, min);
         const double sum = std::accumulate(problem.weights.begin(), problem.weights.end(), 0.0);
         const double to_share = sum / 60 / (answer.mean_shard * problem.ranks);
         ASSERT_NEAR(answer.largest_over_share, static_cast<double>(ratio) * to_share, 1e-9);
-        ASSERT_LE(answer.lower_bound_over_share, static_cast<double>(least) * to_share + 1e-9);
+        ASSERT_LE(answer.lower_bound_over_share, static_cast<double>(min) * to_share + 1e-9);
         if (answer.optimal) {
             ++proved;
-            ASSERT_EQ(ratio, least) << answer.explanation;
+            ASSERT_EQ(ratio, min) << answer.explanation;
             ASSERT_EQ(answer.lower_bound_over_share, answer.largest_over_share);
         }
         if (answer.largest_shard >= 100) continue;  // might be rounded up
         std::vector<std::size_t> given;
         for (const Place &place : answer.places) given.push_back(place.tensor);
         const auto legal = legal_cuts(problem, given, options.start_alignment);
-        ASSERT_EQ(ratio, least_ratio(legal, problem.weights)) << answer.explanation;
+        ASSERT_EQ(ratio, min_ratio(legal, problem.weights)) << answer.explanation;
     }
     EXPECT_GT(proved, 500);
 }

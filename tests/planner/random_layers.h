@@ -50,20 +50,20 @@ inline Tensor random_layer_tensor(std::mt19937 &random, int index) {
 inline Tensor random_long_tensor(std::mt19937 &random, int index) {
     constexpr std::int64_t rows[] = {2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19};
     const std::int64_t columns = pick(random, rows);
-    const std::int64_t most = std::int64_t{1} << draw(random, 0, 30);
+    const std::int64_t max = std::int64_t{1} << draw(random, 0, 30);
     Tensor tensor;
     tensor.name = std::string("t").append(std::to_string(index));
-    tensor.shape = {draw(random, most / 2, most) / columns, columns};
+    tensor.shape = {draw(random, max / 2, max) / columns, columns};
     return tensor;
 }
 
 using RandomTensor = Tensor (*)(std::mt19937 &random, int index);
 
-inline Problem random_problem_of(std::mt19937 &random, RandomTensor make, int most_tensors,
-                                 int most_ranks) {
+inline Problem random_problem_of(std::mt19937 &random, RandomTensor make, int max_tensors,
+                                 int max_ranks) {
     Problem problem;
-    problem.ranks = static_cast<int>(draw(random, 1, most_ranks));
-    const auto count = static_cast<int>(draw(random, 0, most_tensors));
+    problem.ranks = static_cast<int>(draw(random, 1, max_ranks));
+    const auto count = static_cast<int>(draw(random, 0, max_tensors));
     for (int i = 0; i < count; ++i) problem.tensors.push_back(make(random, i));
     return problem;
 }

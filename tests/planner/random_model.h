@@ -20,17 +20,17 @@ inline std::int64_t type_bytes(vescomm_type_t type) {
 }
 
 // A few units, some of them alike.
-inline Model random_model(std::mt19937 &random, int most_units, int most_tensors, int most_ranks) {
+inline Model random_model(std::mt19937 &random, int max_units, int max_tensors, int max_ranks) {
     Model model;
-    model.ranks = static_cast<int>(draw(random, 1, most_ranks));
-    const std::int64_t count = draw(random, 1, most_units);
+    model.ranks = static_cast<int>(draw(random, 1, max_ranks));
+    const std::int64_t count = draw(random, 1, max_units);
     for (std::int64_t i = 0; i < count; ++i) {
         if (i > 0 && draw(random, 0, 1) == 0) {
             model.units.push_back(model.units.back());
         } else {
             constexpr vescomm_type_t types[] = {VESCOMM_U8, VESCOMM_BF16, VESCOMM_F32};
             model.units.push_back(
-                {"", types[draw(random, 0, 2)], random_problem(random, most_tensors, 1).tensors});
+                {"", types[draw(random, 0, 2)], random_problem(random, max_tensors, 1).tensors});
         }
         model.units.back().name = "unit" + std::to_string(i);
     }

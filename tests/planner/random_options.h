@@ -13,8 +13,8 @@
 namespace vescomm::planner::reference {
 
 // Half of the tensors are like another one, as in real layers.
-inline Problem random_problem_with_twins(std::mt19937 &random, int most_tensors, int most_ranks) {
-    Problem problem = random_problem(random, most_tensors, most_ranks);
+inline Problem random_problem_with_twins(std::mt19937 &random, int max_tensors, int max_ranks) {
+    Problem problem = random_problem(random, max_tensors, max_ranks);
     for (std::size_t i = 1; i < problem.tensors.size(); ++i) {
         if (draw(random, 0, 1) == 0) continue;
         const std::string name = problem.tensors[i].name;

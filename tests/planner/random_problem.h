@@ -34,10 +34,10 @@ inline Tensor random_tensor(std::mt19937 &random, int index) {
     return tensor;
 }
 
-inline Problem random_problem(std::mt19937 &random, int most_tensors, int most_ranks) {
+inline Problem random_problem(std::mt19937 &random, int max_tensors, int max_ranks) {
     Problem problem;
-    problem.ranks = static_cast<int>(draw(random, 1, most_ranks));
-    const auto count = static_cast<int>(draw(random, 1, most_tensors));
+    problem.ranks = static_cast<int>(draw(random, 1, max_ranks));
+    const auto count = static_cast<int>(draw(random, 1, max_tensors));
     for (int i = 0; i < count; ++i) problem.tensors.push_back(random_tensor(random, i));
     return problem;
 }

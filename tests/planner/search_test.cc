@@ -116,7 +116,7 @@ TEST(PlannerSearch, RefutesNothingThatIsPossible) {
         SCOPED_TRACE(reference::print(problem, options) + " shard " + std::to_string(shard));
         const bool possible = fits(problem, options, shard);
         impossible += possible ? 0 : 1;
-        for (const std::int64_t most_multisets : {2, 3, 6, 12, 1000}) {
+        for (const std::int64_t max_multisets : {2, 3, 6, 12, 1000}) {
             UniformFiller uniform(kinds, {shard, 0});
             RaggedFiller ragged(kinds, shard);
             Filler &filler = mode == Mode::uniform ? static_cast<Filler &>(uniform) : ragged;
@@ -125,12 +125,12 @@ TEST(PlannerSearch, RefutesNothingThatIsPossible) {
                 return order.size() == items.items.size();
             };
             const Verdict verdict =
-                decide({kinds, shard, problem.ranks, most_multisets}, filler, take, budget);
+                decide({kinds, shard, problem.ranks, max_multisets}, filler, take, budget);
             if (verdict == Verdict::refuted) {
-                ASSERT_FALSE(possible) << most_multisets;
-                refuted += most_multisets < 1000 ? 1 : 0;
+                ASSERT_FALSE(possible) << max_multisets;
+                refuted += max_multisets < 1000 ? 1 : 0;
             }
-            if (most_multisets == 1000) {
+            if (max_multisets == 1000) {
                 ASSERT_EQ(verdict, possible ? Verdict::found : Verdict::refuted);
             }
         }

@@ -101,8 +101,8 @@ TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
 }
 
 // Blocks of a few elements, through stages so small that they need several rounds, and so large
-// that they need one. The last vectors are a thousand times as long, and the stage is too: several
-// ranks of a node share in what others do alone.
+// that they need one. The last vectors are a thousand times as long, and the staging buffer is too:
+// several ranks of a node share in what others do alone.
 TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(2);
@@ -110,17 +110,17 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             // All shapes of few ranks, some of many.
             if (ranks > 9 && random() % 4 != 0) continue;
-            for (const std::int64_t windows :
+            for (const std::int64_t chunks :
                  {4, 2 * (ranks + 6), 20 * (ranks + 6), 40'000 * (ranks + 6)}) {
                 Problem problem = random_problem(entry, nodes, random);
-                const int scale = windows > 10'000 ? 1000 : 1;
+                const int scale = chunks > 10'000 ? 1000 : 1;
                 for (std::size_t i = 1; i < problem.cuts.size(); ++i)
                     problem.cuts[i] =
                         problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7) * scale;
                 problem.arrays = true;
-                problem.stage = {static_cast<std::int64_t>(random() % 10), windows};
-                problem.partial = {static_cast<std::int64_t>(random() % 10), windows};
-                problem.eager = windows * 10;
+                problem.staging = {static_cast<std::int64_t>(random() % 10), chunks};
+                problem.partial = {static_cast<std::int64_t>(random() % 10), chunks};
+                problem.inlined = chunks * 10;
                 if (entry.collective == Collective::all_to_all_v) {
                     std::vector<std::int64_t> counts;
                     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % 5);
@@ -128,14 +128,15 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
                 }
                 if (!entry.solves(problem)) continue;
                 ASSERT_EQ(check(problem, make_all(entry, problem)), "")
-                    << ranks << " ranks on " << nodes.count() << " nodes, a stage of " << windows;
+                    << ranks << " ranks on " << nodes.count() << " nodes, a staging buffer of "
+                    << chunks;
             }
         }
     }
 }
 
-// What passes through third ranks has a quarter of the stage for itself, also where the root has
-// far more neighbours than they have.
+// What passes through third ranks has a quarter of the staging buffer for itself, also where the
+// root has far more neighbours than they have.
 TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
     const AlgorithmEntry &entry = GetParam();
     constexpr int ranks = 43, neighbours = 40;
@@ -146,7 +147,7 @@ TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
     problem.nodes = Nodes::from_numbers(node_of);
     problem.root = neighbours - 1;
     problem.arrays = true;
-    problem.stage = {5, 1 << 14};
+    problem.staging = {5, 1 << 14};
     if (entry.collective == Collective::all_to_all_v)
         problem.exchange = Exchange::whole(ranks, std::vector<std::int64_t>(ranks * ranks, 3));
     else if (entry.collective != Collective::barrier)
@@ -155,15 +156,15 @@ TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
     for (const Schedule &schedule : make_all(entry, problem)) {
         for (const Lane &lane : schedule.lanes) {
             for (const Step &step : lane.steps()) {
-                if (step.action != Action::put || step.other_end == no_rank) continue;
+                if (step.action != Action::put || step.final_peer == no_rank) continue;
                 ASSERT_LE(step.to.offset + step.count,
-                          problem.stage.begin + problem.stage.elements / 4);
+                          problem.staging.begin + problem.staging.elements / 4);
             }
         }
     }
 }
 
-// Shards so large that they pass between nodes in windows, more than a ring has, beside small and
+// Shards so large that they pass between nodes in chunks, more than a ring has, beside small and
 // empty ones.
 TEST_P(Algorithms, AreProvedForLargeShardsThatPassInWindows) {
     const AlgorithmEntry &entry = GetParam();

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The prover must find every fault: each test breaks a sound schedule and expects to be told.
+// The schedule checker must find every fault: each test breaks a sound schedule and expects to be
+// told.
 #include "schedule/check.h"
 
 #include <gtest/gtest.h>
@@ -33,10 +34,10 @@ Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
     return problem;
 }
 
-// Through a stage that takes several rounds.
+// Through a staging buffer that takes several rounds.
 Problem with_arrays(Problem problem) {
     problem.arrays = true;
-    problem.stage = {3, 64};
+    problem.staging = {3, 64};
     problem.partial = {1, 40};
     if (problem.collective == Collective::all_to_all_v) {
         std::vector<std::int64_t> counts;
@@ -62,7 +63,7 @@ protected:
         }
         Problem problem = with_arrays(problem_for(GetParam(), false));
         // What is relayed in one piece needs more.
-        if (GetParam().name == "two_level") problem.stage.elements = 640;
+        if (GetParam().name == "two_level") problem.staging.elements = 640;
         if (GetParam().solves(problem)) body(problem);
     }
 };
@@ -118,11 +119,12 @@ TEST_P(Check, FindsAnyMoveToTheWrongPlace) {
     });
 }
 
-bool is_wanted(const Problem &problem, const std::vector<Schedule> &schedules, std::size_t rank,
-               int peer) {
+bool any_local_receives(const Problem &problem, const std::vector<Schedule> &schedules,
+                        std::size_t rank, int peer) {
     const int node = problem.nodes.node_of(static_cast<int>(rank));
     return std::ranges::any_of(problem.nodes.members(node), [&](int member) {
-        return schedules[static_cast<std::size_t>(member)].wants[static_cast<std::size_t>(peer)];
+        return schedules[static_cast<std::size_t>(member)]
+            .receive_mask[static_cast<std::size_t>(peer)];
     });
 }
 
@@ -138,7 +140,8 @@ TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
                     // A copy may be repeated, a reduction too unless it adds to itself; a put or a
                     // signal raises its flag a second time.
                     if (step.action != Action::put && step.action != Action::signal) continue;
-                    if (step.if_wanted && !is_wanted(problem, sound, rank, step.peer)) continue;
+                    if (step.conditional && !any_local_receives(problem, sound, rank, step.peer))
+                        continue;
                     steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), step);
                     EXPECT_NE(check(problem, broken), "")
                         << describe(sound[rank].lanes[lane], step);

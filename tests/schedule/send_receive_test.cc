@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves messages, of everyone to everyone at once, and breaks them to see that the prover notices.
+// Proves messages, of everyone to everyone at once, and breaks them to see that the schedule
+// checker notices.
 #include "schedule/send_receive.h"
 
 #include <gtest/gtest.h>
@@ -13,19 +14,19 @@
 namespace vescomm {
 namespace {
 
-// `window` elements wide, with counts below `most`.
-Problem everyone_to_everyone(const Nodes &nodes, std::int64_t window, unsigned most,
+// `chunk` elements wide, with counts below `most`.
+Problem everyone_to_everyone(const Nodes &nodes, std::int64_t chunk, unsigned max,
                              std::mt19937 &random) {
     const int ranks = nodes.ranks();
     std::vector<std::int64_t> counts;
-    for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % most);
+    for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % max);
     Problem problem;
     problem.collective = Collective::all_to_all_v;
     problem.nodes = nodes;
     problem.arrays = true;
     problem.messages = true;
     problem.exchange = Exchange::whole(ranks, counts);
-    problem.stage = {0, 2 * window * ranks};
+    problem.staging = {0, 2 * chunk * ranks};
     return problem;
 }
 
@@ -36,7 +37,7 @@ std::vector<Schedule> make_all(const Problem &problem) {
     return schedules;
 }
 
-TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInWindowsOfAnySize) {
+TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInChunksOfAnySize) {
     std::mt19937 random(3);
     for (int ranks = 1; ranks <= 17; ++ranks) {
         std::vector<int> alone, pairs, irregular;
@@ -46,12 +47,12 @@ TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInWindowsOfAnySize) {
             irregular.push_back(static_cast<int>(random() % 4));
         }
         for (const auto &numbers : {std::vector<int>(alone.size(), 0), alone, pairs, irregular}) {
-            for (const std::int64_t window : {1, 3, 100}) {
+            for (const std::int64_t chunk : {1, 3, 100}) {
                 const Problem problem =
-                    everyone_to_everyone(Nodes::from_numbers(numbers), window, 12, random);
+                    everyone_to_everyone(Nodes::from_numbers(numbers), chunk, 12, random);
                 ASSERT_TRUE(can_send_receive(problem));
                 ASSERT_EQ(check(problem, make_all(problem)), "")
-                    << ranks << " ranks, windows of " << window;
+                    << ranks << " ranks, chunks of " << chunk;
             }
         }
     }
@@ -71,7 +72,7 @@ TEST(SendReceive, HasNoTurnAndNoMoveThatCouldBeMissing) {
                 auto &steps = schedules[rank].lanes[lane].steps();
                 const Step step = steps[at];
                 // Here a rank begins again when all that it does is through: a receiver's turn
-                // has come then, and so has that of who sends to itself. The flag of one window
+                // has come then, and so has that of who sends to itself. The flag of one chunk
                 // may cover for that of another.
                 const bool turn = step.action == Action::acquire &&
                                   (step.value == 0 || step.peer == static_cast<int>(rank));

@@ -26,7 +26,7 @@ Problem problem_of(Collective collective, const Nodes &nodes, std::int64_t eleme
 
 Problem on_arrays(Problem problem) {
     problem.arrays = true;
-    problem.stage = {0, 1 << 18};
+    problem.staging = {0, 1 << 18};
     problem.partial = {0, 1 << 17};
     return problem;
 }
@@ -148,7 +148,7 @@ TEST(Predict, TellsOfAllThatSuit) {
             Problem problem = problem_of(entry.collective, nodes, 400);
             for (const bool arrays : {false, true}) {
                 if (arrays) problem = on_arrays(problem);
-                problem.eager = arrays ? 1 << 11 : 0;
+                problem.inlined = arrays ? 1 << 11 : 0;
                 if (entry.collective == Collective::all_to_all_v || !entry.solves(problem))
                     continue;
                 EXPECT_TRUE(predict(entry, problem, {}, {}))
@@ -157,7 +157,7 @@ TEST(Predict, TellsOfAllThatSuit) {
         }
 }
 
-// Its windows are of its part of the partial sums, however many nodes there are.
+// Its chunks are of its part of the partial sums, however many nodes there are.
 TEST(Predict, TellsOfAChainOverManyNodes) {
     const AlgorithmEntry &chain = *find_algorithm(Collective::reduce, "chain");
     const AlgorithmEntry &at_root = *find_algorithm(Collective::reduce, "at_root");

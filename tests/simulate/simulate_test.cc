@@ -427,7 +427,7 @@ TEST(SimulateAlgorithms, EachOfThemEndsAndAccountsForItsTime) {
                 Problem problem = problem_of(entry.collective, sizes);
                 problem.per_node = entry.name == "slab";
                 problem.arrays = arrays;
-                problem.stage = {0, 400};
+                problem.staging = {0, 400};
                 problem.partial = {0, 400};
                 if (entry.collective == Collective::all_to_all_v) {
                     const auto ranks = static_cast<std::size_t>(problem.ranks());

@@ -13,8 +13,8 @@ namespace vescomm::testing_support {
 
 using Floats = std::vector<float>;
 
-inline const Stage two{Kind::node, {0, 0}};
-inline const Stage three{Kind::node, {0, 0, 0}};
+inline const TestSetup two{Kind::node, {0, 0}};
+inline const TestSetup three{Kind::node, {0, 0, 0}};
 
 inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data,
                             vescomm_request_t **request = nullptr, vescomm_op_t op = VESCOMM_SUM) {

@@ -26,9 +26,10 @@ inline std::unique_ptr<vescomm_comm> handle_of(const std::shared_ptr<Communicato
 }
 
 // As run_ranks(). Nobody begins before everyone has a handle.
-inline void run_array_ranks(const Stage &stage, const std::function<void(vescomm_comm_t *)> &body) {
-    std::barrier meeting(stage.ranks());
-    run_ranks(stage, [&](const std::shared_ptr<Communicator> &comm) {
+inline void run_array_ranks(const TestSetup &setup,
+                            const std::function<void(vescomm_comm_t *)> &body) {
+    std::barrier meeting(setup.ranks());
+    run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
         std::unique_ptr<vescomm_comm> handle;
         try {
             handle = handle_of(comm);
@@ -43,15 +44,15 @@ inline void run_array_ranks(const Stage &stage, const std::function<void(vescomm
 
 // Every rank is in all communicators, of which the first one ends the others when it fails.
 inline void run_array_ranks(
-    std::span<const Stage> stages,
+    std::span<const TestSetup> setups,
     const std::function<void(const std::vector<vescomm_comm_t *> &)> &body) {
     std::vector<std::shared_ptr<LocalControlHub>> controls;
     std::vector<std::shared_ptr<LoopbackHub>> hubs;
-    for (const Stage &stage : stages.subspan(1)) {
-        controls.push_back(std::make_shared<LocalControlHub>(stage.ranks()));
-        hubs.push_back(make_loopback_hub(Nodes::from_numbers(stage.node_of)));
+    for (const TestSetup &setup : setups.subspan(1)) {
+        controls.push_back(std::make_shared<LocalControlHub>(setup.ranks()));
+        hubs.push_back(make_loopback_hub(Nodes::from_numbers(setup.node_of)));
     }
-    run_array_ranks(stages[0], [&](vescomm_comm_t *first) {
+    run_array_ranks(setups[0], [&](vescomm_comm_t *first) {
         const int rank = first->value->rank();
         std::vector<std::unique_ptr<vescomm_comm>> handles;
         std::vector<vescomm_comm_t *> comms{first};
@@ -59,7 +60,7 @@ inline void run_array_ranks(
             for (std::size_t i = 0; i < controls.size(); ++i) {
                 auto control = std::make_unique<LocalControl>(controls[i], rank);
                 handles.push_back(
-                    handle_of(join(stages[i + 1], rank, std::move(control), hubs[i])));
+                    handle_of(join(setups[i + 1], rank, std::move(control), hubs[i])));
                 comms.push_back(handles.back().get());
             }
             body(comms);

@@ -31,7 +31,7 @@ inline std::vector<Kind> kinds_between_nodes() {
 }
 
 // How many ranks play on which pretended nodes, over which transport.
-struct Stage {
+struct TestSetup {
     Kind kind = Kind::loopback;
     std::vector<int> node_of{0};
     Config config{};
@@ -40,69 +40,69 @@ struct Stage {
 };
 
 // Whose waits end soon.
-inline Stage hurried(Stage stage) {
-    stage.config.timeout_seconds = 1;
-    return stage;
+inline TestSetup hurried(TestSetup setup) {
+    setup.config.timeout_seconds = 1;
+    return setup;
 }
 
-inline std::string name_of(const Stage &stage) {
+inline std::string name_of(const TestSetup &setup) {
     static constexpr const char *names[] = {"loopback", "node", "tcp", "ucx"};
-    std::string text = names[static_cast<int>(stage.kind)];
-    for (const int node : stage.node_of) text += "_" + std::to_string(node);
+    std::string text = names[static_cast<int>(setup.kind)];
+    for (const int node : setup.node_of) text += "_" + std::to_string(node);
     return text;
 }
 
 // Every transport, on the nodes that it is for: few ranks and many, irregular nodes, ranks in any
 // order.
-inline std::vector<Stage> all_stages() {
-    std::vector<Stage> stages;
+inline std::vector<TestSetup> all_setups() {
+    std::vector<TestSetup> setups;
     for (const Kind kind : {Kind::loopback, Kind::node, Kind::tcp, Kind::ucx}) {
         const std::vector<std::vector<int>> one_node = {
             {0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}};
         const std::vector<std::vector<int>> nodes = {
             {0, 1}, {0, 0, 1}, {0, 1, 2}, {0, 0, 0, 1, 2, 2}, {1, 0, 2, 1, 0}};
         if (kind != Kind::ucx && kind != Kind::tcp)
-            for (const auto &node_of : one_node) stages.push_back({kind, node_of});
+            for (const auto &node_of : one_node) setups.push_back({kind, node_of});
         if (kind != Kind::node)
-            for (const auto &node_of : nodes) stages.push_back({kind, node_of});
+            for (const auto &node_of : nodes) setups.push_back({kind, node_of});
     }
 #if !VESCOMM_HAVE_UCX
-    std::erase_if(stages, [](const Stage &stage) { return stage.kind == Kind::ucx; });
+    std::erase_if(setups, [](const TestSetup &setup) { return setup.kind == Kind::ucx; });
 #endif
-    return stages;
+    return setups;
 }
 
 // Collective.
-inline std::shared_ptr<Communicator> join(const Stage &stage, int rank,
+inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
                                           std::unique_ptr<Control> control,
                                           const std::shared_ptr<LoopbackHub> &hub) {
-    Config config = stage.config;
+    Config config = setup.config;
     if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
     const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
                           std::function<void()> on_signal, Deadline deadline) {
-        if (stage.kind != Kind::loopback)
+        if (setup.kind != Kind::loopback)
             return make_transports(nodes, c, failure, std::move(on_signal), deadline,
-                                   {stage.kind == Kind::ucx ? "ucx" : "tcp", false});
+                                   {setup.kind == Kind::ucx ? "ucx" : "tcp", false});
         Transports transports;
-        transports.home = make_loopback_transport(hub, rank);
+        transports.intra_node = make_loopback_transport(hub, rank);
         return transports;
     };
-    return Communicator::create(std::move(control), std::to_string(stage.node_of[rank]), config,
+    return Communicator::create(std::move(control), std::to_string(setup.node_of[rank]), config,
                                 make);
 }
 
 // Runs `body` once for each rank, each in a thread of its own. An exception of any rank breaks the
 // others' communicators and fails the test.
-inline void run_ranks(const Stage &stage,
+inline void run_ranks(const TestSetup &setup,
                       const std::function<void(std::shared_ptr<Communicator>)> &body) {
-    auto control_hub = std::make_shared<LocalControlHub>(stage.ranks());
-    auto hub = make_loopback_hub(Nodes::from_numbers(stage.node_of));
+    auto control_hub = std::make_shared<LocalControlHub>(setup.ranks());
+    auto hub = make_loopback_hub(Nodes::from_numbers(setup.node_of));
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < stage.ranks(); ++rank) {
+    for (int rank = 0; rank < setup.ranks(); ++rank) {
         threads.emplace_back([&, rank] {
             auto control = std::make_unique<LocalControl>(control_hub, rank);
             try {
-                const auto comm = join(stage, rank, std::move(control), hub);
+                const auto comm = join(setup, rank, std::move(control), hub);
                 body(comm);
                 comm->leave();
             } catch (const std::exception &error) {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <vescomm/vescomm.h>
 
-enum { most_ranks = 4, most_bytes = 1 << 17 };
+enum { max_ranks = 4, max_bytes = 1 << 17 };
 
 enum wrong {
     nothing_wrong,
@@ -24,7 +24,7 @@ enum wrong {
 
 struct star {
     int rank, ranks;
-    int sockets[most_ranks]; /* rank 0: one for each peer; others: [0] */
+    int sockets[max_ranks]; /* rank 0: one for each peer; others: [0] */
     enum wrong wrong;
     int calls, finished;
     pthread_t thread;
@@ -52,7 +52,7 @@ static int receive_all(int fd, char *bytes, size_t count) {
 
 static void hang_up(struct star *star) {
     int i;
-    for (i = 0; i < most_ranks; ++i)
+    for (i = 0; i < max_ranks; ++i)
         if (star->sockets[i] >= 0) shutdown(star->sockets[i], SHUT_RDWR);
 }
 
@@ -77,7 +77,7 @@ static int all_gather(void *context, const void *mine, size_t bytes, void *all) 
         fprintf(stderr, "rank %d: called after the call, or from another thread\n", star->rank);
         _exit(20);
     }
-    failed = star->wrong == fails_before || bytes > most_bytes || exchange(star, mine, bytes, all);
+    failed = star->wrong == fails_before || bytes > max_bytes || exchange(star, mine, bytes, all);
     if (failed) hang_up(star);
     if (star->wrong == lies) memset(all, 0, bytes * (size_t)star->ranks);
     return failed || (star->wrong == fails_last && star->calls == 2);
@@ -96,7 +96,7 @@ static void use(vescomm_comm_t *comm, const struct star *star) {
     vescomm_buffer_t *buffer;
     vescomm_request_t *gather;
     vescomm_view_t shard, all;
-    int64_t counts[most_ranks], i;
+    int64_t counts[max_ranks], i;
     int rank = star->rank, run, k;
     require(vescomm_comm_query(comm, &info) == VESCOMM_OK && info.rank == rank &&
                 info.ranks == star->ranks && info.nodes == 1 && info.local_ranks == star->ranks,
@@ -147,8 +147,8 @@ static void play(struct star *star, const char *text) {
 /* Forks ranks, of which `wrong_rank` is wrong, and compares their exit codes. */
 static int run(const char *name, int ranks, enum wrong wrong, int wrong_rank, const int *expected,
                const char *text) {
-    int pairs[most_ranks][2], rank, failures = 0;
-    pid_t children[most_ranks];
+    int pairs[max_ranks][2], rank, failures = 0;
+    pid_t children[max_ranks];
     for (rank = 1; rank < ranks; ++rank)
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[rank]) != 0) exit((perror("socketpair"), 1));
     for (rank = 0; rank < ranks; ++rank) {
@@ -160,7 +160,7 @@ static int run(const char *name, int ranks, enum wrong wrong, int wrong_rank, co
         star.rank = rank;
         star.ranks = ranks;
         star.wrong = rank == wrong_rank ? wrong : nothing_wrong;
-        for (peer = 0; peer < most_ranks; ++peer) star.sockets[peer] = -1;
+        for (peer = 0; peer < max_ranks; ++peer) star.sockets[peer] = -1;
         for (peer = 1; peer < ranks; ++peer) {
             if (rank == 0) star.sockets[peer] = pairs[peer][0];
             else if (rank == peer) star.sockets[0] = pairs[peer][1];

@@ -41,7 +41,7 @@ FILES = {
     # vescomm-run reads addresses as the library does; vescomm-info prints which kernels run here.
     # It measures as a communicator moves.
     "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h",
-              "libvescomm/comm/connect.h", "libvescomm/comm/machine_told.h",
+              "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
               "libvescomm/comm/memory.h", "libvescomm/observe/file.h"},
     "fsdp": {"libvescomm/execute/isa.h", "libvescomm/execute/kernels.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},

@@ -68,8 +68,8 @@ TEST(ManyCommunicators, NeedFewDescriptors) {
             }
         }
         const int open = open_descriptors();
-        int most = shared->max_descriptors;
-        while (most < open && !shared->max_descriptors.compare_exchange_weak(most, open)) {
+        int max = shared->max_descriptors;
+        while (max < open && !shared->max_descriptors.compare_exchange_weak(max, open)) {
         }
         for (const Made &each : made)
             expect_sum(each.comm, static_cast<float>(rank), static_cast<float>(each.sum), 10);

@@ -107,7 +107,7 @@ protected:
             });
         }
         EXPECT_GE(targets.connected, visits);
-        EXPECT_GT(targets.most_ports, 0);
+        EXPECT_GT(targets.peak_ports, 0);
         EXPECT_GE(targets.local_visits, visits / 50);
         EXPECT_EQ(targets.elsewhere, 0) << "a port is open on another interface";
         EXPECT_EQ(shared->joined, 0);
@@ -115,8 +115,8 @@ protected:
             "%lld connections and %lld datagrams, %lld refused, %d ports and %d local "
             "sockets at a time; %d communicators; the impostor tried %d times\n",
             static_cast<long long>(targets.connected), static_cast<long long>(targets.datagrams),
-            static_cast<long long>(targets.refused), targets.most_ports.load(),
-            targets.most_locals.load(), shared->jobs.load(), shared->attempts.load());
+            static_cast<long long>(targets.refused), targets.peak_ports.load(),
+            targets.peak_locals.load(), shared->jobs.load(), shared->attempts.load());
         munmap(shared, sizeof *shared);
     }
 };

@@ -42,7 +42,7 @@ struct Targets {
     std::atomic<std::int64_t> refused;
     std::atomic<std::int64_t> local_visits;
     std::atomic<std::int64_t> datagrams;
-    std::atomic<int> most_ports, most_locals;  // that were seen at a time
+    std::atomic<int> peak_ports, peak_locals;  // that were seen at a time
     std::atomic<int> elsewhere;  // a port on another interface than loopback
     std::atomic<bool> over;
     std::atomic<int> only_port;  // not 0: no other is told
@@ -100,8 +100,8 @@ inline void find_targets(Targets &targets) {
     }
     targets.port_count = ports;
     targets.local_count = locals;
-    targets.most_ports = std::max<int>(targets.most_ports, ports);
-    targets.most_locals = std::max<int>(targets.most_locals, locals);
+    targets.peak_ports = std::max<int>(targets.peak_ports, ports);
+    targets.peak_locals = std::max<int>(targets.peak_locals, locals);
 }
 
 // Connects again and again, to whatever there is. Keeps some connections for a while.

@@ -39,9 +39,7 @@ struct Trial {
         per_node = shape == 0 ? ranks : draw(1, ranks - 1);
     }
 
-    int draw(int least, int greatest) {
-        return std::uniform_int_distribution(least, greatest)(random);
-    }
+    int draw(int min, int max) { return std::uniform_int_distribution(min, max)(random); }
     // From a microsecond to 50 ms, every order of magnitude alike.
     double moment() {
         return 1e-6 * std::exp(std::uniform_real_distribution(0.0, std::log(5e4))(random));

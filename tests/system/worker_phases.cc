@@ -28,9 +28,9 @@ namespace {
 // Large enough that a rank that is killed is often amid moving bytes.
 constexpr std::int64_t shard_elements = 200'000;
 
-Layout ragged(int ranks, std::int64_t most = shard_elements) {
+Layout ragged(int ranks, std::int64_t max = shard_elements) {
     std::vector<std::int64_t> counts;
-    for (int k = 0; k < ranks; ++k) counts.push_back(k % 4 == 3 ? 0 : most / (k + 1));
+    for (int k = 0; k < ranks; ++k) counts.push_back(k % 4 == 3 ? 0 : max / (k + 1));
     return Layout::from_counts(counts);
 }
 
@@ -46,8 +46,8 @@ void repeat(int rank, const std::string &name, const std::function<void()> &once
     }
 }
 
-struct Stage {
-    Stage(const Communicator &comm, vescomm_sharing_t sharing)
+struct TestSetup {
+    TestSetup(const Communicator &comm, vescomm_sharing_t sharing)
         : layout(ragged(comm.ranks())), buffer(comm, layout, options(sharing)) {}
 
     static vescomm_buffer_options_t options(vescomm_sharing_t sharing) {
@@ -103,8 +103,8 @@ void send_for_ever(const Communicator &comm) {
 void create_for_ever(const Communicator &comm) {
     const int rank = comm.rank();
     repeat(rank, "create", [&] {
-        const Stage stage(comm, VESCOMM_PER_NODE);
-        Request::all_gather_v(comm, stage.buffer).run();
+        const TestSetup setup(comm, VESCOMM_PER_NODE);
+        Request::all_gather_v(comm, setup.buffer).run();
     });
 }
 
@@ -121,7 +121,7 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
     if (name == "arrays") return call_for_ever(comm);
     if (name == "messages") return send_for_ever(comm);
     if (name == "too_much") return ask_for_too_much(comm);
-    Stage slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
+    TestSetup slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
     Request gather = Request::all_gather_v(comm, slab.buffer);
     Request reduce = Request::reduce_scatter_v(comm, own.buffer);
     Request all_reduce = Request::all_reduce(comm, own.buffer);

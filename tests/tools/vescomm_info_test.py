@@ -113,7 +113,7 @@ class Explain(unittest.TestCase):
         rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4", "--per-rank")
         self.assertEqual([(mark, name) for mark, _, name in rows],
                          [("*", "direct"), (" ", "ring"), (" ", "bruck"), ("-", "slab"),
-                          ("-", "eager"), ("-", "staged")])
+                          ("-", "inline"), ("-", "staged")])
         self.assertLess(rows[0][1], rows[1][1])
         self.assertIn("1048576 bytes over 8 ranks on 2 nodes, one slab for each rank", out)
         self.assertIn("because it is predicted to take", out)
@@ -135,7 +135,7 @@ class Explain(unittest.TestCase):
                     self.assertEqual([mark for mark, _, _ in rows].count("*"), 1)
 
     def test_chooses_by_size(self):
-        for size, best in (("64", "eager"), ("64KiB", "two_phase")):
+        for size, best in (("64", "inline"), ("64KiB", "two_phase")):
             rows, _ = self.explain("all_reduce", "--bytes", size, "--nodes", 8, "--arrays")
             self.assertEqual(rows[0][2], best)
             self.assertEqual(rows[0][0], "*")

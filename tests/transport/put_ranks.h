@@ -25,40 +25,41 @@ using testing_support::LocalControlHub;
 inline constexpr double patience_seconds = 20;
 
 // What carries puts between nodes. Rendezvous: puts of 8 KiB and more go as they do over RDMA.
-enum class Wire { tcp, tcp_encrypted, ucx, ucx_rendezvous };
+enum class Network { tcp, tcp_encrypted, ucx, ucx_rendezvous };
 
-inline std::vector<Wire> all_wires() {
+inline std::vector<Network> all_wires() {
 #if VESCOMM_HAVE_UCX
-    return {Wire::tcp, Wire::tcp_encrypted, Wire::ucx, Wire::ucx_rendezvous};
+    return {Network::tcp, Network::tcp_encrypted, Network::ucx, Network::ucx_rendezvous};
 #else
-    return {Wire::tcp, Wire::tcp_encrypted};
+    return {Network::tcp, Network::tcp_encrypted};
 #endif
 }
 
-inline std::string name_of(Wire wire) {
+inline std::string name_of(Network wire) {
     static constexpr const char *names[] = {"Tcp", "TcpEncrypted", "Ucx", "UcxByRendezvous"};
     return names[static_cast<int>(wire)];
 }
 
 // UCX reads it when a transport is made.
 struct Environment {
-    explicit Environment(Wire wire) {
-        if (wire == Wire::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
+    explicit Environment(Network wire) {
+        if (wire == Network::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
     }
     ~Environment() { unsetenv("VESCOMM_UCX_RNDV_THRESH"); }
 };
 
-inline std::unique_ptr<Transport> make_wire(Wire wire, Control &control, Failure &failure,
-                                            std::function<void()> on_signal, Deadline deadline) {
+inline std::unique_ptr<Transport> make_inter_node(Network wire, Control &control, Failure &failure,
+                                                  std::function<void()> on_signal,
+                                                  Deadline deadline) {
     std::vector<bool> peers(static_cast<std::size_t>(control.ranks()), true);
     peers[static_cast<std::size_t>(control.rank())] = false;
     std::vector<int> processes;
     for (int peer = 0; peer < control.ranks(); ++peer)
         processes.push_back(peer == control.rank() ? -1 : peer);
     std::unique_ptr<Transport> made;
-    if (wire == Wire::tcp || wire == Wire::tcp_encrypted) {
+    if (wire == Network::tcp || wire == Network::tcp_encrypted) {
         auto fabric =
-            TcpFabric::connect(control, peers, {wire == Wire::tcp_encrypted}, failure, deadline);
+            TcpFabric::connect(control, peers, {wire == Network::tcp_encrypted}, failure, deadline);
         made = make_tcp_transport(std::move(fabric), 0, control.rank(), processes, failure,
                                   std::move(on_signal));
     } else {
@@ -73,9 +74,9 @@ inline std::unique_ptr<Transport> make_wire(Wire wire, Control &control, Failure
 
 // One rank: a thread with its own transport and an arena that its peers may write.
 struct Rank {
-    Rank(Wire wire, std::shared_ptr<LocalControlHub> hub, int rank)
+    Rank(Network wire, std::shared_ptr<LocalControlHub> hub, int rank)
         : rank(rank), ranks(hub->ranks), control(hub, rank) {
-        transport = make_wire(
+        transport = make_inter_node(
             wire, control, failure, [this] { ++wakes; }, Deadline::after(patience_seconds));
     }
 
@@ -118,7 +119,7 @@ struct Rank {
 
 // Runs the body as every rank, and ends as a communicator does: farewell, then stop.
 template <typename Body>
-void run_ranks(Wire wire, int ranks, Body body) {
+void run_ranks(Network wire, int ranks, Body body) {
     const Environment environment(wire);
     const auto hub = std::make_shared<LocalControlHub>(ranks);
     std::vector<std::thread> threads;

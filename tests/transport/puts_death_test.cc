@@ -22,12 +22,12 @@ extern char **environ;
 namespace vescomm {
 namespace {
 
-using put_ranks::make_wire;
-using put_ranks::Wire;
+using put_ranks::make_inter_node;
+using put_ranks::Network;
 
 constexpr double patience_seconds = 30;
 constexpr std::size_t arena_bytes = 64 << 20;
-constexpr const char *wire_variable = "VESCOMM_TEST_PUTS_WIRE";
+constexpr const char *inter_node_variable = "VESCOMM_TEST_PUTS_WIRE";
 constexpr const char *descriptor_variable = "VESCOMM_TEST_PUTS_PEER";
 
 // The control plane of two processes: a pair of sockets, and both sides say the same things.
@@ -100,9 +100,9 @@ private:
 // the time until they break or are killed.
 class Talker {
 public:
-    Talker(Wire wire, int rank, int socket)
+    Talker(Network wire, int rank, int socket)
         : peer_(1 - rank), control_(rank, socket), arena_(arena_bytes) {
-        transport = make_wire(wire, control_, failure, {}, Deadline::after(patience_seconds));
+        transport = make_inter_node(wire, control_, failure, {}, Deadline::after(patience_seconds));
         const auto offers = control_.all_gather(
             "", transport->offer(1, arena_.data(), arena_.size()), Deadline::after(1));
         transport->accept(1, peer_, offers[peer_]);
@@ -140,7 +140,7 @@ private:
 TEST(PutsDeath, DISABLED_Peer) {
     const char *descriptor = std::getenv(descriptor_variable);
     ASSERT_NE(descriptor, nullptr);
-    const auto wire = static_cast<Wire>(std::atoi(std::getenv(wire_variable)));
+    const auto wire = static_cast<Network>(std::atoi(std::getenv(inter_node_variable)));
     Talker talker(wire, 1, std::atoi(descriptor));
     const bool talks = std::getenv("VESCOMM_TEST_PUTS_TALK") != nullptr;
     while (!talker.failure.broken()) {
@@ -150,7 +150,7 @@ TEST(PutsDeath, DISABLED_Peer) {
 }
 
 struct Spawned {
-    Spawned(Wire wire, bool talks) {
+    Spawned(Network wire, bool talks) {
         int sockets[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
         fcntl(sockets[1], F_SETFD, 0);
@@ -160,7 +160,7 @@ struct Spawned {
         for (char **variable = environ; *variable != nullptr; ++variable)
             variables.emplace_back(*variable);
         variables.push_back(std::string(descriptor_variable) + "=" + std::to_string(sockets[1]));
-        variables.push_back(std::string(wire_variable) + "=" +
+        variables.push_back(std::string(inter_node_variable) + "=" +
                             std::to_string(static_cast<int>(wire)));
         if (talks) variables.emplace_back("VESCOMM_TEST_PUTS_TALK=1");
         std::vector<char *> environment;
@@ -193,7 +193,7 @@ struct Spawned {
     int socket = -1;
 };
 
-class PutsDeath : public testing::TestWithParam<std::tuple<Wire, bool>> {};
+class PutsDeath : public testing::TestWithParam<std::tuple<Network, bool>> {};
 
 TEST_P(PutsDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
     const auto [wire, talks] = GetParam();

@@ -15,7 +15,7 @@ namespace {
 
 using namespace put_ranks;
 
-class PutsLife : public testing::TestWithParam<Wire> {};
+class PutsLife : public testing::TestWithParam<Network> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, PutsLife, testing::ValuesIn(all_wires()),
                          [](const auto &info) { return name_of(info.param); });
@@ -95,7 +95,7 @@ TEST_P(PutsLife, APeerThatStopsInOrderIsNoFailure) {
 }
 
 TEST_P(PutsLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
-    const Wire wire = GetParam();
+    const Network wire = GetParam();
     const Environment environment(wire);
     const auto hub = std::make_shared<LocalControlHub>(2);
     std::vector<std::thread> threads;
@@ -143,10 +143,10 @@ TEST_P(PutsLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
         {{1, &byte, 1, 4096, 1, {0, 0}, 1, nullptr}, "does not fit"},
         {{1, &byte, 1, ~0ull, 2, {0, 0}, 1, nullptr}, "does not fit"},
         {{1, &byte, 1, 0, 1, {0, flags_per_channel}, 1, nullptr}, "no such signal"},
-        {{1, &byte, 1, 0, 1, {most_channels, 0}, 1, nullptr}, "no such signal"},
+        {{1, &byte, 1, 0, 1, {max_channels, 0}, 1, nullptr}, "no such signal"},
         {{0, &byte, 1, 0, 1, {0, 0}, 1, nullptr}, "not reached over"},
     };
-    const Wire wire = GetParam();
+    const Network wire = GetParam();
     const Environment environment(wire);
     for (const Case &given : cases) {
         const auto hub = std::make_shared<LocalControlHub>(2);

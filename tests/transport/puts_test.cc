@@ -22,7 +22,7 @@ using namespace put_ranks;
 const std::vector<std::size_t> sizes = {0,    1,    7,     4096,  8191,
                                         8192, 8193, 16384, 65536, (1 << 20) + 3};
 
-void put_all_sizes(Wire wire, int ranks) {
+void put_all_sizes(Network wire, int ranks) {
     run_ranks(wire, ranks, [](Rank &self) {
         std::mt19937_64 random(self.rank + 1);
         const std::size_t room = (1 << 20) + 4096;
@@ -68,7 +68,7 @@ void put_all_sizes(Wire wire, int ranks) {
     });
 }
 
-class Puts : public testing::TestWithParam<Wire> {};
+class Puts : public testing::TestWithParam<Network> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, Puts, testing::ValuesIn(all_wires()),
                          [](const auto &info) { return name_of(info.param); });
@@ -81,7 +81,7 @@ TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsSeen) {
 }
 
 // Rank 0 puts before rank 1 expects it; what it says later comes first.
-void put_early(Wire wire, std::size_t bytes) {
+void put_eager(Network wire, std::size_t bytes) {
     run_ranks(wire, 2, [bytes](Rank &self) {
         constexpr SignalName arrived{3, 1}, later{3, 2}, elsewhere{4, 0};
         constexpr std::uint32_t ready = 0;
@@ -92,8 +92,8 @@ void put_early(Wire wire, std::size_t bytes) {
             std::atomic<std::uint32_t> pending{2};
             for (const std::uint64_t value : {run + 1, run + 2}) {
                 Put put{1, source.data(), 1, 0, bytes, arrived, value, &pending};
-                put.early = value;
-                put.early_flag = ready;
+                put.eager = value;
+                put.credit_flag = ready;
                 self.transport->put(put);
             }
             self.transport->signal(1, later, run + 1);
@@ -121,9 +121,9 @@ void put_early(Wire wire, std::size_t bytes) {
 }
 
 TEST_P(Puts, ThatComeEarlyAreKeptUntilTheyAreExpected) {
-    put_early(GetParam(), 100);
-    put_early(GetParam(), 300'000);
-    put_early(GetParam(), 3'000'000);
+    put_eager(GetParam(), 100);
+    put_eager(GetParam(), 300'000);
+    put_eager(GetParam(), 3'000'000);
 }
 
 TEST_P(Puts, ThatAreNeverExpectedAreGivenUp) {
@@ -131,7 +131,7 @@ TEST_P(Puts, ThatAreNeverExpectedAreGivenUp) {
         const std::vector<std::byte> source(100);
         self.share(1, 100);
         Put put{1 - self.rank, source.data(), 1, 0, 100, {3, 1}, 1, nullptr};
-        put.early = 1;
+        put.eager = 1;
         self.transport->put(put);
         self.transport->signal(1 - self.rank, {4, 0}, 1);
         self.wait_for(1 - self.rank, {4, 0}, 1);
@@ -241,8 +241,8 @@ TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
 
 // Parts of puts: each is in its place when the signal of the last one is seen, whether they
 // travelled together or not.
-void put_in_parts(Wire wire, bool early) {
-    run_ranks(wire, 2, [early](Rank &self) {
+void put_in_parts(Network wire, bool eager) {
+    run_ranks(wire, 2, [eager](Rank &self) {
         constexpr std::uint64_t rounds = 200;
         constexpr std::size_t room = 1 << 18;
         constexpr std::uint32_t ready = 2;
@@ -254,10 +254,10 @@ void put_in_parts(Wire wire, bool early) {
             };
             std::vector<Part> parts;
             std::size_t end = 0;
-            const std::size_t most = round % 3 == 0 ? 20000 : round % 3 == 1 ? 200 : 8192;
+            const std::size_t max = round % 3 == 0 ? 20000 : round % 3 == 1 ? 200 : 8192;
             const std::size_t count = 1 + random() % 30;
             while (parts.size() < count) {
-                const std::size_t begin = end + random() % 64, bytes = random() % (most + 1);
+                const std::size_t begin = end + random() % 64, bytes = random() % (max + 1);
                 if (begin + bytes > room) break;
                 parts.push_back({begin, bytes});
                 end = begin + bytes;
@@ -272,14 +272,14 @@ void put_in_parts(Wire wire, bool early) {
                     const bool last = i + 1 == parts.size();
                     Put put{1,      sources[i].data(), 1,       parts[i].begin, parts[i].bytes,
                             {3, 1}, last ? round : 0,  &pending};
-                    put.early = early ? round : 0;
-                    put.early_flag = ready;
+                    put.eager = eager ? round : 0;
+                    put.credit_flag = ready;
                     self.transport->put(put);
                 }
                 self.wait([&] { return pending.load() == 0; });
                 self.wait_for(1, {3, 0}, round);
             } else {
-                if (early) self.transport->expect(0, {3, ready}, round);
+                if (eager) self.transport->expect(0, {3, ready}, round);
                 self.wait_for(0, {3, 1}, round);
                 for (std::size_t i = 0; i < parts.size(); ++i)
                     ASSERT_EQ(first_difference(self.arena.data() + parts[i].begin, seed(i),

@@ -22,13 +22,13 @@ constexpr std::size_t memory_bytes = 4096;
 
 // Rank 0, run in a thread of its own until it fails or is content.
 struct Victim {
-    explicit Victim(std::shared_ptr<LocalControlHub> hub, Wire wire = Wire::tcp,
+    explicit Victim(std::shared_ptr<LocalControlHub> hub, Network wire = Network::tcp,
                     double seconds = patience_seconds) {
         thread = std::thread([this, hub, wire, seconds] {
             LocalControl control(hub, 0);
             try {
                 const auto transport =
-                    make_wire(wire, control, failure, {}, Deadline::after(seconds));
+                    make_inter_node(wire, control, failure, {}, Deadline::after(seconds));
                 arena.assign(memory_bytes, std::byte{0});
                 transport->offer(memory, arena.data(), arena.size());
                 control.all_gather("ready", "", Deadline::after(patience_seconds));
@@ -37,7 +37,7 @@ struct Victim {
                        transport->signalled(1, {7, 7}) == 0)
                     if (!transport->progress()) std::this_thread::yield();
                 signalled = transport->signalled(1, {0, 0});
-                highest = transport->signalled(1, {most_channels - 1, 0});
+                highest = transport->signalled(1, {max_channels - 1, 0});
             } catch (const Error &error) {
                 status = error.status;
                 why = error.what();
@@ -59,10 +59,10 @@ struct Victim {
 
 // A peer that has joined, and rank 0 that offers a memory.
 struct Pair {
-    explicit Pair(Wire wire = Wire::tcp)
+    explicit Pair(Network wire = Network::tcp)
         : hub(std::make_shared<LocalControlHub>(2)),
           victim(hub, wire),
-          peer(hub, wire == Wire::tcp_encrypted) {
+          peer(hub, wire == Network::tcp_encrypted) {
         peer.exchange_addresses();
         EXPECT_TRUE(peer.join());
         peer.meet();
@@ -143,11 +143,11 @@ const Lie lies[] = {
     {"length of all ones", "longer than a message may be",
      [](TcpPeerByHand &peer) { peer.send(put_of(0, ~0ull)); }},
     {"channel out of range", "channel is out of range",
-     changed(0, [](TcpMessage &m) { m.signal.channel = most_channels; })},
+     changed(0, [](TcpMessage &m) { m.signal.channel = max_channels; })},
     {"flag out of range", "flag is out of range",
      changed(0, [](TcpMessage &m) { m.signal.flag = flags_per_channel; })},
     {"early flag out of range", "waits for a flag that is out of range",
-     changed(0, [](TcpMessage &m) { m.early_flag = flags_per_channel; })},
+     changed(0, [](TcpMessage &m) { m.credit_flag = flags_per_channel; })},
     {"reserved field", "reserved field", changed(0, [](TcpMessage &m) { m.reserved = 1; })},
     {"unknown kind", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{1000}; })},
     {"kind zero", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{0}; })},
@@ -185,7 +185,7 @@ const Lie lies[] = {
     {"too much that is never expected", "too much to be kept",
      [](TcpPeerByHand &peer) {
          TcpMessage message = put_of(0, max_message_bytes);
-         message.early = 1;
+         message.eager = 1;
          for (int i = 0; i < 520; ++i) peer.send(message, some(max_message_bytes));
      }},
     {"hangs up", "lost the connection to rank 1 over TCP",
@@ -233,7 +233,7 @@ TEST(TcpHostile, MessagesOfAnUnknownCommunicatorAreDropped) {
 TEST(TcpHostile, TheHighestChannelIsWelcomeAndReadable) {
     Pair pair;
     TcpMessage message = put_of(0, 0);
-    message.signal = {most_channels - 1, 0};
+    message.signal = {max_channels - 1, 0};
     message.value = ~0ull;
     pair.peer.send(message);
     pair.peer.send(enough());
@@ -289,7 +289,7 @@ TEST(TcpHostile, RandomBytesOfAPeerNeverWriteOutsideOfTheMemory) {
 }
 
 TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
-    Pair pair(Wire::tcp_encrypted);
+    Pair pair(Network::tcp_encrypted);
     pair.peer.send(put_of(0, 4), some(200));
     pair.victim.join();
     EXPECT_TRUE(pair.victim.failure.broken());
@@ -300,7 +300,7 @@ TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
 
 TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
     const auto hub = std::make_shared<LocalControlHub>(2);
-    Victim victim(hub, Wire::tcp, 0.3);
+    Victim victim(hub, Network::tcp, 0.3);
     TcpPeerByHand peer(hub);
     peer.exchange_addresses();
     victim.join();
@@ -311,7 +311,7 @@ TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
 
 TEST(TcpHostile, OneThatEncryptsAndOneThatDoesNotAreAMismatch) {
     const auto hub = std::make_shared<LocalControlHub>(2);
-    Victim victim(hub, Wire::tcp);
+    Victim victim(hub, Network::tcp);
     TcpPeerByHand peer(hub, true);
     peer.exchange_addresses();
     victim.join();

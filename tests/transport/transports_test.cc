@@ -38,7 +38,7 @@ std::vector<Outcome> make(const std::vector<TransportOptions> &options) {
                 const Transports made =
                     make_transports(Nodes::from_numbers(std::vector<int>{0, 1}), control, failure,
                                     {}, Deadline::after(20), options[at]);
-                outcomes[at].name = made.wires.at(0)->name();
+                outcomes[at].name = made.inter_node.at(0)->name();
                 control.leave(Deadline::after(20));
             } catch (const Error &error) {
                 outcomes[at] = {"", error.status, error.what()};

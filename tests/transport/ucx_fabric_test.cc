@@ -60,8 +60,8 @@ TEST_P(UcxFabrics, APutThatIsNeverExpectedDoesNotKeepItsSender) {
             for (std::uint64_t i = 1; i <= 20; ++i) {
                 ++pending;
                 Put put{1, source.data(), 1, 0, 100'000, {3, 1}, i, &pending};
-                put.early = i;
-                put.early_flag = 2;
+                put.eager = i;
+                put.credit_flag = 2;
                 bad.transport->put(put);
             }
             bad.failure.set(VESCOMM_ERROR_ABORTED, "by the test");

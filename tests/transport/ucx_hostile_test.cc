@@ -282,7 +282,7 @@ const Lie lies[] = {
     {"channel out of range", "channel is out of range",
      [](Liar &liar) {
          Message message = put_of(liar, 0, 0);
-         message.signal.channel = most_channels;
+         message.signal.channel = max_channels;
          liar.send(message);
      },
      Reach::peer},
@@ -339,7 +339,7 @@ TEST(UcxHostile, TheHighestChannelIsWelcomeAndReadable) {
     liar.say_hello();
     while (!victim.wired && !victim.done) liar.progress();
     Message message = liar.next(MessageKind::put);
-    message.signal = {most_channels - 1, 0};
+    message.signal = {max_channels - 1, 0};
     message.value = ~0ull;
     liar.send(message);
     liar.send(liar.next(MessageKind::goodbye));

@@ -82,7 +82,7 @@ protected:
         good.kind = MessageKind::put;
         good.from = 3;
         good.token = 99;
-        good.signal = {most_channels - 1, flags_per_channel - 1};
+        good.signal = {max_channels - 1, flags_per_channel - 1};
         good.bytes = 10;
         return good;
     }();
@@ -101,7 +101,7 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
         {[](Message &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
         {[](Message &m) { m.kind = MessageKind::hello, m.called = 1; },
          "it says what was called, and raises nothing"},
-        {[](Message &m) { m.signal.channel = most_channels; }, "its channel is out of range"},
+        {[](Message &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
         {[](Message &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
         {[](Message &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},
         {[](Message &m) { m.kind = MessageKind::goodbye; }, "it carries bytes that it should not"},
@@ -204,21 +204,21 @@ TEST(UcxBatch, NothingOutsideTheMemoryIsEverTouched) {
 }
 
 TEST(UcxWire, WithinDoesNotOverflow) {
-    constexpr std::uint64_t most = ~0ull;
+    constexpr std::uint64_t max = ~0ull;
     EXPECT_TRUE(within(0, 0, 0));
     EXPECT_TRUE(within(4, 6, 10));
     EXPECT_FALSE(within(4, 7, 10));
     EXPECT_FALSE(within(11, 0, 10));
-    EXPECT_FALSE(within(most, 1, 10));
-    EXPECT_FALSE(within(1, most, 10));
-    EXPECT_FALSE(within(most, most, most - 1));
-    EXPECT_TRUE(within(0, most, most));
+    EXPECT_FALSE(within(max, 1, 10));
+    EXPECT_FALSE(within(1, max, 10));
+    EXPECT_FALSE(within(max, max, max - 1));
+    EXPECT_TRUE(within(0, max, max));
 }
 
 TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
     ReceivedSignals signals;
     const std::uint32_t channels[] = {0,  1,   15,  16,   17,    47,
-                                      48, 111, 112, 1000, 99999, most_channels - 1};
+                                      48, 111, 112, 1000, 99999, max_channels - 1};
     std::uint64_t value = 0;
     for (const std::uint32_t channel : channels)
         for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag) {
@@ -230,7 +230,7 @@ TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
         for (std::uint32_t flag = 0; flag < flags_per_channel; ++flag)
             EXPECT_EQ(signals.read({channel, flag}), ++value);
     EXPECT_EQ(signals.read({2, 0}), 0u);
-    EXPECT_EQ(signals.read({most_channels, 0}), 0u);
+    EXPECT_EQ(signals.read({max_channels, 0}), 0u);
     EXPECT_EQ(signals.read({~0u, ~0u}), 0u);
     EXPECT_EQ(signals.read({0, flags_per_channel}), 0u);
 }

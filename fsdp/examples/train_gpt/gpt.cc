@@ -14,15 +14,15 @@ namespace train_gpt {
 
 namespace {
 
-void check(const Shape &shape, int most_sequences) {
+void check(const Shape &shape, int max_sequences) {
     if (shape.layers < 0 || shape.dim < 1 || shape.heads < 1 || shape.context < 1 ||
-        most_sequences < 0) {
+        max_sequences < 0) {
         throw std::invalid_argument(
             "a GPT needs at least 0 layers and sequences, and at least 1 dim, head and token: "
             "got " +
             std::to_string(shape.layers) + " layers, dim " + std::to_string(shape.dim) + ", " +
             std::to_string(shape.heads) + " heads, context " + std::to_string(shape.context) +
-            ", " + std::to_string(most_sequences) + " sequences");
+            ", " + std::to_string(max_sequences) + " sequences");
     }
     if (shape.dim % shape.heads != 0) {
         throw std::invalid_argument("dim " + std::to_string(shape.dim) +
@@ -33,11 +33,11 @@ void check(const Shape &shape, int most_sequences) {
 
 }  // namespace
 
-Gpt::Gpt(const Shape &shape, Precision precision, int most_sequences)
-    : shape_(shape), most_sequences_(most_sequences) {
-    check(shape, most_sequences);
+Gpt::Gpt(const Shape &shape, Precision precision, int max_sequences)
+    : shape_(shape), max_sequences_(max_sequences) {
+    check(shape, max_sequences);
     use_one_thread();
-    network_ = make_network(shape, precision, most_sequences);
+    network_ = make_network(shape, precision, max_sequences);
 }
 
 Gpt::~Gpt() = default;
@@ -45,10 +45,10 @@ Gpt::Gpt(Gpt &&) noexcept = default;
 Gpt &Gpt::operator=(Gpt &&) noexcept = default;
 
 void Gpt::set_batch(int sequences, const std::uint8_t *inputs, const std::uint8_t *targets) {
-    if (sequences < 0 || sequences > most_sequences_) {
+    if (sequences < 0 || sequences > max_sequences_) {
         throw std::invalid_argument("a batch of " + std::to_string(sequences) +
                                     " sequences, but the model was made for 0 to " +
-                                    std::to_string(most_sequences_));
+                                    std::to_string(max_sequences_));
     }
     use_one_thread();
     network_->set_batch(sequences, inputs, targets);

@@ -64,7 +64,7 @@ class Gpt {
 public:
     // Allocates all activations; memory of sequences that are never used is never touched.
     // Throws std::invalid_argument for a shape that is no model.
-    Gpt(const Shape &shape, Precision precision, int most_sequences);
+    Gpt(const Shape &shape, Precision precision, int max_sequences);
     ~Gpt();
     Gpt(Gpt &&) noexcept;
     Gpt &operator=(Gpt &&) noexcept;
@@ -99,7 +99,7 @@ public:
 
 private:
     Shape shape_;
-    int most_sequences_;
+    int max_sequences_;
     std::unique_ptr<Network> network_;
 };
 

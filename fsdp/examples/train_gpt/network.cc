@@ -49,7 +49,7 @@ enum HeadTensor { norm_weight, norm_bias, head_weight };
 template <typename Element>
 class NetworkOf : public Gpt::Network {
 public:
-    NetworkOf(const Shape &shape, int most_sequences);
+    NetworkOf(const Shape &shape, int max_sequences);
 
     void set_batch(int sequences, const std::uint8_t *inputs, const std::uint8_t *targets) override;
     void forward(int unit, std::span<const void *const> parameters) override;
@@ -149,11 +149,11 @@ private:
 };
 
 template <typename Element>
-NetworkOf<Element>::NetworkOf(const Shape &shape, int most_sequences)
+NetworkOf<Element>::NetworkOf(const Shape &shape, int max_sequences)
     : shape_(shape),
       kernels_(kernels<Element>()),
       attention_(workspace_, arena_, shape.dim, shape.heads, shape.context) {
-    const std::size_t tokens = static_cast<std::size_t>(most_sequences) * shape.context;
+    const std::size_t tokens = static_cast<std::size_t>(max_sequences) * shape.context;
     const std::size_t dim = shape.dim;
     inputs_ = arena_.take<std::uint8_t>(tokens);
     targets_ = arena_.take<std::uint8_t>(tokens);
@@ -376,11 +376,11 @@ void NetworkOf<Element>::write(const float *values, std::size_t count, int tenso
 }  // namespace
 
 std::unique_ptr<Gpt::Network> make_network(const Shape &shape, Precision precision,
-                                           int most_sequences) {
+                                           int max_sequences) {
     if (precision == Precision::f32) {
-        return std::make_unique<NetworkOf<float>>(shape, most_sequences);
+        return std::make_unique<NetworkOf<float>>(shape, max_sequences);
     }
-    return std::make_unique<NetworkOf<bfloat16>>(shape, most_sequences);
+    return std::make_unique<NetworkOf<bfloat16>>(shape, max_sequences);
 }
 
 }  // namespace train_gpt

@@ -28,6 +28,6 @@ public:
 };
 
 std::unique_ptr<Gpt::Network> make_network(const Shape &shape, Precision precision,
-                                           int most_sequences);
+                                           int max_sequences);
 
 }  // namespace train_gpt

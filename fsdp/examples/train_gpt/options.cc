@@ -40,30 +40,30 @@ void require(bool holds, const std::string &sentence) {
     if (!holds) throw UsageError(sentence);
 }
 
-void require_at_least(const char *option, std::int64_t value, std::int64_t least) {
-    require(value >= least, fmt::format("{} is {}; it must be at least {}", option, value, least));
+void require_at_min(const char *option, std::int64_t value, std::int64_t min) {
+    require(value >= min, fmt::format("{} is {}; it must be at least {}", option, value, min));
 }
 
 void check(const Options &options) {
     const Shape &shape = options.shape;
-    require_at_least("--layers", shape.layers, 0);
-    require_at_least("--dim", shape.dim, 1);
-    require_at_least("--heads", shape.heads, 1);
-    require_at_least("--context", shape.context, 1);
+    require_at_min("--layers", shape.layers, 0);
+    require_at_min("--dim", shape.dim, 1);
+    require_at_min("--heads", shape.heads, 1);
+    require_at_min("--context", shape.context, 1);
     require(shape.dim % shape.heads == 0,
             fmt::format("--dim {} is not a multiple of --heads {}; --dim {} is", shape.dim,
                         shape.heads, (shape.dim / shape.heads + 1) * shape.heads));
-    require_at_least("--batch", options.batch, 1);
-    require_at_least("--steps", options.steps, 1);
+    require_at_min("--batch", options.batch, 1);
+    require_at_min("--steps", options.steps, 1);
     require(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
             fmt::format("--lr is {}; it must be a number of at least 0", options.learning_rate));
-    require_at_least("--slots", options.slots, 1);
-    require_at_least("--gradient-slots", options.gradient_slots, 1);
+    require_at_min("--slots", options.slots, 1);
+    require_at_min("--gradient-slots", options.gradient_slots, 1);
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
                         options.block_rows));
-    require_at_least("--held-out-every", options.held_out_every, 0);
-    require_at_least("--sample", options.sample, 0);
+    require_at_min("--held-out-every", options.held_out_every, 0);
+    require_at_min("--sample", options.sample, 0);
     require(options.sample == 0 || !options.prompt.empty(),
             "--prompt is empty; generating text needs at least one byte to start from");
     require(options.picture.empty() || has_suffix(options.picture, ".png") ||

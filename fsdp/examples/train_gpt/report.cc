@@ -49,7 +49,7 @@ double Results::median_seconds() const {
     return *middle;
 }
 
-double Results::least_seconds() const {
+double Results::min_seconds() const {
     const std::vector<double> seconds = steady_seconds(steps);
     return *std::min_element(seconds.begin(), seconds.end());
 }
@@ -139,7 +139,7 @@ std::string summary_text(const Options &options, const Results &results, double 
         "exposed {:.1f} ms (mean over ranks)\n",
         counted(options.steps, "step"), seconds, results.steps.front().loss,
         results.steps.back().loss, results.held_out.front().second, results.held_out.back().second,
-        results.median_seconds() * 1e3, results.least_seconds() * 1e3,
+        results.median_seconds() * 1e3, results.min_seconds() * 1e3,
         results.tokens_per_second(options), results.communication_seconds * 1e3,
         results.exposed_seconds * 1e3);
 }
@@ -181,7 +181,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"block_rows", options.block_rows},
         {"data", {{"source", text.source()}, {"bytes", text.size()}}},
         {"step_ms",
-         {{"p50", results.median_seconds() * 1e3}, {"min", results.least_seconds() * 1e3}}},
+         {{"p50", results.median_seconds() * 1e3}, {"min", results.min_seconds() * 1e3}}},
         {"tokens_per_second", results.tokens_per_second(options)},
         {"exposed_communication_ms", results.exposed_seconds * 1e3},
         {"communication_ms", results.communication_seconds * 1e3},

@@ -30,7 +30,7 @@ struct Results {
 
     // Of a step; the first one, which prepares kernels, counts only when it is the only one.
     double median_seconds() const;
-    double least_seconds() const;
+    double min_seconds() const;
     double tokens_per_second(const Options &options) const;
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr double temperature = 0.8;
 
 // Every byte costs a forward pass over the whole window, so that it is kept short.
-constexpr int most_window = 128;
+constexpr int max_chunk = 128;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ int draw(std::span<const float> scores, double temperature, double chance) {
 std::string write_sample(vescomm::fsdp::Engine &engine, int rank, const Options &options) {
     // A model of a shorter context: the positions it needs are the first rows of their table.
     Shape shape = options.shape;
-    shape.context = std::min(shape.context, most_window);
+    shape.context = std::min(shape.context, max_chunk);
     std::optional<Gpt> model;
     if (rank == 0) model.emplace(shape, options.precision, 1);
 

@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 
 // Every rank keeps the text. The standard library is about 12 MiB without its tests; a small model
 // sees less than one of them in a demonstration.
-constexpr std::size_t most_python_bytes = std::size_t{8} << 20;
-constexpr std::size_t most_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_python_bytes = std::size_t{8} << 20;
+constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
 // Enough for the held-out loss to tell a good model from a better one; few enough to cost little
 // more than one step.
-constexpr int most_held_out_sequences = 64;
-constexpr int least_held_out_sequences = 4;
+constexpr int max_held_out_sequences = 64;
+constexpr int min_held_out_sequences = 4;
 
 bool is_hidden(const fs::path &path) {
     return path.filename().string().starts_with(".");
@@ -64,7 +64,7 @@ struct Files {
     }
 };
 
-void append_file(const fs::path &path, std::size_t most, std::vector<std::uint8_t> &bytes) {
+void append_file(const fs::path &path, std::size_t max, std::vector<std::uint8_t> &bytes) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     const std::size_t begin = bytes.size();
@@ -76,7 +76,7 @@ void append_file(const fs::path &path, std::size_t most, std::vector<std::uint8_
                         "with --data",
                         path.string(), error.message()));
     const auto size = static_cast<std::size_t>(found);
-    bytes.resize(std::min(most, begin + size));
+    bytes.resize(std::min(max, begin + size));
     file.read(reinterpret_cast<char *>(bytes.data() + begin),
               static_cast<std::streamsize>(bytes.size() - begin));
     if (!file)
@@ -84,12 +84,12 @@ void append_file(const fs::path &path, std::size_t most, std::vector<std::uint8_
                                              std::generic_category().message(errno)));
 }
 
-TextData read_files(const Files &files, const fs::path &folder, std::size_t most, int context) {
+TextData read_files(const Files &files, const fs::path &folder, std::size_t max, int context) {
     std::vector<std::uint8_t> bytes;
     std::size_t taken = 0;
     for (const fs::path &path : files.paths) {
-        if (bytes.size() >= most) break;
-        append_file(path, most, bytes);
+        if (bytes.size() >= max) break;
+        append_file(path, max, bytes);
         ++taken;
     }
     const std::string number = taken < files.paths.size() ? fmt::format("the first {} of {} files",
@@ -109,7 +109,7 @@ TextData load_python(int context) {
     files.skip_folder = is_foreign_to_python;
     files.take_file = [](const fs::path &path) { return path.extension() == ".py"; };
     files.collect(folder);
-    return read_files(files, folder, most_python_bytes, context);
+    return read_files(files, folder, max_python_bytes, context);
 }
 
 }  // namespace
@@ -123,16 +123,16 @@ TextData::TextData(std::vector<std::uint8_t> bytes, std::string source, int cont
     : bytes_(std::move(bytes)), source_(std::move(source)), context_(context) {
     // A sequence and the byte that follows it.
     const auto one = static_cast<std::size_t>(context) + 1;
-    const std::size_t least = 2 * least_held_out_sequences * one;
-    if (bytes_.size() < least)
+    const std::size_t min = 2 * min_held_out_sequences * one;
+    if (bytes_.size() < min)
         throw std::runtime_error(fmt::format(
             "the text ({}) has {} bytes; with a context of {} at least {} are needed; give a "
             "longer text with --data or a smaller --context",
-            source_, bytes_.size(), context, least));
-    const std::size_t held_out = std::max(bytes_.size() / 10, least_held_out_sequences * one);
+            source_, bytes_.size(), context, min));
+    const std::size_t held_out = std::max(bytes_.size() / 10, min_held_out_sequences * one);
     held_out_begin_ = bytes_.size() - held_out;
     held_out_sequences_ =
-        static_cast<int>(std::min<std::size_t>(most_held_out_sequences, held_out / one));
+        static_cast<int>(std::min<std::size_t>(max_held_out_sequences, held_out / one));
 }
 
 namespace {
@@ -210,10 +210,10 @@ TextData load_text(const std::string &path, int context) {
         files.skip_folder = is_hidden;
         files.take_file = [](const fs::path &file) { return !is_hidden(file); };
         files.collect(path);
-        return read_files(files, path, most_bytes, context);
+        return read_files(files, path, max_bytes, context);
     }
     std::vector<std::uint8_t> bytes;
-    append_file(path, most_bytes, bytes);
+    append_file(path, max_bytes, bytes);
     return TextData(std::move(bytes), path, context);
 }
 

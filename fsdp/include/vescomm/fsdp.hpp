@@ -76,7 +76,7 @@ struct StepOptions {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     // Gradients are scaled down to this global norm when theirs is larger. 0: never.
-    double most_norm = 1.0;
+    double max_norm = 1.0;
 };
 
 // Bytes. Per rank unless it says otherwise.

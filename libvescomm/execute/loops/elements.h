@@ -86,7 +86,7 @@ struct SmallFloat {
     static constexpr int bias = (1 << (exponent_bits - 1)) - 1;
     static constexpr int sign_bit = exponent_bits + fraction_bits;
     static constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - bias) << 23;
-    static constexpr std::uint32_t least_normal = 1u << fraction_bits;
+    static constexpr std::uint32_t min_normal = 1u << fraction_bits;
     static constexpr bool has_infinity = overflow != nan;
 
     VESCOMM_INLINE float widen(Code x) {
@@ -97,9 +97,9 @@ struct SmallFloat {
         const std::uint32_t subnormal = as_bits(as_float(normal + (1 << 23)) - excess);
         // Infinities and NaNs have the largest exponent there, too.
         const std::uint32_t special = has_infinity ? normal + rebias : quiet_nan;
-        const std::uint32_t magnitude = code >= overflow       ? special
-                                        : code >= least_normal ? normal
-                                                               : subnormal;
+        const std::uint32_t magnitude = code >= overflow     ? special
+                                        : code >= min_normal ? normal
+                                                             : subnormal;
         return as_float(magnitude | static_cast<std::uint32_t>(x >> sign_bit) << 31);
     }
 

@@ -16,7 +16,7 @@ namespace {
 
 // Sources at once. Sums of floats are worth the room that more loops take.
 template <typename T, typename Op, bool weighted>
-constexpr int most = std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16 : 8;
+constexpr int max = std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16 : 8;
 
 // A factor of integers: towards zero, and within an i64.
 VESCOMM_INLINE std::int64_t whole(double x) {
@@ -71,7 +71,7 @@ VESCOMM_INLINE void fold_exactly(const FoldArguments &a) {
 }
 
 // Makes a loop for each number of operands.
-template <typename T, typename Op, bool weighted, int n = most<T, Op, weighted> + 1>
+template <typename T, typename Op, bool weighted, int n = max<T, Op, weighted> + 1>
 VESCOMM_INLINE void fold_any(int operands, const FoldArguments &a) {
     if (operands == n) fold_exactly<T, Op, weighted, n>(a);
     else if constexpr (n > 1) fold_any<T, Op, weighted, n - 1>(operands, a);
@@ -95,7 +95,7 @@ requires(std::is_integral_v<T> && !Op::ordered) struct Shared<T, Op> {
 template <typename T, typename Op, bool weighted>
 FoldLoop loop() {
     using Type = typename Shared<T, Op>::Type;
-    return {&fold<Type, Op, weighted>, most<Type, Op, weighted>};
+    return {&fold<Type, Op, weighted>, max<Type, Op, weighted>};
 }
 
 template <typename Op, bool weighted = false>

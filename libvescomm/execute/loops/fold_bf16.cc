@@ -29,10 +29,10 @@ VESCOMM_INLINE float part_of(const char *source, std::size_t i) {
 
 // Sources at once; f32 are the few partial sums of other nodes.
 template <bool from_f32>
-constexpr int most = from_f32 ? 8 : 16;
+constexpr int max = from_f32 ? 8 : 16;
 
 struct Pointers {
-    const char *of[most<false>];
+    const char *of[max<false>];
 };
 
 // ((s0 + s1) + ...) + s[k], after *start if there is one.
@@ -83,7 +83,7 @@ VESCOMM_INLINE void sum_exactly(const float *start, const Pointers &pointers, To
 }
 
 // Makes a loop for each number of sources.
-template <bool from_f32, bool started, typename To, int n = most<from_f32>>
+template <bool from_f32, bool started, typename To, int n = max<from_f32>>
 VESCOMM_INLINE void sum_any(int number, const float *start, const Pointers &s, To *to,
                             std::size_t count, float scale) {
     if (number == n) {
@@ -109,10 +109,9 @@ void sum(const FoldArguments &a) noexcept {
 }  // namespace
 
 FoldLoop find_bf16_sum(vescomm_type_t to, vescomm_type_t from) noexcept {
-    if (from == VESCOMM_BF16 && to == VESCOMM_BF16)
-        return {&sum<false, std::uint16_t>, most<false>};
-    if (from == VESCOMM_BF16 && to == VESCOMM_F32) return {&sum<false, float>, most<false>};
-    if (from == VESCOMM_F32 && to == VESCOMM_BF16) return {&sum<true, std::uint16_t>, most<true>};
+    if (from == VESCOMM_BF16 && to == VESCOMM_BF16) return {&sum<false, std::uint16_t>, max<false>};
+    if (from == VESCOMM_BF16 && to == VESCOMM_F32) return {&sum<false, float>, max<false>};
+    if (from == VESCOMM_F32 && to == VESCOMM_BF16) return {&sum<true, std::uint16_t>, max<true>};
     return {};
 }
 

@@ -31,7 +31,7 @@ struct FoldLoop {
     Fold *run = nullptr;
     // Sources at once; the compiler makes a loop for each number. Each loop more writes a tile and
     // reads it again: 12 sources of bf16 take 5 to 13 percent less time at once than in two loops.
-    std::size_t most = 0;
+    std::size_t max = 0;
 };
 
 using Convert = void(void *to, const void *from, std::size_t count) noexcept;

@@ -1088,7 +1088,8 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
 /* ----------------------------------------------------------------- collectives on arrays ---- */
 
 /* Collectives on arrays of the caller, which may lie anywhere. What passes between ranks goes
- * through a stage that the communicator has; buffers avoid that copy and are faster for large data.
+ * through a staging buffer that the communicator has; buffers avoid that copy and are faster for
+ * large data.
  *
  * All of them start at once. With a request they return then, and the arrays are borrowed until it
  * completes: sources must not change, and outputs not be looked at. The request can be started

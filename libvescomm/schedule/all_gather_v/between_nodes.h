@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::all_gather_v {
 
@@ -13,7 +13,7 @@ namespace vescomm::all_gather_v {
 
 // The ranks of other nodes that put something into this node's memory through `rank`.
 inline std::vector<int> senders_through(const Problem &problem, int rank) {
-    std::vector<int> senders = lane_peers(problem.nodes, rank);
+    std::vector<int> senders = rail_peers(problem.nodes, rank);
     std::erase_if(senders, [&](int sender) { return problem.size(sender) == 0; });
     return senders;
 }
@@ -21,8 +21,8 @@ inline std::vector<int> senders_through(const Problem &problem, int rank) {
 // Lets them put.
 inline void let_put(Lane &lane, const Problem &problem, int rank, const std::vector<int> &senders,
                     std::uint32_t ready) {
-    for (const int sender : in_turn_for(senders, rank))
-        lane.signal(sender, ready, 1, comes_early(problem, sender, rank, problem.size(sender)));
+    for (const int sender : rotated_for(senders, rank))
+        lane.signal(sender, ready, 1, is_eager(problem, sender, rank, problem.size(sender)));
 }
 
 // Puts the own shard, once this rank has raised `written`. A lane for each other node, so that one
@@ -32,10 +32,10 @@ inline void put_to_other_nodes(Schedule &schedule, const Problem &problem, int r
     const Nodes &nodes = problem.nodes;
     const std::int64_t size = problem.size(rank);
     for (int away = 1; away < nodes.count() && size > 0; ++away) {
-        const int to = lane_rank(nodes, (nodes.node_of(rank) + away) % nodes.count(), rank);
+        const int to = rail_peer(nodes, (nodes.node_of(rank) + away) % nodes.count(), rank);
         Lane &lane = schedule.lanes.emplace_back();
         lane.wait(rank, written, 1);
-        lane.wait(to, ready, 1, comes_early(problem, rank, to, size));
+        lane.wait(to, ready, 1, is_eager(problem, rank, to, size));
         lane.put(problem.shard(rank, rank), problem.shard(to, rank), size, arrived, 1);
     }
 }

@@ -3,8 +3,8 @@
 #include "schedule/all_gather_v/bruck.h"
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
 #include "schedule/node_blocks.h"
+#include "schedule/rails.h"
 
 namespace vescomm::all_gather_v {
 
@@ -24,11 +24,11 @@ enum Flag : std::uint32_t {
 
 bool can_bruck(const Problem &problem) {
     return problem.nodes.count() > 1 &&
-           (!problem.arrays || problem.elements() <= problem.stage.elements);
+           (!problem.arrays || problem.elements() <= problem.staging.elements);
 }
 
 Place gathered_on_node(const Problem &problem, int first) {
-    if (problem.arrays) return {first, Region::stage, problem.stage.begin};
+    if (problem.arrays) return {first, Region::staging, problem.staging.begin};
     return {first, Region::buffer, 0};
 }
 
@@ -38,8 +38,9 @@ Place gathered_on_node(const Problem &problem, int first) {
 //
 // After round k a node holds the shards of 2^(k + 1) nodes up to itself, counted round; the last
 // round brings what is left. They lie where they belong, and what lies together is one message: in
-// the slab of the node, or in the buffer or the stage of its first rank. Of a long message, each of
-// several ranks of the node puts a slice, to the rank in its place if there is one slab.
+// the slab of the node, or in the buffer or the staging buffer of its first rank. Of a long
+// message, each of several ranks of the node puts a slice, to the rank in its place if there is one
+// slab.
 //
 // Cost: log2(nodes) rounds, rounded up, and two passes within a node; a node sends every other
 // node's shards once. Best while messages cost more than bytes.
@@ -66,7 +67,7 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     };
     const NodeBlocks blocks(nodes, problem.cuts);
     // Nobody but its owner puts from a buffer: the owner would not know when that has left.
-    const int most_slices = per_rank ? 1 : smallest_node(nodes);
+    const int max_slices = per_rank ? 1 : smallest_node(nodes);
     std::vector<Message> incoming, outgoing;
     for (int k = 0; k < blocks.rounds(); ++k) {
         for (const bool in : {true, false}) {
@@ -75,22 +76,22 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
             message.to = in ? node : blocks.wrap(node + (1 << k));
             message.extents = blocks.extents(message.from - blocks.sent(k) + 1, blocks.sent(k));
             if (!message.extents.empty())
-                message.slices = slices_for(most_slices, elements_of(message.extents));
+                message.slices = slices_for(max_slices, elements_of(message.extents));
             (in ? incoming : outgoing).push_back(std::move(message));
         }
     }
     const auto receiver = [&](const Message &message, int slice) {
         return nodes.members(message.to)[per_node ? slice : 0];
     };
-    const auto round_is_in = [](int k) { return static_cast<std::uint32_t>(k) + 3; };
+    const auto phase_is_in = [](int k) { return static_cast<std::uint32_t>(k) + 3; };
     const auto await = [&](Lane &lane, int k) {
         const int receivers = per_node ? incoming[k].slices : std::min(1, incoming[k].slices);
         for (int slice = 0; slice < receivers; ++slice)
-            lane.wait(receiver(incoming[k], slice), held, round_is_in(k));
+            lane.wait(receiver(incoming[k], slice), held, phase_is_in(k));
     };
 
     Schedule schedule;
-    schedule.stage = problem.arrays ? problem.stage.begin + problem.elements() : 0;
+    schedule.staging = problem.arrays ? problem.staging.begin + problem.elements() : 0;
     Lane lane, send;
 
     // To the first rank.
@@ -136,7 +137,7 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
                 lane.wait(nodes.members(incoming[k].from)[slice], arrived, i);
             receives = true;
         }
-        if (receives) lane.signal_node(held, round_is_in(k));
+        if (receives) lane.signal_node(held, phase_is_in(k));
     }
 
     schedule.lanes.push_back(std::move(lane));

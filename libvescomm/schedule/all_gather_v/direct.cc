@@ -21,7 +21,7 @@ enum Flag : std::uint32_t {
 //
 //     node A                    node B
 //     r0 ───copy───► r1         r2 ───copy───► r3    within a node everyone copies its shard into
-//      └────────put────────────►┘                    all buffers, a window at a time; between nodes
+//      └────────put────────────►┘                    all buffers, a chunk at a time; between nodes
 //                                                    one rank of each node receives a shard, and
 //                                                    passes it on to its neighbours.
 //

@@ -19,8 +19,8 @@ enum Flag : std::uint32_t {
 // Elements that travel at once: of 4 bytes they are a message over TCP, and stay in the cache of
 // who passes them on. Larger chunks only bound what a schedule of very much takes.
 std::int64_t chunk_of(std::int64_t elements) {
-    constexpr std::int64_t least = 32'544, most_chunks = 1024;
-    return (elements / most_chunks / least + 1) * least;
+    constexpr std::int64_t min = 32'544, max_chunks = 1024;
+    return (elements / max_chunks / min + 1) * min;
 }
 
 // Ranks, node by node, from one of them on against the direction of the ring.
@@ -59,12 +59,12 @@ Schedule ring(const Problem &problem, int rank) {
     // The first chunks are my own; after those that I pass on come my right neighbour's.
     std::vector<Extent> chunks;
     std::size_t own = 0, passed = 0;
-    const std::int64_t most = chunk_of(problem.elements());
+    const std::int64_t max = chunk_of(problem.elements());
     for (const int owner : order) {
         passed = chunks.size();
         const std::int64_t end = problem.cuts[owner + 1];
-        for (std::int64_t begin = problem.begin(owner); begin < end; begin += most)
-            chunks.push_back({begin, std::min(most, end - begin)});
+        for (std::int64_t begin = problem.begin(owner); begin < end; begin += max)
+            chunks.push_back({begin, std::min(max, end - begin)});
         if (owner == rank) own = chunks.size();
     }
 

@@ -4,7 +4,7 @@
 
 #include "schedule/algorithms.h"
 #include "schedule/fan_out.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::all_reduce {
 
@@ -21,23 +21,23 @@ enum Flag : std::uint32_t {
 // buffer, and writes it to all of them.
 //
 //     buffer 0 ─┐                     ┌─► buffer 0
-//     buffer 1 ─┼─sum─► a window of ──┼─► buffer 1      then the next window
+//     buffer 1 ─┼─sum─► a chunk of ──┼─► buffer 1      then the next chunk
 //     buffer 2 ─┘       buffer 1      └─► buffer 2
 //
 // A share is read and written by its own rank only, so all end with the same bits, and nobody waits
 // between the sum and the copies.
 //
 // Cost: with m ranks each reads a mth of m buffers and writes a mth of m buffers; two waits.
-// Source: reduce_scatter_v/direct and all_gather_v/direct, joined while a window is in the cache.
+// Source: reduce_scatter_v/direct and all_gather_v/direct, joined while a chunk is in the cache.
 Schedule direct(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
 
     meet(lane, problem.nodes, rank, filled);
-    const std::int64_t window = fan_out_window(problem.size(rank));
-    for (std::int64_t begin = 0; begin < problem.size(rank); begin += window) {
-        const std::int64_t count = std::min(window, problem.size(rank) - begin);
+    const std::int64_t chunk = fan_out_chunk(problem.size(rank));
+    for (std::int64_t begin = 0; begin < problem.size(rank); begin += chunk) {
+        const std::int64_t count = std::min(chunk, problem.size(rank) - begin);
         const auto part = [&](int holder) { return later(problem.shard(holder, rank), begin); };
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back(part(peer));

@@ -4,14 +4,14 @@
 #include <bit>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::all_reduce {
 
 namespace {
 
 enum Flag : std::uint32_t {
-    // Values count windows, from 1 on.
+    // Values count chunks, from 1 on.
     written,  // my contribution can be read
     ready,  // my partial sums may be overwritten (told to the ranks that put into them)
     arrived,  // a put: the sender's sum is among the receiver's partial sums
@@ -24,27 +24,27 @@ int doubled(const Nodes &nodes) {
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes.count())));
 }
 
-int rounds_of(const Nodes &nodes) {
+int phases_of(const Nodes &nodes) {
     return std::bit_width(static_cast<unsigned>(doubled(nodes))) - 1;
 }
 
 // Partial sums of a slice: a sum of its own, one more and an arrival for each round, and the same
 // for a node that takes no part.
 int sums_of(const Nodes &nodes) {
-    return 2 * rounds_of(nodes) + 3;
+    return 2 * phases_of(nodes) + 3;
 }
 
-// Elements that can be summed at once; as many windows as needed follow one another. They are of
+// Elements that can be summed at once; as many chunks as needed follow one another. They are of
 // the same size on up to 2^15 nodes, so times of few nodes tell those of many.
-std::int64_t most_at_once(const Problem &problem) {
+std::int64_t max_at_once(const Problem &problem) {
     if (!problem.arrays) return problem.elements();
     const std::int64_t slice = problem.partial.elements / std::max(31, sums_of(problem.nodes));
     // In shorter vectors slices may be longer than a rank's part.
-    const int slices = slice < 2 * least_slice ? 1 : smallest_node(problem.nodes);
-    return std::min(problem.stage.elements, slice * slices);
+    const int slices = slice < 2 * min_slice ? 1 : smallest_node(problem.nodes);
+    return std::min(problem.staging.elements, slice * slices);
 }
 
-// A window of the vector is cut into a slice for each of the first ranks of every node.
+// A chunk of the vector is cut into a slice for each of the first ranks of every node.
 class Slices {
 public:
     Slices(const Problem &problem, std::int64_t begin, std::int64_t elements)
@@ -52,10 +52,10 @@ public:
           begin_(begin),
           elements_(elements),
           slices_(slices_for(smallest_node(problem.nodes), elements)),
-          rounds_(rounds_of(problem.nodes)) {}
+          rounds_(phases_of(problem.nodes)) {}
 
     int count() const { return slices_; }
-    // In the window, and in the vector.
+    // In the chunk, and in the vector.
     std::int64_t offset(int slice) const { return elements_ * slice / slices_; }
     std::int64_t begin(int slice) const { return begin_ + offset(slice); }
     std::int64_t size(int slice) const { return offset(slice + 1) - offset(slice); }
@@ -81,7 +81,7 @@ private:
 
 bool can_double(const Problem &problem) {
     if (problem.nodes.count() == 1) return false;
-    return problem.arrays ? most_at_once(problem) > 0 : !problem.per_node;
+    return problem.arrays ? max_at_once(problem) > 0 : !problem.per_node;
 }
 
 // Doubling: sums of 1, 2, 4, ... nodes are exchanged.
@@ -93,7 +93,7 @@ bool can_double(const Problem &problem) {
 // Within a node the first rank sums all contributions; of a longer vector, each of several ranks
 // sums a slice of it, and exchanges that with the ranks in its place. Everyone takes the last sum
 // for itself. All sums are made in the order of nodes, so all ranks end with the same bits. Arrays
-// are summed window by window, as the stage and the partial sums have room.
+// are summed chunk by chunk, as the staging buffer and the partial sums have room.
 //
 // Cost: log2(nodes) puts of the vector one after another, and two more where nodes are no power of
 // two: best while latencies cost more than bytes.
@@ -109,7 +109,7 @@ Schedule doubling(const Problem &problem, int rank) {
     };
 
     // Who takes part in no round has one for whom it does, and the other way round.
-    const int rounds = rounds_of(nodes);
+    const int rounds = phases_of(nodes);
     const bool outside = node >= doubled(nodes);
     const int other = outside ? node - doubled(nodes) : node + doubled(nodes);
     const bool has_other = other < nodes.count();
@@ -120,27 +120,26 @@ Schedule doubling(const Problem &problem, int rank) {
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
     if (problem.arrays) lane.acquire();
-    const std::int64_t most = most_at_once(problem);
-    const std::int64_t windows =
-        problem.elements() == 0 ? 0 : (problem.elements() + most - 1) / most;
-    for (std::int64_t w = 0; w < windows; ++w) {
-        const std::int64_t begin = problem.elements() * w / windows;
-        const std::int64_t end = problem.elements() * (w + 1) / windows;
+    const std::int64_t max = max_at_once(problem);
+    const std::int64_t chunks = problem.elements() == 0 ? 0 : (problem.elements() + max - 1) / max;
+    for (std::int64_t w = 0; w < chunks; ++w) {
+        const std::int64_t begin = problem.elements() * w / chunks;
+        const std::int64_t end = problem.elements() * (w + 1) / chunks;
         const auto value = static_cast<std::uint32_t>(w) + 1;
-        const bool again = w + 1 < windows;
+        const bool again = w + 1 < chunks;
         const Slices slices(problem, begin, end - begin);
         const bool has_slice = mine < slices.count();
         // Whether somebody else reads what this rank has.
         const bool is_read = slices.count() > 1 || !has_slice;
         const auto shared = [&](int peer, std::int64_t offset) {
-            return problem.arrays ? Place{peer, Region::stage, problem.stage.begin + offset}
+            return problem.arrays ? Place{peer, Region::staging, problem.staging.begin + offset}
                                   : Place{peer, Region::buffer, begin + offset};
         };
 
         // Partners put to each other, so what little one puts may come early.
-        const bool early = w == 0 && slices.size(mine) <= most_early_elements;
+        const bool eager = w == 0 && slices.size(mine) <= max_eager_elements;
         if (has_slice)
-            for (const int partner : partners) lane.signal(there(partner), ready, value, early);
+            for (const int partner : partners) lane.signal(there(partner), ready, value, eager);
         if (is_read) {
             if (problem.arrays) {
                 const std::int64_t first = has_slice ? slices.offset(mine) : 0;
@@ -148,7 +147,7 @@ Schedule doubling(const Problem &problem, int rank) {
                 lane.copy(own(Region::source, begin), shared(rank, 0), first);
                 lane.copy(own(Region::source, begin + second), shared(rank, second),
                           end - begin - second);
-                schedule.stage = std::max(schedule.stage, shared(rank, end - begin).offset);
+                schedule.staging = std::max(schedule.staging, shared(rank, end - begin).offset);
             }
             lane.signal_node(written, value);
         }
@@ -164,12 +163,12 @@ Schedule doubling(const Problem &problem, int rank) {
                 lane.reduce(from, sum(), size, false);
             };
             const auto put = [&](int to, Place place) {
-                if (w == 0) lane.wait(there(to), ready, value, early);
+                if (w == 0) lane.wait(there(to), ready, value, eager);
                 place.rank = there(to);
                 lane.put(sum(), place, size, arrived, value);
             };
 
-            // Whoever is ready for this window has got the sums of the last one, which are
+            // Whoever is ready for this chunk has got the sums of the last one, which are
             // overwritten now.
             for (const int partner : partners)
                 if (w > 0) lane.wait(there(partner), ready, value);
@@ -212,7 +211,7 @@ Schedule doubling(const Problem &problem, int rank) {
             }
             lane.reduce(from, own(Region::output, slices.begin(slice)), slices.size(slice), true);
         }
-        // The partial sums will be overwritten: by the next window, or in the next run. Arrays wait
+        // The partial sums will be overwritten: by the next chunk, or in the next run. Arrays wait
         // for that with acquire.
         if (members.size() == 1 || (problem.arrays && !again)) continue;
         if (is_read) lane.signal_node(read, value);

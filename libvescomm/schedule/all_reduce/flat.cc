@@ -23,32 +23,32 @@ enum Flag : std::uint32_t {
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
 Schedule flat(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
-    const std::int64_t window = problem.stage.elements / 2;
-    const auto stage = [&](int peer, std::int64_t k) {
-        return Place{peer, Region::stage, problem.stage.begin + k % 2 * window};
+    const std::int64_t chunk = problem.staging.elements / 2;
+    const auto staging = [&](int peer, std::int64_t k) {
+        return Place{peer, Region::staging, problem.staging.begin + k % 2 * chunk};
     };
     Schedule schedule;
-    schedule.stage = problem.stage.begin + problem.stage.elements;
+    schedule.staging = problem.staging.begin + problem.staging.elements;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
     std::int64_t k = 0;
-    for (std::int64_t begin = 0; begin < problem.elements(); begin += window, ++k) {
+    for (std::int64_t begin = 0; begin < problem.elements(); begin += chunk, ++k) {
         const auto round = static_cast<std::uint32_t>(k) + 1;
-        const std::int64_t count = std::min(window, problem.elements() - begin);
+        const std::int64_t count = std::min(chunk, problem.elements() - begin);
         const Place mine{rank, Region::source, begin};
         if (ranks > 1) {
             for (int peer = 0; peer < ranks && k >= 2; ++peer)
                 if (peer != rank) lane.wait(peer, read, round - 2);
-            lane.copy(mine, stage(rank, k), count);
+            lane.copy(mine, staging(rank, k), count);
             lane.signal_node(written, round);
         }
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) {
             if (peer != rank) lane.wait(peer, written, round);
-            from.push_back(peer == rank ? mine : stage(peer, k));
+            from.push_back(peer == rank ? mine : staging(peer, k));
         }
         lane.reduce(from, {rank, Region::output, begin}, count, true);
-        if (ranks > 1 && begin + 2 * window < problem.elements()) lane.signal_node(read, round);
+        if (ranks > 1 && begin + 2 * chunk < problem.elements()) lane.signal_node(read, round);
     }
     return schedule;
 }

@@ -9,7 +9,7 @@ namespace vescomm::all_reduce {
 bool can_two_phase(const Problem &problem) {
     if (!problem.arrays) return !problem.per_node;
     const Phases phases(problem);
-    return reduce_scatter_v::can_stage(phases.scatter) && can_pass_blocks(phases.gather);
+    return reduce_scatter_v::can_use_staging(phases.scatter) && can_pass_blocks(phases.gather);
 }
 
 // Two phases: a reduce_scatter_v, then an all_gather_v, both straight between all ranks (phases.h).

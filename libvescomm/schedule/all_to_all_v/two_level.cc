@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 #include "schedule/staged_blocks.h"
 
 namespace vescomm::all_to_all_v {
@@ -24,17 +24,17 @@ public:
     explicit Relays(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
         for (int node = 0; node < nodes_.count(); ++node) {
             const int size = size_of(node);
-            if (size > 1) most_places_ = std::max(most_places_, senders(size) * size);
+            if (size > 1) max_places_ = std::max(max_places_, senders(size) * size);
         }
-        const bool few = most_places_ > 0 && most_places_ <= places_for_each * nodes_.ranks();
-        if (few) block_ = largest_relayed(problem, most_places_);
+        const bool few = max_places_ > 0 && max_places_ <= places_for_each * nodes_.ranks();
+        if (few) block_ = largest_forwarded(problem, max_places_);
     }
 
     // Elements of the largest block that is relayed; 0: none is.
     std::int64_t block() const { return block_; }
 
     // For the blocks that are not, where some are.
-    Room rest() const { return beside_relayed(problem_, most_places_); }
+    Room rest() const { return beside_forwarded(problem_, max_places_); }
 
     // The first of the places of what `from` has for a node.
     std::uint32_t first_place(int from, int node) const {
@@ -42,22 +42,22 @@ public:
         return static_cast<std::uint32_t>(
             (first_of(nodes_.node_of(from), size) + turn(from, size)) * size);
     }
-    // Where the block for `to` lies in the stage of the one through whom `from` sends.
+    // Where the block for `to` lies in the staging buffer of the one through whom `from` sends.
     std::uint32_t number(int from, int to) const {
         return first_place(from, nodes_.node_of(to)) +
                static_cast<std::uint32_t>(nodes_.local_rank(to));
     }
     Place place(int from, int to) const {
-        return {lane_rank(nodes_, nodes_.node_of(to), from), Region::stage,
-                problem_.stage.begin + number(from, to) * block_};
+        return {rail_peer(nodes_, nodes_.node_of(to), from), Region::staging,
+                problem_.staging.begin + number(from, to) * block_};
     }
 
     // Those who send through a rank, in the order in which they put.
     std::vector<int> senders_through(int at) const {
         if (problem_.collective != Collective::scatter_v)
-            return in_turn_for(lane_peers(nodes_, at), at);
+            return rotated_for(rail_peers(nodes_, at), at);
         const int node = nodes_.node_of(at), root = problem_.root;
-        const bool mine = nodes_.node_of(root) != node && lane_rank(nodes_, node, root) == at;
+        const bool mine = nodes_.node_of(root) != node && rail_peer(nodes_, node, root) == at;
         return mine ? std::vector<int>{root} : std::vector<int>{};
     }
 
@@ -86,7 +86,7 @@ private:
 
     const Problem &problem_;
     const Nodes &nodes_;
-    std::int64_t most_places_ = 0, block_ = 0;
+    std::int64_t max_places_ = 0, block_ = 0;
     mutable std::vector<Firsts> firsts_;  // one for each size of nodes
 };
 
@@ -120,17 +120,17 @@ Schedule two_level(const Problem &problem, int rank) {
     const int ranks = problem.ranks(), node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     const Relays relays(problem);
-    const std::int64_t most = relays.block();
+    const std::int64_t max = relays.block();
     // That the sender waits for something of the one who relays keeps it from being far ahead, and
     // that this one wants something itself makes it look at what comes.
-    const auto comes_early = [&](int from, int through) {
-        return problem.block(through, from) > 0 && is_relayed(problem, from, through, most);
+    const auto is_eager = [&](int from, int through) {
+        return problem.block(through, from) > 0 && is_forwarded(problem, from, through, max);
     };
 
-    Schedule schedule = pass_blocks(problem, rank, relays.rest(), most);
+    Schedule schedule = pass_blocks(problem, rank, relays.rest(), max);
     schedule.lanes.reserve(schedule.lanes.size() + static_cast<std::size_t>(nodes.count()) + 1);
     for (int peer = 0; peer < ranks; ++peer)
-        schedule.wants.push_back(is_relayed(problem, peer, rank, most) ? 1 : 0);
+        schedule.receive_mask.push_back(is_forwarded(problem, peer, rank, max) ? 1 : 0);
 
     // To other nodes.
     std::vector<int> to;
@@ -138,12 +138,12 @@ Schedule two_level(const Problem &problem, int rank) {
         const auto others = nodes.members((node + away) % nodes.count());
         to.clear();
         for (const int peer : others)
-            if (is_relayed(problem, rank, peer, most)) to.push_back(peer);
+            if (is_forwarded(problem, rank, peer, max)) to.push_back(peer);
         if (to.empty()) continue;
-        const int through = lane_rank(nodes, nodes.node_of(to[0]), rank);
+        const int through = rail_peer(nodes, nodes.node_of(to[0]), rank);
         Lane &lane = schedule.lanes.emplace_back();
         lane.steps().reserve(1 + to.size());
-        lane.wait(through, ready, 1, comes_early(rank, through));
+        lane.wait(through, ready, 1, is_eager(rank, through));
         for (const int peer : to)
             lane.put_through(problem.given(rank, peer), relays.place(rank, peer),
                              problem.block(rank, peer), arrived, peer == to.back() ? 1 : 0, peer,
@@ -158,24 +158,24 @@ Schedule two_level(const Problem &problem, int rank) {
         lane.steps().reserve(1 + 3 * senders.size());
         lane.acquire();
         for (const int peer : senders)
-            lane.signal_if_wanted(peer, ready, 1, comes_early(peer, rank));
+            lane.signal_conditional(peer, ready, 1, is_eager(peer, rank));
         std::uint32_t sent = 0;
         for (const int peer : senders) {
-            lane.wait_if_wanted(peer, arrived, 1, relays.first_place(peer, node));
+            lane.wait_conditional(peer, arrived, 1, relays.first_place(peer, node));
             lane.signal_node(relayed, ++sent);
         }
     }
 
     // From the others, beginning with what comes through this rank itself.
     Lane &lane = schedule.lanes.emplace_back();
-    const auto wanted = static_cast<std::size_t>(std::ranges::count(schedule.wants, 1));
+    const auto wanted = static_cast<std::size_t>(std::ranges::count(schedule.receive_mask, 1));
     lane.steps().reserve(2 * wanted);
     for (std::size_t away = 0; away < members.size(); ++away) {
         const int at = members[(nodes.local_rank(rank) + away) % members.size()];
         std::uint32_t sent = 0;
         for (const int peer : at == rank ? senders : relays.senders_through(at)) {
             ++sent;
-            if (schedule.wants[static_cast<std::size_t>(peer)] == 0) continue;
+            if (schedule.receive_mask[static_cast<std::size_t>(peer)] == 0) continue;
             lane.wait_through(at, relayed, sent, peer);
             lane.copy(relays.place(peer, rank), problem.taken(peer, rank),
                       problem.block(peer, rank));

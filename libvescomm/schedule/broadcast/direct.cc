@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 #include "schedule/fan_out.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::broadcast {
 
@@ -18,7 +18,7 @@ enum Flag : std::uint32_t {
 // Direct: every rank of the one node, the root as well, takes an equal slice of the root's buffer
 // to all other buffers.
 //
-//     root │ slice 0 │ slice 1 │ slice 2 │      rank k copies slice k, window by window, to every
+//     root │ slice 0 │ slice 1 │ slice 2 │      rank k copies slice k, chunk by chunk, to every
 //              0         1         2            buffer but the root's
 //
 // Cost: with m ranks each reads a mth of the buffer and writes it m - 1 times; two waits.

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::broadcast {
 
 namespace {
 
 enum Flag : std::uint32_t {
-    // Values count windows, from 1 on.
+    // Values count chunks, from 1 on.
     held,  // my slice is in my memory, or all slices, if I am the root
     ready,  // it may be put into my memory (told to the rank that does)
     arrived,  // a put: the slice is in the receiver's memory
@@ -20,37 +20,37 @@ enum Flag : std::uint32_t {
 
 // Elements that a rank puts at once: enough to cover the latency of the next hop.
 constexpr std::int64_t chunk = 16 * 1024;
-// Windows of the stage, of which some are on their way while others are read.
+// Chunks of the staging buffer, of which some are on their way while others are read.
 constexpr std::int64_t slots = 4;
 
-// The vector passes in windows, and of each a slice through each of the first ranks of every node.
-class Windows {
+// The vector passes in chunks, and of each a slice through each of the first ranks of every node.
+class Chunks {
 public:
-    explicit Windows(const Problem &problem) : problem_(problem) {
+    explicit Chunks(const Problem &problem) : problem_(problem) {
         const int smallest = smallest_node(problem.nodes);
-        slot_ = problem.arrays ? problem.stage.elements / slots : problem.elements();
-        const std::int64_t most = std::min(slot_, chunk * smallest);
-        if (most == 0 || problem.elements() == 0) return;
-        count_ = (problem.elements() + most - 1) / most;
+        slot_ = problem.arrays ? problem.staging.elements / slots : problem.elements();
+        const std::int64_t max = std::min(slot_, chunk * smallest);
+        if (max == 0 || problem.elements() == 0) return;
+        count_ = (problem.elements() + max - 1) / max;
         slices_ = slices_for(smallest, problem.elements() / count_);
     }
 
     std::int64_t count() const { return count_; }
     int slices() const { return slices_; }
-    std::int64_t begin(std::int64_t window, int slice) const {
-        const std::int64_t first = problem_.elements() * window / count_;
-        const std::int64_t size = problem_.elements() * (window + 1) / count_ - first;
+    std::int64_t begin(std::int64_t chunk, int slice) const {
+        const std::int64_t first = problem_.elements() * chunk / count_;
+        const std::int64_t size = problem_.elements() * (chunk + 1) / count_ - first;
         return first + size * slice / slices_;
     }
-    std::int64_t size(std::int64_t window, int slice) const {
-        return begin(window, slice + 1) - begin(window, slice);
+    std::int64_t size(std::int64_t chunk, int slice) const {
+        return begin(chunk, slice + 1) - begin(chunk, slice);
     }
     // Where a slice is in the memory of a rank that holds it.
-    Place at(int rank, std::int64_t window, int slice) const {
-        if (!problem_.arrays) return {rank, Region::buffer, begin(window, slice)};
-        return {rank, Region::stage,
-                problem_.stage.begin + window % slots * slot_ + begin(window, slice) -
-                    begin(window, 0)};
+    Place at(int rank, std::int64_t chunk, int slice) const {
+        if (!problem_.arrays) return {rank, Region::buffer, begin(chunk, slice)};
+        return {
+            rank, Region::staging,
+            problem_.staging.begin + chunk % slots * slot_ + begin(chunk, slice) - begin(chunk, 0)};
     }
 
 private:
@@ -63,21 +63,21 @@ private:
 }  // namespace
 
 bool can_pipeline(const Problem &problem) {
-    return problem.nodes.count() > 1 && (!problem.arrays || problem.stage.elements >= slots);
+    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.elements >= slots);
 }
 
-// Pipeline: a binary tree over nodes, through which the vector passes in windows.
+// Pipeline: a binary tree over nodes, through which the vector passes in chunks.
 //
 //     n0 ──► n1 ──► n3        (node numbers relative to the root's node)
 //     │       └───► n4
 //     └────► n2 ──► n5
 //
-// Of each window every node gets a slice through each of its first ranks, so the tree is there once
+// Of each chunk every node gets a slice through each of its first ranks, so the tree is there once
 // for each of them, and all rails carry something. Within a node everyone copies the slices from
-// those who hold them; in the root's node, from the root. While one window is copied, others are on
+// those who hold them; in the root's node, from the root. While one chunk is copied, others are on
 // their way.
 //
-// Cost: log2(nodes) latencies, and one for each window; a node sends the vector twice, whatever the
+// Cost: log2(nodes) latencies, and one for each chunk; a node sends the vector twice, whatever the
 // number of nodes. Source: pipelined binary trees as in Träff, Ripke, "Optimal Broadcast for Fully
 // Connected Processor-Memory Networks", JPDC 68(7), 2008, section 1.
 Schedule pipeline(const Problem &problem, int rank) {
@@ -87,24 +87,24 @@ Schedule pipeline(const Problem &problem, int rank) {
     const int root = problem.root, root_node = nodes.node_of(root);
     const int relative = (node - root_node + count) % count;
     const auto there = [&](int other) { return nodes.members((other + root_node) % count)[mine]; };
-    const Windows windows(problem);
-    const bool has_slice = mine < windows.slices();
+    const Chunks chunks(problem);
+    const bool has_slice = mine < chunks.slices();
     const bool per_rank = !problem.arrays && !problem.per_node;
     const auto holder = [&](int slice) { return relative == 0 ? root : members[slice]; };
     std::vector<int> children;
     for (const int child : {2 * relative + 1, 2 * relative + 2})
         if (has_slice && child < count) children.push_back(there(child));
-    const auto value = [](std::int64_t window) { return static_cast<std::uint32_t>(window) + 1; };
-    // Windows of the stage are used again.
-    const auto again = [&](std::int64_t window) {
-        return problem.arrays && window + slots < windows.count();
+    const auto value = [](std::int64_t chunk) { return static_cast<std::uint32_t>(chunk) + 1; };
+    // Chunks of the staging buffer are used again.
+    const auto again = [&](std::int64_t chunk) {
+        return problem.arrays && chunk + slots < chunks.count();
     };
 
     Schedule schedule;
-    schedule.stage = problem.arrays ? problem.stage.begin + problem.stage.elements : 0;
+    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.elements : 0;
     Lane bring, take;
     if (!per_rank) bring.acquire();
-    for (std::int64_t w = 0; w < windows.count(); ++w) {
+    for (std::int64_t w = 0; w < chunks.count(); ++w) {
         // Into my memory.
         const std::int64_t last = w - slots;
         if (last >= 0 && problem.arrays) {
@@ -115,14 +115,14 @@ Schedule pipeline(const Problem &problem, int rank) {
         }
         if (rank == root) {
             if (problem.arrays)
-                bring.copy({rank, Region::source, windows.begin(w, 0)}, windows.at(rank, w, 0),
-                           windows.begin(w, windows.slices()) - windows.begin(w, 0));
+                bring.copy({rank, Region::source, chunks.begin(w, 0)}, chunks.at(rank, w, 0),
+                           chunks.begin(w, chunks.slices()) - chunks.begin(w, 0));
             bring.signal_node(held, value(w));
         } else if (has_slice && relative == 0) {
             bring.wait(root, held, value(w));
             if (!problem.per_node || problem.arrays)
-                bring.copy(windows.at(root, w, mine), windows.at(rank, w, mine),
-                           windows.size(w, mine));
+                bring.copy(chunks.at(root, w, mine), chunks.at(rank, w, mine),
+                           chunks.size(w, mine));
             bring.signal_node(held, value(w));
         } else if (has_slice) {
             const int parent = there((relative - 1) / 2);
@@ -135,34 +135,34 @@ Schedule pipeline(const Problem &problem, int rank) {
 
     // To my children, in turns.
     Lane send;
-    for (std::int64_t w = 0; w < windows.count() && !children.empty(); ++w) {
+    for (std::int64_t w = 0; w < chunks.count() && !children.empty(); ++w) {
         send.wait(rank, held, value(w));
         for (const int child : children) {
             if (problem.arrays || w == 0) send.wait(child, ready, value(w));
-            send.put(windows.at(rank, w, mine), windows.at(child, w, mine), windows.size(w, mine),
+            send.put(chunks.at(rank, w, mine), chunks.at(child, w, mine), chunks.size(w, mine),
                      arrived, value(w));
         }
     }
 
     // To my array, or my buffer.
-    for (std::int64_t w = 0; w < windows.count() && rank != root; ++w) {
-        for (int slice = 0; slice < windows.slices(); ++slice) {
+    for (std::int64_t w = 0; w < chunks.count() && rank != root; ++w) {
+        for (int slice = 0; slice < chunks.slices(); ++slice) {
             take.wait(holder(slice), held, value(w));
-            const Place from = windows.at(holder(slice), w, slice);
+            const Place from = chunks.at(holder(slice), w, slice);
             // Then this rank has copied it to put it.
             const bool is_there = relative == 0 && slice == mine;
             if (is_there) take.wait(rank, held, value(w));
             if (problem.arrays)
-                take.copy(from, {rank, Region::output, windows.begin(w, slice)},
-                          windows.size(w, slice));
+                take.copy(from, {rank, Region::output, chunks.begin(w, slice)},
+                          chunks.size(w, slice));
             else if (per_rank && holder(slice) != rank && !is_there)
-                take.copy(from, windows.at(rank, w, slice), windows.size(w, slice));
+                take.copy(from, chunks.at(rank, w, slice), chunks.size(w, slice));
         }
         if (again(w)) take.signal_node(read, value(w));
     }
     // My buffer may be overwritten.
-    if (per_rank && windows.count() > 0) {
-        const bool is_awaited = relative == 0 ? rank != root : windows.slices() > 1 || !has_slice;
+    if (per_rank && chunks.count() > 0) {
+        const bool is_awaited = relative == 0 ? rank != root : chunks.slices() > 1 || !has_slice;
         if (is_awaited) take.signal_node(read, 1);
         for (const int peer : members)
             if (peer != rank && peer != root && (rank == root || (relative > 0 && has_slice)))

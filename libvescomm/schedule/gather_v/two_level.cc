@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 #include "schedule/staged_blocks.h"
 
 namespace vescomm::gather_v {
@@ -12,16 +12,16 @@ namespace {
 // what it tells to its own.
 enum Flag : std::uint32_t {
     ready = 0,  // to another node: my stage has room for what your node has
-    packed = 3,  // to my node: my block is in the stage of the one who sends it
+    packed = 3,  // to my node: my block is in the staging buffer of the one who sends it
     arrived = 3,  // a put, which brings what a node has
 };
 
 }  // namespace
 
 bool can_two_level(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() > 1 && has_neighbours(problem.nodes) &&
-           largest_relayed(problem, problem.ranks()) > 0 &&
-           can_pass_blocks(problem, beside_relayed(problem, problem.ranks()));
+    return problem.arrays && problem.nodes.count() > 1 && has_local_peers(problem.nodes) &&
+           largest_forwarded(problem, problem.ranks()) > 0 &&
+           can_pass_blocks(problem, beside_forwarded(problem, problem.ranks()));
 }
 
 // Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the
@@ -40,8 +40,8 @@ bool can_two_level(const Problem &problem) {
 // Collective Operation Performance", IPDPS 2000.
 Schedule two_level(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const int root = problem.root, home = nodes.node_of(root), mine = nodes.node_of(rank);
-    const std::int64_t most = largest_relayed(problem, problem.ranks());
+    const int root = problem.root, intra_node = nodes.node_of(root), mine = nodes.node_of(rank);
+    const std::int64_t max = largest_forwarded(problem, problem.ranks());
 
     // Small blocks lie densely, node after node, in the stages of those who send them and of the
     // root.
@@ -49,25 +49,25 @@ Schedule two_level(const Problem &problem, int rank) {
         std::int64_t begin = 0, elements = 0;
     };
     std::vector<Blocks> of_node;
-    std::int64_t end = problem.stage.begin;
+    std::int64_t end = problem.staging.begin;
     for (int node = 0; node < nodes.count(); ++node) {
         Blocks &blocks = of_node.emplace_back(Blocks{end, 0});
         for (const int peer : nodes.members(node))
-            if (is_relayed(problem, peer, root, most)) blocks.elements += problem.size(peer);
+            if (is_forwarded(problem, peer, root, max)) blocks.elements += problem.size(peer);
         end += blocks.elements;
     }
-    const auto sender = [&](int node) { return lane_rank(nodes, node, root); };
+    const auto sender = [&](int node) { return rail_peer(nodes, node, root); };
     // Each block with its place, which is the same at both.
     const auto for_each_block = [&](int node, auto &&body) {
         std::int64_t at = of_node[static_cast<std::size_t>(node)].begin;
         for (const int peer : nodes.members(node)) {
-            if (!is_relayed(problem, peer, root, most)) continue;
+            if (!is_forwarded(problem, peer, root, max)) continue;
             body(peer, at);
             at += problem.size(peer);
         }
     };
 
-    Schedule schedule = pass_blocks(problem, rank, beside_relayed(problem, problem.ranks()), most);
+    Schedule schedule = pass_blocks(problem, rank, beside_forwarded(problem, problem.ranks()), max);
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
@@ -80,21 +80,23 @@ Schedule two_level(const Problem &problem, int rank) {
         for (const int peer : senders) {
             lane.wait(peer, arrived, 1);
             for_each_block(nodes.node_of(peer), [&](int from, std::int64_t at) {
-                lane.copy({root, Region::stage, at}, problem.taken(from, root), problem.size(from));
+                lane.copy({root, Region::staging, at}, problem.taken(from, root),
+                          problem.size(from));
             });
         }
     }
     const Blocks &blocks = of_node[static_cast<std::size_t>(mine)];
-    if (mine == home || blocks.elements == 0) return schedule;
+    if (mine == intra_node || blocks.elements == 0) return schedule;
 
     const int through = sender(mine);
-    const bool packs = is_relayed(problem, rank, root, most);
+    const bool packs = is_forwarded(problem, rank, root, max);
     if (!packs && rank != through) return schedule;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
     for_each_block(mine, [&](int peer, std::int64_t at) {
         if (peer == rank)
-            lane.copy(problem.given(rank, root), {through, Region::stage, at}, problem.size(rank));
+            lane.copy(problem.given(rank, root), {through, Region::staging, at},
+                      problem.size(rank));
     });
     if (rank != through) {
         lane.signal_node(packed, 1);
@@ -104,7 +106,7 @@ Schedule two_level(const Problem &problem, int rank) {
         if (peer != rank) lane.wait(peer, packed, 1);
     });
     lane.wait(root, ready, 1);
-    lane.put({rank, Region::stage, blocks.begin}, {root, Region::stage, blocks.begin},
+    lane.put({rank, Region::staging, blocks.begin}, {root, Region::staging, blocks.begin},
              blocks.elements, arrived, 1);
     return schedule;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 

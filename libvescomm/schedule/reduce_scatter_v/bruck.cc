@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
 #include "schedule/node_blocks.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -22,10 +22,10 @@ enum Flag : std::uint32_t {
 // the vector, a slice to each of its first ranks.
 class Message {
 public:
-    Message(const NodeBlocks &blocks, int most_slices, int to, int round)
+    Message(const NodeBlocks &blocks, int max_slices, int to, int round)
         : extents_(blocks.extents(to - blocks.sent(round) + 1, blocks.sent(round))),
           elements_(elements_of(extents_)),
-          slices_(elements_ == 0 ? 0 : slices_for(most_slices, elements_)) {
+          slices_(elements_ == 0 ? 0 : slices_for(max_slices, elements_)) {
         std::int64_t packed = 0;
         for (const Extent &extent : extents_) {
             packed_.push_back(packed);
@@ -72,8 +72,8 @@ private:
 // this rank puts.
 class Places {
 public:
-    Places(const Problem &problem, const NodeBlocks &blocks, int most_slices)
-        : problem_(problem), blocks_(blocks), most_slices_(most_slices) {}
+    Places(const Problem &problem, const NodeBlocks &blocks, int max_slices)
+        : problem_(problem), blocks_(blocks), max_slices_(max_slices) {}
 
     // The slice that a message to a node brings to its rank.
     Place arrival(int to, int slice, int round) const {
@@ -93,7 +93,7 @@ public:
     std::int64_t size(int to, int slice, int round) const {
         const int nodes = blocks_.sent(round);
         const std::int64_t elements = blocks_.elements(to - nodes + 1, nodes);
-        const int slices = slices_for(most_slices_, elements);
+        const int slices = slices_for(max_slices_, elements);
         if (slice >= slices) return 0;
         return slice_begin(elements, slice + 1, slices) - slice_begin(elements, slice, slices);
     }
@@ -106,7 +106,7 @@ private:
 
     const Problem &problem_;
     const NodeBlocks &blocks_;
-    int most_slices_;
+    int max_slices_;
 };
 
 }  // namespace
@@ -119,8 +119,8 @@ bool can_bruck(const Problem &problem) {
     const NodeBlocks blocks(problem.nodes, problem.cuts);
     const std::int64_t share = problem.elements() / smallest_node(problem.nodes) + 1;
     const std::int64_t sums =
-        std::min(problem.elements(), share + blocks.rounds() * (2 * least_slice + 1));
-    return problem.elements() <= problem.stage.elements && 2 * sums <= problem.partial.elements;
+        std::min(problem.elements(), share + blocks.rounds() * (2 * min_slice + 1));
+    return problem.elements() <= problem.staging.elements && 2 * sums <= problem.partial.elements;
 }
 
 // Bruck, backwards: sums for 4, 2, 1 nodes travel together.
@@ -143,19 +143,19 @@ Schedule bruck(const Problem &problem, int rank) {
     const auto members = nodes.members(node);
     const bool alone = members.size() == 1;
     const NodeBlocks blocks(nodes, problem.cuts);
-    const int most_slices = smallest_node(nodes), rounds = blocks.rounds();
-    const Places places(problem, blocks, most_slices);
+    const int max_slices = smallest_node(nodes), rounds = blocks.rounds();
+    const Places places(problem, blocks, max_slices);
     std::vector<Message> incoming, outgoing;
     std::vector<std::vector<Place>> arrivals;  // of each round, each slice
     for (int k = 0; k < rounds; ++k) {
-        incoming.emplace_back(blocks, most_slices, node, k);
-        outgoing.emplace_back(blocks, most_slices, node - (1 << k), k);
+        incoming.emplace_back(blocks, max_slices, node, k);
+        outgoing.emplace_back(blocks, max_slices, node - (1 << k), k);
         std::vector<Place> &slices = arrivals.emplace_back();
         for (int slice = 0; slice < incoming[k].slices(); ++slice)
             slices.push_back(places.arrival(node, slice, k));
     }
     const auto there = [&](int other) { return nodes.members(blocks.wrap(other))[mine]; };
-    const auto rounds_to = [rounds](int k) { return static_cast<std::uint32_t>(rounds - k); };
+    const auto phases_to = [rounds](int k) { return static_cast<std::uint32_t>(rounds - k); };
 
     Schedule schedule;
     Lane lane, relay;
@@ -164,9 +164,9 @@ Schedule bruck(const Problem &problem, int rank) {
         if (mine >= incoming[k].slices()) continue;
         lane.signal(there(node + (1 << k)), ready, 1);
         relay.wait(there(node + (1 << k)), arrived, 1);
-        relay.signal_node(relayed, rounds_to(k));
+        relay.signal_node(relayed, phases_to(k));
     }
-    const Place shared{rank, Region::stage, problem.stage.begin};
+    const Place shared{rank, Region::staging, problem.staging.begin};
     if (!alone && problem.arrays) lane.copy({rank, Region::source, 0}, shared, problem.elements());
     if (!alone) lane.signal_node(written, 1);
     for (const int peer : members)
@@ -179,8 +179,9 @@ Schedule bruck(const Problem &problem, int rank) {
             std::vector<Place> from;
             for (const int peer : members)
                 from.push_back(!problem.arrays ? Place{peer, Region::buffer, begin}
-                               : peer == rank  ? Place{peer, Region::source, begin}
-                                               : Place{peer, Region::stage, shared.offset + begin});
+                               : peer == rank
+                                   ? Place{peer, Region::source, begin}
+                                   : Place{peer, Region::staging, shared.offset + begin});
             for (int j = rounds - 1; j > k; --j) {
                 const auto found = incoming[j].find(begin);
                 count = std::min(count, found.together);
@@ -209,10 +210,10 @@ Schedule bruck(const Problem &problem, int rank) {
                      arrived, 1);
         }
         for (int slice = 0; slice < incoming[k].slices(); ++slice)
-            lane.wait(members[slice], relayed, rounds_to(k));
+            lane.wait(members[slice], relayed, phases_to(k));
     }
     sum(problem.begin(rank), problem.size(rank), -1, problem.output(rank), true);
-    schedule.stage = alone || !problem.arrays ? 0 : shared.offset + problem.elements();
+    schedule.staging = alone || !problem.arrays ? 0 : shared.offset + problem.elements();
     for (int k = 0; k < rounds; ++k)
         if (mine < incoming[k].slices())
             schedule.partial =

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -51,9 +51,9 @@ public:
             runs_.back().end = rank + 1;
         }
         // Two rounds of each run's sums, as they come and as they go, and of results.
-        most_runs_ = std::ranges::max(runs_of_node_);
-        slice_ = std::min(problem.partial.elements / (4 * most_runs_ + 2 * slices_),
-                          problem.stage.elements / (2 * slices_));
+        max_runs_ = std::ranges::max(runs_of_node_);
+        slice_ = std::min(problem.partial.elements / (4 * max_runs_ + 2 * slices_),
+                          problem.staging.elements / (2 * slices_));
         if (slice_ > 0) rounds_ = (problem.elements() + slice_ * slices_ - 1) / (slice_ * slices_);
     }
 
@@ -103,19 +103,19 @@ public:
         return count_of(round * runs_of(run.node) + run.place + 1);
     }
     Place staged(int rank, std::int64_t round, std::int64_t begin) const {
-        return {rank, Region::stage,
-                problem_.stage.begin + round % 2 * slice_ * slices_ + begin - this->begin(round)};
+        return {rank, Region::staging,
+                problem_.staging.begin + round % 2 * slice_ * slices_ + begin - this->begin(round)};
     }
     Place incoming(int worker, const Run &run, std::int64_t round) const {
         return partial(worker, (2 * run.place + round % 2) * slice_);
     }
     Place outgoing(int worker, const Run &run, std::int64_t round) const {
-        return partial(worker, (2 * most_runs_ + 2 * run.place + round % 2) * slice_);
+        return partial(worker, (2 * max_runs_ + 2 * run.place + round % 2) * slice_);
     }
     // What comes to an owner from another node.
     Place result(std::int64_t round, const Part &part) const {
         return partial(part.owner,
-                       (4 * most_runs_ + round % 2 * slices_) * slice_ + part.begin - begin(round));
+                       (4 * max_runs_ + round % 2 * slices_) * slice_ + part.begin - begin(round));
     }
 
 private:
@@ -128,7 +128,7 @@ private:
     int slices_;
     std::vector<Run> runs_;
     std::vector<int> runs_of_node_;
-    std::int64_t most_runs_ = 1;
+    std::int64_t max_runs_ = 1;
     std::int64_t slice_ = 0;  // elements
     std::int64_t rounds_ = 0;
 };
@@ -152,13 +152,13 @@ public:
 
     Schedule make() {
         Schedule schedule;
-        schedule.stage = problem_.stage.begin + problem_.stage.elements;
+        schedule.staging = problem_.staging.begin + problem_.staging.elements;
         schedule.partial = problem_.partial.begin + problem_.partial.elements;
         Lane &lane = schedule.lanes.emplace_back();
         lane.acquire();
         if (mine_ < plan_.slices()) say_ready(lane);
         for (std::int64_t k = 0; k < plan_.rounds(); ++k) {
-            if (is_read_) stage(lane, k);
+            if (is_read_) staging(lane, k);
             if (mine_ < plan_.slices()) sum(lane, k);
         }
         if (problem_.size(rank_) == 0) return schedule;
@@ -187,7 +187,7 @@ private:
         }
     }
 
-    void stage(Lane &lane, std::int64_t k) const {
+    void staging(Lane &lane, std::int64_t k) const {
         for (int slice = 0; slice < plan_.slices() && k >= 2; ++slice)
             if (slice != mine_) lane.wait(members_[slice], read, count_of(k - 1));
         // But for the slice that this rank sums itself.

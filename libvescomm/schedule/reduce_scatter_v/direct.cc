@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -10,10 +10,10 @@ namespace {
 enum Flag : std::uint32_t {
     filled,  // my buffer holds my contribution
     read,  // I have read all I need from the buffers of my node
-    ready,  // value k + 1: the first k windows of my partial sums may be overwritten (told to the
+    ready,  // value k + 1: the first k chunks of my partial sums may be overwritten (told to the
             // ranks that put into them)
-    partial,  // value i, to myself: my first i windows of partial sums are there
-    arrived,  // a put: value k + 1 brings window k of the sender's partial sum
+    partial,  // value i, to myself: my first i chunks of partial sums are there
+    arrived,  // a put: value k + 1 brings chunk k of the sender's partial sum
 };
 
 // The part of a shard that begins so many elements later, in the buffers of all ranks of a node.
@@ -26,7 +26,7 @@ std::vector<Place> in_buffers(const Problem &problem, std::span<const int> membe
 }
 
 // Adds the lanes that sum, and put, what this rank handles for ranks of other nodes. Returns how
-// many windows of partial sums there are.
+// many chunks of partial sums there are.
 std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &schedule) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
@@ -36,46 +36,46 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
 
     struct Partner {
         int rank;
-        PutWindows windows;
+        PutChunks chunks;
         Place from;
         Lane puts;
     };
     std::vector<Partner> partners;
-    std::uint32_t most_windows = 0;
-    for (const int peer : in_turn(lane_peers(nodes, rank), rank)) {
+    std::uint32_t max_chunks = 0;
+    for (const int peer : rotated_after(rail_peers(nodes, rank), rank)) {
         const std::int64_t count = problem.size(peer);
         if (count == 0) continue;
         const Place sum{rank, Region::partial, schedule.partial};
-        const PutWindows windows(count);
-        if (!sends_its_own) schedule.partial += windows.room();
-        partners.push_back({peer, windows, sends_its_own ? problem.shard(rank, peer) : sum, {}});
-        most_windows = std::max(most_windows, partners.back().windows.number());
+        const PutChunks chunks(count);
+        if (!sends_its_own) schedule.partial += chunks.room();
+        partners.push_back({peer, chunks, sends_its_own ? problem.shard(rank, peer) : sum, {}});
+        max_chunks = std::max(max_chunks, partners.back().chunks.number());
     }
 
     Lane sums;
     for (const int peer : members)
         if (peer != rank) sums.wait(peer, filled, 1);
     std::uint32_t partials = 0;
-    // A window for each in turn, so that every link has something to carry.
-    for (std::uint32_t k = 0; k < most_windows; ++k) {
-        for (auto &[peer, windows, from, puts] : partners) {
-            if (k >= windows.number()) continue;
-            const std::int64_t begin = windows.begin(k), count = windows.elements(k);
-            const std::uint32_t may_overwrite = 1 + windows.read_before(k);
+    // A chunk for each in turn, so that every link has something to carry.
+    for (std::uint32_t k = 0; k < max_chunks; ++k) {
+        for (auto &[peer, chunks, from, puts] : partners) {
+            if (k >= chunks.number()) continue;
+            const std::int64_t begin = chunks.begin(k), count = chunks.elements(k);
+            const std::uint32_t may_overwrite = 1 + chunks.read_before(k);
             Place place = later(from, begin);
             if (!sends_its_own) {
-                place = later(from, windows.place(k));
-                if (k >= PutWindows::ring) sums.wait(peer, ready, may_overwrite);
+                place = later(from, chunks.place(k));
+                if (k >= PutChunks::ring) sums.wait(peer, ready, may_overwrite);
                 sums.reduce(in_buffers(problem, members, peer, begin), place, count, false);
                 sums.signal_node(partial, ++partials);
                 puts.wait(rank, partial, partials);
             }
             puts.wait(peer, ready, may_overwrite,
-                      k == 0 && comes_early(problem, rank, peer, windows.count));
+                      k == 0 && is_eager(problem, rank, peer, chunks.count));
             // The peer keeps its slots in node order, without its own node.
             const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
-            puts.put(place, {peer, Region::partial, slot * windows.room() + windows.place(k)},
-                     count, arrived, k + 1);
+            puts.put(place, {peer, Region::partial, slot * chunks.room() + chunks.place(k)}, count,
+                     arrived, k + 1);
         }
     }
     if (partials > 0) schedule.lanes.push_back(std::move(sums));
@@ -93,7 +93,7 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
 //
 // On one node nothing is staged: each element is read once from every buffer and written once. For
 // a rank on another node, the node's ranks share the work of summing what it needs (each for the
-// ranks in its own place), and send one partial sum in f32, window by window (lanes.h): one is
+// ranks in its own place), and send one partial sum in f32, chunk by chunk (rails.h): one is
 // summed while others are sent and received. A rank that is alone on its node puts its contribution
 // as it is, where that is of the type of sums.
 //
@@ -106,7 +106,7 @@ Schedule direct(const Problem &problem, int rank) {
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     const std::int64_t size = problem.size(rank);
-    const PutWindows windows(size);
+    const PutChunks chunks(size);
     Schedule schedule;
     schedule.lanes.resize(1);
 
@@ -117,27 +117,27 @@ Schedule direct(const Problem &problem, int rank) {
     for (int other = 0; other < nodes.count() && size > 0; ++other) {
         if (other == node) continue;
         arrivals.push_back({rank, Region::partial, schedule.partial});
-        partners.push_back(lane_rank(nodes, other, rank));
-        schedule.partial += windows.room();
+        partners.push_back(rail_peer(nodes, other, rank));
+        schedule.partial += chunks.room();
     }
     const std::uint32_t partials = send_partial_sums(problem, rank, schedule);
 
     Lane &local = schedule.lanes.front();
-    for (const int partner : in_turn_for(partners, rank))
-        local.signal(partner, ready, 1, comes_early(problem, partner, rank, size));
+    for (const int partner : rotated_for(partners, rank))
+        local.signal(partner, ready, 1, is_eager(problem, partner, rank, size));
     meet(local, nodes, rank, filled);
 
-    const std::uint32_t parts = arrivals.empty() ? 1 : windows.number();
+    const std::uint32_t parts = arrivals.empty() ? 1 : chunks.number();
     for (std::uint32_t k = 0; k < parts; ++k) {
-        const std::int64_t begin = windows.begin(k);
+        const std::int64_t begin = chunks.begin(k);
         std::vector<Place> from = in_buffers(problem, members, rank, begin);
         for (std::size_t i = 0; i < arrivals.size(); ++i) {
             local.wait(partners[i], arrived, k + 1);
-            from.push_back(later(arrivals[i], windows.place(k)));
+            from.push_back(later(arrivals[i], chunks.place(k)));
         }
         local.reduce(from, later(problem.output(rank), begin),
-                     parts == 1 ? size : windows.elements(k), true);
-        if (!windows.tells_after(k)) continue;
+                     parts == 1 ? size : chunks.elements(k), true);
+        if (!chunks.tells_after(k)) continue;
         for (const int partner : partners) local.signal(partner, ready, k + 2);
     }
     if (partials > 0) local.wait(rank, partial, partials);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -14,13 +14,13 @@ enum Flag : std::uint32_t {
     taken,  // value i + 1: I have read the first i sums that came (told to the rank that puts them)
     arrived,  // a put: value i brings the i-th sum that the sender passes on
     ended,  // Plan::number(): this sum has come for a rank of my node; last(): I have passed on all
-    read,  // value w + 1: I have read what came for my window w; last(): all I need from my node
+    read,  // value w + 1: I have read what came for my chunk w; last(): all I need from my node
 };
 
-// The sums of a window of a shard, as they pass a node.
+// The sums of a chunk of a shard, as they pass a node.
 struct Passing {
     int owner = 0;
-    std::uint32_t window = 0;
+    std::uint32_t chunk = 0;
     std::int64_t begin = 0, size = 0;
     int lane = 0;  // which rank of every node passes it on
     bool starts = false, ends = false;  // on this node
@@ -35,7 +35,7 @@ public:
         const Nodes &nodes = problem.nodes;
         for (int owner = 0; owner < nodes.ranks(); ++owner)
             size_ = std::max(size_, problem.size(owner));
-        size_ = std::min(size_, PutWindows(problem.elements()).size);
+        size_ = std::min(size_, PutChunks(problem.elements()).size);
         std::vector<int> owners;
         for (int away = nodes.count() - 1; away >= 0; --away) {
             const auto members = nodes.members((node + away) % nodes.count());
@@ -66,7 +66,7 @@ public:
     std::uint32_t last() const { return rounds_ * problem_.ranks() + 1; }
     // Rises along passings().
     std::uint32_t number(const Passing &passing) const {
-        return passing.window * problem_.ranks() + passing.owner + 1;
+        return passing.chunk * problem_.ranks() + passing.owner + 1;
     }
     Place incoming(int worker, std::uint32_t i) const {
         return {worker, Region::partial, i % slots * size_};
@@ -75,12 +75,12 @@ public:
         return {worker, Region::partial, (slots + i % slots) * size_};
     }
 
-    static constexpr std::uint32_t slots = PutWindows::ring;
+    static constexpr std::uint32_t slots = PutChunks::ring;
 
 private:
     const Problem &problem_;
     int lanes_;
-    std::int64_t size_ = 0;  // of a window
+    std::int64_t size_ = 0;  // of a chunk
     std::uint32_t rounds_ = 0;
     std::vector<Passing> passings_;
 };
@@ -89,18 +89,18 @@ private:
 
 // Ring: running sums pass from node to node, and end at the node of their owner.
 //
-//     sums for d:   node d + 1 ──window──► node d + 2 ──► ... ──► node d - 1 ──► node d ──► output
+//     sums for d:   node d + 1 ──chunk──► node d + 2 ──► ... ──► node d - 1 ──► node d ──► output
 //
-// Every node adds the contributions of its ranks to what comes from the left. Windows of a shard
+// Every node adds the contributions of its ranks to what comes from the left. Chunks of a shard
 // take turns at a few slots among the partial sums, and those for all owners pass a node in one
-// order: the first window of each, from the farthest owner to the nearest, then the second. Waits
-// follow that order, so they never go round in a circle. Windows are dealt out to the first ranks
+// order: the first chunk of each, from the farthest owner to the nearest, then the second. Waits
+// follow that order, so they never go round in a circle. Chunks are dealt out to the first ranks
 // of every node, each of which has a ring of its own.
 //
 // Cost: a node sends S less its own shards and gets no more, however unequal they are. With one
-// owner of nearly everything that takes S and nodes windows, where otherwise it gets nodes - 1
+// owner of nearly everything that takes S and nodes chunks, where otherwise it gets nodes - 1
 // times its shard; with equal shards nodes - 1 latencies more than that. Of several large shards
-// each window waits for those before it to go round. Source: the pipelined ring of all_gather_v
+// each chunk waits for those before it to go round. Source: the pipelined ring of all_gather_v
 // (ring.cc there), backwards.
 Schedule ring(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
@@ -136,7 +136,7 @@ Schedule ring(const Problem &problem, int rank) {
             }
             if (passing.ends) {
                 pass.signal_node(ended, plan.number(passing));
-                pass.wait(passing.owner, read, passing.window + 1);
+                pass.wait(passing.owner, read, passing.chunk + 1);
             } else {
                 pass.wait(right, taken, std::max(passing.out + 1, Plan::slots) - Plan::slots + 1);
                 pass.reduce(from, plan.outgoing(rank, passing.out), passing.size, false);
@@ -159,7 +159,7 @@ Schedule ring(const Problem &problem, int rank) {
         from.push_back(plan.incoming(worker, passing.in));
         take.reduce(from, later(problem.output(rank), passing.begin - problem.begin(rank)),
                     passing.size, true);
-        take.signal_node(read, passing.window + 1);
+        take.signal_node(read, passing.chunk + 1);
     }
     if (passes) take.wait(rank, ended, plan.last());
     take.signal_node(read, plan.last());

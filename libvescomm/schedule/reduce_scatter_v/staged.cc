@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "schedule/algorithms.h"
-#include "schedule/lanes.h"
 #include "schedule/node_blocks.h"
+#include "schedule/rails.h"
 
 namespace vescomm::reduce_scatter_v {
 
@@ -22,33 +22,33 @@ std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
-// Windows of the stage and of the partial sums, two for each shard unless one round is enough, as
-// all ranks know them.
-class Windows {
+// Chunks of the staging buffer and of the partial sums, two for each shard unless one round is
+// enough, as all ranks know them.
+class Chunks {
 public:
-    explicit Windows(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
+    explicit Chunks(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
         std::int64_t shards = 0, largest = 0;
         for (int owner = 0; owner < problem.ranks(); ++owner) {
             numbers_.push_back(shards);
             if (problem.size(owner) > 0) ++shards;
             largest = std::max(largest, problem.size(owner));
         }
-        size_ = problem.stage.elements / std::max<std::int64_t>(1, 2 * shards);
+        size_ = problem.staging.elements / std::max<std::int64_t>(1, 2 * shards);
         if (nodes_.count() > 1) {
-            const std::int64_t sums = nodes_.count() - 1 + most_lane_peers(nodes_);
+            const std::int64_t sums = nodes_.count() - 1 + max_rail_peers(nodes_);
             size_ = std::min(size_, problem.partial.elements / (2 * sums));
             // Between nodes messages cost more than what two rounds do at the same time.
-            at_once_ = problem.elements() <= problem.stage.elements &&
+            at_once_ = problem.elements() <= problem.staging.elements &&
                        largest * sums <= problem.partial.elements;
         }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
         size_ = std::max<std::int64_t>(1, largest);
-        windows_ = 1;
+        chunks_ = 1;
     }
 
     std::int64_t size() const { return size_; }
-    // Whether one round is enough. Then the stage holds the vector as it is.
+    // Whether one round is enough. Then the staging buffer holds the vector as it is.
     bool at_once() const { return at_once_; }
     std::int64_t rounds(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
     std::int64_t part(int owner, std::int64_t round) const {
@@ -63,9 +63,10 @@ public:
         return place;
     }
     Place lot(int rank, int owner, std::int64_t round) const {
-        if (at_once_) return {rank, Region::stage, problem_.stage.begin + problem_.begin(owner)};
-        return {rank, Region::stage,
-                problem_.stage.begin + (windows_ * numbers_[owner] + round % windows_) * size_};
+        if (at_once_)
+            return {rank, Region::staging, problem_.staging.begin + problem_.begin(owner)};
+        return {rank, Region::staging,
+                problem_.staging.begin + (chunks_ * numbers_[owner] + round % chunks_) * size_};
     }
     // The sum that `node` has made for `owner`, as it lies there.
     Place sum_from(int node, int owner, std::int64_t round) const {
@@ -80,19 +81,19 @@ public:
 private:
     Place sum(int rank, std::int64_t slot, std::int64_t round) const {
         return {rank, Region::partial,
-                problem_.partial.begin + (windows_ * slot + round % windows_) * size_};
+                problem_.partial.begin + (chunks_ * slot + round % chunks_) * size_};
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
     std::vector<std::int64_t> numbers_;  // of owners, not counting empty shards
     std::int64_t size_ = 0;
-    std::int64_t windows_ = 2;  // of each
+    std::int64_t chunks_ = 2;  // of each
     bool at_once_ = false;
 };
 
 // Below this many elements it takes longer to leave something out than to copy it.
-constexpr std::int64_t least_gap = 1024;
+constexpr std::int64_t min_gap = 1024;
 
 // The shards of `owners`, and what little is between them.
 std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &owners) {
@@ -100,7 +101,7 @@ std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &o
     for (const int owner : owners) {
         const std::int64_t begin = problem.begin(owner), end = begin + problem.size(owner);
         const bool is_near =
-            !extents.empty() && begin - extents.back().begin - extents.back().size < least_gap;
+            !extents.empty() && begin - extents.back().begin - extents.back().size < min_gap;
         if (is_near) extents.back().size = end - extents.back().begin;
         else extents.push_back({begin, end - begin});
     }
@@ -109,11 +110,12 @@ std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &o
 
 }  // namespace
 
-bool can_stage(const Problem &problem) {
-    return problem.arrays && Windows(problem).size() > 0;
+bool can_use_staging(const Problem &problem) {
+    return problem.arrays && Chunks(problem).size() > 0;
 }
 
-// Staged: contributions lie in arrays of the callers, and pass through the stage window by window.
+// Staged: contributions lie in arrays of the callers, and pass through the staging buffer chunk by
+// chunk.
 //
 //     node A                                  node B
 //     source 0 ─copy─► stage 0 ─┐             stage 2 ─┐
@@ -124,38 +126,38 @@ bool can_stage(const Problem &problem) {
 // one partial sum for the node, as in direct.cc.
 //
 // Cost: every contribution is read and written once more than in direct.cc, in the cache.
-// Source: direct.cc; double buffering of windows as in any copy through shared memory.
+// Source: direct.cc; double buffering of chunks as in any copy through shared memory.
 Schedule staged(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const Windows windows(problem);
+    const Chunks chunks(problem);
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     const auto reader = [&](int owner) {
-        return nodes.node_of(owner) == node ? owner : lane_rank(nodes, node, owner);
+        return nodes.node_of(owner) == node ? owner : rail_peer(nodes, node, owner);
     };
     std::vector<int> abroad;  // owners on other nodes for whom this rank sums
-    for (const int peer : in_turn(lane_peers(nodes, rank), rank))
+    for (const int peer : rotated_after(rail_peers(nodes, rank), rank))
         if (problem.size(peer) > 0) abroad.push_back(peer);
     std::vector<int> partners;  // who sums for this rank on other nodes
     for (int other = 0; other < nodes.count() && problem.size(rank) > 0; ++other)
-        if (other != node) partners.push_back(lane_rank(nodes, other, rank));
+        if (other != node) partners.push_back(rail_peer(nodes, other, rank));
     std::int64_t rounds = 0;
     std::vector<int> given;  // owners for whom others read this rank's contribution
     for (int owner = 0; owner < problem.ranks(); ++owner) {
         if (problem.size(owner) == 0) continue;
-        rounds = std::max(rounds, windows.rounds(owner));
+        rounds = std::max(rounds, chunks.rounds(owner));
         if (reader(owner) != rank) given.push_back(owner);
     }
 
     Schedule schedule;
-    schedule.stage = problem.stage.begin + problem.stage.elements;
+    schedule.staging = problem.staging.begin + problem.staging.elements;
     schedule.partial = problem.partial.begin + problem.partial.elements;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
-    // The first two windows are free in any case.
-    for (const int partner : in_turn_for(partners, rank))
-        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, windows.rounds(rank))),
-                    comes_early(problem, partner, rank, windows.part(rank, 0)));
+    // The first two chunks are free in any case.
+    for (const int partner : rotated_for(partners, rank))
+        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, chunks.rounds(rank))),
+                    is_eager(problem, partner, rank, chunks.part(rank, 0)));
 
     // Once in a round for each member.
     std::vector<std::int64_t> waited(members.size(), -1), waited_for_read(members.size(), -1);
@@ -166,55 +168,56 @@ Schedule staged(const Problem &problem, int rank) {
         std::vector<Place> places;
         for (const int member : members) {
             if (member == rank) {
-                places.push_back(windows.given(rank, owner, k));
+                places.push_back(chunks.given(rank, owner, k));
             } else {
                 if (first_time(waited, member, k)) lane.wait(member, written, count_of(k + 1));
-                places.push_back(windows.lot(member, owner, k));
+                places.push_back(chunks.lot(member, owner, k));
             }
         }
         return places;
     };
     for (std::int64_t k = 0; k < rounds; ++k) {
         bool writes = false, awaited = false;
-        if (windows.at_once()) {
+        if (chunks.at_once()) {
             for (const Extent &extent : extents_of(problem, given))
                 lane.copy({rank, Region::source, extent.begin},
-                          {rank, Region::stage, problem.stage.begin + extent.begin}, extent.size);
+                          {rank, Region::staging, problem.staging.begin + extent.begin},
+                          extent.size);
             writes = !given.empty();
         }
         for (const int owner : given) {
-            if (windows.at_once() || windows.rounds(owner) <= k) continue;
+            if (chunks.at_once() || chunks.rounds(owner) <= k) continue;
             if (k >= 2 && first_time(waited_for_read, reader(owner), k))
                 lane.wait(reader(owner), read, count_of(k - 1));
-            lane.copy(windows.given(rank, owner, k), windows.lot(rank, owner, k),
-                      windows.part(owner, k));
+            lane.copy(chunks.given(rank, owner, k), chunks.lot(rank, owner, k),
+                      chunks.part(owner, k));
             writes = true;
         }
         if (writes) lane.signal_node(written, count_of(k + 1));
         for (std::size_t i = 0; i < abroad.size(); ++i) {
             const int owner = abroad[i];
-            if (windows.rounds(owner) <= k) continue;
-            const Place sum = windows.sum_made(rank, static_cast<std::int64_t>(i), k);
+            if (chunks.rounds(owner) <= k) continue;
+            const Place sum = chunks.sum_made(rank, static_cast<std::int64_t>(i), k);
             const auto from = contributions(owner, k);
-            const bool early = k < 2 && comes_early(problem, rank, owner, windows.part(owner, 0));
-            // From the third round on, that also means that the last sum of this window has left.
-            if (!early) lane.wait(owner, ready, count_of(k + 1));
-            lane.reduce(from, sum, windows.part(owner, k), false);
-            if (early) lane.wait(owner, ready, count_of(k + 1), true);
-            lane.put(sum, windows.sum_from(node, owner, k), windows.part(owner, k), arrived,
+            const bool eager = k < 2 && is_eager(problem, rank, owner, chunks.part(owner, 0));
+            // From the third round on, that also means that the last sum of this chunk has left.
+            if (!eager) lane.wait(owner, ready, count_of(k + 1));
+            lane.reduce(from, sum, chunks.part(owner, k), false);
+            if (eager) lane.wait(owner, ready, count_of(k + 1), true);
+            lane.put(sum, chunks.sum_from(node, owner, k), chunks.part(owner, k), arrived,
                      count_of(k + 1));
-            awaited |= windows.rounds(owner) > k + 2;
+            awaited |= chunks.rounds(owner) > k + 2;
         }
-        if (problem.size(rank) > 0 && windows.rounds(rank) > k) {
+        if (problem.size(rank) > 0 && chunks.rounds(rank) > k) {
             auto from = contributions(rank, k);
             for (const int partner : partners) {
                 lane.wait(partner, arrived, count_of(k + 1));
-                from.push_back(windows.sum_from(nodes.node_of(partner), rank, k));
+                from.push_back(chunks.sum_from(nodes.node_of(partner), rank, k));
             }
-            lane.reduce(from, windows.result(rank, k), windows.part(rank, k), true);
+            lane.reduce(from, chunks.result(rank, k), chunks.part(rank, k), true);
             for (const int partner : partners)
-                if (windows.rounds(rank) > k + 2) lane.signal(partner, ready, count_of(k + 3));
-            awaited |= windows.rounds(rank) > k + 2;
+                if (chunks.rounds(rank) > k + 2) lane.signal(partner, ready, count_of(k + 3));
+            awaited |= chunks.rounds(rank) > k + 2;
         }
         if (awaited) lane.signal_node(read, count_of(k + 1));
     }

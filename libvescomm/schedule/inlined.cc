@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/eager.h"
+#include "schedule/inlined.h"
 
 namespace vescomm {
 
@@ -24,18 +24,18 @@ Room wanted(const Problem &problem, int rank) {
     }
 }
 
-bool can_be_eager(const Problem &problem) {
+bool can_be_inline(const Problem &problem) {
     if (!problem.arrays || problem.half || problem.nodes.count() > 1 || problem.cuts.empty())
         return false;
     for (int rank = 0; rank < problem.ranks(); ++rank)
-        if (problem.source_size(rank) > problem.eager) return false;
+        if (problem.source_size(rank) > problem.inlined) return false;
     return true;
 }
 
-Schedule eager(const Problem &problem, int rank) {
+Schedule inlined(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
-    const auto stage = [](int peer, std::int64_t offset) {
-        return Place{peer, Region::stage, offset};
+    const auto staging = [](int peer, std::int64_t offset) {
+        return Place{peer, Region::staging, offset};
     };
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
@@ -44,18 +44,18 @@ Schedule eager(const Problem &problem, int rank) {
     for (int peer = 0; peer < ranks; ++peer)
         gives |= peer != rank && elements_between(problem, rank, peer) > 0;
     if (gives) {
-        schedule.stage = problem.source_size(rank);
-        lane.copy({rank, Region::source, 0}, stage(rank, 0), schedule.stage);
-        lane.signal_node(eager_flag, 1);
+        schedule.staging = problem.source_size(rank);
+        lane.copy({rank, Region::source, 0}, staging(rank, 0), schedule.staging);
+        lane.signal_node(inline_flag, 1);
     }
     if (reduces(problem.collective)) {
         const Room part = wanted(problem, rank);
         if (part.elements == 0) return schedule;
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) {
-            if (peer != rank) lane.wait(peer, eager_flag, 1);
+            if (peer != rank) lane.wait(peer, inline_flag, 1);
             from.push_back(peer == rank ? Place{rank, Region::source, part.begin}
-                                        : stage(peer, part.begin));
+                                        : staging(peer, part.begin));
         }
         lane.reduce(from, {rank, Region::output, 0}, part.elements, true);
         return schedule;
@@ -64,8 +64,8 @@ Schedule eager(const Problem &problem, int rank) {
     for (int away = 1; away < ranks; ++away) {
         const int peer = (rank + away) % ranks;
         if (problem.block(peer, rank) == 0) continue;
-        lane.wait(peer, eager_flag, 1);
-        lane.copy(stage(peer, problem.given(peer, rank).offset), problem.taken(peer, rank),
+        lane.wait(peer, inline_flag, 1);
+        lane.copy(staging(peer, problem.given(peer, rank).offset), problem.taken(peer, rank),
                   problem.block(peer, rank));
     }
     return schedule;

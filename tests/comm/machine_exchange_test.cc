@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -19,71 +19,71 @@ struct Where {
     std::string cores, host;
 };
 
-MachineTold told(const Nodes &nodes, const std::vector<Where> &ranks, const std::string &more) {
+MachineExchange told(const Nodes &nodes, const std::vector<Where> &ranks, const std::string &more) {
     std::vector<std::string> all;
     for (const Where &rank : ranks)
         all.push_back(rank.cores + "\n" + rank.host + "\n" + (all.empty() ? more : ""));
-    return machine_told(nodes, all);
+    return machine_exchange(nodes, all);
 }
 
-TEST(MachineTold, RanksWithCoresOfTheirOwnShareNone) {
-    const MachineTold result = told(Nodes::single(2), {{"1", "a"}, {"2", "a"}}, "rdma\n");
+TEST(MachineExchange, RanksWithCoresOfTheirOwnShareNone) {
+    const MachineExchange result = told(Nodes::single(2), {{"1", "a"}, {"2", "a"}}, "rdma\n");
     EXPECT_EQ(result.machine, Machine{});
     EXPECT_EQ(result.cores, std::vector<int>{2});
 }
 
-TEST(MachineTold, RanksOfAllNodesOfAHostShareItsCores) {
-    const MachineTold result = told(Nodes::from_sizes(std::vector{1, 1, 1}),
-                                    {{"3", "a"}, {"3", "a"}, {"3", "a"}}, "rdma\n");
+TEST(MachineExchange, RanksOfAllNodesOfAHostShareItsCores) {
+    const MachineExchange result = told(Nodes::from_sizes(std::vector{1, 1, 1}),
+                                        {{"3", "a"}, {"3", "a"}, {"3", "a"}}, "rdma\n");
     EXPECT_EQ(result.machine.cores, 2);
     EXPECT_EQ(result.machine.nodes_per_host, 3);
     EXPECT_EQ(result.cores, (std::vector<int>{2, 2, 2}));
-    const MachineTold apart = told(Nodes::from_sizes(std::vector{1, 1, 1}),
-                                   {{"3", "a"}, {"3", "b"}, {"3", "c"}}, "rdma\n");
+    const MachineExchange apart = told(Nodes::from_sizes(std::vector{1, 1, 1}),
+                                       {{"3", "a"}, {"3", "b"}, {"3", "c"}}, "rdma\n");
     EXPECT_EQ(apart.machine, Machine{});
 }
 
-TEST(MachineTold, TheMostCrowdedHostSpeaksForAll) {
-    const MachineTold result =
+TEST(MachineExchange, TheMostCrowdedHostSpeaksForAll) {
+    const MachineExchange result =
         told(Nodes::from_sizes(std::vector{2, 4}),
              {{"3", "a"}, {"3", "a"}, {"3", "b"}, {"3", "b"}, {"3", "b"}, {"3", "b"}}, "rdma\n");
     EXPECT_EQ(result.machine.cores, 2);
     EXPECT_EQ(result.machine.nodes_per_host, 1);
 }
 
-TEST(MachineTold, LinksAreThoseThatRankZeroHas) {
+TEST(MachineExchange, LinksAreThoseThatRankZeroHas) {
     EXPECT_EQ(told(Nodes::single(1), {{"1", "a"}}, "tcp\n").machine, Machine{}.with_tcp());
 }
 
-TEST(MachineTold, WhatWasMeasuredIsTheSameForAll) {
+TEST(MachineExchange, WhatWasMeasuredIsTheSameForAll) {
     MachineFile file;
     file.processor = "X";
     file.cores = 2;
     file.machine.flag_seconds = 5e-8;
-    const MachineTold result = told(Nodes::single(1), {{"1", "a"}}, "tcp\n" + to_text(file));
+    const MachineExchange result = told(Nodes::single(1), {{"1", "a"}}, "tcp\n" + to_text(file));
     EXPECT_EQ(result.machine.flag_seconds, 5e-8);
     EXPECT_THROW(told(Nodes::single(1), {{"1", "a"}}, "tcp\nnonsense\n"), Error);
 }
 
-TEST(MachineTold, OnlyRankZeroReadsTheFile) {
+TEST(MachineExchange, OnlyRankZeroReadsTheFile) {
     const std::string name = testing::TempDir() + "vescomm-machine-told";
     Config config;
     config.machine = name;
     std::filesystem::remove(name);
-    EXPECT_NO_THROW(tell_machine(1, config));
-    EXPECT_THROW(tell_machine(0, config), Error);
+    EXPECT_NO_THROW(machine_text(1, config));
+    EXPECT_THROW(machine_text(0, config), Error);
     MachineFile file;
     file.processor = "X";
     file.cores = 2;
     std::ofstream(name) << to_text(file);
-    EXPECT_NE(tell_machine(0, config).find(to_text(file)), std::string::npos);
-    EXPECT_EQ(tell_machine(1, config).find("vescomm machine"), std::string::npos);
+    EXPECT_NE(machine_text(0, config).find(to_text(file)), std::string::npos);
+    EXPECT_EQ(machine_text(1, config).find("vescomm machine"), std::string::npos);
     std::ofstream(name) << "nonsense";
-    EXPECT_THROW(tell_machine(0, config), Error);
+    EXPECT_THROW(machine_text(0, config), Error);
     std::filesystem::remove(name);
 }
 
-TEST(MachineTold, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
+TEST(MachineExchange, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
     const std::filesystem::path cache = testing::TempDir() + "vescomm-machine-cache";
     const char *before = std::getenv("XDG_CACHE_HOME");
     const std::string restored = before == nullptr ? "" : before;
@@ -93,8 +93,8 @@ TEST(MachineTold, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
     // What rank 0 tells, and what is chosen by, with a file of this text.
     const auto flag_seconds = [&](const std::string &text) {
         std::ofstream(name) << text;
-        const std::string all[] = {tell_machine(0, {})};
-        const double told = machine_told(Nodes::single(1), all).machine.flag_seconds;
+        const std::string all[] = {machine_text(0, {})};
+        const double told = machine_exchange(Nodes::single(1), all).machine.flag_seconds;
         EXPECT_EQ(machine_here({}, false).flag_seconds, told);
         return told;
     };
@@ -116,10 +116,10 @@ TEST(MachineTold, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
     else setenv("XDG_CACHE_HOME", restored.c_str(), 1);
 }
 
-TEST(MachineTold, TheFileIsBelowTheFolderForCaches) {
-    const auto name = [](const char *cache, const char *home) {
+TEST(MachineExchange, TheFileIsBelowTheFolderForCaches) {
+    const auto name = [](const char *cache, const char *intra_node) {
         return own_machine_file([=](const char *variable) {
-            return std::string_view(variable) == "HOME" ? home : cache;
+            return std::string_view(variable) == "HOME" ? intra_node : cache;
         });
     };
     EXPECT_TRUE(name("/cache", "/home/me").starts_with("/cache/vescomm/machine-"));

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks tell one another when they meet (comm/introduction.h), and what each makes of where
-// the others run (comm/machine_told.h). The input is what three ranks tell, with the byte 0x01
+// What ranks tell one another when they meet (comm/peer_info.h), and what each makes of where
+// the others run (comm/machine_exchange.h). The input is what three ranks tell, with the byte 0x01
 // between two.
 //
 // Invariants: what was read, written and read again is the same; all ranks get a machine with
 // cores, or a sentence.
-#include "comm/introduction.h"
+#include "comm/peer_info.h"
 
 #include "base/error.h"
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
 #include "fuzz/fuzz.h"
 #include "topology/cores.h"
 
@@ -21,17 +21,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     fuzz::Input input(fuzz::view(data, size));
     std::vector<std::string> names, told;
     for (int rank = 0; rank < 3; ++rank) {
-        const Introduction introduction = Introduction::parse(input.until('\1'));
-        require(Introduction::parse(introduction.text()) == introduction,
-                "an introduction comes out as it went in");
-        names.push_back(introduction.node);
-        told.push_back(introduction.machine);
-        const std::string cores[] = {introduction.machine};
+        const PeerInfo peer_info = PeerInfo::parse(input.until('\1'));
+        require(PeerInfo::parse(peer_info.text()) == peer_info,
+                "an peer_info comes out as it went in");
+        names.push_back(peer_info.node);
+        told.push_back(peer_info.machine);
+        const std::string cores[] = {peer_info.machine};
         require(count_cores(cores) >= 1, "a rank has a core");
     }
     const Nodes nodes = Nodes::from_names(names);
     try {
-        const MachineTold result = machine_told(nodes, told);
+        const MachineExchange result = machine_exchange(nodes, told);
         require(result.cores.size() == static_cast<std::size_t>(nodes.count()),
                 "every node has its cores");
         for (const int cores : result.cores) require(cores >= 1, "a node has a core");
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 
 std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
     const auto text = [](const std::string &node, const std::string &machine) {
-        return Introduction{node, machine, "all_reduce=flat", "no"}.text();
+        return PeerInfo{node, machine, "all_reduce=flat", "no"}.text();
     };
     const std::string file = to_text({"AMD EPYC 9575F", 64, MachineFile::Links::tcp, {}});
     const std::string next(1, '\1');

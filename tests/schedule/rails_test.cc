@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/lanes.h"
+#include "schedule/rails.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@ TEST(Lanes, GoRoundFromTheNextRankInWhateverOrderPeersCome) {
     const std::vector<int> sorted{1, 4, 5, 8};
     std::vector<int> peers = sorted;
     do {
-        EXPECT_EQ(in_turn(peers, 4), (std::vector{5, 8, 1, 4}));
-        EXPECT_EQ(in_turn(peers, 9), sorted);
-        EXPECT_EQ(in_turn_for(peers, 6), (std::vector{5, 4, 1, 8}));
+        EXPECT_EQ(rotated_after(peers, 4), (std::vector{5, 8, 1, 4}));
+        EXPECT_EQ(rotated_after(peers, 9), sorted);
+        EXPECT_EQ(rotated_for(peers, 6), (std::vector{5, 4, 1, 8}));
     } while (std::next_permutation(peers.begin(), peers.end()));
 }
 
@@ -26,11 +26,10 @@ TEST(Lanes, OfTwoSchedulesInARowCountToLessThan2To24) {
         schedule.lanes.emplace_back().signal_node(0, value);
         return schedule;
     };
-    const std::uint32_t most = (1u << 24) - 1;
-    EXPECT_EQ(then(0, counting_to(most), counting_to(most)).lanes[1].steps()[1].value,
-              2 * most + 1);
-    EXPECT_THROW(then(0, counting_to(most + 1), counting_to(1)), std::logic_error);
-    EXPECT_THROW(then(0, counting_to(1), counting_to(most + 1)), std::logic_error);
+    const std::uint32_t max = (1u << 24) - 1;
+    EXPECT_EQ(then(0, counting_to(max), counting_to(max)).lanes[1].steps()[1].value, 2 * max + 1);
+    EXPECT_THROW(then(0, counting_to(max + 1), counting_to(1)), std::logic_error);
+    EXPECT_THROW(then(0, counting_to(1), counting_to(max + 1)), std::logic_error);
 }
 
 }  // namespace

@@ -12,14 +12,14 @@ namespace vescomm {
 
 // Which rank of `node` handles the traffic between that node and `peer`, a rank of another one: the
 // one in the peer's own place, counted round. So every rank carries its share.
-inline int lane_rank(const Nodes &nodes, int node, int peer) {
+inline int rail_peer(const Nodes &nodes, int node, int peer) {
     const auto members = nodes.members(node);
     return members[nodes.local_rank(peer) % members.size()];
 }
 
 // The ranks of other nodes whose traffic with this rank's node `rank` handles, ascending. Cost:
 // O(peers) where nodes have consecutive ranks, and a sort elsewhere.
-inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
+inline std::vector<int> rail_peers(const Nodes &nodes, int rank) {
     std::vector<int> peers;
     const int node = nodes.node_of(rank);
     const std::size_t size = nodes.members(node).size();
@@ -35,7 +35,7 @@ inline std::vector<int> lane_peers(const Nodes &nodes, int rank) {
 
 // Peers in the order in which a rank should put to them: the next one after itself first, and
 // round. When all ranks do so, no two of them begin with the same receiver.
-inline std::vector<int> in_turn(std::vector<int> peers, int rank) {
+inline std::vector<int> rotated_after(std::vector<int> peers, int rank) {
     // In the order of their nodes they need not ascend.
     if (!std::ranges::is_sorted(peers)) std::ranges::sort(peers);
     std::rotate(peers.begin(), std::ranges::upper_bound(peers, rank), peers.end());
@@ -43,24 +43,24 @@ inline std::vector<int> in_turn(std::vector<int> peers, int rank) {
 }
 
 // The order in which a rank should let peers put: who puts here first comes first.
-inline std::vector<int> in_turn_for(std::vector<int> peers, int rank) {
-    peers = in_turn(std::move(peers), rank);
+inline std::vector<int> rotated_for(std::vector<int> peers, int rank) {
+    peers = rotated_after(std::move(peers), rank);
     std::ranges::reverse(peers);
     return peers;
 }
 
 // Up to so many elements a put may come early (Step::early): the receiver keeps them, one copy
 // more, and a message is spared, which between hosts takes several microseconds.
-inline constexpr std::int64_t most_early_elements = 16 * 1024;
+inline constexpr std::int64_t max_eager_elements = 16 * 1024;
 
 // Whether a put of `count` elements from rank to rank of another node, each of which handles the
 // other's traffic, may come early. Only where the sender needs something of the receiver as well:
 // then neither is more than one operation ahead, and what is kept stays little.
-inline bool comes_early(const Problem &problem, int from, int to, std::int64_t count) {
+inline bool is_eager(const Problem &problem, int from, int to, std::int64_t count) {
     const Nodes &nodes = problem.nodes;
-    return count <= most_early_elements && problem.size(from) > 0 && problem.size(to) > 0 &&
-           lane_rank(nodes, nodes.node_of(to), from) == to &&
-           lane_rank(nodes, nodes.node_of(from), to) == from;
+    return count <= max_eager_elements && problem.size(from) > 0 && problem.size(to) > 0 &&
+           rail_peer(nodes, nodes.node_of(to), from) == to &&
+           rail_peer(nodes, nodes.node_of(from), to) == from;
 }
 
 // Tells the other ranks of the node, and waits until each has told.
@@ -80,62 +80,62 @@ inline int smallest_node(const Nodes &nodes) {
 }
 
 // Whether a node has several ranks.
-inline bool has_neighbours(const Nodes &nodes) {
+inline bool has_local_peers(const Nodes &nodes) {
     return nodes.count() < nodes.ranks();
 }
 
-// No rank has more lane_peers(): a bound that every rank finds without looking at all of them.
-inline std::int64_t most_lane_peers(const Nodes &nodes) {
+// No rank has more rail_peers(): a bound that every rank finds without looking at all of them.
+inline std::int64_t max_rail_peers(const Nodes &nodes) {
     const int smallest = smallest_node(nodes);
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (int node = 0; node < nodes.count(); ++node)
-        most += (static_cast<int>(nodes.members(node).size()) + smallest - 1) / smallest;
-    return most;
+        max += (static_cast<int>(nodes.members(node).size()) + smallest - 1) / smallest;
+    return max;
 }
 
-// A shard on its way between nodes, cut into windows: one is summed while another is sent and a
+// A shard on its way between nodes, cut into chunks: one is summed while another is sent and a
 // third comes in, and whoever sums finds it in the cache. 65,088 elements of 4 bytes are two
-// messages over TCP; larger windows only bound what a schedule of very much takes.
-struct PutWindows {
-    static constexpr std::int64_t least = 65'088;
-    static constexpr std::int64_t most = 1024;
+// messages over TCP; larger chunks only bound what a schedule of very much takes.
+struct PutChunks {
+    static constexpr std::int64_t min = 65'088;
+    static constexpr std::int64_t max = 1024;
 
     std::int64_t count = 0;  // elements
     std::int64_t size = 0;
-    explicit PutWindows(std::int64_t elements)
-        : count(elements), size((elements / most / least + 1) * least) {}
+    explicit PutChunks(std::int64_t elements)
+        : count(elements), size((elements / max / min + 1) * min) {}
 
     // Not 0, however little there is.
     std::uint32_t number() const {
         return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (count + size - 1) / size));
     }
-    std::int64_t begin(std::uint32_t window) const { return window * size; }
-    std::int64_t elements(std::uint32_t window) const {
-        return std::min(size, count - begin(window));
+    std::int64_t begin(std::uint32_t chunk) const { return chunk * size; }
+    std::int64_t elements(std::uint32_t chunk) const {
+        return std::min(size, count - begin(chunk));
     }
 
     // At either end they take turns in a ring that stays in the cache. The receiver tells whenever
     // it has read so many that they are free; what it has read has also left the sender.
     static constexpr std::uint32_t ring = 8;
     static constexpr std::uint32_t freed = 4;
-    std::int64_t place(std::uint32_t window) const { return window % ring * size; }
+    std::int64_t place(std::uint32_t chunk) const { return chunk % ring * size; }
     std::int64_t room() const { return std::min(count, ring * size); }
-    // Whether the receiver tells that it has read this window and those before it.
-    bool tells_after(std::uint32_t window) const {
-        return (window + 1) % freed == 0 && window + 1 + ring < number() + freed;
+    // Whether the receiver tells that it has read this chunk and those before it.
+    bool tells_after(std::uint32_t chunk) const {
+        return (chunk + 1) % freed == 0 && chunk + 1 + ring < number() + freed;
     }
-    // How many windows the receiver must have told of before this one may be put.
-    std::uint32_t read_before(std::uint32_t window) const {
-        return window < ring ? 0 : (window - ring + freed) / freed * freed;
+    // How many chunks the receiver must have told of before this one may be put.
+    std::uint32_t read_before(std::uint32_t chunk) const {
+        return chunk < ring ? 0 : (chunk - ring + freed) / freed * freed;
     }
 };
 
 // Below this many elements, another rank that puts a part of them costs more than it saves.
-inline constexpr std::int64_t least_slice = 2048;
+inline constexpr std::int64_t min_slice = 2048;
 
 // How many of `ranks` should share in putting `elements`.
 inline int slices_for(int ranks, std::int64_t elements) {
-    return static_cast<int>(std::clamp<std::int64_t>(elements / least_slice, 1, ranks));
+    return static_cast<int>(std::clamp<std::int64_t>(elements / min_slice, 1, ranks));
 }
 
 }  // namespace vescomm

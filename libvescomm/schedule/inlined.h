@@ -17,11 +17,11 @@ namespace vescomm {
 // Cost: two copies of each block, one wait for each sender, and for up to 48 bytes one line of
 // cache between two ranks, which brings flag and bytes together. Source: the eager protocol of MPI
 // libraries, NCCL's LL protocols.
-Schedule eager(const Problem &problem, int rank);
+Schedule inlined(const Problem &problem, int rank);
 
 // Whether what each rank gives fits. Not for all_to_all_v: nobody knows where in a sender's stage
 // its block is.
-bool can_be_eager(const Problem &problem);
+bool can_be_inline(const Problem &problem);
 
 // The elements of the sum that a rank wants.
 Room wanted(const Problem &problem, int rank);

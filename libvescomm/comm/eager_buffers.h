@@ -15,22 +15,22 @@ namespace vescomm {
 
 // The memory through which messages pass from one rank to another (schedule/send_receive.h): slots,
 // and in each a box for each peer. Only two ranks call for a message, so messages have no turn at
-// the stage. Instead, each pair and direction counts for itself: the n-th message has the box in
-// slot n mod slots, once the message that had it before has been read.
+// the staging buffer. Instead, each pair and direction counts for itself: the n-th message has the
+// box in slot n mod slots, once the message that had it before has been read.
 //
-//     slot 0: │ box for rank 0: window, window │ box for rank 1 │ ...  slot 1: │ box for rank 0 ...
+//     slot 0: │ box for rank 0: chunk, chunk │ box for rank 1 │ ...  slot 1: │ box for rank 0 ...
 //
 // Each rank has a channel for each peer and slot, on which it raises flags for that peer. Those of
 // the peer are on the channel which the peer has for this rank.
-class Mailbox {
+class EagerBuffers {
 public:
     // Collective, blocking.
-    static std::shared_ptr<Mailbox> create(const std::shared_ptr<Communicator> &comm);
+    static std::shared_ptr<EagerBuffers> create(const std::shared_ptr<Communicator> &comm);
 
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
-    // Elements of a window.
-    std::int64_t window(vescomm_type_t type) const;
+    // Elements of a chunk.
+    std::int64_t chunk(vescomm_type_t type) const;
     // For messages to the peer, or from it.
     void bind(Bindings &bindings, vescomm_type_t type, int peer, bool receives);
     // The turn of the next of them.
@@ -46,14 +46,14 @@ private:
         Direction from, to;
     };
 
-    explicit Mailbox(const std::shared_ptr<Communicator> &comm);
+    explicit EagerBuffers(const std::shared_ptr<Communicator> &comm);
 
-    static std::uint64_t window_bytes_for(int ranks);
+    static std::uint64_t chunk_bytes_for(int ranks);
     Direction &direction(int peer, bool receives);
     std::uint32_t channel_for(int peer) const;
 
     std::shared_ptr<Communicator> comm_;
-    std::uint64_t window_bytes_ = 0;
+    std::uint64_t chunk_bytes_ = 0;
     std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // the first of all

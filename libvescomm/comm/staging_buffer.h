@@ -22,10 +22,10 @@ namespace vescomm {
 //     ...
 //
 // Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
-class Stage {
+class StagingBuffer {
 public:
     // Collective, blocking.
-    static std::shared_ptr<Stage> create(const std::shared_ptr<Communicator> &comm);
+    static std::shared_ptr<StagingBuffer> create(const std::shared_ptr<Communicator> &comm);
 
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
@@ -38,7 +38,7 @@ public:
     Run next(std::uint32_t signature);
 
 private:
-    explicit Stage(const std::shared_ptr<Communicator> &comm);
+    explicit StagingBuffer(const std::shared_ptr<Communicator> &comm);
 
     std::shared_ptr<Communicator> comm_;
     std::uint64_t slot_bytes_ = 0;

@@ -16,15 +16,15 @@ namespace vescomm {
 // What each rank tells the others, while they meet, of where it runs: its host and the cores that
 // it may use. Rank 0 adds what was measured, and whether links are TCP, so that all ranks choose by
 // the same numbers. Throws Error(INVALID_ARGUMENT) where the user has named a file that is none.
-std::string tell_machine(int rank, const Config &config);
+std::string machine_text(int rank, const Config &config);
 
-struct MachineTold {
+struct MachineExchange {
     Machine machine;
     std::vector<int> cores;  // of each node, that its ranks may use together
 };
 
 // A pure function of what all ranks told.
-MachineTold machine_told(const Nodes &nodes, std::span<const std::string> told);
+MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> told);
 
 // What ranks on nodes like this one, which have cores enough, would choose by; of links of a kind.
 Machine machine_here(const Config &config, bool tcp);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/prove.h"
+#include "comm/schedule_check.h"
 
 #include <gtest/gtest.h>
 
@@ -27,10 +27,10 @@ Schedule hasty(const Problem &problem, int rank) {
 
 TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
     AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
-    EXPECT_NO_THROW(prove_if_small(entry, gather_on(3)));
+    EXPECT_NO_THROW(check_if_small(entry, gather_on(3)));
     entry.make = hasty;
     try {
-        prove_if_small(entry, gather_on(3));
+        check_if_small(entry, gather_on(3));
         FAIL();
     } catch (const Error &error) {
         EXPECT_EQ(error.status, VESCOMM_ERROR_INTERNAL);
@@ -43,7 +43,7 @@ TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
 TEST(Prove, LeavesWhatIsLargeToTheTests) {
     AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
     entry.make = hasty;
-    EXPECT_NO_THROW(prove_if_small(entry, gather_on(100)));
+    EXPECT_NO_THROW(check_if_small(entry, gather_on(100)));
 }
 
 }  // namespace

@@ -12,6 +12,6 @@ namespace vescomm {
 // why from `make`: its arguments are wrong, or it lacks something. So that the others need not wait
 // for it, it takes part in one more round. Where they are in another, everyone's communicator
 // breaks, and they are told why; where all have thrown the same, nothing else happens.
-void make_together(Communicator &comm, const std::function<void()> &make);
+void collective_create(Communicator &comm, const std::function<void()> &make);
 
 }  // namespace vescomm

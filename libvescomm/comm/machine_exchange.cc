@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/machine_told.h"
+#include "comm/machine_exchange.h"
 
 #include <fstream>
 #include <map>
@@ -19,10 +19,10 @@ namespace {
 
 // The text of a file; empty where there is none. More than any machine file has is not read.
 std::string read_text(const std::string &name) {
-    constexpr std::size_t most = 64 << 10;
+    constexpr std::size_t max = 64 << 10;
     std::ifstream file(name, std::ios::binary);
-    std::string text(most, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(most));
+    std::string text(max, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(max));
     text.resize(static_cast<std::size_t>(file.gcount()));
     return text;
 }
@@ -72,15 +72,16 @@ bool is_of_this_machine(const MachineFile &file) {
 }
 
 std::string own_machine_file(const Environment &environment) {
-    const char *cache = environment("XDG_CACHE_HOME"), *home = environment("HOME");
+    const char *cache = environment("XDG_CACHE_HOME"), *intra_node = environment("HOME");
     std::string folder;
     if (cache != nullptr && *cache == '/') folder = cache;
-    else if (home != nullptr && *home == '/') folder = std::string(home) + "/.cache";
+    else if (intra_node != nullptr && *intra_node == '/')
+        folder = std::string(intra_node) + "/.cache";
     else return {};
     return machine_file_name(folder + "/vescomm", processor_name(), processor_cores());
 }
 
-std::string tell_machine(int rank, const Config &config) {
+std::string machine_text(int rank, const Config &config) {
     std::string text = usable_cores() + "\n" + system_host_name() + "\n";
     if (rank > 0) return text;
     text +=
@@ -95,13 +96,13 @@ Machine machine_here(const Config &config, bool tcp) {
     return machine;
 }
 
-MachineTold machine_told(const Nodes &nodes, std::span<const std::string> told) {
+MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> told) {
     struct Host {
         std::vector<std::string> cores;  // of its ranks
         std::vector<int> nodes;
     };
     std::map<std::string_view, Host> hosts;
-    MachineTold result;
+    MachineExchange result;
     for (int node = 0; node < nodes.count(); ++node) {
         std::vector<std::string> of_node;
         for (const int rank : nodes.members(node)) {
@@ -121,12 +122,12 @@ MachineTold machine_told(const Nodes &nodes, std::span<const std::string> told) 
     if (tcp) machine = machine.with_tcp();
     if (!text.empty()) apply(parse_machine_file(text, "what rank 0 tells"), tcp, machine);
     // Hosts are taken to be alike: like the one whose ranks have the fewest cores each.
-    double most = 0;
+    double max = 0;
     for (const auto &[name, host] : hosts) {
         const int cores = count_cores(host.cores);
         const double crowd = static_cast<double>(host.cores.size()) / cores;
-        if (crowd <= most) continue;
-        most = crowd;
+        if (crowd <= max) continue;
+        max = crowd;
         machine.cores = crowd > 1 ? cores : 0;
         machine.nodes_per_host = static_cast<int>(host.nodes.size());
     }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/make_together.h"
+#include "comm/collective_create.h"
 
 #include <new>
 
@@ -8,7 +8,7 @@
 
 namespace vescomm {
 
-void make_together(Communicator &comm, const std::function<void()> &make) {
+void collective_create(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
         try {
             comm.gather("what it refuses: " + why, {}, comm.deadline());

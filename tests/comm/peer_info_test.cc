@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/peer_info.h"
+
+#include <gtest/gtest.h>
+
+namespace vescomm {
+namespace {
+
+TEST(PeerInfos, ComeBackAsTheyWere) {
+    for (const PeerInfo &one :
+         {PeerInfo{}, PeerInfo{"host", "f3", "", "no"}, PeerInfo{"", "", "all_reduce=flat", "yes"}})
+        EXPECT_EQ(PeerInfo::parse(one.text()), one);
+}
+
+TEST(PeerInfos, ThatAreCutAreReadAsFarAsTheyGo) {
+    const std::string text = PeerInfo{"host", "f3", "all_reduce=flat", "no"}.text();
+    for (std::size_t bytes = 0; bytes < text.size(); ++bytes)
+        EXPECT_TRUE(std::string("host").starts_with(PeerInfo::parse(text.substr(0, bytes)).node));
+    EXPECT_EQ(PeerInfo::parse(text.substr(0, 7)), (PeerInfo{"host", "f3", "", ""}));
+}
+
+}  // namespace
+}  // namespace vescomm
