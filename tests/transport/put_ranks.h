@@ -25,31 +25,32 @@ using testing_support::LocalControlHub;
 inline constexpr double patience_seconds = 20;
 
 // What carries puts between nodes. Rendezvous: puts of 8 KiB and more go as they do over RDMA.
-enum class Network { tcp, tcp_encrypted, ucx, ucx_rendezvous };
+enum class NetworkKind { tcp, tcp_encrypted, ucx, ucx_rendezvous };
 
-inline std::vector<Network> all_wires() {
+inline std::vector<NetworkKind> all_networks() {
 #if VESCOMM_HAVE_UCX
-    return {Network::tcp, Network::tcp_encrypted, Network::ucx, Network::ucx_rendezvous};
+    return {NetworkKind::tcp, NetworkKind::tcp_encrypted, NetworkKind::ucx,
+            NetworkKind::ucx_rendezvous};
 #else
-    return {Network::tcp, Network::tcp_encrypted};
+    return {NetworkKind::tcp, NetworkKind::tcp_encrypted};
 #endif
 }
 
-inline std::string name_of(Network wire) {
+inline std::string name_of(NetworkKind network) {
     static constexpr const char *names[] = {"Tcp", "TcpEncrypted", "Ucx", "UcxByRendezvous"};
-    return names[static_cast<int>(wire)];
+    return names[static_cast<int>(network)];
 }
 
 // UCX reads it when a transport is made.
 struct Environment {
-    explicit Environment(Network wire) {
-        if (wire == Network::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
+    explicit Environment(NetworkKind network) {
+        if (network == NetworkKind::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
     }
     ~Environment() { unsetenv("VESCOMM_UCX_RNDV_THRESH"); }
 };
 
-inline std::unique_ptr<Transport> make_inter_node(Network wire, Control &control, Failure &failure,
-                                                  std::function<void()> on_signal,
+inline std::unique_ptr<Transport> make_inter_node(NetworkKind network, Control &control,
+                                                  Failure &failure, std::function<void()> on_signal,
                                                   Deadline deadline) {
     std::vector<bool> peers(static_cast<std::size_t>(control.ranks()), true);
     peers[static_cast<std::size_t>(control.rank())] = false;
@@ -57,9 +58,9 @@ inline std::unique_ptr<Transport> make_inter_node(Network wire, Control &control
     for (int peer = 0; peer < control.ranks(); ++peer)
         processes.push_back(peer == control.rank() ? -1 : peer);
     std::unique_ptr<Transport> made;
-    if (wire == Network::tcp || wire == Network::tcp_encrypted) {
-        auto fabric =
-            TcpFabric::connect(control, peers, {wire == Network::tcp_encrypted}, failure, deadline);
+    if (network == NetworkKind::tcp || network == NetworkKind::tcp_encrypted) {
+        auto fabric = TcpFabric::connect(control, peers, {network == NetworkKind::tcp_encrypted},
+                                         failure, deadline);
         made = make_tcp_transport(std::move(fabric), 0, control.rank(), processes, failure,
                                   std::move(on_signal));
     } else {
@@ -74,10 +75,10 @@ inline std::unique_ptr<Transport> make_inter_node(Network wire, Control &control
 
 // One rank: a thread with its own transport and an arena that its peers may write.
 struct Rank {
-    Rank(Network wire, std::shared_ptr<LocalControlHub> hub, int rank)
+    Rank(NetworkKind network, std::shared_ptr<LocalControlHub> hub, int rank)
         : rank(rank), ranks(hub->ranks), control(hub, rank) {
         transport = make_inter_node(
-            wire, control, failure, [this] { ++wakes; }, Deadline::after(patience_seconds));
+            network, control, failure, [this] { ++wakes; }, Deadline::after(patience_seconds));
     }
 
     void meet() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
@@ -119,15 +120,15 @@ struct Rank {
 
 // Runs the body as every rank, and ends as a communicator does: farewell, then stop.
 template <typename Body>
-void run_ranks(Network wire, int ranks, Body body) {
-    const Environment environment(wire);
+void run_ranks(NetworkKind network, int ranks, Body body) {
+    const Environment environment(network);
     const auto hub = std::make_shared<LocalControlHub>(ranks);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([&, rank] {
             LocalControl outside(hub, rank);
             try {
-                Rank self(wire, hub, rank);
+                Rank self(network, hub, rank);
                 body(self);
                 self.control.leave(Deadline::after(patience_seconds));
                 self.transport->stop();

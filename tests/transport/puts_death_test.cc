@@ -23,7 +23,7 @@ namespace vescomm {
 namespace {
 
 using put_ranks::make_inter_node;
-using put_ranks::Network;
+using put_ranks::NetworkKind;
 
 constexpr double patience_seconds = 30;
 constexpr std::size_t arena_bytes = 64 << 20;
@@ -100,9 +100,10 @@ private:
 // the time until they break or are killed.
 class Talker {
 public:
-    Talker(Network wire, int rank, int socket)
+    Talker(NetworkKind network, int rank, int socket)
         : peer_(1 - rank), control_(rank, socket), arena_(arena_bytes) {
-        transport = make_inter_node(wire, control_, failure, {}, Deadline::after(patience_seconds));
+        transport =
+            make_inter_node(network, control_, failure, {}, Deadline::after(patience_seconds));
         const auto offers = control_.all_gather(
             "", transport->offer(1, arena_.data(), arena_.size()), Deadline::after(1));
         transport->accept(1, peer_, offers[peer_]);
@@ -140,8 +141,8 @@ private:
 TEST(PutsDeath, DISABLED_Peer) {
     const char *descriptor = std::getenv(descriptor_variable);
     ASSERT_NE(descriptor, nullptr);
-    const auto wire = static_cast<Network>(std::atoi(std::getenv(inter_node_variable)));
-    Talker talker(wire, 1, std::atoi(descriptor));
+    const auto network = static_cast<NetworkKind>(std::atoi(std::getenv(inter_node_variable)));
+    Talker talker(network, 1, std::atoi(descriptor));
     const bool talks = std::getenv("VESCOMM_TEST_PUTS_TALK") != nullptr;
     while (!talker.failure.broken()) {
         if (talks) talker.talk();
@@ -150,7 +151,7 @@ TEST(PutsDeath, DISABLED_Peer) {
 }
 
 struct Spawned {
-    Spawned(Network wire, bool talks) {
+    Spawned(NetworkKind network, bool talks) {
         int sockets[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
         fcntl(sockets[1], F_SETFD, 0);
@@ -161,7 +162,7 @@ struct Spawned {
             variables.emplace_back(*variable);
         variables.push_back(std::string(descriptor_variable) + "=" + std::to_string(sockets[1]));
         variables.push_back(std::string(inter_node_variable) + "=" +
-                            std::to_string(static_cast<int>(wire)));
+                            std::to_string(static_cast<int>(network)));
         if (talks) variables.emplace_back("VESCOMM_TEST_PUTS_TALK=1");
         std::vector<char *> environment;
         for (std::string &variable : variables) environment.push_back(variable.data());
@@ -193,13 +194,13 @@ struct Spawned {
     int socket = -1;
 };
 
-class PutsDeath : public testing::TestWithParam<std::tuple<Network, bool>> {};
+class PutsDeath : public testing::TestWithParam<std::tuple<NetworkKind, bool>> {};
 
 TEST_P(PutsDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
-    const auto [wire, talks] = GetParam();
-    const put_ranks::Environment environment(wire);
-    Spawned peer(wire, talks);
-    Talker self(wire, 0, peer.socket);
+    const auto [network, talks] = GetParam();
+    const put_ranks::Environment environment(network);
+    Spawned peer(network, talks);
+    Talker self(network, 0, peer.socket);
     const Deadline deadline = Deadline::after(patience_seconds);
     while (talks && self.heard() < 2 && !self.failure.broken() && !deadline.expired()) {
         self.talk();
@@ -226,7 +227,7 @@ TEST_P(PutsDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
 }
 
 INSTANTIATE_TEST_SUITE_P(IdleAndBusy, PutsDeath,
-                         testing::Combine(testing::ValuesIn(put_ranks::all_wires()),
+                         testing::Combine(testing::ValuesIn(put_ranks::all_networks()),
                                           testing::Bool()));
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace {
 
 using namespace put_ranks;
 
-class PutsLife : public testing::TestWithParam<Network> {};
+class PutsLife : public testing::TestWithParam<NetworkKind> {};
 
-INSTANTIATE_TEST_SUITE_P(Over, PutsLife, testing::ValuesIn(all_wires()),
+INSTANTIATE_TEST_SUITE_P(Over, PutsLife, testing::ValuesIn(all_networks()),
                          [](const auto &info) { return name_of(info.param); });
 
 TEST_P(PutsLife, MemoryMayBeForgottenAndOfferedAgain) {
@@ -95,13 +95,13 @@ TEST_P(PutsLife, APeerThatStopsInOrderIsNoFailure) {
 }
 
 TEST_P(PutsLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
-    const Network wire = GetParam();
-    const Environment environment(wire);
+    const NetworkKind network = GetParam();
+    const Environment environment(network);
     const auto hub = std::make_shared<LocalControlHub>(2);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
         threads.emplace_back([&, rank] {
-            Rank self(wire, hub, rank);
+            Rank self(network, hub, rank);
             self.share(1, 64 << 20);
             std::atomic<std::uint32_t> pending{0};
             const std::vector<std::byte> source(64 << 20);
@@ -146,17 +146,17 @@ TEST_P(PutsLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
         {{1, &byte, 1, 0, 1, {max_channels, 0}, 1, nullptr}, "no such signal"},
         {{0, &byte, 1, 0, 1, {0, 0}, 1, nullptr}, "not reached over"},
     };
-    const Network wire = GetParam();
-    const Environment environment(wire);
+    const NetworkKind network = GetParam();
+    const Environment environment(network);
     for (const Case &given : cases) {
         const auto hub = std::make_shared<LocalControlHub>(2);
         std::thread other([&] {
-            Rank self(wire, hub, 1);
+            Rank self(network, hub, 1);
             self.share(1, 4096);
             self.meet();
         });
         {
-            Rank self(wire, hub, 0);
+            Rank self(network, hub, 0);
             self.share(1, 4096);
             std::atomic<std::uint32_t> pending{1};
             Put put = given.put;

@@ -22,8 +22,8 @@ using namespace put_ranks;
 const std::vector<std::size_t> sizes = {0,    1,    7,     4096,  8191,
                                         8192, 8193, 16384, 65536, (1 << 20) + 3};
 
-void put_all_sizes(Network wire, int ranks) {
-    run_ranks(wire, ranks, [](Rank &self) {
+void put_all_sizes(NetworkKind network, int ranks) {
+    run_ranks(network, ranks, [](Rank &self) {
         std::mt19937_64 random(self.rank + 1);
         const std::size_t room = (1 << 20) + 4096;
         self.share(5, room * self.ranks);
@@ -68,9 +68,9 @@ void put_all_sizes(Network wire, int ranks) {
     });
 }
 
-class Puts : public testing::TestWithParam<Network> {};
+class Puts : public testing::TestWithParam<NetworkKind> {};
 
-INSTANTIATE_TEST_SUITE_P(Over, Puts, testing::ValuesIn(all_wires()),
+INSTANTIATE_TEST_SUITE_P(Over, Puts, testing::ValuesIn(all_networks()),
                          [](const auto &info) { return name_of(info.param); });
 
 TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsSeen) {
@@ -81,8 +81,8 @@ TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsSeen) {
 }
 
 // Rank 0 puts before rank 1 expects it; what it says later comes first.
-void put_eager(Network wire, std::size_t bytes) {
-    run_ranks(wire, 2, [bytes](Rank &self) {
+void put_eager(NetworkKind network, std::size_t bytes) {
+    run_ranks(network, 2, [bytes](Rank &self) {
         constexpr SignalName arrived{3, 1}, later{3, 2}, elsewhere{4, 0};
         constexpr std::uint32_t ready = 0;
         const std::uint64_t run = std::uint64_t{7} << 32;
@@ -241,8 +241,8 @@ TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
 
 // Parts of puts: each is in its place when the signal of the last one is seen, whether they
 // travelled together or not.
-void put_in_parts(Network wire, bool eager) {
-    run_ranks(wire, 2, [eager](Rank &self) {
+void put_in_parts(NetworkKind network, bool eager) {
+    run_ranks(network, 2, [eager](Rank &self) {
         constexpr std::uint64_t rounds = 200;
         constexpr std::size_t room = 1 << 18;
         constexpr std::uint32_t ready = 2;

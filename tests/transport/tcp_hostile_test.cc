@@ -22,13 +22,13 @@ constexpr std::size_t memory_bytes = 4096;
 
 // Rank 0, run in a thread of its own until it fails or is content.
 struct Victim {
-    explicit Victim(std::shared_ptr<LocalControlHub> hub, Network wire = Network::tcp,
+    explicit Victim(std::shared_ptr<LocalControlHub> hub, NetworkKind network = NetworkKind::tcp,
                     double seconds = patience_seconds) {
-        thread = std::thread([this, hub, wire, seconds] {
+        thread = std::thread([this, hub, network, seconds] {
             LocalControl control(hub, 0);
             try {
                 const auto transport =
-                    make_inter_node(wire, control, failure, {}, Deadline::after(seconds));
+                    make_inter_node(network, control, failure, {}, Deadline::after(seconds));
                 arena.assign(memory_bytes, std::byte{0});
                 transport->offer(memory, arena.data(), arena.size());
                 control.all_gather("ready", "", Deadline::after(patience_seconds));
@@ -59,10 +59,10 @@ struct Victim {
 
 // A peer that has joined, and rank 0 that offers a memory.
 struct Pair {
-    explicit Pair(Network wire = Network::tcp)
+    explicit Pair(NetworkKind network = NetworkKind::tcp)
         : hub(std::make_shared<LocalControlHub>(2)),
-          victim(hub, wire),
-          peer(hub, wire == Network::tcp_encrypted) {
+          victim(hub, network),
+          peer(hub, network == NetworkKind::tcp_encrypted) {
         peer.exchange_addresses();
         EXPECT_TRUE(peer.join());
         peer.meet();
@@ -289,7 +289,7 @@ TEST(TcpHostile, RandomBytesOfAPeerNeverWriteOutsideOfTheMemory) {
 }
 
 TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
-    Pair pair(Network::tcp_encrypted);
+    Pair pair(NetworkKind::tcp_encrypted);
     pair.peer.send(put_of(0, 4), some(200));
     pair.victim.join();
     EXPECT_TRUE(pair.victim.failure.broken());
@@ -300,7 +300,7 @@ TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
 
 TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
     const auto hub = std::make_shared<LocalControlHub>(2);
-    Victim victim(hub, Network::tcp, 0.3);
+    Victim victim(hub, NetworkKind::tcp, 0.3);
     TcpPeerByHand peer(hub);
     peer.exchange_addresses();
     victim.join();
@@ -311,7 +311,7 @@ TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
 
 TEST(TcpHostile, OneThatEncryptsAndOneThatDoesNotAreAMismatch) {
     const auto hub = std::make_shared<LocalControlHub>(2);
-    Victim victim(hub, Network::tcp);
+    Victim victim(hub, NetworkKind::tcp);
     TcpPeerByHand peer(hub, true);
     peer.exchange_addresses();
     victim.join();

@@ -143,7 +143,7 @@ struct Waiting {
         thread = std::thread([this] {
             LocalControl control(hub, 0);
             try {
-                const auto transport = make_inter_node(Network::tcp, control, failure, {},
+                const auto transport = make_inter_node(NetworkKind::tcp, control, failure, {},
                                                        Deadline::after(patience_seconds));
                 made = true;
             } catch (const Error &error) {
@@ -275,7 +275,7 @@ TEST(TcpListener, LetsRealRanksInWhileStrangersUseEveryPortThereIs) {
         for (int rank = 0; rank < 3; ++rank)
             threads.emplace_back([&, rank] {
                 try {
-                    Rank self(Network::tcp, hub, rank);
+                    Rank self(NetworkKind::tcp, hub, rank);
                     self.transport->signal((rank + 1) % 3, {0, 0}, 1);
                     self.wait_for((rank + 2) % 3, {0, 0}, 1);
                     self.meet();
