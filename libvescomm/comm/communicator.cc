@@ -179,10 +179,12 @@ void Communicator::with_transports(const std::function<void(Transports &)> &work
     work(transports_);
 }
 
-void Communicator::compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel) {
+void Communicator::watch_calls(std::shared_ptr<const RecentCalls> calls,
+                               std::uint32_t first_channel) {
     const BiasedLock::Guard lock(lock_);
-    turns_ = std::move(turns);
-    turns_channel_ = channel;
+    recent_calls_ = std::move(calls);
+    calls_channel_ = first_channel;
+    routes_ = routes();
 }
 
 // Not used again: what is late on a wire must not find another memory of the same number.

@@ -77,9 +77,9 @@ public:
     // Runs some set-up work on the transports, apart from everything that moves.
     void with_transports(const std::function<void(Transports &)> &work);
 
-    // Peers that lag behind may say what they call at a staging buffer, whose channels begin at
-    // `channel`.
-    void compare_turns(std::shared_ptr<const Turns> turns, std::uint32_t channel);
+    // From now on compares the signatures that ranks of other nodes advertise on the channels of a
+    // staging buffer, from `first_channel` on, with the calls that this rank made.
+    void watch_calls(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel);
 
     // Numbers that all ranks count alike, since creation is collective and in one order. A channel
     // of next_channel() is never given back; require_same_and_take_channel() has others.
@@ -146,15 +146,12 @@ private:
     // Whether anything was complete.
     bool settle_locked() noexcept;
     void stop_locked() noexcept;
-    // False: ranks have called different things, and the communicator is broken.
-    bool agree_locked(Operation &operation) noexcept;
-    // Tells others what is called here, and looks whether they called the same, unless it did so a
-    // moment ago: it looks at every rank.
-    void compare_locked() noexcept;
-    void compare_turns_locked() noexcept;
-    // `history`: what was called earlier may be what differs.
-    void disagree(const Operation::Disagreement &between, bool receives,
-                  bool history = false) noexcept;
+    // Breaks the communicator if ranks made different calls in the place of a run; then false.
+    bool require_match_locked(Operation &operation) noexcept;
+    // Advertises the signatures of what is under way and looks for mismatches, at every rank;
+    // returns at once if it did so a moment ago.
+    void match_calls_locked() noexcept;
+    void report(const Mismatch &mismatch) noexcept;
     // nullptr: there is none.
     Transport *route(int peer) const noexcept;
     // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
@@ -226,8 +223,9 @@ private:
     std::size_t admitted_ = 0;  // operations; running_ and retired_ have room for all
     std::vector<std::unique_ptr<Operation>> retired_;
     std::unique_ptr<Operation> barrier_;
-    std::shared_ptr<const Turns> turns_;
-    std::uint32_t turns_channel_ = 0;
+    std::shared_ptr<const RecentCalls> recent_calls_;
+    std::uint32_t calls_channel_ = 0;
+    std::vector<Transport *> routes_;  // by peer; once calls are watched
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
     std::uint64_t children_ = 0;

@@ -40,7 +40,7 @@ private:
     static constexpr std::uint32_t slots = 4;
     struct Direction {
         std::uint64_t messages = 0;
-        std::array<Queue, slots> queues;
+        std::array<MessageQueue, slots> queues;
     };
     struct Peer {
         Direction from, to;

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
-#include "comm/signature.h"
 
 namespace vescomm {
 
@@ -174,9 +173,9 @@ void Communicator::stop_locked() noexcept {
 
 bool Communicator::settle_locked() noexcept {
     const auto settles = [this](Operation *operation) {
-        if (operation->stopped() && !agree_locked(*operation)) return false;
+        if (operation->stopped() && !require_match_locked(*operation)) return false;
         if (!operation->complete()) return false;
-        if (!operation->agreed() && !agree_locked(*operation)) return false;
+        if (!operation->proven_by_completion() && !require_match_locked(*operation)) return false;
         recorder_.complete(operation->flight);
         operation->settle();
         return true;
@@ -253,33 +252,18 @@ void Communicator::start(Operation &operation, const Run &run) {
     if (more && !operation.settled()) wake();
 }
 
-bool Communicator::agree_locked(Operation &operation) noexcept {
-    const auto disagreement = operation.disagreement();
-    if (!disagreement) return true;
+bool Communicator::require_match_locked(Operation &operation) noexcept {
+    const auto mismatch = operation.find_mismatch();
+    if (!mismatch) return true;
     operation.mark_failed();
-    disagree(*disagreement, operation.receives(), operation.has_history());
+    report(*mismatch);
     return false;
 }
 
-void Communicator::disagree(const Operation::Disagreement &between, bool receives,
-                            bool history) noexcept {
+void Communicator::report(const Mismatch &mismatch) noexcept {
     if (failure_.broken()) return;
     try {
-        const std::string mine = Signature(between.called).text();
-        const std::string theirs = between.other_called == 0
-                                       ? "nothing that fits"
-                                       : Signature(between.other_called).text();
-        const std::string here = "rank " + std::to_string(between.rank);
-        const std::string there = "rank " + std::to_string(between.other);
-        const bool earlier =
-            history && Signature::differ_in_digest(between.called, between.other_called);
-        const std::string why =
-            receives
-                ? here + " receives " + mine + " from " + there + ", which sent " + theirs +
-                      " in their place; both must give the same count and type, in the same order"
-                : here + " called " + mine + ", and " + there + " in its place " + theirs +
-                      (earlier ? ", or they differ in an earlier gather_v or scatter_v" : "") +
-                      "; every rank must make the same calls in the same order";
+        const std::string why = mismatch.text();
         control_->fail(VESCOMM_ERROR_MISMATCH, why);
         failure_.set(VESCOMM_ERROR_MISMATCH, why);
     } catch (const std::bad_alloc &) {
@@ -295,37 +279,23 @@ bool Communicator::test(Operation &operation) {
     if (++vain_tests_ % between_comparisons > 0) return false;
     {
         const CallerLock lock(*this);
-        compare_locked();
+        match_calls_locked();
     }
     check_still();
     return false;
 }
 
-void Communicator::compare_locked() noexcept {
+void Communicator::match_calls_locked() noexcept {
     const auto now = Clock::now();
     if (stopped_ || now - compared_ < longest_sleep(config_)) return;
     compared_ = now;
     for (Operation *each : running_) {
         each->advertise_signature();
-        agree_locked(*each);
+        require_match_locked(*each);
     }
-    compare_turns_locked();
-}
-
-void Communicator::compare_turns_locked() noexcept {
-    if (!turns_) return;
-    for (int peer = 0; peer < ranks(); ++peer) {
-        if (nodes_.together(rank(), peer)) continue;
-        const Transport &transport = *route(peer);
-        for (std::uint32_t slot = 0; slot < staging_slots; ++slot) {
-            const std::uint64_t told =
-                transport.signalled(peer, {turns_channel_ + slot, advertised_flag});
-            if (told == 0) continue;
-            const auto theirs = static_cast<std::uint32_t>(told);
-            const std::uint32_t mine = turns_->called(Turns::turn_of(told >> 32, slot), peer);
-            if (mine != 0 && mine != theirs) return disagree({rank(), mine, peer, theirs}, false);
-        }
-    }
+    if (!recent_calls_) return;
+    if (const auto mismatch = recent_calls_->find_mismatch(rank(), nodes_, calls_channel_, routes_))
+        report(*mismatch);
 }
 
 // A program may call this in a loop: whoever waits for the lock meanwhile goes first.
@@ -348,7 +318,7 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
                    [this, &operation] {
                        recorder_.takes_long(operation.flight);
                        // This one may wait for another that was started before it.
-                       compare_locked();
+                       match_calls_locked();
                    }});
 }
 
@@ -371,7 +341,7 @@ std::vector<std::string> Communicator::gather(std::string_view label, std::strin
         wait_long(watch, done,
                   {.limit = limit,
                    .what = [&] { return std::string(label); },
-                   .before_sleep = [this] { compare_locked(); },
+                   .before_sleep = [this] { match_calls_locked(); },
                    .expire = [&](double waited) { control_->expire_all_gather(waited); }});
     return std::move(*all);
 }

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "comm/agree.h"
 #include "comm/schedule_check.h"
-#include "comm/signature.h"
 #include "execute/kernels.h"
+#include "execute/match/signature.h"
 #include "schedule/send_receive.h"
 #include "simulate/select.h"
 
@@ -123,7 +123,7 @@ std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
     if (!is_worth_it && !only_staged) return variants;
     Problem &staged = variants.emplace_back(problem);
     staged.arrays = true;
-    staging.give_room(staged, buffer->type());
+    staging.give_space(staged, buffer->type());
     return variants;
 }
 
@@ -332,7 +332,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     problem.in_order = comm.reproducible();
     problem.cuts = arrays.cuts;
     problem.exchange = arrays.exchange;
-    staging->give_room(problem, options.type);
+    staging->give_space(problem, options.type);
     const Override override_ = override_of(comm, options);
     const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
                                  override_.algorithm, override_.variable);

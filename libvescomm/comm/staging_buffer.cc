@@ -3,58 +3,58 @@
 #include "comm/staging_buffer.h"
 
 #include "base/types.h"
-#include "comm/signature.h"
 #include "execute/kernels.h"
+#include "execute/match/signature.h"
+#include "schedule/rails.h"
 
 namespace vescomm {
 
 namespace {
 
-// Bytes come beside their flag, or in lines of their own.
-constexpr std::uint64_t line = 64;
+constexpr std::uint64_t line = 64;  // bytes of a cache line
 static_assert(sizeof(InlineFlag) < line);
 
-constexpr std::uint64_t partial_begin = line + staging_bytes;
-constexpr std::uint64_t digests_begin = partial_begin + partial_bytes;
+// The parts of a slot, each on whole cache lines.
+struct SlotParts {
+    std::uint64_t partial;
+    MatchTables tables;
+    std::uint64_t bytes;
 
-// Digests of every rank, then what this one wants, by rank, and then what is said of bytes that
-// it relays; each on whole cache lines.
-constexpr std::uint64_t after(std::uint64_t begin, std::uint64_t bytes) {
-    return begin + (bytes + line - 1) / line * line;
-}
-
-std::uint64_t masks_begin(int ranks) {
-    return after(digests_begin, static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t));
-}
-
-std::uint64_t forwarded_begin(int ranks) {
-    return after(masks_begin(ranks), static_cast<std::uint64_t>(ranks) * sizeof(std::uint32_t));
-}
-
-std::uint64_t slot_bytes_for(int ranks) {
-    return after(forwarded_begin(ranks),
-                 static_cast<std::uint64_t>(ranks) * places_for_each * sizeof(std::uint64_t));
-}
+    explicit SlotParts(int ranks) {
+        const auto each = static_cast<std::uint64_t>(ranks);
+        std::uint64_t end = line + staging_bytes;
+        const auto take = [&end](std::uint64_t size) {
+            const std::uint64_t begin = end;
+            end += (size + line - 1) / line * line;
+            return begin;
+        };
+        partial = take(partial_bytes);
+        tables.pair_digests = take(each * sizeof(std::uint32_t));
+        tables.receive_masks = take(each * sizeof(std::uint32_t));
+        tables.forwarded = take(each * forwarded_blocks_per_rank * sizeof(std::uint64_t));
+        bytes = end;
+    }
+};
 
 }  // namespace
 
 StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
-      slot_bytes_(slot_bytes_for(comm->ranks())),
+      slot_bytes_(SlotParts(comm->ranks()).bytes),
       memory_(Memory::create(comm, staging_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
                              !comm->derived())),
       channel_(comm->next_channel()),
-      turns_(std::make_shared<Turns>(
-          comm->nodes().members(comm->nodes().node_of(comm->rank())).size())) {
+      sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
+      recent_calls_(std::make_shared<RecentCalls>()) {
     for (std::uint32_t slot = 1; slot < staging_slots; ++slot) comm->next_channel();
-    comm->compare_turns(turns_, channel_);
+    comm->watch_calls(recent_calls_, channel_);
 }
 
 std::shared_ptr<StagingBuffer> StagingBuffer::create(const std::shared_ptr<Communicator> &comm) {
     return std::shared_ptr<StagingBuffer>(new StagingBuffer(comm));
 }
 
-void StagingBuffer::give_room(Problem &problem, vescomm_type_t type) const {
+void StagingBuffer::give_space(Problem &problem, vescomm_type_t type) const {
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };
@@ -72,24 +72,27 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
                         .slot_bytes = slot_bytes_};
     bindings.partial = bindings.staging;
     bindings.partial.type = accumulator_of(type);
-    bindings.partial.offset_bytes = partial_begin;
-    bindings.pairs_offset = digests_begin;
-    bindings.masks_offset = masks_begin(comm_->ranks());
-    bindings.forwarded_offset = forwarded_begin(comm_->ranks());
+    const SlotParts parts(comm_->ranks());
+    bindings.partial.offset_bytes = parts.partial;
+    bindings.tables = parts.tables;
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;
-    bindings.turns = turns_.get();
+    bindings.sequences = &sequences_;
+    bindings.recent_calls = recent_calls_.get();
 }
 
-Run StagingBuffer::next(std::uint32_t signature) {
+Run StagingBuffer::next(std::uint32_t uncompared) {
     const std::uint32_t before = history_;
-    if (signature != 0) history_ = Signature::history(history_, signature);
-    const std::uint64_t turn = operations_ / staging_slots;
+    if (uncompared != 0) history_ = Signature::history(history_, uncompared);
+    const std::uint64_t earlier = operations_ / staging_slots;  // operations on this slot
     const auto slot = static_cast<std::uint32_t>(operations_ % staging_slots);
     ++operations_;
-    return {
-        .number = turn + 1, .releases = turn, .slot = slot, .history = before, .turn = operations_};
+    return {.number = earlier + 1,
+            .releases = earlier,
+            .slot = slot,
+            .history = before,
+            .sequence = operations_};
 }
 
 }  // namespace vescomm

@@ -12,16 +12,15 @@
 
 namespace vescomm {
 
-// The memory through which arrays of the callers pass between ranks, in slots that operations take
-// in turn: the n-th operation of a communicator has slot n mod slots, once everyone on its node has
-// completed the one that had it before. All ranks make the same calls in the same order, so all
-// count alike, and no operation on arrays needs the control plane.
+// The memory through which the callers' arrays pass between ranks. It has slots, which operations
+// use in turn: operation n of a communicator uses slot n mod staging_slots, once every rank of its
+// node has released that slot after the operation that used it before. All ranks make the same
+// calls in the same order, so all of them count alike and no operation on arrays needs the control
+// plane.
 //
-//     slot 0: │ eager flag │ stage │ partial sums │ pair digests │ wants │ relays │  slot 1: │
-//     eager flag │
-//     ...
+//     slot 0: │ inline flag │ staging │ partial sums │ tables of the call matcher │ slot 1: ...
 //
-// Each slot has a channel; what is the flags' meaning, the schedule of the operation says.
+// Each slot has a channel. The schedule of an operation gives the flags their meaning.
 class StagingBuffer {
 public:
     // Collective, blocking.
@@ -29,13 +28,13 @@ public:
 
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
-    // What a problem may use.
-    void give_room(Problem &problem, vescomm_type_t type) const;
+    // Tells a problem on arrays of `type` how much of the staging buffer it may use.
+    void give_space(Problem &problem, vescomm_type_t type) const;
     void bind(Bindings &bindings, vescomm_type_t type);
-    // The turn of the next operation. `signature`: not 0 when a rank may complete it without any
-    // exchange, and so without a comparison. Then it becomes a part of the signatures of all later
-    // operations, in which ranks compare it.
-    Run next(std::uint32_t signature);
+    // The run of the next operation. `uncompared`: the signature of an operation that a rank may
+    // complete without exchanging anything, 0 for all others. It becomes a part of the signatures
+    // of all later operations, in which ranks compare it.
+    Run next(std::uint32_t uncompared);
 
 private:
     explicit StagingBuffer(const std::shared_ptr<Communicator> &comm);
@@ -43,10 +42,11 @@ private:
     std::shared_ptr<Communicator> comm_;
     std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
-    std::uint32_t channel_ = 0;  // the first of as many as there are slots
-    std::shared_ptr<Turns> turns_;
+    std::uint32_t channel_ = 0;  // of slot 0; the other slots have the next ones
+    SlotSequences sequences_;
+    std::shared_ptr<RecentCalls> recent_calls_;  // the communicator reads it
     std::uint64_t operations_ = 0;
-    std::uint32_t history_ = 0;  // digest of the signatures that were given to next()
+    std::uint32_t history_ = 0;  // digest of the signatures given to next()
 };
 
 }  // namespace vescomm

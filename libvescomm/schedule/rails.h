@@ -10,15 +10,15 @@
 
 namespace vescomm {
 
-// Which rank of `node` handles the traffic between that node and `peer`, a rank of another one: the
-// one in the peer's own place, counted round. So every rank carries its share.
+// Rail peers: the rank of `node` that exchanges data with `peer`, a rank of another node. It is the
+// rank with the same local rank, modulo the size of `node`, so every rank carries its share.
 inline int rail_peer(const Nodes &nodes, int node, int peer) {
     const auto members = nodes.members(node);
     return members[nodes.local_rank(peer) % members.size()];
 }
 
-// The ranks of other nodes whose traffic with this rank's node `rank` handles, ascending. Cost:
-// O(peers) where nodes have consecutive ranks, and a sort elsewhere.
+// The ranks of other nodes that have `rank` as their rail peer on its node, ascending. Cost:
+// O(peers) where nodes have consecutive ranks; a sort for other placements.
 inline std::vector<int> rail_peers(const Nodes &nodes, int rank) {
     std::vector<int> peers;
     const int node = nodes.node_of(rank);
@@ -26,12 +26,63 @@ inline std::vector<int> rail_peers(const Nodes &nodes, int rank) {
     for (int other = 0; other < nodes.count(); ++other) {
         if (other == node) continue;
         const auto members = nodes.members(other);
-        const auto place = static_cast<std::size_t>(nodes.local_rank(rank));
-        for (std::size_t i = place; i < members.size(); i += size) peers.push_back(members[i]);
+        const auto first = static_cast<std::size_t>(nodes.local_rank(rank));
+        for (std::size_t i = first; i < members.size(); i += size) peers.push_back(members[i]);
     }
     if (!std::ranges::is_sorted(peers)) std::ranges::sort(peers);
     return peers;
 }
+
+// Numbers the ranks that send to a node through the same rail peer, so that a forwarding rank can
+// keep something for each of them.
+class RailIndex {
+public:
+    explicit RailIndex(const Nodes &nodes) : nodes_(nodes) {}
+
+    // The number of `from` among the ranks that share its rail peer on `node`: below count(node).
+    std::int64_t index(int from, int node) {
+        const std::size_t size = nodes_.members(node).size();
+        return first_of(nodes_.node_of(from), size) + nodes_.local_rank(from) / int(size);
+    }
+    // Bound of the numbers of all ranks.
+    std::int64_t count(int node) { return first_of(nodes_.count(), nodes_.members(node).size()); }
+
+private:
+    // Numbers that the ranks of all nodes before `node` take, for a node of `size` ranks.
+    std::int64_t first_of(int node, std::size_t size) {
+        for (const Firsts &known : firsts_)
+            if (known.size == size) return known.of_node[static_cast<std::size_t>(node)];
+        Firsts &made = firsts_.emplace_back(Firsts{size, {0}});
+        for (int other = 0; other < nodes_.count(); ++other)
+            made.of_node.push_back(
+                made.of_node.back() +
+                static_cast<std::int64_t>((nodes_.members(other).size() + size - 1) / size));
+        return made.of_node[static_cast<std::size_t>(node)];
+    }
+    struct Firsts {
+        std::size_t size;
+        std::vector<std::int64_t> of_node;
+    };
+
+    const Nodes &nodes_;
+    std::vector<Firsts> firsts_;  // one for each size of a node
+};
+
+// Blocks that the ranks of a node receive through one forwarding rank, at most, over all nodes of
+// several ranks: one for each sender and each receiver.
+inline std::int64_t max_forwarded_blocks(const Nodes &nodes) {
+    RailIndex index(nodes);
+    std::int64_t max = 0;
+    for (int node = 0; node < nodes.count(); ++node) {
+        const auto size = static_cast<std::int64_t>(nodes.members(node).size());
+        if (size > 1) max = std::max(max, index.count(node) * size);
+    }
+    return max;
+}
+
+// Forwarded blocks that every rank has space for, for each rank of the communicator. Nodes of very
+// unequal sizes would need more and leave most of it unused: their blocks are not forwarded.
+inline constexpr int forwarded_blocks_per_rank = 2;
 
 // Peers in the order in which a rank should put to them: the next one after itself first, and
 // round. When all ranks do so, no two of them begin with the same receiver.
@@ -79,7 +130,14 @@ inline int smallest_node(const Nodes &nodes) {
     return smallest;
 }
 
-// Whether a node has several ranks.
+inline int largest_node(const Nodes &nodes) {
+    int largest = 0;
+    for (int node = 0; node < nodes.count(); ++node)
+        largest = std::max(largest, static_cast<int>(nodes.members(node).size()));
+    return largest;
+}
+
+// True: some node has several ranks.
 inline bool has_local_peers(const Nodes &nodes) {
     return nodes.count() < nodes.ranks();
 }

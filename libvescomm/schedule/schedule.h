@@ -9,19 +9,19 @@
 
 namespace vescomm {
 
-// Where bytes can be. The ranks of a node map one another's `buffer`, `stage` and `partial`, and
-// other nodes put into them; `source` and `output` are the caller's own arrays, which only their
-// own rank can touch.
+// A kind of memory. The ranks of a node map one another's `buffer`, `staging` and `partial`, and
+// ranks of other nodes put into them. Only the rank itself accesses its `source` and `output`,
+// which are the caller's arrays.
 enum class Region : std::uint8_t {
-    source,  // what the caller contributes
+    source,  // contributions of the caller
     buffer,  // a fused buffer: elements of a layout
-    output,  // what the caller gets
-    staging,  // elements on their way
-    partial,  // partial sums, of the type in which sums are accumulated
+    output,  // results for the caller
+    staging,  // staging buffer: elements between two arrays
+    partial,  // partial sums, in the accumulator type
 };
 inline constexpr int regions = 5;
 
-// An element of a region of a rank. Offsets count elements.
+// One element of a region of one rank. Offsets count elements.
 struct Place {
     int rank = 0;
     Region region = Region::buffer;
@@ -29,66 +29,60 @@ struct Place {
     bool operator==(const Place &) const = default;
 };
 
-// The place so many elements after another one.
+// The place `elements` after another one.
 inline Place later(Place place, std::int64_t elements) {
     place.offset += elements;
     return place;
 }
 
 enum class Action : std::uint8_t {
-    acquire,  // wait until every rank of this node has released the buffer, or the staging buffer;
-              // of a message, until the one that had its box before is through
+    acquire,  // wait until every rank of this node has released the buffer, or the slot of the
+              // staging buffer; for a message, until the message before it has left its eager
+              // buffer
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
-    put,  // from -> to in a peer's memory, and then raise `flag` there; where `value` is 0, as a
-          // part of the put to the same peer that follows
-    signal,  // raise `flag`: at `peer`, or at all of this node
+    put,  // from -> to in the memory of a peer, then raise `flag` there; with value 0 it is a part
+          // of the next put of its lane, which goes to the same peer
+    signal,  // raise `flag`: at `peer`, or for all ranks of this node
     wait,  // until `peer` has raised `flag` to `value`
 };
 
-// Flags below this are for algorithms; the others say what was called, how often the staging buffer
-// was let go (on this node; to others, advertised_flag), and open the gate between two schedules
-// (then()).
+// Flags of an algorithm are 0 to algorithm_flags - 1. The executor uses signature_flag and
+// advertised_flag (transport.h), release_flag within a node and gate_flag.
 inline constexpr std::uint32_t algorithm_flags = 5;
 inline constexpr std::uint32_t release_flag = 6;
+// Raised by then() between two schedules.
 inline constexpr std::uint32_t gate_flag = 7;
-// Lies before the first byte of the staging buffer, in the same line of cache. Once in a schedule
-// it may be raised for the node, when all is in the staging buffer.
+// Lies before the first byte of the staging buffer, in the same cache line. A schedule raises it at
+// most once, for the node, after all writes to its own staging buffer.
 inline constexpr std::uint32_t inline_flag = 8;
 
-// A signal for all ranks of the node.
+// `peer` of a signal for all ranks of the node.
 inline constexpr int whole_node = -1;
-// No rank.
 inline constexpr int no_rank = -1;
 
-// Of what passes through third ranks, how many places there are at each of them (Step::relay), for
-// each rank there is. Nodes so unequal that more were needed would leave most of them empty.
-inline constexpr int places_for_each = 2;
-
-// One thing that one rank does. Flags are counters: each (raising rank, flag) only ever rises, and
-// within a node everyone sees it at once.
+// One action of one rank. A flag is a counter for each rank that raises it, and only rises. Within
+// a node all ranks see it at once.
 struct Step {
     Action action = Action::wait;
     bool finish = false;
-    // Of a signal: the peer need not hear of it, for it puts without waiting. Of its wait, right
-    // before a put of its lane: the put may come early, and is kept until the flag is raised.
+    // Signal: grants the credit for an eager put; the peer is not notified, since it does not wait.
+    // Wait: the credit for the put that follows in the lane, which is sent at once; the receiver
+    // keeps it until it has granted the credit.
     bool eager = false;
-    // Of a signal to a rank of another node, or a wait for one: only if a rank of this node wants
-    // something of that one (Schedule::wants).
+    // Signal to, or wait for, a rank of another node: skipped unless the receive mask of some rank
+    // of this node has that rank (Schedule::receive_mask).
     bool conditional = false;
     int peer = whole_node;
-    // Of bytes that pass through a third rank: for whom a put is, or from whom it comes for which
-    // this is a wait. They have to agree on what was called.
+    // Put to a forwarding rank: the rank that the bytes are for. Wait for a forwarding rank: the
+    // rank that sent the bytes.
     int final_peer = no_rank;
-    // Where the third rank finds what the two ends have called: of a put, that of its other end; of
-    // a wait that is conditional, those of all ranks of the node in a row.
-    std::uint32_t relay = 0;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
     std::int64_t count = 0;  // elements
     Place to = {};
     Place from = {};  // the first source
-    // Of a reduction: further sources, in Lane::sources().
+    // Reduction: the other sources, in Lane::more().
     std::uint32_t more_begin = 0;
     std::uint32_t more = 0;
 
@@ -98,22 +92,22 @@ struct Step {
     bool operator==(const Step &) const = default;
 };
 
-// Steps in order: each starts when the one before it is done, except that a put is done as soon as
-// it is handed over.
+// Steps that run in order. A step starts when the one before it is done; a put is done as soon as
+// the transport has taken it.
 class Lane {
 public:
     void acquire() { steps_.push_back({.action = Action::acquire}); }
-    // Waits until the message before, to or from `peer`, is through here and, unless `value` is 0,
-    // until the peer has raised `flag` as far as that message says by its own value.
-    void take_slot(int peer, std::uint32_t flag, std::uint32_t value) {
+    // Acquires the eager buffer of a message to or from `peer`. If `value` is not 0, a sender also
+    // waits until the peer has raised `flag` to the value that the message before named.
+    void acquire_from(int peer, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::acquire, .peer = peer, .flag = flag, .value = value});
     }
     void copy(Place from, Place to, std::int64_t count) {
         if (count > 0)
             steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});
     }
-    // In the order of `from`, of which there is at least one: contributions come before partial
-    // sums, of which one may be the first of all.
+    // Combines in the order of `from`, which is not empty: contributions before partial sums, but
+    // for one partial sum that may come first.
     void reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish);
     void put(Place from, Place to, std::int64_t count, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::put,
@@ -136,13 +130,14 @@ public:
             {.action = Action::wait, .eager = eager, .peer = peer, .flag = flag, .value = value});
     }
 
-    void put_through(Place from, Place to, std::int64_t count, std::uint32_t flag,
-                     std::uint32_t value, int receiver, std::uint32_t relay) {
+    // A put to a forwarding rank, for `receiver`.
+    void put_forwarded(Place from, Place to, std::int64_t count, std::uint32_t flag,
+                       std::uint32_t value, int receiver) {
         put(from, to, count, flag, value);
         steps_.back().final_peer = receiver;
-        steps_.back().relay = relay;
     }
-    void wait_through(int peer, std::uint32_t flag, std::uint32_t value, int sender) {
+    // Waits for bytes of `sender` that come by way of `peer`, of this node.
+    void wait_forwarded(int peer, std::uint32_t flag, std::uint32_t value, int sender) {
         wait(peer, flag, value);
         steps_.back().final_peer = sender;
     }
@@ -150,19 +145,18 @@ public:
         signal(peer, flag, value, eager);
         steps_.back().conditional = true;
     }
-    void wait_conditional(int peer, std::uint32_t flag, std::uint32_t value, std::uint32_t relay) {
+    void wait_conditional(int peer, std::uint32_t flag, std::uint32_t value) {
         wait(peer, flag, value);
         steps_.back().conditional = true;
-        steps_.back().relay = relay;
     }
 
     const std::vector<Step> &steps() const { return steps_; }
     std::vector<Step> &steps() { return steps_; }
-    // Of a reduction, after the first.
+    // The sources of a reduction after the first.
     std::span<const Place> more(const Step &step) const {
         return std::span(more_).subspan(step.more_begin, step.more);
     }
-    // All that a step reads.
+    // All places that a step reads.
     std::vector<Place> sources(const Step &step) const;
     bool operator==(const Lane &) const = default;
 
@@ -171,23 +165,23 @@ private:
     std::vector<Place> more_;
 };
 
-// Whether the first source of a reduction is a partial sum to which contributions are added.
+// True: the first source of a reduction is a partial sum to which contributions are added.
 inline bool starts_with_sum(std::span<const Place> from) {
     return from.size() > 1 && from[0].region == Region::partial &&
            from[1].region != Region::partial;
 }
 
-// What one rank does in one collective. A plain value: printable, comparable, provable (check.h).
-// Lanes run side by side and meet through flags; the collective is complete on this rank when all
-// of them are at their end and every put has left.
+// The actions of one rank in one collective. A plain value: printable, comparable, and checked by
+// the schedule checker (check.h). Lanes run side by side and synchronise through flags. The
+// collective is complete on this rank when every lane is at its end and every put has left.
 struct Schedule {
     std::vector<Lane> lanes;
-    // Elements of this rank's stage and partial sums.
+    // Elements that this rank needs in its staging buffer and for partial sums.
     std::int64_t staging = 0;
     std::int64_t partial = 0;
-    // By rank: whether something of a rank of another node is to come to this one by way of its
-    // neighbours, who cannot know (Step::conditional). They are told when the staging buffer is
-    // acquired. Empty: nobody asks.
+    // By rank, 1: bytes of that rank, of another node, come to this rank by way of a forwarding
+    // rank, which does not know it (Step::conditional). The executor publishes the mask to the node
+    // once it has acquired the slot. Empty: the schedule has no conditional steps.
     std::vector<std::uint8_t> receive_mask;
 
     bool operator==(const Schedule &) const = default;
@@ -198,9 +192,9 @@ std::string describe(const Schedule &schedule);
 std::string describe(const Lane &lane, const Step &step);
 std::string describe(const Place &place);
 
-// `second` after `first`, on the same flags, for one rank: the lanes of `second` start when lane 0
-// of `first` is at its end. Every rank must do the same. The two must not share places in the
-// staging buffer or among the partial sums.
+// Joins two schedules of one rank on the same flags: the lanes of `second` start when lane 0 of
+// `first` is at its end. Every rank must join the same two. They must not use the same places of
+// the staging buffer or of the partial sums.
 Schedule then(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm

@@ -52,7 +52,7 @@ Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     const Chunks chunks(nodes, chunk, message);
     const int to = message.output.rank;
     Lane lane;
-    lane.take_slot(to, read, chunks.count());
+    lane.acquire_from(to, read, chunks.count());
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         if (k >= 2) lane.wait(to, read, k - 1);
         if (chunks.near()) {
@@ -69,7 +69,7 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     const Chunks chunks(nodes, chunk, message);
     const int from = message.source.rank;
     Lane lane;
-    lane.take_slot(from, written, 0);
+    lane.acquire_from(from, written, 0);
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         lane.wait(from, written, k + 1);
         lane.copy(chunks.chunk(k), chunks.taken(k), chunks.part(k));

@@ -91,7 +91,7 @@ public:
         problem.arrays = true;
         problem.root = root_;
         problem.in_order = comm->value->reproducible();
-        comm->calls->staging()->give_room(problem, type_of<T>());
+        comm->calls->staging()->give_space(problem, type_of<T>());
         const bool by_rank = collective_ != Collective::all_reduce &&
                              collective_ != Collective::reduce &&
                              collective_ != Collective::broadcast;

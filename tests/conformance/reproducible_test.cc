@@ -77,7 +77,7 @@ std::vector<const char *> algorithms_for(vescomm_comm_t *comm, Collective collec
     problem.in_order = true;
     problem.arrays = true;
     problem.cuts = cuts;
-    comm->calls->staging()->give_room(problem, type);
+    comm->calls->staging()->give_space(problem, type);
     std::vector<const char *> names{nullptr};
     for (const AlgorithmEntry &entry : algorithms())
         if (entry.collective == collective && entry.solves(problem))

@@ -10,129 +10,103 @@ namespace vescomm::all_to_all_v {
 
 namespace {
 
-// Those of pass_blocks() that it has no use for: what a rank tells to other nodes is apart from
-// what it tells to its own.
+// Flags that pass_blocks() does not use between these ranks.
 enum Flag : std::uint32_t {
-    ready = 0,  // to another node: my stage has room for what you have for my node
-    relayed = 3,  // to my node, value i: the first i of those who send through me have sent
-    arrived = 3,  // a put from another node, which brings what its sender has for my node
+    clear_to_send = 0,  // to a rank of another node: its blocks for my node may come
+    forwarded =
+        3,  // to my node, value i: the blocks of the first i senders are in my staging buffer
+    arrived = 3,  // a put from another node: the blocks of its sender for my node
 };
 
-// What all ranks know alike: who sends through whom, and where it lies.
-class Relays {
+// Forwarded blocks: which rank forwards them, and where they lie in its staging buffer. The same on
+// every rank.
+class Forwarding {
 public:
-    explicit Relays(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
-        for (int node = 0; node < nodes_.count(); ++node) {
-            const int size = size_of(node);
-            if (size > 1) max_places_ = std::max(max_places_, senders(size) * size);
-        }
-        const bool few = max_places_ > 0 && max_places_ <= places_for_each * nodes_.ranks();
-        if (few) block_ = largest_forwarded(problem, max_places_);
+    explicit Forwarding(const Problem &problem)
+        : problem_(problem), nodes_(problem.nodes), rails_(problem.nodes) {
+        const std::int64_t blocks = max_forwarded_blocks(nodes_);
+        if (blocks == 0 || blocks > std::int64_t{forwarded_blocks_per_rank} * nodes_.ranks())
+            return;
+        scatter_ = problem.collective == Collective::scatter_v;
+        blocks_ = scatter_ ? largest_node(nodes_) : blocks;
+        block_ = largest_forwarded(problem, blocks_);
     }
 
-    // Elements of the largest block that is relayed; 0: none is.
+    // Elements of the largest block that is forwarded; 0: none is.
     std::int64_t block() const { return block_; }
 
-    // For the blocks that are not, where some are.
-    Room rest() const { return beside_forwarded(problem_, max_places_); }
+    // The part of the staging buffer for all other blocks.
+    Room rest() const { return beside_forwarded(problem_, blocks_); }
 
-    // The first of the places of what `from` has for a node.
-    std::uint32_t first_place(int from, int node) const {
-        const int size = size_of(node);
-        return static_cast<std::uint32_t>(
-            (first_of(nodes_.node_of(from), size) + turn(from, size)) * size);
-    }
-    // Where the block for `to` lies in the staging buffer of the one through whom `from` sends.
-    std::uint32_t number(int from, int to) const {
-        return first_place(from, nodes_.node_of(to)) +
-               static_cast<std::uint32_t>(nodes_.local_rank(to));
-    }
-    Place place(int from, int to) const {
-        return {rail_peer(nodes_, nodes_.node_of(to), from), Region::staging,
-                problem_.staging.begin + number(from, to) * block_};
+    // The block from `from` for `to`, in the staging buffer of the rail peer of `from`.
+    Place place(int from, int to) {
+        const int node = nodes_.node_of(to);
+        const auto members = static_cast<std::int64_t>(nodes_.members(node).size());
+        // The root is the only sender of a scatter_v.
+        const std::int64_t sender = scatter_ ? 0 : rails_.index(from, node);
+        return {rail_peer(nodes_, node, from), Region::staging,
+                problem_.staging.begin + (sender * members + nodes_.local_rank(to)) * block_};
     }
 
-    // Those who send through a rank, in the order in which they put.
-    std::vector<int> senders_through(int at) const {
-        if (problem_.collective != Collective::scatter_v)
-            return rotated_for(rail_peers(nodes_, at), at);
-        const int node = nodes_.node_of(at), root = problem_.root;
-        const bool mine = nodes_.node_of(root) != node && rail_peer(nodes_, node, root) == at;
+    // The ranks that send through `rank`, in the order in which they put.
+    std::vector<int> senders_through(int rank) const {
+        if (!scatter_) return rotated_for(rail_peers(nodes_, rank), rank);
+        const int node = nodes_.node_of(rank), root = problem_.root;
+        const bool mine = nodes_.node_of(root) != node && rail_peer(nodes_, node, root) == rank;
         return mine ? std::vector<int>{root} : std::vector<int>{};
     }
 
 private:
-    int size_of(int node) const { return static_cast<int>(nodes_.members(node).size()); }
-    // Of the ranks of a node that send through the same rank of a node of `size`, which one.
-    int turn(int rank, int size) const {
-        return problem_.collective == Collective::scatter_v ? 0 : nodes_.local_rank(rank) / size;
-    }
-    // How many send through one rank of a node of `size`, at most; and of the nodes before `node`.
-    std::int64_t senders(int size) const { return first_of(nodes_.count(), size); }
-    std::int64_t first_of(int node, int size) const {
-        if (problem_.collective == Collective::scatter_v) return node == nodes_.count() ? 1 : 0;
-        for (Firsts &known : firsts_)
-            if (known.size == size) return known.of_node[static_cast<std::size_t>(node)];
-        Firsts found{size, {0}};
-        for (int other = 0; other < nodes_.count(); ++other)
-            found.of_node.push_back(found.of_node.back() + (size_of(other) + size - 1) / size);
-        firsts_.push_back(std::move(found));
-        return firsts_.back().of_node[static_cast<std::size_t>(node)];
-    }
-    struct Firsts {
-        int size;
-        std::vector<std::int64_t> of_node;
-    };
-
     const Problem &problem_;
     const Nodes &nodes_;
-    std::int64_t max_places_ = 0, block_ = 0;
-    mutable std::vector<Firsts> firsts_;  // one for each size of nodes
+    RailIndex rails_;
+    bool scatter_ = false;
+    std::int64_t blocks_ = 0, block_ = 0;
 };
 
 }  // namespace
 
 bool can_two_level(const Problem &problem) {
     if (!problem.arrays || problem.nodes.count() == 1) return false;
-    const Relays relays(problem);
-    return relays.block() > 0 && can_pass_blocks(problem, relays.rest());
+    const Forwarding forwarding(problem);
+    return forwarding.block() > 0 && can_pass_blocks(problem, forwarding.rest());
 }
 
-// Two levels (2DH): what a rank has for the ranks of another node goes there as one message, to the
-// rank in its own place, and each of them copies its block from there. So a node sends each other
-// node one message for each of its ranks, instead of one for each pair.
+// Two levels (2DH): a rank puts its blocks for the ranks of another node as one message into the
+// staging buffer of its rail peer there, and each receiver copies its block from that. A node sends
+// each other node one message for each of its ranks, instead of one for each pair of ranks.
 //
 //     node A                                node B
-//     source 0 ──blocks for 2 and 3, one put──► stage 2 ─copy─► output 2, output 3
-//     source 1 ──blocks for 2 and 3, one put──► stage 3 ─copy─► output 2, output 3
+//     source 0 ──blocks for 2 and 3, one put──► staging 2 ─copy─► output 2, output 3
+//     source 1 ──blocks for 2 and 3, one put──► staging 3 ─copy─► output 2, output 3
 //
-// Blocks of more than a few kilobytes go straight to their receivers meanwhile, as those within the
-// node do (staged_blocks.h): messages that long cost more for their bytes than for themselves.
-// Sender and receiver of a block know alike which way it goes. Who relays does not, as a rank knows
-// its own counts only; its neighbours tell it from whom they get something (Schedule::wants).
+// Blocks of more than a few kilobytes go straight to their receivers, as blocks within the node do
+// (staged_blocks.h): the bytes of such a message cost more than the message. Sender and receiver
+// decide alike which way a block goes. The forwarding rank cannot: a rank knows only its own
+// counts. The receivers tell it from which ranks they expect blocks (Schedule::receive_mask).
 //
-// Cost: a put for each other node and two passes over what it brings, as without a relay, and one
-// wait within the node more. Source: Hwang et al., "Tutel: Adaptive Mixture-of-Experts at Scale",
-// MLSys 2023, where blocks are equal, nodes too, and ranks exchange within their node first: that
-// is one more pass, for which no counts must be known.
+// Cost: a put for each other node, two passes over the bytes that it brings, as without forwarding,
+// and one more wait within the node. Source: Hwang et al., "Tutel: Adaptive Mixture-of-Experts at
+// Scale", MLSys 2023, where blocks and nodes have equal sizes and ranks exchange within their node
+// first; that takes one more pass, but needs no receive masks.
 Schedule two_level(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int ranks = problem.ranks(), node = nodes.node_of(rank);
     const auto members = nodes.members(node);
-    const Relays relays(problem);
-    const std::int64_t max = relays.block();
-    // That the sender waits for something of the one who relays keeps it from being far ahead, and
-    // that this one wants something itself makes it look at what comes.
-    const auto is_eager = [&](int from, int through) {
+    Forwarding forwarding(problem);
+    const std::int64_t max = forwarding.block();
+    // Eager only where the forwarding rank sends a block to the sender as well: the sender waits
+    // for it, so it is at most one operation ahead.
+    const auto eager = [&](int from, int through) {
         return problem.block(through, from) > 0 && is_forwarded(problem, from, through, max);
     };
 
-    Schedule schedule = pass_blocks(problem, rank, relays.rest(), max);
+    Schedule schedule = pass_blocks(problem, rank, forwarding.rest(), max);
     schedule.lanes.reserve(schedule.lanes.size() + static_cast<std::size_t>(nodes.count()) + 1);
     for (int peer = 0; peer < ranks; ++peer)
         schedule.receive_mask.push_back(is_forwarded(problem, peer, rank, max) ? 1 : 0);
 
-    // To other nodes.
+    // Sends blocks to other nodes.
     std::vector<int> to;
     for (int away = 1; away < nodes.count(); ++away) {
         const auto others = nodes.members((node + away) % nodes.count());
@@ -143,41 +117,40 @@ Schedule two_level(const Problem &problem, int rank) {
         const int through = rail_peer(nodes, nodes.node_of(to[0]), rank);
         Lane &lane = schedule.lanes.emplace_back();
         lane.steps().reserve(1 + to.size());
-        lane.wait(through, ready, 1, is_eager(rank, through));
+        lane.wait(through, clear_to_send, 1, eager(rank, through));
         for (const int peer : to)
-            lane.put_through(problem.given(rank, peer), relays.place(rank, peer),
-                             problem.block(rank, peer), arrived, peer == to.back() ? 1 : 0, peer,
-                             relays.number(rank, peer));
+            lane.put_forwarded(problem.given(rank, peer), forwarding.place(rank, peer),
+                               problem.block(rank, peer), arrived, peer == to.back() ? 1 : 0, peer);
     }
     if (members.size() == 1) return schedule;
 
-    // For the others of this node.
-    const std::vector<int> senders = relays.senders_through(rank);
+    // Forwards blocks to the local peers.
+    const std::vector<int> senders = forwarding.senders_through(rank);
     if (!senders.empty()) {
         Lane &lane = schedule.lanes.emplace_back();
         lane.steps().reserve(1 + 3 * senders.size());
         lane.acquire();
         for (const int peer : senders)
-            lane.signal_conditional(peer, ready, 1, is_eager(peer, rank));
+            lane.signal_conditional(peer, clear_to_send, 1, eager(peer, rank));
         std::uint32_t sent = 0;
         for (const int peer : senders) {
-            lane.wait_conditional(peer, arrived, 1, relays.first_place(peer, node));
-            lane.signal_node(relayed, ++sent);
+            lane.wait_conditional(peer, arrived, 1);
+            lane.signal_node(forwarded, ++sent);
         }
     }
 
-    // From the others, beginning with what comes through this rank itself.
+    // Takes blocks from forwarding ranks, beginning with this rank itself.
     Lane &lane = schedule.lanes.emplace_back();
-    const auto wanted = static_cast<std::size_t>(std::ranges::count(schedule.receive_mask, 1));
-    lane.steps().reserve(2 * wanted);
+    const auto expected = static_cast<std::size_t>(std::ranges::count(schedule.receive_mask, 1));
+    lane.steps().reserve(2 * expected);
     for (std::size_t away = 0; away < members.size(); ++away) {
         const int at = members[(nodes.local_rank(rank) + away) % members.size()];
         std::uint32_t sent = 0;
-        for (const int peer : at == rank ? senders : relays.senders_through(at)) {
+        for (const int peer : at == rank ? senders : forwarding.senders_through(at)) {
             ++sent;
             if (schedule.receive_mask[static_cast<std::size_t>(peer)] == 0) continue;
-            lane.wait_through(at, relayed, sent, peer);
-            lane.copy(relays.place(peer, rank), problem.taken(peer, rank),
+            lane.wait_forwarded(at, forwarded, sent, peer);
+            lane.copy(forwarding.place(peer, rank), problem.taken(peer, rank),
                       problem.block(peer, rank));
         }
     }

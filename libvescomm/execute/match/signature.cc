@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/signature.h"
+#include "execute/match/signature.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int digest_bits = 21;
 constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
-// Of messages: counts below this are told as they are, others by a digest.
+// A message signature holds a count below this as it is, and a larger one as a digest.
 constexpr std::uint32_t large = 1u << 23;
 
 }  // namespace
@@ -33,12 +33,12 @@ Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm
 }
 
 Signature Signature::of_message(vescomm_type_t type, std::int64_t count) {
-    const std::uint32_t told =
+    const std::uint32_t shown =
         count < large
             ? static_cast<std::uint32_t>(count)
             : large | (static_cast<std::uint32_t>(XXH3_64bits(&count, sizeof count)) & (large - 1));
     return Signature((static_cast<std::uint32_t>(Collective::send) + 1) << 28 |
-                     static_cast<std::uint32_t>(type) << 24 | told);
+                     static_cast<std::uint32_t>(type) << 24 | shown);
 }
 
 std::uint32_t Signature::history(std::uint32_t before, std::uint32_t bits) {
@@ -54,10 +54,10 @@ std::string Signature::text() const {
     const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
     if (collective == Collective::send) {
         const std::string type = name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15));
-        const std::uint32_t told = bits_ & (2 * large - 1);
-        return told < large
-                   ? fmt::format("{} {}", told, type)
-                   : fmt::format("{} or more {} (digest {:06x})", large, type, told - large);
+        const std::uint32_t shown = bits_ & (2 * large - 1);
+        return shown < large
+                   ? fmt::format("{} {}", shown, type)
+                   : fmt::format("{} or more {} (digest {:06x})", large, type, shown - large);
     }
     std::string text = fmt::format("{} of {}", name_of(collective),
                                    name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/match/call_match.h"
+
+namespace vescomm {
+
+namespace {
+
+// True: a rank that completes has seen the inline flag, and so the signature, of every local peer.
+bool waits_for_all_inline_flags(const Schedule &schedule, std::size_t locals) {
+    std::size_t flags = 0;
+    for (const Lane &lane : schedule.lanes)
+        for (const Step &step : lane.steps())
+            if (step.action == Action::wait && step.flag == inline_flag) ++flags;
+    return flags + 1 == locals;
+}
+
+}  // namespace
+
+CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const Schedule &schedule,
+                     const Program &program)
+    : bindings_(bindings),
+      context_(context),
+      forwarded_(bindings, context, schedule.receive_mask),
+      inline_(program.uses_inline_flag) {
+    const MessageQueue *queue = bindings.queues;
+    const bool sends = queue != nullptr && !queue->receives;
+    proven_by_completion_ =
+        bindings.signature == 0 || sends ||
+        (inline_ && waits_for_all_inline_flags(schedule, context.locals().size()));
+    advertises_on_acquire_ = !inline_ && queue == nullptr;
+    advertises_with_flag_ = sends && bindings.nodes.together(bindings.rank, queue->peer);
+}
+
+void CallMatch::start(const Run &run) noexcept {
+    signature_ = bindings_.signature ^ run.history;
+    acquired_ = advertised_ = stopped_ = masks_known_ = false;
+    forwarded_.start();
+    if (bindings_.recent_calls != nullptr)
+        bindings_.recent_calls->record(run.sequence, signature_, bindings_.pair_digests);
+}
+
+void CallMatch::acquired() noexcept {
+    acquired_ = true;
+    if (advertises_on_acquire_) advertise_to_node();
+}
+
+void CallMatch::advertise_to_node() noexcept {
+    if (bindings_.signature == 0 || advertised_) return;
+    advertised_ = true;
+    if (bindings_.pair_digests)
+        for (const int peer : context_.locals())
+            pair_digest(bindings_.rank, peer)
+                .store((*bindings_.pair_digests)[static_cast<std::size_t>(peer)],
+                       std::memory_order_relaxed);
+    forwarded_.publish_mask(signature_);
+    bindings_.intra_node->signal(bindings_.rank, context_.own(signature_flag),
+                                 context_.word(signature_));
+}
+
+void CallMatch::advertise_to(int peer) noexcept {
+    if (bindings_.nodes.together(bindings_.rank, peer)) return;
+    bindings_.transports[static_cast<std::size_t>(peer)]->signal(
+        peer, context_.own(advertised_flag), context_.word(shown_to(peer)));
+}
+
+// The digest that local peer `of` has published of its exchange with local peer `with`.
+std::atomic_ref<std::uint32_t> CallMatch::pair_digest(int of, int with) const noexcept {
+    const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(of));
+    auto *digests =
+        reinterpret_cast<std::uint32_t *>(context_.in_slot(local, bindings_.tables.pair_digests));
+    return std::atomic_ref(digests[bindings_.nodes.local_rank(with)]);
+}
+
+std::uint32_t CallMatch::shown_by(int peer) const noexcept {
+    const Transport &transport = *bindings_.transports[static_cast<std::size_t>(peer)];
+    const bool local = bindings_.nodes.together(bindings_.rank, peer);
+    std::uint64_t word = transport.signalled(peer, context_.of_peer(signature_flag));
+    if (!context_.is_current(word) && !local)
+        word = transport.signalled(peer, context_.of_peer(advertised_flag));
+    if (!context_.is_current(word) && local && bindings_.sequences != nullptr)
+        word = context_.inline_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
+                   .call.load(std::memory_order_acquire);
+    if (!context_.is_current(word)) return 0;
+    const auto signature = static_cast<std::uint32_t>(word);
+    // Local peers share one signature; pairwise digests are published before it.
+    if (!bindings_.pair_digests || !local) return signature;
+    return signature ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed);
+}
+
+bool CallMatch::accept(const BoundStep &wait) noexcept {
+    if (wait.compares) {
+        const std::uint32_t theirs = shown_by(wait.peer);
+        stopped_ |= theirs != 0 && theirs != shown_to(wait.peer);
+    }
+    if (wait.conditional && !stopped_) stopped_ = !forwarded_.accept(wait);
+    return !stopped_;
+}
+
+bool CallMatch::has_masks() noexcept {
+    if (masks_known_) return true;
+    for (const int peer : context_.locals()) {
+        if (!forwarded_.has_mask(peer)) return false;
+        // A rank that made another call publishes no mask, or one of another call.
+        stopped_ |= peer != bindings_.rank && shown_by(peer) != shown_to(peer);
+        if (stopped_) return false;
+    }
+    return masks_known_ = true;
+}
+
+std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
+    if (bindings_.signature == 0) return {};
+    if (forwarded_.mismatch()) return forwarded_.mismatch();
+    // Of two ranks that wait for no other, the one that gets here later sees the other's signature.
+    if (inline_) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (const MessageQueue *queue = bindings_.queues) {
+        const std::uint32_t sent = queue->receives ? shown_by(queue->peer) : 0;
+        if (sent == 0 || sent == bindings_.signature) return {};
+        return Mismatch{.rank = bindings_.rank,
+                        .signature = bindings_.signature,
+                        .other = queue->peer,
+                        .other_signature = sent,
+                        .message = true};
+    }
+    for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
+        const std::uint32_t mine = shown_to(peer), theirs = shown_by(peer);
+        if (theirs != 0 && theirs != mine)
+            return Mismatch{.rank = bindings_.rank,
+                            .signature = mine,
+                            .other = peer,
+                            .other_signature = theirs,
+                            .history = context_.run().history != 0};
+    }
+    return {};
+}
+
+}  // namespace vescomm

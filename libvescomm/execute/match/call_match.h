@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "execute/match/forwarded_match.h"
+#include "execute/match/mismatch.h"
+#include "execute/program.h"
+#include "execute/run_context.h"
+
+namespace vescomm {
+
+// Compares what the ranks of an operation have called, run by run, without messages of its own while
+// all is well:
+//
+//   node           a rank raises signature_flag once it has acquired its slot; an inline flag and the
+//                  first flag of a message carry the signature themselves
+//   other nodes    a put, and a signal, carry the signature of the sender for the receiver
+//   waiting long   a rank advertises its signature to the ranks that it waits for
+//                  (advertised_flag): ranks that wait for one another in different calls find out
+//   forwarding     forwarded_match.h
+//
+// docs/design/0017 says why the signature has a word of its own.
+//
+// Threads: as the operation. Cost: on the path of a run, a load and a comparison for each wait that
+// another rank ends.
+class CallMatch {
+public:
+    CallMatch(const Bindings &bindings, const RunContext &context, const Schedule &schedule,
+              const Program &program);
+
+    // A run begins; `run` is that of the context.
+    void start(const Run &run) noexcept;
+    // The run has its slot. Before, local peers may still compare calls of the run before.
+    void acquired() noexcept;
+    // This rank is about to raise a flag.
+    void before_signal() noexcept {
+        if (advertises_with_flag_) advertise_to_node();
+    }
+
+    // The signature of this run: as all ranks have it, and as shown to `peer`.
+    std::uint32_t signature() const noexcept { return signature_; }
+    std::uint32_t shown_to(int peer) const noexcept {
+        return signature_for(peer, signature_, bindings_.pair_digests);
+    }
+    // The signature that a peer has shown in this run; 0: none yet.
+    std::uint32_t shown_by(int peer) const noexcept;
+
+    // A wait is over, as far as its flag says. False: the peer made another call. Then this rank
+    // must not use what it did, and stopped() is true.
+    bool accept(const BoundStep &wait) noexcept;
+    bool stopped() const noexcept { return stopped_; }
+
+    // Conditional steps: true once the receive masks of this node are known.
+    bool has_masks() noexcept;
+    bool knows_masks() const noexcept { return masks_known_; }
+    const ForwardedMatch &forwarded() const noexcept { return forwarded_; }
+    // Puts the signature of a forwarded block beside it.
+    void put_signature(const BoundStep &put, std::atomic<std::uint32_t> &pending) noexcept {
+        forwarded_.put_signature(put, signature_, pending);
+    }
+
+    // True: completion of a run proves that all ranks made the same call.
+    bool proven_by_completion() const noexcept { return proven_by_completion_; }
+    // Two ranks that made different calls, as far as this rank knows.
+    std::optional<Mismatch> find_mismatch() const noexcept;
+
+    // True: this run may advertise.
+    bool advertises() const noexcept {
+        return bindings_.signature != 0 && bindings_.queues == nullptr && acquired_;
+    }
+    void advertise_to_node() noexcept;
+    // To a rank of another node; does nothing for a local peer.
+    void advertise_to(int peer) noexcept;
+
+private:
+    std::atomic_ref<std::uint32_t> pair_digest(int of, int with) const noexcept;
+
+    const Bindings &bindings_;
+    const RunContext &context_;
+    ForwardedMatch forwarded_;
+    bool inline_ = false;  // the schedule raises inline_flag
+    bool proven_by_completion_ = false;
+    // Local peers get the signature at acquired(), or beside the first flag of a message, in the
+    // same cache line.
+    bool advertises_on_acquire_ = false, advertises_with_flag_ = false;
+    // Of the current run.
+    std::uint32_t signature_ = 0;
+    bool acquired_ = false;
+    bool advertised_ = false;  // to the node
+    bool stopped_ = false;
+    bool masks_known_ = false;
+};
+
+}  // namespace vescomm

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedule/problem.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// The signature of a call: 32 bits, so that it travels with a flag. Two different calls have
+// different signatures, except where their digests collide, and the text of a signature says what
+// was called.
+//
+//     │ collective + 1: 4 bits │ type: 4 bits │ op: 3 bits │ digest of the rest: 21 bits │
+class Signature {
+public:
+    explicit Signature(std::uint32_t bits) : bits_(bits) {}
+    Signature(const Problem &problem, std::string_view algorithm, vescomm_type_t type,
+              vescomm_op_t op, double factor);
+
+    // The signature of a point-to-point message.
+    //
+    //     │ send + 1: 4 bits │ type: 4 bits │ count, or the digest of a large one: 24 bits │
+    static Signature of_message(vescomm_type_t type, std::int64_t count);
+
+    // The digest of a history of signatures, extended by one signature.
+    static std::uint32_t history(std::uint32_t before, std::uint32_t bits);
+    // True: the two signatures differ in their digests alone.
+    static bool differ_in_digest(std::uint32_t a, std::uint32_t b);
+
+    std::uint32_t bits() const { return bits_; }
+    // "all_reduce of f32 (max, digest 01f03a)", "10 f32".
+    std::string text() const;
+
+private:
+    std::uint32_t bits_ = 0;
+};
+
+// Of an all_to_all_v: a digest for each peer of the two counts that this rank and the peer
+// exchange. nullptr: the operation is no all_to_all_v.
+using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+// The digests of `rank`. Two ranks that agree on their counts have the same digest for each other.
+PairDigests pair_digests(const Problem &problem, int rank);
+
+// The signature that a rank shows to `peer`.
+inline std::uint32_t signature_for(int peer, std::uint32_t signature,
+                                   const PairDigests &pairs) noexcept {
+    return signature ^ (pairs ? (*pairs)[static_cast<std::size_t>(peer)] : 0);
+}
+
+}  // namespace vescomm

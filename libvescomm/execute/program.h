@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "execute/bindings.h"
+#include "schedule/schedule.h"
+
+namespace vescomm {
+
+// A base and an offset from it. Bases move from run to run, with the slot and the caller's arrays.
+struct Address {
+    std::uint32_t base = 0;  // index in Program::bases
+    std::uint64_t offset = 0;  // bytes
+};
+
+// A step with its addresses, types and transport.
+struct BoundStep {
+    Action action;
+    bool timed = false;  // large enough to be worth a look at the clock
+    bool long_running = false;  // poll the inter-node transports after this step
+    bool in_slot = false;  // put: into a memory with slots
+    bool eager = false;  // see Step
+    bool compares = false;  // wait: compare signatures with `peer` once it is over
+    bool shows = false;  // signal to another node: carries the signature
+    bool conditional = false;  // see Step
+    std::uint32_t flag = 0;
+    std::uint32_t value = 0;
+    int peer = 0;
+    int final_peer = no_rank;  // see Step
+    std::uint32_t forwarded = 0;  // with final_peer, or conditional wait: index in the table
+    // Eager put: the flag, and its value, by which the receiver grants the credit. 0: not eager.
+    std::uint32_t credit_flag = 0, credit = 0;
+    Transport *transport = nullptr;
+    std::size_t count = 0;  // elements
+    std::uint64_t bytes = 0;  // written, read by a reduction, or put
+    vescomm_type_t to_type = 0;
+    vescomm_type_t from_type = 0;
+    Address to = {};
+    Address from = {};
+    // Reduction: its sources begin at BoundLane::sources[sources]. They are a partial sum if
+    // `started`, then contributions, then partial sums.
+    std::uint32_t sources = 0, contributions = 0, partials = 0;
+    bool started = false;
+    bool finish = false;  // see Step
+    // Put: where the bytes go.
+    MemoryId memory = 0;
+    std::uint64_t offset_bytes = 0;
+};
+
+struct BoundLane {
+    std::vector<BoundStep> steps;
+    std::vector<Address> sources;
+};
+
+// A schedule bound to the memory and the transports of one rank. The executor runs it.
+struct Program {
+    std::vector<BoundLane> lanes;
+    // Source pieces, then this node's slabs of the buffer, output pieces, then this node's slabs of
+    // the staging buffer and of the partial sums, in slot 0.
+    std::vector<std::byte *> bases;
+    std::size_t first_source = 0, first_output = 0, first_slotted = 0;  // indices in `bases`
+    std::size_t max_sources = 0;  // of a reduction
+    bool uses_inline_flag = false;
+};
+
+// Throws Error (UNSUPPORTED) where a step is impossible: no conversion between two types, say.
+Program bind(const Schedule &schedule, const Bindings &bindings);
+
+}  // namespace vescomm

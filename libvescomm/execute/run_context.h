@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "execute/bindings.h"
+
+namespace vescomm {
+
+// One run of an operation.
+struct Run {
+    std::uint64_t number = 1;  // on its channel, from 1; the same on every rank
+    // Number of releases by every rank of this node after which the memory may be overwritten.
+    std::uint64_t releases = 0;
+    // Staging buffer and eager buffers: the slot. It is also added to the channels of Bindings.
+    std::uint32_t slot = 0;
+    // Staging buffer: digest of earlier calls that were not compared; a part of the signature. 0:
+    // none.
+    std::uint32_t history = 0;
+    std::uint64_t sequence = 0;  // staging buffer: the slot sequence number
+};
+
+// The current run of an operation as its executor and its call matcher see it: names and values of
+// flags, and the slot.
+class RunContext {
+public:
+    explicit RunContext(const Bindings &bindings)
+        : own_channel_(bindings.channel),
+          peer_channel_(bindings.queues != nullptr ? bindings.peer_channel : bindings.channel),
+          slot_bytes_(bindings.staging.slot_bytes) {
+        const auto members = bindings.nodes.members(bindings.nodes.node_of(bindings.rank));
+        locals_.assign(members.begin(), members.end());
+        local_ = static_cast<std::size_t>(bindings.nodes.local_rank(bindings.rank));
+        if (!bindings.staging.mapping) return;
+        for (const int peer : locals_) slots_.push_back(bindings.staging.mapping->base(peer));
+    }
+
+    void start(const Run &run) noexcept {
+        run_ = run;
+        slot_offset_ = run.slot * slot_bytes_;
+    }
+    const Run &run() const noexcept { return run_; }
+
+    // Ranks of this node, ascending; this rank's place among them.
+    const std::vector<int> &locals() const noexcept { return locals_; }
+    std::size_t local() const noexcept { return local_; }
+
+    // A flag that this rank raises; the flag that a peer raises for this rank.
+    SignalName own(std::uint32_t flag) const noexcept { return {own_channel_ + run_.slot, flag}; }
+    SignalName of_peer(std::uint32_t flag) const noexcept {
+        return {peer_channel_ + run_.slot, flag};
+    }
+
+    // Flags and tables hold the number of the run in the upper half of each word.
+    std::uint64_t word(std::uint32_t value) const noexcept { return run_.number << 32 | value; }
+    bool is_current(std::uint64_t word) const noexcept { return word >> 32 == run_.number; }
+
+    // Bytes in this run's slot of the staging buffer of a local peer.
+    std::byte *in_slot(std::size_t local, std::uint64_t offset) const noexcept {
+        return slots_[local] + slot_offset_ + offset;
+    }
+    InlineFlag &inline_flag_of(std::size_t local) const noexcept {
+        return *reinterpret_cast<InlineFlag *>(in_slot(local, 0));
+    }
+    // From the first byte of a memory with slots.
+    std::uint64_t slot_offset() const noexcept { return slot_offset_; }
+
+private:
+    Run run_;
+    std::vector<int> locals_;
+    std::size_t local_ = 0;
+    std::uint32_t own_channel_, peer_channel_;
+    std::uint64_t slot_bytes_;
+    std::uint64_t slot_offset_ = 0;
+    std::vector<std::byte *> slots_;  // slot 0 of the staging buffer, by local rank
+};
+
+}  // namespace vescomm
