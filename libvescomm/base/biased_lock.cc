@@ -60,19 +60,30 @@ bool BiasedLock::can_bias() noexcept {
 
 void BiasedLock::lock() noexcept {
     mutex_.lock();
-    if (bias_.load(std::memory_order_relaxed) != 0) revoke();
+    const std::uintptr_t bias = bias_.load(std::memory_order_relaxed);
+    if (bias != 0) revoke(bias);
 }
 
 // The owner may be moving megabytes, and may have a lower priority than this thread: after a while
 // the waiting sleeps.
-void BiasedLock::revoke() noexcept {
+void BiasedLock::revoke(std::uintptr_t bias) noexcept {
     bias_.store(0, std::memory_order_relaxed);
     fence_all_threads();
     constexpr int yields = 100;
-    for (int i = 0; inside_.load(std::memory_order_acquire) != 0; ++i) {
+    const Inside &inside = inside_[bias % max_owners];
+    for (int i = 0; inside.load(std::memory_order_acquire) != 0; ++i) {
         if (i < yields) sched_yield();
         else sleep_for(50'000);
     }
+}
+
+// The number of a thread that is to have the bias; max_owners: there have been too many others.
+std::uintptr_t BiasedLock::owner_number(std::uintptr_t thread) noexcept {
+    for (std::uintptr_t number = 0; number < max_owners; ++number) {
+        if (owners_[number] == 0) owners_[number] = thread;
+        if (owners_[number] == thread) return number;
+    }
+    return max_owners;
 }
 
 void BiasedLock::unlock() noexcept {
@@ -84,7 +95,8 @@ void BiasedLock::unlock() noexcept {
     if (++in_a_row_ >= until_bias_ && !unbiased_ && can_bias()) {
         in_a_row_ = 0;
         until_bias_ = later_;
-        bias_.store(me, std::memory_order_relaxed);
+        const std::uintptr_t number = owner_number(me);
+        if (number < max_owners) bias_.store(me + number, std::memory_order_relaxed);
     }
     mutex_.unlock();
 }

@@ -64,10 +64,10 @@ std::string list(const std::vector<int> &ranks) {
 class Communicator::CallerLock {
 public:
     explicit CallerLock(Communicator &comm) : comm_(comm), entered_(comm.lock_.enter()) {
-        if (!entered_) lock();
+        if (entered_ == nullptr) lock();
     }
     ~CallerLock() {
-        if (entered_) comm_.lock_.leave();
+        if (entered_ != nullptr) BiasedLock::leave(*entered_);
         else comm_.lock_.unlock();
     }
     CallerLock(const CallerLock &) = delete;
@@ -81,7 +81,7 @@ private:
     }
 
     Communicator &comm_;
-    const bool entered_;
+    BiasedLock::Inside *const entered_;
 };
 
 // A caller that tries again and again looks at the wires itself, and faster than the progress
