@@ -190,7 +190,7 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
         made.options.factor = given.factor;
         describe(caller, made);
-        vescomm::Request::check(*comm->value, made.options);
+        vescomm::check(*comm->value, made.options);
         if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
         if (comm->group) {
             comm->group->push_back(made);

@@ -3,58 +3,42 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/buffer.h"
+#include "comm/communicator.h"
 #include "comm/eager_buffers.h"
+#include "comm/request_options.h"
+#include "comm/request_path.h"
 #include "comm/staging_buffer.h"
 #include "execute/operation.h"
 #include "schedule/algorithms.h"
 
 namespace vescomm {
 
-// A collective operation, or one side of a message: the choice of an algorithm, its schedule, and
-// the operation that runs it.
+// A collective, or one side of a message, that is made once and started many times.
+//
+// Threads: the caller serialises the calls on one request.
 class Request {
 public:
-    struct Options {
-        Collective collective = Collective::barrier;
-        vescomm_op_t op = VESCOMM_SUM;
-        double factor = 0;  // of VESCOMM_PREMULTIPLIED_SUM, and only of it
-        int root = 0;  // or the peer of a message
-        vescomm_type_t type = VESCOMM_F32;
-        const void *source = nullptr;
-        void *output = nullptr;
-        std::string algorithm = {};  // empty: chosen
-        bool operator==(const Options &) const = default;
-    };
+    using Options = RequestOptions;
+    using Arrays = RequestArrays;
 
-    // On a fused buffer; `buffer` is none for a barrier. Collective, blocking.
+    // On a fused buffer; on no buffer for a barrier. Collective, blocking. buffer_request.cc
     static std::unique_ptr<Request> create(const std::shared_ptr<StagingBuffer> &staging,
                                            const std::shared_ptr<Buffer> &buffer,
                                            const Options &options);
-
-    // On arrays of the callers, whole or in pieces.
-    struct Arrays {
-        std::vector<std::int64_t> cuts;  // as of Problem
-        Exchange exchange;
-        std::vector<Piece> source, output;
-        bool operator==(const Arrays &) const = default;
-    };
-    // Throws what is wrong with op, factor or root.
-    static void check(const Communicator &comm, const Options &options);
-    // Of `options`, source and output are not used; `type` is that of both arrays. Does not
-    // communicate.
+    // On arrays of the callers, whole or in pieces. Does not communicate. array_request.cc
     static std::unique_ptr<Request> create(const std::shared_ptr<StagingBuffer> &staging,
                                            Arrays arrays, const Options &options);
-    // A message, of which the arrays have one side.
+    // A message: `arrays` has the source or the output. Does not communicate. message_request.cc
     static std::unique_ptr<Request> create(const std::shared_ptr<EagerBuffers> &eager_buffers,
                                            Arrays arrays, const Options &options);
     ~Request();
 
-    // Of arrays: whether other arrays of the same form would give the same operation, and to go on
-    // with those. It must not be running.
+    // Arrays: true if the request also performs this call, once it has been given the arrays. It
+    // must not be running.
     bool suits(const Options &options, const Arrays &arrays) const;
     void move_arrays(const Arrays &arrays);
 
@@ -64,41 +48,32 @@ public:
     bool test();
     void wait();
     bool running() const { return started_; }
-    // Whether bytes may still move. Makes progress; a broken communicator moves none.
+    // True: bytes may still move. Makes progress. False where the communicator is broken.
     bool under_way();
     const std::string &explanation();
 
 private:
-    Request() = default;
+    // `why`: the algorithm was chosen.
+    Request(std::shared_ptr<Communicator> comm, const Options &options, Arrays arrays,
+            std::unique_ptr<RequestPath> path, const AlgorithmEntry &algorithm, std::string why,
+            const Bindings &bindings);
 
-    // Made anew each time: of much data it is large, and the operation has its own.
-    Schedule schedule() const;
     std::string describe() const;
     void finish();
-    Run next_run();
 
     std::shared_ptr<Communicator> comm_;
-    std::shared_ptr<Buffer> buffer_;
-    std::shared_ptr<StagingBuffer> staging_;
-    std::shared_ptr<EagerBuffers> eager_buffers_;
-    std::shared_ptr<Memory> partial_;
     Options options_;
     Arrays arrays_;
-    const AlgorithmEntry *algorithm_ = nullptr;
-    std::int64_t elements_ = 0;
+    std::unique_ptr<RequestPath> path_;
+    const AlgorithmEntry &algorithm_;
     std::string why_;
-    Problem problem_;  // that the algorithm solves; of a message none
-    std::string explanation_;
-    // Of its own; none at the staging buffer or the eager_buffers. Runs are counted on from those
-    // of earlier users.
-    std::optional<Channel> channel_;
     std::unique_ptr<Operation> operation_;
-    bool in_history_ = false;  // see Stage::next()
+    std::string explanation_;  // empty until it is asked for
     bool started_ = false;
-    double started_at_ = 0;
+    double started_at_ = 0;  // seconds of the trace's clock
 };
 
-// Starts all of them, or none.
+// Starts all requests, or none.
 void start_all(const std::vector<std::unique_ptr<Request>> &requests);
 
 }  // namespace vescomm

@@ -248,9 +248,8 @@ private:
         if (!can_reduce(bound.to_type, bound.from_type))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "cannot reduce " + name_of_type(bound.from_type) + " into " +
-                            name_of_type(bound.to_type) + "; use " +
-                            name_of_type(bound.from_type) + " or " +
-                            name_of_type(accumulator_of(bound.from_type)));
+                            name_of_type(bound.to_type) + "; use " + name_of_type(bound.from_type) +
+                            " or " + name_of_type(accumulator_of(bound.from_type)));
     }
 
     // An eager put names the credit for which the wait before it stands. A put of several pieces is

@@ -13,10 +13,11 @@
 
 namespace vescomm {
 
-// Compares what the ranks of an operation have called, run by run, without messages of its own while
-// all is well:
+// Compares what the ranks of an operation have called, run by run, without messages of its own
+// while all is well:
 //
-//   node           a rank raises signature_flag once it has acquired its slot; an inline flag and the
+//   node           a rank raises signature_flag once it has acquired its slot; an inline flag and
+//   the
 //                  first flag of a message carry the signature themselves
 //   other nodes    a put, and a signal, carry the signature of the sender for the receiver
 //   waiting long   a rank advertises its signature to the ranks that it waits for

@@ -6,10 +6,7 @@ namespace vescomm {
 
 ForwardedMatch::ForwardedMatch(const Bindings &bindings, const RunContext &context,
                                const std::vector<std::uint8_t> &receive_mask)
-    : bindings_(bindings),
-      context_(context),
-      mask_(receive_mask),
-      words_(receive_mask.size()) {}
+    : bindings_(bindings), context_(context), mask_(receive_mask), words_(receive_mask.size()) {}
 
 void ForwardedMatch::publish_mask(std::uint32_t signature) noexcept {
     if (mask_.empty()) return;
@@ -55,8 +52,7 @@ bool ForwardedMatch::accept(const BoundStep &wait) noexcept {
     const std::vector<int> &locals = context_.locals();
     for (std::size_t local = 0; local < locals.size(); ++local) {
         const std::uint64_t word = words[wait.forwarded + local];
-        const std::uint32_t sent =
-            context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
+        const std::uint32_t sent = context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
         const std::uint32_t expected = mask_of(local)[wait.peer];
         if (sent == expected) continue;
         mismatch_ = sent != 0 ? Mismatch{wait.peer, sent, locals[local], expected}

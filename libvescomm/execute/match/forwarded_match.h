@@ -18,7 +18,8 @@ namespace vescomm {
 //     sender ── signature beside each block ──► forwarding rank ◄── receive masks ── receivers
 //
 // A receiver writes the signature that it expects from each sender into its receive mask; a sender
-// puts its own beside the block. The forwarding rank passes on only blocks for which both are equal.
+// puts its own beside the block. The forwarding rank passes on only blocks for which both are
+// equal.
 class ForwardedMatch {
 public:
     // `receive_mask`: of the schedule; empty where nothing is forwarded.

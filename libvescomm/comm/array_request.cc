@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests on arrays of the callers.
+#include <algorithm>
+#include <utility>
+
+#include "base/types.h"
+#include "comm/flight.h"
+#include "comm/request.h"
+#include "comm/schedule_check.h"
+#include "execute/match/signature.h"
+
+namespace vescomm {
+
+namespace {
+
+class StagingPath final : public CollectivePath {
+public:
+    StagingPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+                vescomm_type_t type, std::int64_t elements, std::shared_ptr<StagingBuffer> staging)
+        : CollectivePath(comm, algorithm, problem, bytes_of(type)),
+          type_(type),
+          elements_(elements),
+          staging_(std::move(staging)) {}
+
+    Run next(const Operation &operation) override {
+        // A rank that exchanges nothing in a gather_v or scatter_v completes it, even if the others
+        // made another call.
+        const bool uncompared = problem_.collective == Collective::gather_v ||
+                                problem_.collective == Collective::scatter_v;
+        return staging_->next(uncompared ? operation.signature() : 0);
+    }
+    std::string object() const override {
+        return " of " + std::to_string(elements_) + " " + name_of_type(type_);
+    }
+
+private:
+    const vescomm_type_t type_;
+    const std::int64_t elements_;
+    const std::shared_ptr<StagingBuffer> staging_;
+};
+
+}  // namespace
+
+std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
+                                         Arrays arrays, const Options &options) {
+    Communicator &comm = *staging->comm();
+    comm.check();
+    check(comm, options);
+    Problem problem;
+    problem.collective = options.collective;
+    problem.nodes = comm.nodes();
+    problem.arrays = true;
+    problem.root = options.root;
+    problem.in_order = comm.reproducible();
+    problem.cuts = arrays.cuts;
+    problem.exchange = arrays.exchange;
+    staging->give_space(problem, options.type);
+    const AlgorithmOverride forced = override_of(comm, options);
+    const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
+                                 forced.algorithm, forced.variable);
+    const AlgorithmEntry &algorithm = *choice.algorithm;
+    if (checks_schedules && comm.rank() == 0) check_if_small(algorithm, problem);
+
+    const std::int64_t elements = std::max(problem.elements(), problem.source_size(comm.rank()));
+    Bindings bindings = bindings_of(comm, options);
+    bindings.flight_word =
+        flight_word(algorithm, options.type, options.op,
+                    static_cast<std::uint64_t>(elements) * size_of(options.type));
+    staging->bind(bindings, options.type);
+    bindings.signature =
+        Signature(problem, algorithm.name, options.type, options.op, options.factor).bits();
+    bindings.pair_digests = pair_digests(problem, comm.rank());
+    bindings.source.type = bindings.output.type = options.type;
+    bindings.source.pieces = arrays.source;
+    bindings.output.pieces = arrays.output;
+    auto path = std::make_unique<StagingPath>(comm, algorithm, problem, options.type, elements,
+                                              staging);
+    return std::unique_ptr<Request>(new Request(staging->comm(), options, std::move(arrays),
+                                                std::move(path), algorithm, choice.why, bindings));
+}
+
+}  // namespace vescomm

@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests on fused buffers.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/agree.h"
+#include "comm/flight.h"
+#include "comm/request.h"
+#include "comm/schedule_check.h"
+#include "execute/kernels.h"
+#include "execute/match/signature.h"
+
+namespace vescomm {
+
+namespace {
+
+Problem problem_of(const Communicator &comm, const Buffer *buffer,
+                   const RequestOptions &options) {
+    Problem problem;
+    problem.collective = options.collective;
+    problem.nodes = comm.nodes();
+    problem.root = options.root;
+    problem.in_order = comm.reproducible();
+    if (buffer != nullptr) {
+        problem.cuts.assign(buffer->layout().cuts().begin(), buffer->layout().cuts().end());
+        // An all_reduce has no shards: every rank sums an equal part.
+        if (options.collective == Collective::all_reduce)
+            cut_evenly(problem.elements(), comm.ranks(), problem.cuts);
+        problem.per_node = buffer->per_node();
+    }
+    return problem;
+}
+
+// True: some rank has a source or an output array. Then the problem counts every rank as having one;
+// the others use their shard of the buffer.
+bool anyone_apart(Communicator &comm, const std::string &label, const RequestOptions &options) {
+    const bool takes_any = options.collective == Collective::all_gather_v ||
+                           options.collective == Collective::reduce_scatter_v;
+    if (!takes_any) return false;
+    const bool mine = options.source != nullptr || options.output != nullptr;
+    const auto all = comm.gather(label, mine ? "apart" : "in place", comm.deadline());
+    return std::ranges::find(all, "apart") != all.end();
+}
+
+void check_in_buffer(const Communicator &comm, const Buffer *buffer, const RequestOptions &options) {
+    vescomm::check(comm, options);
+    if (options.source != nullptr && options.collective != Collective::all_gather_v)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
+    if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no output; leave it NULL");
+    if (buffer == nullptr) return;
+    if (reduces(options.collective) && buffer->per_node())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "buffer \"" + buffer->name() +
+                   "\" is one slab for each node, where ranks have nothing of their own to "
+                   "combine; make it VESCOMM_PER_RANK");
+    if (options.output != nullptr && !can_reduce(options.type, buffer->type()))
+        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
+               "the output is " + name_of_type(options.type) + "; it must be " +
+                   name_of_type(buffer->type()) + ", as the buffer is, or " +
+                   name_of_type(accumulator_of(buffer->type())));
+    if (options.source != nullptr && !can_convert(buffer->type(), options.type))
+        refuse(VESCOMM_ERROR_UNSUPPORTED, options,
+               "there is no conversion from a source of " + name_of_type(options.type) +
+                   " to buffer \"" + buffer->name() + "\" of " + name_of_type(buffer->type()) +
+                   "; f32 and f64 convert to and from every float");
+}
+
+// The collective on the buffer, and its variant on arrays that pass through the staging buffer: one
+// copy more, but one wait where the buffer takes two or three, since no rank has to learn that its
+// bytes were read. With many bytes the copy costs more than the waits, and predictions take long.
+// Between nodes, contributions are combined in the order of ranks, and to a root, only on arrays.
+std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
+                                 const StagingBuffer &staging, bool forced) {
+    constexpr std::int64_t max_bytes = 1 << 20;
+    std::vector<Problem> variants{problem};
+    if (buffer == nullptr || buffer->per_node()) return variants;
+    const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
+    const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= max_bytes);
+    const bool only_staged =
+        problem.nodes.count() > 1 && (problem.collective == Collective::reduce ||
+                                      (problem.in_order && reduces(problem.collective)));
+    if (!is_worth_it && !only_staged) return variants;
+    Problem &staged = variants.emplace_back(problem);
+    staged.arrays = true;
+    staging.give_space(staged, buffer->type());
+    return variants;
+}
+
+// Bytes that the ranks of this node write in a collective on the buffer.
+std::uint64_t written_bytes(const Communicator &comm, const Buffer &buffer) {
+    const auto locals = comm.nodes().members(comm.nodes().node_of(comm.rank())).size();
+    const std::uint64_t one =
+        static_cast<std::uint64_t>(buffer.layout().elements()) * size_of(buffer.type());
+    return buffer.per_node() ? one : one * locals;
+}
+
+// Bytes of the last-level cache that the cores of a node can count on. Virtual machines report the
+// cache of their host.
+constexpr std::uint64_t last_level_cache = 32 << 20;
+
+// The highest run number: the upper half of a flag.
+constexpr std::uint64_t max_run = (std::uint64_t{1} << 32) - 1;
+
+std::string quoted_name(const Buffer *buffer) {
+    return buffer == nullptr ? std::string() : " of \"" + buffer->name() + "\"";
+}
+
+// A channel that the request gives back. Its next user counts runs on from those of this one.
+class TakenChannel {
+public:
+    TakenChannel(Communicator &comm, Channel channel) : comm_(comm), channel_(channel) {}
+    ~TakenChannel() {
+        const std::uint64_t last = std::min(channel_.runs + runs, max_run);
+        comm_.channels().give_back({channel_.number, static_cast<std::uint32_t>(last)});
+    }
+    TakenChannel(const TakenChannel &) = delete;
+    TakenChannel &operator=(const TakenChannel &) = delete;
+
+    const Channel &operator*() const { return channel_; }
+    std::uint64_t runs = 0;  // of this user
+
+private:
+    Communicator &comm_;
+    const Channel channel_;
+};
+
+// In the buffer, on a channel of its own.
+class BufferPath final : public CollectivePath {
+public:
+    BufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+               const ElementBytes &bytes, std::shared_ptr<Buffer> buffer,
+               std::unique_ptr<TakenChannel> channel, std::shared_ptr<Memory> partial)
+        : CollectivePath(comm, algorithm, problem, bytes),
+          buffer_(std::move(buffer)),
+          channel_(std::move(channel)),
+          partial_(std::move(partial)) {}
+
+    Run next(const Operation &operation) override {
+        Run run{.number = (**channel_).runs + operation.runs() + 1};
+        if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
+        return run;
+    }
+    void end(std::uint64_t runs) noexcept override { channel_->runs = runs; }
+    std::string object() const override { return quoted_name(buffer_.get()); }
+
+private:
+    const std::shared_ptr<Buffer> buffer_;  // nullptr: barrier
+    const std::unique_ptr<TakenChannel> channel_;
+    const std::shared_ptr<Memory> partial_;  // partial sums; nullptr: there are none
+};
+
+// From the buffer to the buffer, through the staging buffer.
+class StagedBufferPath final : public CollectivePath {
+public:
+    StagedBufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+                     const ElementBytes &bytes, std::shared_ptr<Buffer> buffer,
+                     std::shared_ptr<StagingBuffer> staging)
+        : CollectivePath(comm, algorithm, problem, bytes),
+          buffer_(std::move(buffer)),
+          staging_(std::move(staging)) {}
+
+    Run next(const Operation &) override { return staging_->next(0); }
+    std::string object() const override { return quoted_name(buffer_.get()); }
+
+private:
+    const std::shared_ptr<Buffer> buffer_;
+    const std::shared_ptr<StagingBuffer> staging_;
+};
+
+// Binds a buffer as the arrays of its collective.
+void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffer,
+                 const RequestOptions &options) {
+    const int rank = bindings.rank;
+    const Piece whole{buffer.at(0), problem.elements()};
+    const Piece shard{buffer.at(problem.begin(rank)), problem.size(rank)};
+    const bool root = rank == problem.root;
+    bindings.source.type = bindings.output.type = buffer.type();
+    switch (problem.collective) {
+        case Collective::all_gather_v:
+            bindings.source.pieces = {shard};
+            bindings.output.pieces = {whole};
+            break;
+        case Collective::reduce_scatter_v:
+            bindings.source.pieces = {whole};
+            bindings.output.pieces = {shard};
+            break;
+        case Collective::broadcast:
+            (root ? bindings.source : bindings.output).pieces = {whole};
+            break;
+        case Collective::reduce:
+            bindings.source.pieces = {whole};
+            if (root) bindings.output.pieces = {whole};
+            break;
+        default:
+            bindings.source.pieces = bindings.output.pieces = {whole};
+    }
+    // Sources are only read; the executor has one kind of pointer.
+    if (options.source != nullptr) {
+        bindings.source.type = options.type;
+        bindings.source.pieces[0].data =
+            static_cast<std::byte *>(const_cast<void *>(options.source));
+    }
+    if (options.output != nullptr) {
+        bindings.output.type = options.type;
+        bindings.output.pieces[0].data = static_cast<std::byte *>(options.output);
+    }
+}
+
+// Binds the buffer, and the arrays that the caller gave in the place of its shard.
+void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator &comm,
+                 const Buffer *buffer, const RequestOptions &options) {
+    const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm.rank());
+    if (buffer != nullptr) {
+        bindings.buffer = {.type = buffer->type(),
+                           .memory = buffer->memory().id(),
+                           .mapping = buffer->memory().mapping(),
+                           .offset_bytes = buffer->offset_bytes()};
+        bindings.release = {buffer->memory().release_channel(), 0};
+        bindings.streaming = written_bytes(comm, *buffer) > last_level_cache;
+    }
+    // Sources are only read; the executor has one kind of pointer.
+    for (const auto &[its, given] :
+         {std::pair{&bindings.source, const_cast<void *>(options.source)},
+          std::pair{&bindings.output, options.output}}) {
+        auto *data = static_cast<std::byte *>(given);
+        const bool in_buffer = data == nullptr && buffer != nullptr && !problem.cuts.empty();
+        its->type = in_buffer ? buffer->type() : options.type;
+        its->pieces = {{in_buffer ? buffer->at(problem.begin(comm.rank())) : data, shard}};
+    }
+}
+
+// Memory for partial sums: every rank takes as much as the rank that needs the most. Requests on one
+// memory never run at the same time, so they share it. Collective.
+std::shared_ptr<Memory> partial_memory(Communicator &comm, const Buffer *buffer,
+                                       std::int64_t elements, const std::string &label,
+                                       Deadline deadline) {
+    const auto needs = comm.gather(
+        label, {reinterpret_cast<const char *>(&elements), sizeof elements}, deadline);
+    std::int64_t max = 0;
+    for (const std::string &need : needs) {
+        std::int64_t its = 0;
+        std::memcpy(&its, need.data(), std::min(sizeof its, need.size()));
+        max = std::max(max, its);
+    }
+    if (max == 0) return nullptr;
+    return buffer->memory().shared_partial(static_cast<std::uint64_t>(max) *
+                                           size_of(accumulator_of(buffer->type())));
+}
+
+}  // namespace
+
+std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
+                                         const std::shared_ptr<Buffer> &buffer,
+                                         const Options &options) {
+    const std::shared_ptr<Communicator> &comm = staging->comm();
+    comm->check();
+    if (buffer && &buffer->comm() != comm.get())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "buffer \"" + buffer->name() + "\" belongs to another communicator");
+    check_in_buffer(*comm, buffer.get(), options);
+    const std::string label =
+        "creation of " + std::string(name_of(options.collective)) + quoted_name(buffer.get());
+
+    Problem in_buffer = problem_of(*comm, buffer.get(), options);
+    in_buffer.in_place = !anyone_apart(*comm, label, options);
+    in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
+                           options.op != VESCOMM_PREMULTIPLIED_SUM;
+    const AlgorithmOverride forced = override_of(*comm, options);
+    std::vector<Problem> variants =
+        variants_of(in_buffer, buffer.get(), *staging, !forced.algorithm.empty());
+    const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
+    const Choice choice =
+        select(variants, bytes, comm->machine(), forced.algorithm, forced.variable);
+    const Problem &problem = variants[choice.variant];
+    const AlgorithmEntry &algorithm = *choice.algorithm;
+    const bool staged = choice.variant > 0;
+    if (checks_schedules && comm->rank() == 0) check_if_small(algorithm, problem);
+
+    const Deadline deadline = comm->deadline();
+    const Description description = {
+        {"the op", std::to_string(options.op)},
+        {"the factor", std::to_string(options.factor)},
+        {"the root", std::to_string(options.root)},
+        {"the buffer's memory", buffer ? std::to_string(buffer->memory().id()) : "none"},
+        {"the algorithm", std::string(algorithm.name)},
+        {"the way", staged ? "through the staging buffer" : "in the buffer"}};
+
+    Bindings bindings = bindings_of(*comm, options);
+    const std::size_t element = buffer ? size_of(buffer->type()) : 0;
+    bindings.flight_word = flight_word(algorithm, buffer ? buffer->type() : -1, options.op,
+                                       static_cast<std::uint64_t>(problem.elements()) * element);
+    const auto make = [&](std::unique_ptr<RequestPath> path) {
+        return std::unique_ptr<Request>(
+            new Request(comm, options, {}, std::move(path), algorithm, choice.why, bindings));
+    };
+    if (staged) {
+        require_same(*comm, label, deadline, description);
+        staging->bind(bindings, buffer->type());
+        bindings.signature =
+            Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
+        bind_arrays(bindings, problem, *buffer, options);
+        return make(std::make_unique<StagedBufferPath>(*comm, algorithm, problem, bytes, buffer,
+                                                       staging));
+    }
+    auto channel = std::make_unique<TakenChannel>(
+        *comm, require_same_and_take_channel(*comm, label, deadline, description));
+    bindings.channel = (**channel).number;
+    bind_buffer(bindings, problem, *comm, buffer.get(), options);
+    const std::int64_t partials = algorithm.make(problem, comm->rank()).partial;
+    std::shared_ptr<Memory> partial =
+        partial_memory(*comm, buffer.get(), partials, label, deadline);
+    if (partial)
+        bindings.partial = {.type = accumulator_of(buffer->type()),
+                            .memory = partial->id(),
+                            .mapping = partial->mapping()};
+    return make(std::make_unique<BufferPath>(*comm, algorithm, problem, bytes, buffer,
+                                             std::move(channel), std::move(partial)));
+}
+
+}  // namespace vescomm

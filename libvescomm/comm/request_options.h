@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "execute/bindings.h"
+#include "schedule/problem.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm {
+
+// The arguments of a collective or of a message.
+struct RequestOptions {
+    Collective collective = Collective::barrier;
+    vescomm_op_t op = VESCOMM_SUM;
+    double factor = 0;  // with VESCOMM_PREMULTIPLIED_SUM; 0 with every other op
+    int root = 0;  // messages: the peer
+    // Arrays: the type of source and output. Buffers: the type of the two arrays below.
+    vescomm_type_t type = VESCOMM_F32;
+    // Buffers: arrays in the place of this rank's shard; nullptr: none. Arrays: not used.
+    const void *source = nullptr;
+    void *output = nullptr;
+    std::string algorithm = {};  // empty: select() decides
+    bool operator==(const RequestOptions &) const = default;
+};
+
+// The arrays of a call.
+struct RequestArrays {
+    std::vector<std::int64_t> cuts;  // see Problem
+    Exchange exchange;  // all_to_all_v
+    std::vector<Piece> source, output;
+    bool operator==(const RequestArrays &) const = default;
+};
+
+// Throws Error (INVALID_ARGUMENT) where op, factor or root is wrong.
+void check(const Communicator &comm, const RequestOptions &options);
+
+// Throws Error with a sentence that begins with the name of the collective.
+[[noreturn]] void refuse(vescomm_status_t status, const RequestOptions &options,
+                         const std::string &why);
+
+}  // namespace vescomm

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "comm/request_options.h"
+#include "schedule/algorithms.h"
+#include "simulate/select.h"
+
+namespace vescomm {
+
+// The way that the bytes of a request take: in a buffer, through the staging buffer, or through eager
+// buffers. It numbers the runs of the request.
+class RequestPath {
+public:
+    virtual ~RequestPath() = default;
+
+    // The next run of the operation. Takes a slot, where there are slots.
+    virtual Run next(const Operation &operation) = 0;
+    // The operation is gone after `runs` runs.
+    virtual void end(std::uint64_t /* runs */) noexcept {}
+
+    // The schedule of this rank. Made for each call: that of a large problem takes much memory.
+    virtual Schedule schedule() const = 0;
+    // Seconds that the model of the machine predicts. Nothing: there is no prediction.
+    virtual std::optional<double> predict() const { return {}; }
+    // What the request works on, for sentences: ` of "name"`, ` of 10 f32 to rank 3`.
+    virtual std::string object() const = 0;
+};
+
+// Paths of collectives.
+class CollectivePath : public RequestPath {
+public:
+    CollectivePath(Communicator &comm, const AlgorithmEntry &algorithm, Problem problem,
+                   const ElementBytes &bytes)
+        : comm_(comm), algorithm_(algorithm), problem_(std::move(problem)), bytes_(bytes) {}
+
+    Schedule schedule() const override;
+    std::optional<double> predict() const override;
+
+protected:
+    Communicator &comm_;  // the request keeps it
+    const AlgorithmEntry &algorithm_;
+    const Problem problem_;
+    const ElementBytes bytes_;
+};
+
+// ---- what the makers of requests share ----
+
+// The algorithm that must be used, if any, and the variable that says so, if it is not the caller.
+// The caller's word goes before that of the variable.
+struct AlgorithmOverride {
+    std::string_view algorithm, variable;
+};
+AlgorithmOverride override_of(const Communicator &comm, const RequestOptions &options);
+
+ElementBytes bytes_of(vescomm_type_t type);
+
+// The bindings that depend neither on a schedule nor on memory.
+Bindings bindings_of(Communicator &comm, const RequestOptions &options);
+
+}  // namespace vescomm
