@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t seed = 20261122;
 
-// Two words that only differ while somebody is inside.
+// Two words that are equal unless a thread is inside change().
 struct Guarded {
     std::uint64_t first = 0, second = 0;
 
@@ -49,7 +49,7 @@ TEST(BiasedLock, LosesTheBiasToAnotherThreadAndGivesItBackLater) {
     EXPECT_EQ(lock.biased_to_this_thread(), BiasedLock::can_bias());
 }
 
-TEST(BiasedLock, StaysAMutexWhenToldSo) {
+TEST(BiasedLock, StaysAMutexAfterStayUnbiased) {
     BiasedLock lock(1, 1);
     { BiasedLock::Guard guard(lock); }
     lock.stay_unbiased();
@@ -57,7 +57,7 @@ TEST(BiasedLock, StaysAMutexWhenToldSo) {
     EXPECT_FALSE(lock.biased_to_this_thread());
 }
 
-TEST(BiasedLock, WaitsForAnOwnerThatIsInside) {
+TEST(BiasedLock, RevocationWaitsForTheOwnerToLeave) {
     BiasedLock lock(1, 1);
     { BiasedLock::Guard guard(lock); }
     Guarded guarded;
@@ -77,8 +77,8 @@ TEST(BiasedLock, WaitsForAnOwnerThatIsInside) {
     EXPECT_EQ(guarded.first, 100'001u);
 }
 
-// Threads that take the lock in bursts of random length: biases come and go all the time.
-TEST(BiasedLock, KeepsManyThreadsApart) {
+// Threads acquire the lock in bursts of random length, so the bias moves between them all the time.
+TEST(BiasedLock, ExcludesThreadsWhileTheBiasMoves) {
     for (const int threads : {2, 3, 5}) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(threads) + " threads");
         BiasedLock lock(1, 20);
@@ -106,9 +106,9 @@ TEST(BiasedLock, KeepsManyThreadsApart) {
     }
 }
 
-// One thread that lives in the lock, and others that come and go, each a new one: their thread
-// control blocks are used again.
-TEST(BiasedLock, KeepsShortLivedThreadsApart) {
+// One thread uses the lock all the time, while short-lived threads reuse the same thread control
+// blocks one after another.
+TEST(BiasedLock, ExcludesShortLivedThreads) {
     BiasedLock lock(1, 5);
     Guarded guarded;
     std::uint64_t mine = 0;
@@ -135,17 +135,18 @@ TEST(BiasedLock, KeepsShortLivedThreadsApart) {
 
 // ---- all interleavings of a model ----
 
-// The owner enters twice, while another thread revokes the bias once. Each thread has a buffer of
-// stores that reach memory at any later moment, in order, as on processors with total store order.
+// The owner enters twice while another thread revokes the bias once. Each thread has a store
+// buffer. Stores reach memory in order at any later time, as on processors with total store order.
 // The model has one step for each load, store and fence of the code.
 struct Model {
-    // Memory.
+    // Shared memory.
     int bias = 1, inside = 0;
-    // The owner: its next step, and how often it has been inside.
-    int owner = 0, rounds = 0;
+    // The owner's next step, and how often it has been inside.
+    int owner = 0, entries = 0;
     std::array<int, 4> owner_buffer{};  // values of `inside`
     int owner_buffered = 0;
-    // The other thread holds the mutex from the beginning; its store of `bias` may be buffered.
+    // The other thread's next step. It holds the mutex from the beginning. Its store to `bias` may
+    // be buffered.
     int other = 0;
     bool other_buffered = false;
 
@@ -158,7 +159,7 @@ enum OtherStep { clear, fence_all, look_inside, other_work, finished };
 class Explorer {
 public:
     explicit Explorer(bool fenced) : fenced_(fenced) {}
-    // Whether both threads can be inside at once.
+    // Returns true if both threads can be inside at once.
     bool finds_both_inside() {
         visit(Model());
         return both_;
@@ -214,7 +215,7 @@ private:
                 return visit(m);
             case withdraw:
                 if (!store(m, 0)) return;
-                m.owner = ++m.rounds == 2 ? end : look;
+                m.owner = ++m.entries == 2 ? end : look;
                 return visit(m);
             case take_back:
                 if (!store(m, 0)) return;
@@ -256,13 +257,13 @@ private:
     std::set<Model> seen_;
 };
 
-TEST(BiasedLockModel, NeverHasTwoThreadsInside) {
+TEST(BiasedLockModel, ExcludesBothThreadsWithTheFence) {
     Explorer explorer(true);
     EXPECT_FALSE(explorer.finds_both_inside());
     EXPECT_GT(explorer.states(), 100u);
 }
 
-TEST(BiasedLockModel, WouldHaveTwoThreadsInsideWithoutTheFence) {
+TEST(BiasedLockModel, LetsBothThreadsInWithoutTheFence) {
     EXPECT_TRUE(Explorer(false).finds_both_inside());
 }
 
