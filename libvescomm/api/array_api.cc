@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives on arrays of the caller: every function describes its arrays as blocks of a Call.
+// Collectives on arrays of the caller. Every function describes its arrays as blocks of a Call.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -20,7 +20,7 @@ using vescomm::require;
 
 namespace {
 
-// What all functions are given, and how they complain.
+// The common arguments of all functions, and checks with error sentences.
 struct Caller {
     const char *function;
     vescomm_comm_t *comm;
@@ -59,7 +59,7 @@ struct Caller {
         }
     }
 
-    // Sources are only read; the executor has one kind of pointer.
+    // Sources are only read, but the executor has only one type of pointer, so const is cast away.
     Piece piece(const void *array, std::int64_t offset, std::int64_t elements,
                 const char *name) const {
         if (elements == 0) return {nullptr, 0};
@@ -88,21 +88,21 @@ struct Caller {
     }
 };
 
-// A block of an array, in memory.
-struct Range {
+// The addresses of a block of an array: [begin, end).
+struct AddressRange {
     std::uintptr_t begin = 0, end = 0;
     bool written = false;
 };
 
-// Refuses arrays that lie in one another. What is written shares no element with anything, except
-// that what a rank has for itself may be where it gets it.
+// Refuses overlapping arrays. A written block must not overlap any other block, with one exception:
+// the rank's own block may be at the same place in source and output.
 void require_apart(const Caller &caller, const Call &made) {
     const std::size_t size = vescomm::size_of(caller.type);
-    std::array<Range, 16> few;
-    std::vector<Range> many;
+    std::array<AddressRange, 16> few;
+    std::vector<AddressRange> many;
     const std::size_t max = made.source.size() + made.output.size();
     if (max > few.size()) many.resize(max);
-    Range *const ranges = many.empty() ? few.data() : many.data();
+    AddressRange *const ranges = many.empty() ? few.data() : many.data();
     std::size_t count = 0;
     const auto add = [&](const Piece &piece, bool written) {
         if (piece.elements == 0) return;
@@ -117,20 +117,20 @@ void require_apart(const Caller &caller, const Call &made) {
     for (const Piece &piece : made.output) add(piece, true);
     for (const Piece &piece : made.source)
         if (!in_place || piece != own(made.source)) add(piece, false);
-    const std::span<Range> all(ranges, count);
-    std::ranges::sort(all, {}, &Range::begin);
-    Range read, written;  // what ends last so far
-    for (const Range &next : all) {
+    const std::span<AddressRange> all(ranges, count);
+    std::ranges::sort(all, {}, &AddressRange::begin);
+    AddressRange read, written;  // the ranges with the largest end so far
+    for (const AddressRange &next : all) {
         if (next.begin < written.end || (next.written && next.begin < read.end))
             caller.refuse(
                 "arrays overlap: what is written must share no element with another block, but "
                 "source and output may be the same where this rank's own block goes");
-        Range &last = next.written ? written : read;
+        AddressRange &last = next.written ? written : read;
         if (next.end > last.end) last = next;
     }
 }
 
-// Runs one call to its end.
+// Runs one call to completion.
 void run(vescomm::Calls &calls, const Call &call) {
     std::unique_ptr<vescomm::Request> request = calls.request({&call, 1});
     request->start();
@@ -138,7 +138,7 @@ void run(vescomm::Calls &calls, const Call &call) {
     calls.keep(std::move(request));
 }
 
-// Calls that fuse become one, in the place of the first.
+// Makes the requests of a group. Calls that fuse become one request, at the position of the first.
 std::vector<std::unique_ptr<vescomm::Request>> requests_for(vescomm::Calls &calls,
                                                             std::span<const Call> group) {
     std::vector<std::vector<Call>> fused;
@@ -153,7 +153,7 @@ std::vector<std::unique_ptr<vescomm::Request>> requests_for(vescomm::Calls &call
     return parts;
 }
 
-// Starts the parts and gives them to the caller in `made`, or waits for them where there is none.
+// Starts the parts. Returns them to the caller in `made`, or waits for them if `made` is null.
 void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
               std::unique_ptr<vescomm_request> made, vescomm_request_t **request) {
     if (made) {
@@ -168,7 +168,7 @@ void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request
     for (auto &part : parts) comm->calls->keep(std::move(part));
 }
 
-// Checks what is the same for all, lets `describe` add the arrays, and makes the call.
+// Checks the common arguments, lets `describe` add the arrays, and makes the call.
 template <typename Describe>
 vescomm_status_t call(const char *function, Collective collective, vescomm_comm_t *comm,
                       vescomm_type_t type, const vescomm_call_options_t *options,
@@ -369,7 +369,7 @@ vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **req
             parts = requests_for(*comm->calls, calls);
             if (request != nullptr) made = std::make_unique<vescomm_request>();
         } catch (const std::bad_alloc &) {
-            // Nothing has happened: the group is still to be ended.
+            // Restore the group: nothing has happened, and the caller can end it again.
             comm->group.emplace(std::move(calls));
             throw;
         }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C boundary: how an exported function turns exceptions into a status, and how it reads and
-// writes the caller's structs. An exported function checks, calls, translates:
+// The C boundary: functions that turn exceptions into a status, and that read and write the
+// caller's structs. An exported function checks its arguments, calls the library, and translates
+// errors:
 //
 //     vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
 //                                          size_t *index) {
@@ -53,14 +54,14 @@ vescomm_status_t guarded(Body &&body) noexcept {
     }
 }
 
-// Throws unless a pointer argument was given.
+// Throws if a pointer argument is null.
 inline void require(const void *argument, const char *function, const char *parameter) {
     if (argument != nullptr) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 std::string(function) + ": " + parameter + " is NULL; it must be given");
 }
 
-// The same for a handle, which must be this process's own.
+// Throws if a handle is null, or was made before this process was forked.
 inline void require(const Handle *argument, const char *function, const char *parameter) {
     require(static_cast<const void *>(argument), function, parameter);
     if (!argument->inherited()) return;
@@ -71,10 +72,11 @@ inline void require(const Handle *argument, const char *function, const char *pa
 }
 
 // Append-only structs. A caller built against an older header has a shorter struct than this
-// library, one built against a newer header a longer one; `struct_size` says which.
+// library, and a caller built against a newer header a longer one. `struct_size` is the size of the
+// caller's struct.
 
-// Far above any struct there will be: a larger size means that nobody set it.
-constexpr std::size_t largest_struct_bytes = 4096;
+// Far above the size of any struct: a larger struct_size was not initialised.
+constexpr std::size_t max_struct_bytes = 4096;
 
 // The size of the caller's struct, checked.
 template <typename Struct>
@@ -83,9 +85,9 @@ std::size_t checked_struct_size(const Struct *theirs, const char *function, cons
     static_assert(offsetof(Struct, struct_size) == 0);
     require(theirs, function, parameter);
     std::uint32_t size = 0;
-    // The caller's struct may be shorter than ours, so no member is read through its type.
+    // The caller's struct may be shorter than ours, so members are not read through its type.
     std::memcpy(&size, theirs, sizeof(size));
-    if (size < sizeof(size) || size > largest_struct_bytes) {
+    if (size < sizeof(size) || size > max_struct_bytes) {
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     std::string(function) + ": struct_size of " + parameter + " is " +
                         std::to_string(size) +
@@ -94,8 +96,8 @@ std::size_t checked_struct_size(const Struct *theirs, const char *function, cons
     return size;
 }
 
-// Reads a caller's struct: members it does not have are zero, members that this library does not
-// have must be (the convention of Linux's openat2).
+// Reads a caller's struct. Members that the caller does not have are zero. Members that this
+// library does not have must be zero, else it throws (the convention of Linux's openat2).
 template <typename Struct>
 Struct read_struct(const Struct *theirs, const char *function, const char *parameter) {
     const std::size_t size = checked_struct_size(theirs, function, parameter);
@@ -114,7 +116,7 @@ Struct read_struct(const Struct *theirs, const char *function, const char *param
     return ours;
 }
 
-// The same for options, where NULL means that every member has its default.
+// Reads a caller's options. NULL means that every member has its default.
 template <typename Struct>
 Struct read_options(const Struct *theirs, const char *function, const char *parameter) {
     if (theirs == nullptr) return Struct{};

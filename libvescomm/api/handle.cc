@@ -16,7 +16,7 @@ void count_fork() {
     forks.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Once for each process and all its children; tried again after a failure.
+// Registers the handler once; children inherit it. Tries again at the next call after a failure.
 void count_forks() {
     static const bool counted = [] {
         if (pthread_atfork(nullptr, nullptr, count_fork) != 0) throw std::bad_alloc();

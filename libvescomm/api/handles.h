@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind the opaque types of vescomm.h.
+// Definitions of the opaque types of vescomm.h.
 #pragma once
 
 #include <memory>
@@ -32,9 +32,9 @@ struct vescomm_buffer : vescomm::Handle {
 };
 
 struct vescomm_request : vescomm::Handle {
-    // One, or those of a group, in the order in which they start.
+    // One request, or the requests of a group in the order in which they start.
     std::vector<std::unique_ptr<vescomm::Request>> parts;
-    // Where those of arrays go when they are no longer needed.
+    // Cache to which requests on arrays return when they are freed; empty for requests on buffers.
     std::weak_ptr<vescomm::Calls> calls;
-    std::string explanation;
+    std::string explanation;  // text that vescomm_request_explain() returned last
 };

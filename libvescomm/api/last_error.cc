@@ -15,8 +15,8 @@
 namespace vescomm {
 namespace {
 
-// A plain array: a string would have a destructor, and registering that for a thread takes memory,
-// without which glibc ends the process.
+// A plain array instead of a std::string: registering a destructor for a thread allocates memory,
+// and glibc ends the process if that fails.
 thread_local char text[max_error_bytes + 1];
 
 }  // namespace
@@ -25,7 +25,7 @@ void set_last_error(const char *sentence, const char *more) noexcept {
     if (std::snprintf(text, sizeof text, "%s%s", sentence, more) <= max_error_bytes) return;
     static constexpr char dots[] = "...";
     std::size_t end = sizeof text - sizeof dots;
-    // Not within a character of UTF-8.
+    // Do not cut inside a UTF-8 character.
     while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
     std::memcpy(text + end, dots, sizeof dots);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported functions of layouts: check, call, translate.
+// The exported functions of layouts.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -47,8 +47,8 @@ Layout::Tensor to_tensor(const vescomm_tensor_t &tensor, size_t index) {
     return result;
 }
 
-// The elements of an array of append-only structs lie as far apart as the caller's struct is long,
-// which the first one says and the others must repeat.
+// Reads an array of append-only structs. Its stride is the size of the caller's struct: struct_size
+// of the first element, which all other elements must repeat.
 std::vector<Layout::Tensor> read_tensors(const vescomm_tensor_t *tensors, size_t count) {
     std::vector<Layout::Tensor> result;
     if (count == 0) return result;

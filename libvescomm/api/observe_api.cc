@@ -12,7 +12,7 @@ using vescomm::require;
 
 namespace {
 
-// All ranks together, of what the control plane gathers at once.
+// Limit on the traces of all ranks together, which the control plane gathers at once.
 constexpr std::uint64_t max_trace_bytes = std::uint64_t{512} << 20;
 
 }  // namespace

@@ -37,14 +37,15 @@ void sleep_for(long nanoseconds) noexcept {
     nanosleep(&time, nullptr);
 }
 
-// A fence in every thread of this process that runs; one that does not run has had one.
+// Executes a fence in every running thread of this process. A thread that does not run has executed
+// one when it was descheduled.
 void fence_all_threads() noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (fence_running_threads()) return;
     // The registration is gone: the process has called exec or has a new seccomp filter.
     membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
     if (fence_running_threads()) return;
-    // No store waits in the buffer of a processor for this long, nor past the next interrupt.
+    // Store buffers of processors drain at the next interrupt at the latest, well within this time.
     sleep_for(50'000'000);
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -64,8 +65,8 @@ void BiasedLock::lock() noexcept {
     if (bias != 0) revoke(bias);
 }
 
-// The owner may be moving megabytes, and may have a lower priority than this thread: after a while
-// the waiting sleeps.
+// Yields first, then sleeps: the owner may be moving megabytes, and may have a lower priority than
+// this thread.
 void BiasedLock::revoke(std::uintptr_t bias) noexcept {
     bias_.store(0, std::memory_order_relaxed);
     fence_all_threads();

@@ -9,7 +9,8 @@
 
 namespace vescomm {
 
-// A value that no other living thread has, a multiple of 8.
+// Returns a value that identifies the calling thread among all living threads of the process, a
+// multiple of 8.
 inline std::uintptr_t this_thread() noexcept {
 #if defined(__x86_64__) && defined(__linux__)
     std::uintptr_t pointer;
@@ -24,9 +25,9 @@ inline std::uintptr_t this_thread() noexcept {
 #endif
 }
 
-// A lock for what one thread uses nearly always and others sometimes. That thread, the owner of the
-// bias, takes it with two loads and a store, and gives it back with a store: no atomic
-// read-modify-write, no fence.
+// A lock for data that one thread uses nearly always and other threads sometimes. The usual thread,
+// the owner of the bias, acquires it with two loads and a store, and releases it with a store: no
+// atomic read-modify-write, no fence.
 //
 //     owner                              another thread
 //     its inside = 1                     mutex.lock()
@@ -35,24 +36,25 @@ inline std::uintptr_t this_thread() noexcept {
 //     ... critical section ...           wait until the owner's inside == 0
 //     its inside = 0                     ... critical section, mutex.unlock() ...
 //
-// The fence lies either before the owner's store, and then the owner sees that the bias is gone; or
-// after it, and then the other thread sees that the owner is inside. Once revoked, the bias goes to
-// a thread that has taken the mutex often enough without any other in between.
+// If the fence comes before the owner's store, the owner sees that the bias is gone. If it comes
+// after the store, the other thread sees that the owner is inside. After a revocation, a thread
+// gets the bias when it has acquired the mutex often enough with no other thread in between.
 //
-// Every owner has a word `inside` of its own for the life of the lock: a thread may lose its core
-// before its store, and make it when another thread has long become the owner. A word that both use
-// would then say that the new owner is outside. After max_owners owners the lock stays a mutex for
-// other threads.
+// Every owner has its own `inside` word for the life of the lock. A thread may lose its core between
+// its first look at the bias and its store, and store when another thread has become the owner. A
+// shared word would then say that the new owner is outside. After max_owners owners, the lock is a
+// mutex for all other threads.
 //
-// Where the process cannot use membarrier, and under ThreadSanitizer, which does not know it, the
-// lock is always its mutex. Not recursive.
+// The lock is a plain mutex if the process cannot use membarrier, and under ThreadSanitizer, which
+// does not know membarrier. The lock is not recursive.
 //
-// Vasudevan, Namjoshi, Edwards: Simple and fast biased locks (PACT 2010). Desnoyers et al.:
-// User-level implementations of read-copy update (IEEE TPDS 23, 2012), for the fence.
+// Source: Vasudevan, Namjoshi, Edwards, "Simple and fast biased locks" (PACT 2010). The fence:
+// Desnoyers et al., "User-level implementations of read-copy update" (IEEE TPDS 23, 2012).
 class BiasedLock {
 public:
-    // Acquisitions in a row by one thread that give it the bias, the first time and later. A
-    // revocation takes microseconds; this many uncontended acquisitions of a mutex take more.
+    // Consecutive acquisitions by one thread that give it the bias: the first time, and after a
+    // revocation. A revocation takes microseconds; later_bias uncontended acquisitions of a mutex
+    // take more.
     static constexpr std::uint32_t first_bias = 64, later_bias = 16'384;
     static constexpr std::uintptr_t max_owners = 8;
     using Inside = std::atomic<std::uint32_t>;
@@ -62,8 +64,8 @@ public:
     BiasedLock(const BiasedLock &) = delete;
     BiasedLock &operator=(const BiasedLock &) = delete;
 
-    // The way of the owner of the bias. nullptr: use lock() and unlock() instead. `pause` is called
-    // after the first look at the bias; tests stop there.
+    // Acquires the lock if this thread owns the bias. If it returns nullptr, use lock() and
+    // unlock(). `pause` is called after the first look at the bias; tests stop there.
     template <typename Pause>
     Inside *enter(Pause pause) noexcept {
         const std::uintptr_t bias = bias_.load(std::memory_order_relaxed);
@@ -81,21 +83,21 @@ public:
     Inside *enter() noexcept {
         return enter([] {});
     }
-    // After enter() has returned `inside`.
+    // Releases the lock after enter() has returned `inside`.
     static void leave(Inside &inside) noexcept { inside.store(0, std::memory_order_release); }
 
-    // The way of every thread.
+    // For any thread.
     void lock() noexcept;
     void unlock() noexcept;
 
-    // From now on a mutex and nothing else.
+    // Makes the lock a plain mutex for the rest of its life.
     void stay_unbiased() noexcept;
 
-    // For tests: whether this thread has the bias.
+    // For tests: returns true if this thread owns the bias.
     bool biased_to_this_thread() const noexcept {
         return (bias_.load(std::memory_order_relaxed) ^ this_thread()) < max_owners;
     }
-    // Whether this process can use a bias at all.
+    // Returns true if this process can use membarrier, and so a bias.
     static bool can_bias() noexcept;
 
     class Guard {
@@ -119,16 +121,17 @@ private:
     void revoke(std::uintptr_t bias) noexcept;
     std::uintptr_t owner_number(std::uintptr_t thread) noexcept;
 
-    // this_thread() of the owner, plus its number; 0: there is none.
+    // this_thread() of the owner, plus its number; 0: no owner.
     std::atomic<std::uintptr_t> bias_{0};
-    std::array<Inside, max_owners> inside_{};  // by owner, and written by it only
-    // Guarded by the mutex.
-    std::uint32_t until_bias_;  // acquisitions in a row that are still missing
-    const std::uint32_t later_;
-    std::uint32_t in_a_row_ = 0;
-    bool unbiased_ = false;
-    std::uintptr_t last_ = 0;  // the thread that had the mutex last
-    std::array<std::uintptr_t, max_owners> owners_{};  // threads that have had the bias
+    // By owner, 1 while it is inside; only the owner writes its word.
+    std::array<Inside, max_owners> inside_{};
+    // Guarded by mutex_.
+    std::uint32_t until_bias_;  // consecutive acquisitions that give the bias
+    const std::uint32_t later_;  // until_bias_ after the first bias
+    std::uint32_t in_a_row_ = 0;  // consecutive acquisitions by last_
+    bool unbiased_ = false;  // stay_unbiased() was called
+    std::uintptr_t last_ = 0;  // thread that acquired the mutex last
+    std::array<std::uintptr_t, max_owners> owners_{};  // threads that have had the bias, by number
     std::mutex mutex_;
 };
 

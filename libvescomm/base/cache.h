@@ -4,12 +4,11 @@
 
 namespace vescomm {
 
-// Has a line of cache brought here to be written, while something else is done. Nothing happens
-// when the address is not mapped.
+// Prefetches a cache line for writing. Does nothing if the address is not mapped.
 inline void prefetch_to_write(const void *line) noexcept {
 #if defined(__x86_64__)
-    // The builtin would only ask to read: its instruction to write is newer than the baseline,
-    // where processors without it take it for none.
+    // __builtin_prefetch() would only prefetch for reading: PREFETCHW is newer than the x86-64
+    // baseline. Older processors execute PREFETCHW as a no-op.
     asm volatile("prefetchw (%0)" : : "r"(line));
 #else
     __builtin_prefetch(line, 1);

@@ -9,11 +9,11 @@ namespace vescomm {
 
 using Clock = std::chrono::steady_clock;
 
-// The moment after which a wait gives up. Every wait in the library takes one.
+// The time at which a wait gives up. Every wait in the library has a deadline.
 class Deadline {
 public:
     static Deadline after(double seconds) {
-        // A year stands for "longer than any job": larger values would overflow the clock.
+        // Capped at one year, longer than any job: much larger values would overflow the clock.
         const double capped = std::clamp(seconds, 0.0, 365.0 * 24 * 3600);
         return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(capped)));

@@ -9,8 +9,9 @@
 
 namespace vescomm {
 
-// What the user or the network broke: a status for the program and one complete sentence for the
-// person (what, where, the values, what to do). Thrown by set-up code only; api/guard.h translates.
+// An error of the user or the network: a status for the program, and one complete sentence for
+// people (what failed, where, the values, what to do). Thrown by set-up code only. api/guard.h
+// translates it into a status.
 struct Error : std::runtime_error {
     Error(vescomm_status_t status, const std::string &text)
         : std::runtime_error(text), status(status) {}

@@ -20,14 +20,15 @@ bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
         } catch (...) {
             why_.clear();
         }
-        // Who had no memory for a sentence gave none. This one needs none.
+        // Callers give an empty sentence if they run out of memory. The sentence below fits into
+        // the string object and needs no allocation.
         if (why_.empty()) why_ = "out of memory";
         record.swap(record_);
     }
     try {
         if (record) record(status, why);
     } catch (...) {
-        // No memory for the record: the failure matters more.
+        // Recording failed, for example for lack of memory. The failure itself is still reported.
     }
     std::function<void()> then;
     {

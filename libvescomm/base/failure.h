@@ -12,28 +12,29 @@
 
 namespace vescomm {
 
-// The first thing that went wrong on a communicator. Written once, by whichever thread comes first;
-// afterwards the communicator is broken for good and every call reports this cause.
+// The first failure of a communicator. The first thread that calls set() writes the cause. From
+// then on the communicator is broken, and every call reports this cause.
 //
 // Threads: safe. broken() is one load, for the hot path.
 class Failure {
 public:
     bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
 
-    // Returns true for the first cause; the others change nothing. In either case broken() holds
-    // afterwards. `then` (set by the owner) runs once, in the thread of the first cause, after the
-    // failure is visible: it wakes waiters.
+    // Returns true for the first cause. A later call changes nothing and returns false. broken() is
+    // true after either.
     bool set(vescomm_status_t status, const std::string &why) noexcept;
 
+    // Runs `then` once after the failure is visible, in the thread that set the first cause; it
+    // wakes waiters. Runs it at once if the failure is visible already.
     void on_first(std::function<void()> then);
 
-    // Runs `record` with the first cause before the failure is visible: a program that sees a
-    // failure often ends its process. It runs in the thread of the first cause, without any lock of
-    // this object, and delays everyone who waits: it must end within a bounded time, and must not
-    // call set().
+    // Runs `record` with the first cause before the failure is visible, because a program that sees
+    // a failure often ends its process. `record` runs in the thread that sets the first cause,
+    // without any lock of this object. All waiters are delayed by it, so it must end within a
+    // bounded time, and it must not call set().
     void record_first(std::function<void(vescomm_status_t, const std::string &)> record);
 
-    // The first cause; also while it is being recorded, before broken() holds.
+    // The first cause. It is valid while the cause is being recorded, before broken() is true.
     vescomm_status_t status() const noexcept;
     std::string why() const;
 

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of {fmt} that are not templates, compiled once. As a header-only library they are
-// compiled in every file that formats text, which takes two thirds of the time for it. To link the
-// shared library instead would tie libvescomm.so to one version of it.
+// Compiles the functions of {fmt} that are not templates once. With the header-only library, every
+// file that formats text would compile them, which takes two thirds of its compile time. Linking
+// the shared library would tie libvescomm.so to one version of {fmt}.
 //
-// This file alone defines FMT_HEADER_ONLY. It is compiled without inlining, so the functions that
-// are used here, and all that they call, can be linked from other files.
+// Only this file defines FMT_HEADER_ONLY. It is compiled without inlining, so that other files can
+// link the functions that are used here and all functions that these call.
 #ifndef FMT_HEADER_ONLY
 #define FMT_HEADER_ONLY
 #endif

@@ -10,7 +10,8 @@
 
 namespace vescomm {
 
-// What the operating system said, as an Error: "<what failed>: <its reason>".
+// Makes an Error from errno: "<what>: <text of errno>". The status is OUT_OF_MEMORY for ENOMEM and
+// ENOSPC, else SYSTEM.
 inline Error system_error(const std::string &what) {
     const int code = errno;
     const bool memory = code == ENOMEM || code == ENOSPC;

@@ -30,7 +30,7 @@ std::string variable_name(std::string_view member) {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, name + "=" + std::string(given) + " is " + why);
 }
 
-// A parser for each kind of setting: name, what is given, and the column `values`.
+// A parser for each kind of setting. Arguments: name, given text, and the column `values`.
 
 double parse_seconds(const std::string &name, std::string_view given, std::string_view) {
     double parsed = 0;
@@ -89,22 +89,23 @@ std::span<const Variable> variables() {
     {Group::setting, variable_name(#member), fallback_text(config.member), unit, values, what},
             VESCOMM_SETTINGS(VESCOMM_ROW)
 #undef VESCOMM_ROW
-            // Read in bootstrap/launch.cc, beside what other launchers set.
+            // Read in bootstrap/launch.cc, together with the variables of other launchers.
             {Group::place, "VESCOMM_RANK", "", "", "0 to VESCOMM_RANKS - 1",
-             "Which rank this process is."},
-            {Group::place, "VESCOMM_RANKS", "", "", "1 and more", "How many ranks the job has."},
-            {Group::place, "VESCOMM_ADDRESS", "", "", "HOST:PORT", "Where rank 0 listens."},
+             "The rank of this process."},
+            {Group::place, "VESCOMM_RANKS", "", "", "1 and more", "Number of ranks of the job."},
+            {Group::place, "VESCOMM_ADDRESS", "", "", "HOST:PORT",
+             "The address at which rank 0 listens."},
             {Group::place, "VESCOMM_PORT", "", "", "1 to 65535",
              "The port alone, where a launcher names the host."},
             {Group::place, "VESCOMM_SECRET", "", "", "any text",
-             "Known to all ranks and to nobody else: keeps others out."},
+             "Shared secret of all ranks; a process without it cannot join."},
             {Group::place, "VESCOMM_LISTEN_DESCRIPTOR", "", "", "0 and more",
-             "On rank 0: a descriptor that listens at the address already. Launchers set it."},
+             "On rank 0: descriptor of a socket that listens at the address. Launchers set it."},
             {Group::prefix, "VESCOMM_UCX_", "", "", "as in UCX",
-             "A variable of UCX, for vescomm alone."},
+             "A variable of UCX that applies to vescomm only."},
             {Group::prefix, "VESCOMM_PERF_", "", "", "see perf.md",
-             "What vescomm_perf reads, and what it tells its workers."},
-            {Group::prefix, "VESCOMM_TEST_", "", "", "see the tests", "What the tests read."},
+             "Variables of vescomm_perf and of its workers."},
+            {Group::prefix, "VESCOMM_TEST_", "", "", "see the tests", "Variables of the tests."},
         };
     }();
     return table;
@@ -132,7 +133,7 @@ std::vector<std::string> unknown_variables(std::span<const std::string> names) {
     };
     std::vector<std::string> sentences;
     for (const std::string &name : names) {
-        // Short of an M, too, and whatever follows: nobody else's variables begin so.
+        // One M suffices: no other program has variables that begin with VESCOM.
         if (!name.starts_with("VESCOM") || is_known(name)) continue;
         const std::string meant = nearest(name, known);
         sentences.push_back(

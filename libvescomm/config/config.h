@@ -9,25 +9,25 @@
 
 namespace vescomm {
 
-// Looks up a variable of the environment; nullptr when it is not set. An empty one counts as not
-// set, too.
+// Looks up an environment variable; returns nullptr if it is not set. An empty variable counts as
+// not set.
 using Environment = std::function<const char *(const char *name)>;
 Environment process_environment();
 
-// THE table of settings: a row gives the member, the parser, the help and the documentation.
-// Kinds: seconds (a number above 0), choice (one of the values), text. Variables that are no
+// THE table of settings. A row gives the member, the parser, the help and the documentation.
+// Kinds: seconds (a number above 0), choice (one of the values), text. Variables that are not
 // settings have their rows in config.cc.
 //
 //   kind,    member,          default, unit, values, what it does
 #define VESCOMM_SETTINGS(X)                                                                     \
     X(seconds, timeout_seconds, 300, "s", "> 0", "Give up on a silent peer after this long.")   \
     X(seconds, silence_seconds, 10, "s", "> 0",                                                 \
-      "Take a rank for dead when its machine has not been heard of for this long.")             \
+      "Consider a rank dead when its machine has been silent for this long.")                   \
     X(text, node, "", "", "any name",                                                           \
       "Name of this rank's node; ranks with one name share memory. Empty: ask the system.")     \
     X(choice, progress, "auto", "", "auto, thread, inline",                                     \
-      "Who moves requests along: a thread of their own, or only calls of the library. auto: a " \
-      "thread when there are other nodes.")                                                     \
+      "How requests make progress: in a progress thread, or only in calls of the library. "     \
+      "auto: a thread when there are other nodes.")                                             \
     X(choice, transport, "auto", "", "auto, tcp, ucx",                                          \
       "How bytes travel between nodes: tcp, over connections of vescomm's own, or ucx. auto: "  \
       "ucx when every rank has RDMA, else tcp. The same on every rank.")                        \
@@ -37,20 +37,19 @@ Environment process_environment();
       "1: accept a secret that others may guess on an address that others can reach. For "      \
       "machines and networks that nobody else uses.")                                           \
     X(text, algorithm, "", "", "COLLECTIVE=ALGORITHM[,...]",                                    \
-      "Algorithms to take instead of those that are chosen. The same on every rank.")           \
+      "Algorithms to use instead of the chosen ones. The same on every rank.")                  \
     X(choice, reproducible, "no", "", "no, yes",                                                \
-      "Combine contributions in the order of ranks, so that sums have the same bits on any "    \
-      "nodes. "                                                                                 \
-      "The same on every rank.")                                                                \
+      "Combine contributions in the order of ranks: sums are bit-identical for any placement "  \
+      "of ranks on nodes. The same on every rank.")                                             \
     X(text, machine, "", "", "a file name, or defaults",                                        \
-      "What vescomm-info --measure has found out, from which rank 0 tells all ranks how fast "  \
-      "what is. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "       \
+      "Machine file written by vescomm-info --measure. Rank 0 reads it and sends its numbers "  \
+      "to all ranks. Empty: the file for this machine below XDG_CACHE_HOME, if there is one. "  \
       "defaults: none.")                                                                        \
     X(text, flight_recorder, "", "", "a file name with %r",                                     \
-      "Where each rank writes its last operations when its communicator breaks. %r is the "     \
-      "rank, %c the communicator of the process, %p the process. Empty: nowhere.")              \
+      "File to which each rank writes its last operations when its communicator breaks. %r is " \
+      "the rank, %c the communicator of the process, %p the process. Empty: none.")             \
     X(text, log, "warn", "", "LEVEL[,AREA:LEVEL...]",                                           \
-      "What is logged to standard error: error, warn, info or debug, for all or for one area.")
+      "Level of the log on standard error: error, warn, info or debug, for all or for one area.")
 
 struct Config {
     using seconds = double;
@@ -61,28 +60,29 @@ struct Config {
 #undef VESCOMM_MEMBER
 };
 
-// Reads the settings: VESCOMM_TIMEOUT_SECONDS and so on. Throws Error(INVALID_ARGUMENT) that says
-// the variable, its value and what is allowed when one is malformed.
+// Reads the settings: VESCOMM_TIMEOUT_SECONDS and so on. Throws Error(INVALID_ARGUMENT) if one is
+// malformed; the sentence names the variable, its value and the allowed values.
 Config read_config(const Environment &environment);
 
-// Every variable whose name begins with VESCOMM_, for people, for the documentation, and for
+// A variable whose name begins with VESCOMM_. Used by vescomm-info, by the documentation, and by
 // unknown_variables().
 struct Variable {
     enum class Group {
         setting,
-        place,  // which rank this process is, and where the others are
-        prefix,  // how variables begin that vescomm itself does not read
+        place,  // the rank of this process, and the address of the others
+        prefix,  // the beginning of names of variables that the library itself does not read
     };
     Group group = Group::setting;
     std::string name, fallback, unit, values, what;
 };
 std::span<const Variable> variables();
 
-// The names of all variables of this process.
+// The names of all environment variables of this process that are not empty.
 std::vector<std::string> process_variable_names();
 
-// A sentence for each name that looks like one of vescomm's and is none, with the name that was
-// probably meant. Nobody reads such a variable, so a misspelt one would have no effect.
+// Returns a sentence for each name that begins like a variable of vescomm but is not one. The
+// sentence suggests the variable that was probably meant. A misspelt variable has no effect, so
+// users need this warning.
 std::vector<std::string> unknown_variables(std::span<const std::string> names);
 
 }  // namespace vescomm

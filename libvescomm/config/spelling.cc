@@ -9,8 +9,8 @@ namespace vescomm {
 
 namespace {
 
-// How many letters must be changed, left out, added, or exchanged with their neighbour to make one
-// text of another (optimal string alignment: no letter is touched twice).
+// Number of letters that must be changed, removed, added, or swapped with the next letter to turn
+// one text into the other (optimal string alignment distance: no letter is edited twice).
 std::size_t distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<std::size_t>> edits(a.size() + 1,
                                                 std::vector<std::size_t>(b.size() + 1));
@@ -30,15 +30,16 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view given, std::span<const std::string> known) {
-    // Names come from the environment: one that is longer than any of ours is not worth the work.
-    constexpr std::size_t longest = 64;
+    // Names come from the environment. Much longer names than ours are skipped to bound the cost.
+    constexpr std::size_t max_size = 64;
     constexpr std::size_t prefix = sizeof("VESCOMM_") - 1;
-    if (given.size() > longest || given.size() <= prefix) return {};
+    if (given.size() > max_size || given.size() <= prefix) return {};
     std::string best;
     std::size_t min = std::max<std::size_t>(1, (given.size() - prefix) / 3);
     for (const std::string &name : known) {
         const std::size_t shorter = std::min(given.size(), name.size());
-        // VESCOMM_TIMEOUT and VESCOMM_LOG_LEVEL are near, VESCOMM_ is not.
+        // One name begins with the other: VESCOMM_TIMEOUT and VESCOMM_LOG_LEVEL are near a known
+        // name, VESCOMM_ alone is not.
         const bool cut =
             shorter > prefix + 2 && given.substr(0, shorter) == name.substr(0, shorter);
         const std::size_t edits = cut ? 1 : distance(given, name);

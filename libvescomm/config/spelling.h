@@ -8,8 +8,8 @@
 
 namespace vescomm {
 
-// The known name that was probably meant by a misspelt one; empty when none is near. Near is what a
-// few changed, missing, added or exchanged letters make, or an end that was left out or added.
+// Returns the known name nearest to a misspelt one; empty if none is near. Two names are near if
+// they differ by a few changed, missing, added or swapped letters, or if one begins with the other.
 std::string nearest(std::string_view given, std::span<const std::string> known);
 
 }  // namespace vescomm

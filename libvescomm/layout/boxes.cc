@@ -7,8 +7,8 @@
 namespace vescomm {
 namespace {
 
-// Boxes of a tensor that are one element thick in the dimensions before some dimension, and whole
-// in those after it.
+// Makes slabs of a tensor: boxes that have one index in each dimension before dimension d, and all
+// indices in each dimension after it.
 class Boxes {
 public:
     explicit Boxes(std::span<const std::int64_t> shape) : shape_(shape), stride_(shape.size(), 1) {
@@ -20,7 +20,7 @@ public:
     }
     std::int64_t stride(std::size_t d) const { return stride_[d]; }
 
-    // From `element` on, `count` indices of dimension d.
+    // The slab that begins at `element` and has `count` indices in dimension d.
     Box slab(std::int64_t element, std::size_t d, std::int64_t count) const {
         Box box;
         for (std::size_t i = 0; i < shape_.size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<Box> boxes(std::span<const std::int64_t> shape, std::int64_t first,
     std::int64_t begin = first;
     std::int64_t end = first + elements;
     const std::size_t last = shape.size() - 1;
-    // The dimension in which the interval has more than one index; whatever is before it is thin.
+    // The first dimension in which the interval has more than one index.
     std::size_t thick = 0;
     while (thick < last && all.index(begin, thick) == all.index(end - 1, thick)) ++thick;
 

@@ -20,11 +20,12 @@
 namespace vescomm {
 namespace {
 
-// One tensor of a layout may have any name; a sentence quotes it on one line of bounded length.
+// Quotes the name of a tensor for a sentence: names may have any bytes and any length, so control
+// characters are escaped and long names are cut.
 std::string quoted(std::string_view name) {
-    constexpr std::size_t longest = 120;
+    constexpr std::size_t max_size = 120;
     std::string text = "\"";
-    for (const char character : name.substr(0, longest)) {
+    for (const char character : name.substr(0, max_size)) {
         const auto byte = static_cast<unsigned char>(character);
         if (byte < 0x20 || byte == 0x7f) {
             text += fmt::format("\\x{:02x}", byte);
@@ -32,7 +33,7 @@ std::string quoted(std::string_view name) {
             text += character;
         }
     }
-    return text + (name.size() > longest ? "...\"" : "\"");
+    return text + (name.size() > max_size ? "...\"" : "\"");
 }
 
 template <typename... Values>
@@ -41,8 +42,8 @@ template <typename... Values>
                 fmt::format(format, std::forward<Values>(values)...));
 }
 
-// Product of extents that are not negative, or nothing when int64 cannot hold it. A zero wins
-// wherever it stands, so that the order of the extents does not matter.
+// Product of extents >= 0, or nullopt if it overflows int64. If any extent is 0 the product is 0,
+// even if other extents would overflow, so the order of the extents does not matter.
 std::optional<std::int64_t> product(std::span<const std::int64_t> extents) {
     if (std::ranges::find(extents, 0) != extents.end()) return 0;
     std::int64_t result = 1;
@@ -52,13 +53,13 @@ std::optional<std::int64_t> product(std::span<const std::int64_t> extents) {
     return result;
 }
 
-// Elements of one sub-matrix, inside which the grid of blocks does not restart. `tensor` is checked
-// and not empty, so no product overflows.
+// Elements of one sub-matrix: the part of a tensor with its own grid of blocks. `tensor` has been
+// checked and is not empty, so the product does not overflow.
 std::int64_t sub_matrix_elements(const Layout::Tensor &tensor) {
     return *product(std::span(tensor.shape).subspan(tensor.batch_dimensions));
 }
 
-// Everything about one tensor that needs no other; fills in its number of elements.
+// Checks one tensor on its own, and sets its number of elements.
 void check_tensor(Layout::Tensor &tensor, std::size_t index, std::int64_t elements) {
     if (tensor.name.empty()) refuse("tensor {} has no name; give every tensor a unique one", index);
     const std::string name = quoted(tensor.name);
@@ -157,8 +158,8 @@ void check_cuts(const std::vector<std::int64_t> &cuts, std::int64_t elements) {
     }
 }
 
-// Every cut inside a tensor must lie on one of its block boundaries. Cuts and tensors are in order
-// already, so one walk along both suffices.
+// Checks that every cut inside a tensor lies on a block boundary. Cuts and tensors are sorted, so
+// one pass over both suffices.
 void check_blocks(const std::vector<Layout::Tensor> &tensors,
                   const std::vector<std::int64_t> &cuts) {
     std::size_t rank = 0;
@@ -238,7 +239,7 @@ Layout::Piece Layout::piece(std::size_t tensor, int rank) const noexcept {
 
 std::vector<Layout::Piece> Layout::pieces(int rank) const {
     const Shard mine = shard(rank);
-    // Ends of tensors do not decrease, because offsets do not and tensors do not overlap.
+    // Tensors are sorted by their end, too: offsets do not decrease, and tensors do not overlap.
     auto tensor = std::ranges::upper_bound(tensors_, mine.begin, {},
                                            [](const Tensor &t) { return t.offset + t.elements; });
     std::vector<Piece> result;
@@ -308,7 +309,7 @@ std::string Layout::first_difference(const Layout &there) const {
 }
 
 std::string to_string(const Layout &layout) {
-    constexpr std::size_t max_lines = 64;  // of each list: more is for programs, not for people
+    constexpr std::size_t max_lines = 64;  // of each list, so that the text stays readable
     std::string text = fmt::format(
         "layout {:016x}: {} tensors, {} elements ({} padding), {} ranks, largest shard "
         "{}\n",

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical bytes of a layout. Integers are 64 bits, little-endian; nothing is padded, optional
-// or written twice, so two byte strings that parse to equal layouts are equal themselves.
+// The canonical bytes of a layout. Integers are 64 bits, little-endian. The format has no padding,
+// no optional fields and no redundancy, so equal layouts have equal bytes.
 //
 //     "vescomm layout 1"                       16 bytes; the digit is the version of this format
-//     ranks, tensors                           numbers of them
-//     cut 0, ..., cut ranks                    the last one is the size of the buffer
+//     ranks, tensors                           number of ranks, number of tensors
+//     cut 0, ..., cut ranks                    the last cut is the size of the buffer
 //     for each tensor:
 //         length of name, name                 bytes
 //         dimensions, extent 0, ...
 //         offset, block, batch dimensions
 //
-// Ranks compare hashes of these bytes, and people keep them in files: a change of the format
+// Ranks compare hashes of these bytes, and users keep the bytes in files. A change of the format
 // changes every hash and needs a new version.
 //
 // Zone: set-up.
@@ -69,8 +69,8 @@ public:
         return static_cast<std::int64_t>(value);
     }
 
-    // A number of things of which each takes at least `bytes_each`, so that no memory is asked for
-    // that the input does not pay for.
+    // Reads a number of items that take at least `bytes_each` bytes each. Refuses a number that the
+    // remaining bytes cannot hold, so that memory stays proportional to the input.
     std::size_t count(std::size_t bytes_each, std::string_view what) {
         const std::int64_t value = integer(what);
         if (value < 0 || static_cast<std::uint64_t>(value) > bytes_.size() / bytes_each) {

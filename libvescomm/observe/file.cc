@@ -54,10 +54,10 @@ std::string file_name(std::string_view pattern, const Writer &writer, const std:
 
 namespace {
 
-// Bytes that nobody else can guess, as text.
+// Eight unpredictable bytes as hexadecimal text.
 std::string random_text() {
     std::array<unsigned char, 8> bytes{};
-    // So few come at once or not at all.
+    // getrandom() returns up to 256 bytes completely or not at all.
     if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
         throw system_error("cannot get random bytes from the system");
     static constexpr char digits[] = "0123456789abcdef";
@@ -89,7 +89,7 @@ void write_file(const std::string &name, std::string_view text, const std::strin
                     failed +
                         ": that is a device, a pipe or a socket, which a file would replace; "
                         "give the name of a file");
-    // Beside it, since only within one file system a file can take another one's place.
+    // In the same folder: rename() works only within one file system.
     const std::string part = name + "." + random_text() + ".part";
     const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (file < 0) throw system_error(failed);
@@ -103,7 +103,7 @@ void write_file(const std::string &name, std::string_view text, const std::strin
 
 namespace {
 
-// A file that a thread of its own writes; both it and who waits for it hold this.
+// State of one background write. Shared by the writing thread and the waiting caller.
 struct Writing {
     std::string name;
     std::string text;
@@ -127,7 +127,7 @@ void write_in_background(Writing &writing) noexcept {
     writing.changed.notify_all();
 }
 
-// Signals of the program are for its own threads.
+// Starts the thread with all signals blocked: the program's own threads handle its signals.
 void start_detached(const std::shared_ptr<Writing> &writing) {
     sigset_t all, before;
     sigfillset(&all);

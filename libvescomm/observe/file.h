@@ -9,25 +9,27 @@
 
 namespace vescomm {
 
-// Who writes a file, for its name.
+// The writer of a file: the values that file_name() puts into the name.
 struct Writer {
     int rank = 0;
     int ranks = 1;
     int communicator = 0;
 };
 
-// The name that is meant by one with %r (rank), %c (communicator of the process), %p (process) and
-// %% in it. Throws Error(INVALID_ARGUMENT) for any other %; `what` says where the name is from.
+// Expands %r (rank), %c (communicator of the process), %p (process ID) and %% in a file name.
+// Throws Error(INVALID_ARGUMENT) for any other %, and for a name without %r if there are several
+// ranks. `what` precedes the pattern in the error sentence and says where the name comes from.
 std::string file_name(std::string_view pattern, const Writer &writer, const std::string &what);
 
-// Writes a file so that nobody ever sees a part of it: replaces one that exists, and a symbolic
-// link instead of its target. Follows no link at the name of the temporary file either, which is
-// unpredictable. Permissions are those of the umask. Throws Error(SYSTEM), and INVALID_ARGUMENT
-// where the name is that of a device, a pipe or a socket.
+// Writes a file atomically: readers never see a part of it. Replaces an existing file. If the name
+// is a symbolic link, replaces the link and not its target. The name of the temporary file is
+// unpredictable, and no link at that name is followed. Permissions follow the umask. Throws
+// Error(SYSTEM), and Error(INVALID_ARGUMENT) if the name is that of a device, a pipe or a socket.
 void write_file(const std::string &name, std::string_view text, const std::string &what);
 
-// The same within a limited time, on a thread of its own: no call of a file system whose server is
-// gone need ever return. Throws Error(TIMEOUT) when the deadline passes; the file may still come.
+// Calls write_file() in a separate thread and waits for it until the deadline: a call of a file
+// system whose server is gone may never return. Throws Error(TIMEOUT) when the deadline passes. The
+// file may still appear later.
 void write_file_by(const std::string &name, std::string text, const std::string &what,
                    Deadline deadline);
 

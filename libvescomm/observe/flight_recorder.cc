@@ -8,8 +8,8 @@
 namespace vescomm {
 
 void FlightRecorder::takes_long(std::uint64_t number) noexcept {
-    if (last_.load(std::memory_order_relaxed) - number >= places) return;
-    std::atomic<std::int64_t> &started = slots_[number % places].started;
+    if (last_.load(std::memory_order_relaxed) - number >= ring_slots) return;
+    std::atomic<std::int64_t> &started = slots_[number % ring_slots].started;
     if (started.load(std::memory_order_relaxed) == 0)
         started.store(real_time_of_last_tick(), std::memory_order_relaxed);
 }
@@ -18,16 +18,17 @@ std::vector<FlightRecorder::Entry> FlightRecorder::entries() const {
     std::vector<Entry> entries;
     const std::uint64_t last = last_.load(std::memory_order_acquire);
     for (std::uint64_t number = last > kept ? last - kept + 1 : 1; number <= last; ++number) {
-        const Slot &slot = slots_[number % places];
+        const Slot &slot = slots_[number % ring_slots];
         const std::uint64_t what = slot.what.load(std::memory_order_acquire);
         entries.push_back({.number = number,
                            .what = what & ~done,
                            .completed = (what & done) != 0,
                            .started = slot.started.load(std::memory_order_acquire)});
     }
-    // Others may have come into their places meanwhile, and one more is being written.
+    // Drop the entries that were overwritten meanwhile, and the one that may be overwritten now.
     const std::uint64_t now = last_.load(std::memory_order_relaxed);
-    std::erase_if(entries, [now](const Entry &entry) { return entry.number + places <= now + 1; });
+    std::erase_if(entries,
+                  [now](const Entry &entry) { return entry.number + ring_slots <= now + 1; });
     return entries;
 }
 

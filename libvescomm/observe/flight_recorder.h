@@ -9,39 +9,40 @@
 
 namespace vescomm {
 
-// Of the last tick of the system, some milliseconds ago: 3 ns, where the exact time costs 25.
-// Nanoseconds.
+// Real time of the last tick of the system clock, in nanoseconds. It is some milliseconds old.
+// Reading it takes 3 ns; reading the exact time takes 25 ns.
 std::int64_t real_time_of_last_tick() noexcept;
 
-// The last operations of a communicator, always recorded: who looks for the cause of a hang has
-// seldom switched anything on before. Ranks make the same calls in the same order, so what has one
-// number on two ranks should be the same operation.
+// Records the last operations of a communicator. Recording is always on: users who look for the
+// cause of a hang have seldom switched anything on before. Ranks make the same calls in the same
+// order, so the same number on two ranks should be the same operation.
 //
-// Threads: one at a time writes; entries() from any, at any moment.
+// Threads: one writer at a time. entries() is safe from any thread at any time.
 // Zone: per operation. A ring of fixed size, no allocation; three stores for the start, one for the
-// end. A look at the clock costs more than all of them: of operations that take no time only some
-// have one.
+// end. Reading the clock costs more than all of them, so only some of the short operations have a
+// time.
 class FlightRecorder {
 public:
     static constexpr std::uint64_t kept = 128;
 
-    // `what` is the caller's word for the operation, below 2^63. Returns its number, from 1.
-    // `long_enough`: it takes long enough for a look at the clock.
+    // Records the start of an operation and returns its number, from 1. `what` is the caller's
+    // encoding of the operation, below 2^63. `long_enough`: the operation takes long enough that
+    // reading the clock does not matter.
     std::uint64_t start(std::uint64_t what, bool long_enough) noexcept {
         constexpr std::uint64_t every = 16;
         const std::uint64_t number = last_.load(std::memory_order_relaxed) + 1;
-        Slot &slot = slots_[number % places];
+        Slot &slot = slots_[number % ring_slots];
         slot.what.store(what, std::memory_order_relaxed);
         slot.started.store(long_enough || number % every == 0 ? real_time_of_last_tick() : 0,
                            std::memory_order_relaxed);
         last_.store(number, std::memory_order_release);
         return number;
     }
-    // It takes longer than it should: the time of its start is now, unless that was noted.
+    // Marks an operation that takes long. Sets its start time to now if none was recorded.
     void takes_long(std::uint64_t number) noexcept;
     void complete(std::uint64_t number) noexcept {
-        if (last_.load(std::memory_order_relaxed) - number >= places) return;
-        std::atomic<std::uint64_t> &what = slots_[number % places].what;
+        if (last_.load(std::memory_order_relaxed) - number >= ring_slots) return;
+        std::atomic<std::uint64_t> &what = slots_[number % ring_slots].what;
         what.store(what.load(std::memory_order_relaxed) | done, std::memory_order_relaxed);
     }
 
@@ -49,15 +50,15 @@ public:
         std::uint64_t number = 0;
         std::uint64_t what = 0;
         bool completed = false;
-        std::int64_t started = 0;  // nanoseconds of the real time; 0: nobody looked
+        std::int64_t started = 0;  // real time in nanoseconds; 0: not recorded
     };
-    // Ascending.
+    // The last operations, by ascending number.
     std::vector<Entry> entries() const;
     std::uint64_t started() const noexcept { return last_.load(std::memory_order_relaxed); }
 
 private:
-    // Twice as many as are kept: the oldest may be read while the newest is written.
-    static constexpr std::uint64_t places = 2 * kept;
+    // Twice `kept`, so that the oldest entry can be read while the newest is written.
+    static constexpr std::uint64_t ring_slots = 2 * kept;
     static constexpr std::uint64_t done = std::uint64_t{1} << 63;
 
     struct Slot {
@@ -65,7 +66,7 @@ private:
         std::atomic<std::int64_t> started{0};
     };
 
-    std::array<Slot, places> slots_;
+    std::array<Slot, ring_slots> slots_;
     std::atomic<std::uint64_t> last_{0};
 };
 

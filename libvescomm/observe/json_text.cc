@@ -11,8 +11,8 @@ namespace vescomm {
 
 namespace {
 
-// The bytes of the character of UTF-8 that a text begins with; 0: it begins with none. The table is
-// that of the Unicode Standard, "Well-Formed UTF-8 Byte Sequences".
+// Size in bytes of the UTF-8 character at the beginning of `text`; 0 if it is not well-formed.
+// Source: the Unicode Standard, table "Well-Formed UTF-8 Byte Sequences".
 std::size_t character_bytes(std::string_view text) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char first = byte(0);

@@ -7,12 +7,12 @@
 
 namespace vescomm {
 
-// A text as JSON has it, with its quotation marks. Bytes that are not UTF-8 become U+FFFD. What is
-// written of a failure is put together from this alone: nlohmann's values allocate in their
-// destructors, and end the process when there is no memory.
+// Returns the text as a JSON string, with quotation marks. Bytes that are not UTF-8 become U+FFFD.
+// Failure reports use only these functions: values of nlohmann::json allocate in their destructors,
+// and end the process when there is no memory.
 std::string quoted_json(std::string_view text);
 
-// A number as JSON has it; null for one that is not finite.
+// Returns the number as JSON; null if it is not finite.
 std::string json_number(double number);
 
 }  // namespace vescomm

@@ -33,13 +33,13 @@ struct Settings {
     void *context = nullptr;
 };
 
-// With each thread's last error and the count of forks the only global state there is. Made at its
-// first use, without memory of the heap, and never destroyed: threads may log until the process is
-// gone.
+// The settings, each thread's last error and the count of forks are the only global state of the
+// library. The settings are constructed at the first use, without heap memory, and never destroyed:
+// threads may log until the process ends.
 Settings &settings() noexcept {
-    alignas(Settings) static std::byte room[sizeof(Settings)];
+    alignas(Settings) static std::byte storage[sizeof(Settings)];
     static_assert(std::is_nothrow_default_constructible_v<Settings>);
-    static Settings &only = *new (room) Settings;
+    static Settings &only = *new (storage) Settings;
     return only;
 }
 
@@ -87,7 +87,7 @@ void log(LogLevel level, std::string_view area, int rank, int ranks,
         if (sink != nullptr) sink(context, static_cast<int32_t>(level), line.c_str());
         else std::fprintf(stderr, "%s\n", line.c_str());
     } catch (...) {
-        // No memory for a line of a log: the program goes on without it.
+        // No memory for the line: it is dropped.
     }
 }
 

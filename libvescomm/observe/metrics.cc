@@ -6,7 +6,7 @@
 
 namespace vescomm {
 
-// The text format 0.0.4 of Prometheus: a family is its help, its type, and its samples.
+// Prometheus text format 0.0.4. A metric family consists of its help, its type and its samples.
 std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_counters_t &counters,
                          int communicator, bool broken) {
     std::string text;
@@ -17,7 +17,7 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
         text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{{{3}{4}}} {5}\n", name, help, type,
                             labels, more, value);
     };
-    append("vescomm_info", "gauge", "Who this is; always 1.", 1,
+    append("vescomm_info", "gauge", "Identity of the rank; always 1.", 1,
            fmt::format(",ranks=\"{}\",node=\"{}\",nodes=\"{}\",version=\"{}\"", info.ranks,
                        info.node, info.nodes, vescomm_version()));
     append("vescomm_broken", "gauge", "1 when the communicator is broken.", broken ? 1 : 0);
@@ -33,7 +33,7 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
            "Seconds of moving and reducing bytes, 16 KiB and more at a time.",
            counters.busy_seconds);
     append("vescomm_waiting_seconds_total", "counter",
-           "Seconds in waits that came to an end, less what was busy meanwhile.",
+           "Seconds in waits that have ended, without the busy seconds in them.",
            counters.waiting_seconds);
     return text;
 }

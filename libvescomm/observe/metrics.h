@@ -8,8 +8,8 @@
 
 namespace vescomm {
 
-// What vescomm_comm_count() counts, as text for Prometheus. A library opens no port and needs no
-// thread for that: the program decides where it goes.
+// Formats the counters of vescomm_comm_count() as Prometheus text. The library opens no port and
+// starts no thread for metrics; the program decides where the text goes.
 std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_counters_t &counters,
                          int communicator, bool broken);
 

@@ -25,8 +25,8 @@ void Trace::add(std::string name, std::string track, double begin, double end) {
     spans_.push_back({std::move(name), std::move(track), begin, end});
 }
 
-// The JSON of the Trace Event Format of Chrome: a process for each
-// rank, a thread for each track, complete events ("X") in microseconds.
+// JSON in Chrome's Trace Event Format: a process for each rank, a thread for each track, and
+// complete events ("X") in microseconds.
 std::string Trace::events(int rank, std::uint64_t max_bytes) const {
     std::lock_guard lock(mutex_);
     std::map<std::string_view, int> tracks;
@@ -35,7 +35,7 @@ std::string Trace::events(int rank, std::uint64_t max_bytes) const {
         if (!text.empty()) text += ",\n";
         text += event;
     };
-    // Names of what the events are about: {"args":{key:name},...}.
+    // Metadata event ("M"), which names a process or a thread: {"args":{key:name},...}.
     const auto label = [&](const char *what, const char *key, std::string_view name,
                            const std::string &more = {}) {
         append(fmt::format(R"({{"args":{{"{}":{}}},"name":"{}","ph":"M","pid":{}{}}})", key,

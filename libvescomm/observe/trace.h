@@ -10,7 +10,8 @@
 
 namespace vescomm {
 
-// Spans of time on one rank. Off until started: then recording costs one load.
+// Records spans of time on one rank. A trace is off until it is started; while it is off, recording
+// costs one load.
 //
 // Threads: safe.
 class Trace {
@@ -18,11 +19,12 @@ public:
     void start(std::uint64_t max_spans);
     bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
-    // By trace_seconds(). Spans past the limit are counted and dropped.
+    // Adds a span; `begin` and `end` are times of trace_seconds(). Spans beyond the limit are
+    // counted and dropped.
     void add(std::string name, std::string track, double begin, double end);
 
-    // The same for what the library itself records of an operation that is complete: without memory
-    // for the span it is dropped. `name` makes the name, only when a trace was started.
+    // Adds a span of a complete operation without throwing: without memory, the span is dropped.
+    // `name` is a function that makes the name; it is called only if the trace is on.
     template <typename Name>
     void record(const Name &name, const char *track, double begin, double end) noexcept {
         if (!on()) return;
@@ -33,8 +35,9 @@ public:
         }
     }
 
-    // The events of this rank for a Chrome trace: JSON objects separated by commas, no brackets.
-    // Spans that begin beyond `max_bytes` are dropped, and the rank's label says how many.
+    // Returns the events of this rank for a Chrome trace: JSON objects separated by commas, without
+    // brackets. Once the text has `max_bytes`, the remaining spans are dropped, and the label of
+    // the rank says how many.
     std::string events(int rank, std::uint64_t max_bytes) const;
 
 private:
@@ -54,10 +57,10 @@ private:
     std::vector<Span> spans_;
 };
 
-// Seconds of the machine's monotonic clock, the same for all its processes.
+// Seconds of the machine's monotonic clock, which all processes of the machine share.
 double trace_seconds() noexcept;
 
-// Wraps the events of all ranks into one file's contents.
+// Wraps the events of all ranks into the contents of one trace file.
 std::string trace_document(const std::vector<std::string> &events);
 
 }  // namespace vescomm

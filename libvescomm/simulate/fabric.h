@@ -10,15 +10,16 @@
 
 namespace vescomm {
 
-// What passes one after another, and is cut through: the first byte goes on when there is room, and
-// the last one follows as fast as the slowest link lets it.
+// A message on its way. Links forward messages in FIFO order with cut-through: the first byte
+// passes as soon as the link is free, and the last byte follows at the rate of the slowest link so
+// far.
 struct Message {
     double bytes = 0;
-    double first = 0;  // when the first byte is here
-    double last = 0;
+    double first = 0;  // time when the first byte arrives here
+    double last = 0;  // time when the last byte arrives here
 };
 
-// The links between nodes, and until when each is taken.
+// The links between nodes, and the time until which each is busy.
 //
 //     rank ─► rail ─► switch ─ ─ put_seconds ─ ─► switch ─► rail ─► memory
 //
@@ -40,7 +41,8 @@ public:
         }
     }
 
-    // From when it is handed over; what it returns has passed the sender's half.
+    // Passes a message through the links of the sender. `handed` is the time when the core hands it
+    // over.
     Message leave(int from, int to, double handed, double bytes) {
         Message message{bytes, handed, handed};
         const Message queued =
@@ -49,18 +51,19 @@ public:
         if (crosses(from, to)) message = pass(message, up_[tree(from)], link_bytes());
         return message;
     }
-    // From when its first byte is at the receiver's half.
+    // Passes a message through the links of the receiver. message.first is the time when its first
+    // byte arrives there.
     Message arrive(int from, int to, Message message) {
         if (crosses(from, to)) message = pass(message, down_[tree(to)], link_bytes());
         return pass(message, in_[rail(to)], machine_.rail_bytes);
     }
 
 private:
-    static Message pass(Message message, double &taken, double rate) {
+    static Message pass(Message message, double &busy_until, double rate) {
         if (rate <= 0) return message;
-        message.first = std::max(message.first, taken);
-        taken = message.first + message.bytes / rate;
-        message.last = std::max(message.last, taken);
+        message.first = std::max(message.first, busy_until);
+        busy_until = message.first + message.bytes / rate;
+        message.last = std::max(message.last, busy_until);
         return message;
     }
     std::size_t rail(int rank) const {
@@ -78,6 +81,8 @@ private:
     const Nodes &nodes_;
     const Machine &machine_;
     int rails_ = 1;
+    // Times until which links are busy: each rank's own limit, rails out and in, switches up and
+    // down.
     std::vector<double> ranks_, out_, in_, up_, down_;
 };
 

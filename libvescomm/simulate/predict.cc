@@ -10,9 +10,9 @@ namespace vescomm {
 
 namespace {
 
-constexpr int max_ranks = 32;  // that are simulated
-constexpr int max_ranks_logarithmic = 64;  // they have fewer steps
-constexpr int max_of_a_node = 8;  // where there are several
+constexpr int max_ranks = 32;  // largest simulated number of ranks
+constexpr int max_ranks_logarithmic = 64;  // for Growth::logarithmic: these have fewer steps
+constexpr int max_of_a_node = 8;  // largest simulated node if there are several nodes
 
 int largest_node(const Nodes &nodes) {
     std::size_t largest = 0;
@@ -21,25 +21,27 @@ int largest_node(const Nodes &nodes) {
     return static_cast<int>(largest);
 }
 
-// Whether everyone gets, or gives, the whole vector, and it stays when ranks are left out.
+// True if every rank receives or contributes the whole vector. The size of the vector then does not
+// change when ranks are left out.
 bool keeps_whole(const AlgorithmEntry &algorithm) {
     return !algorithm.by_share && (algorithm.collective == Collective::all_reduce ||
                                    algorithm.collective == Collective::broadcast ||
                                    algorithm.collective == Collective::reduce);
 }
 
-constexpr int max_stages = 4;  // that an array passes through
+constexpr int max_fills = 4;  // simulated number of times that an array fills the staging buffer
 
-// How large a part is.
+// Size of a scaled-down problem.
 struct Scale {
     int nodes = 0;
-    int of_a_node = 0;  // ranks of the largest one
-    double vector = 1;
-    bool keeps_whole = false;
-    bool keeps_rooms = false;
-    bool keeps_partial = false;
+    int of_a_node = 0;  // ranks of the largest node
+    double vector = 1;  // factor on the size of the vector
+    bool keeps_whole = false;  // the vector keeps its size when ranks are left out
+    bool keeps_capacity = false;  // staging and partial keep their sizes
+    bool keeps_partial = false;  // partial keeps its size
 };
 
+// A scaled-down problem and the machine for it.
 class Part {
 public:
     Part(const Problem &whole, const ElementBytes &bytes, const Machine &machine, Scale scale)
@@ -48,10 +50,10 @@ public:
         problem.cuts = cuts();
         problem.root = kept_near(whole.root);
         if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
-        // Chunks stay what they are: every node has its own among the partial sums, every share in
-        // the staging buffer; unless a round is for as many nodes as there are, or sums pass from
-        // one node to the next.
-        if (whole.nodes.count() > 1 && !scale.keeps_rooms) {
+        // Keep the size of chunks. Each node has its own chunk of the partial sums, and each shard
+        // its own chunk of the staging buffer, so both shrink with the number of nodes. Exceptions:
+        // logarithmic algorithms on the whole vector, and chains from node to node.
+        if (whole.nodes.count() > 1 && !scale.keeps_capacity) {
             if (!scale.keeps_partial) problem.partial.elements = of_nodes(whole.partial.elements);
             if (!scale.keeps_whole) problem.staging.elements = of_nodes(whole.staging.elements);
         }
@@ -63,7 +65,7 @@ public:
 
 private:
     double share_of_node() const { return static_cast<double>(scale_.of_a_node) / largest_; }
-    // Where there are fewer nodes than a host has, they share so much fewer cores.
+    // Share of the cores of a host. Fewer nodes than a host has get fewer cores.
     double share_of_host(const Machine &whole) const {
         return share_of_node() * std::min(whole.nodes_per_host, scale_.nodes) /
                whole.nodes_per_host;
@@ -72,7 +74,7 @@ private:
         return elements * scale_.nodes / whole_.nodes.count();
     }
 
-    // Nodes from all over, the first ranks of each.
+    // Keeps evenly spaced nodes, and the first ranks of each.
     void keep_ranks() {
         const Nodes &nodes = whole_.nodes;
         for (int part = 0; part < scale_.nodes; ++part) {
@@ -101,7 +103,7 @@ private:
         for (std::int64_t &cut : cuts) cut = std::llround(static_cast<double>(cut) * scale_.vector);
         return cuts;
     }
-    // The largest share where it is, and the same for all others.
+    // Keeps the position of the largest shard; all other shards are equal.
     std::vector<std::int64_t> even_cuts() const {
         if (whole_.cuts.empty()) return {};
         int owner = 0;
@@ -139,7 +141,7 @@ private:
         machine = whole;
         machine.stragglers.clear();
         machine.in_cache = speed;
-        machine.reduce_of_width = {1, 1, 1, 1};  // speed has it already
+        machine.reduce_of_width = {1, 1, 1, 1};  // already part of `speed`
         machine.in_cache.node *= share_of_node();
         machine.in_memory = machine.in_cache;
         if (whole.cores > 0)
@@ -170,14 +172,14 @@ double run(const AlgorithmEntry &algorithm, const Problem &problem, const Elemen
         .seconds;
 }
 
-// Points of a line, which is followed; one alone stands for all.
+// Extrapolates along the line through two points. A single point gives a constant.
 class Line {
 public:
     void add(double x, double y) {
         x_.push_back(x);
         y_.push_back(y);
     }
-    // More takes longer.
+    // Never below the last point: a larger problem takes longer.
     double at(double x) const {
         if (x_.size() == 1) return y_[0];
         return std::max(y_[1], y_[1] + (y_[1] - y_[0]) * (x - x_[1]) / (x_[1] - x_[0]));
@@ -187,31 +189,32 @@ private:
     std::vector<double> x_, y_;
 };
 
-double rounds(double nodes) {
+double phases(double nodes) {
     return std::ceil(std::log2(nodes));
 }
 
-// Times of n, 2 n and 4 n nodes that have a round for every doubling, and bytes in proportion to
-// nodes where each adds its own. What a doubling adds is the sum of the two.
+// Extrapolates from the times of n, 2 n and 4 n nodes. Each doubling of nodes adds a phase, and
+// unless `keeps_whole` bytes in proportion to the nodes.
 double follow_doublings(const std::vector<int> &counts, const std::vector<double> &seconds,
                         int count, bool keeps_whole) {
     if (seconds.size() == 1) return seconds[0];
     const double before = seconds[1] - seconds[0];
     const double last = std::max(seconds[2] - seconds[1], 0.0);
-    // The bytes of the second doubling are twice those of the first.
+    // The second doubling adds twice the bytes of the first.
     const double bytes = keeps_whole ? 0 : std::clamp(2 * (last - before), 0.0, last);
-    return seconds[2] + (last - bytes) * (rounds(count) - rounds(counts[2])) +
+    return seconds[2] + (last - bytes) * (phases(count) - phases(counts[2])) +
            bytes * 2 * (count - counts[2]) / counts[2];
 }
 
-// Parts of a vector that passes through the staging buffer in many rounds.
+// Factors on the size of the vector: 1, or two factors if the vector fills the staging buffer many
+// times.
 std::vector<double> vectors_for(const Problem &problem) {
-    const double stages = problem.arrays && problem.staging.elements > 0
-                              ? static_cast<double>(problem.elements()) /
-                                    static_cast<double>(problem.staging.elements)
-                              : 0;
-    if (stages <= max_stages) return {1};
-    return {max_stages / stages / 2, max_stages / stages};
+    const double fills = problem.arrays && problem.staging.elements > 0
+                             ? static_cast<double>(problem.elements()) /
+                                   static_cast<double>(problem.staging.elements)
+                             : 0;
+    if (fills <= max_fills) return {1};
+    return {max_fills / fills / 2, max_fills / fills};
 }
 
 }  // namespace
@@ -227,7 +230,7 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
     if (problem.ranks() > max) {
         const int max_of_one = count == 1 ? max : max_of_a_node;
         if (largest > max_of_one) sizes = {max_of_one / 2, max_of_one};
-        // Powers of two: a tree over them has no half-filled round.
+        // Powers of two: all phases of a tree over them are complete.
         const int max_nodes =
             max / static_cast<int>(std::bit_ceil(static_cast<unsigned>(sizes.back())));
         if (count > max_nodes) counts = {max_nodes / 2, max_nodes};

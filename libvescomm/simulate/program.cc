@@ -13,7 +13,7 @@ double bytes_of(const ElementBytes &bytes, Region region) {
     return region == Region::partial ? bytes.partial : bytes.element;
 }
 
-// That a step reads and writes; of a put, that it sends.
+// Bytes that a step reads and writes; for a put, the bytes it sends.
 double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
     if (!step.moves()) return 0;
     double each = bytes_of(bytes, step.from.region);
@@ -22,12 +22,13 @@ double bytes_of(const ElementBytes &bytes, const Lane &lane, const Step &step) {
     return each * static_cast<double>(step.count);
 }
 
-// Whether it reads what another rank has written, or writes for another: its lines come from that
-// rank's cache. A few bytes of the staging buffer come with their flag (schedule/inlined.h).
+// True if a step reads memory that another rank has written, or writes memory of another rank: its
+// cache lines come from the cache of that rank. A few bytes of the staging buffer arrive in the
+// cache line of their flag and need no other line (schedule/inlined.h).
 bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &step) {
-    constexpr std::int64_t beside_flag = 48;
+    constexpr std::int64_t inline_bytes = 48;
     if (step.action != Action::copy && step.action != Action::reduce) return false;
-    const bool few = step.count * bytes.element <= beside_flag;
+    const bool few = step.count * bytes.element <= inline_bytes;
     const auto others = [rank, few](const Place &place) {
         return place.rank != rank && !(few && place.region == Region::staging);
     };
@@ -48,7 +49,7 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
         keys.clear();
         for (const Lane &lane : schedule.lanes) {
             const auto begin = static_cast<std::uint32_t>(steps.size());
-            double parts = 0;  // of the put that follows
+            double parts = 0;  // bytes of puts without a flag: they belong to the next put with one
             for (const Step &step : lane.steps()) {
                 if (step.action == Action::put && step.value == 0) {
                     parts += bytes_of(bytes, lane, step);
@@ -87,7 +88,8 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
     drop_unused_steps(nodes, receive_mask);
 }
 
-// A step that is only done if something is wanted takes a look, in any case.
+// Turns each conditional step that is not needed into an `acquire`, which costs the time to check
+// the receive mask.
 void Program::drop_unused_steps(const Nodes &nodes,
                                 const std::vector<std::vector<std::uint8_t>> &receive_mask) {
     for (const SimulatedLane &lane : lanes) {

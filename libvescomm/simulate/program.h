@@ -10,38 +10,40 @@
 
 namespace vescomm {
 
-// A step as the simulator needs it: bytes instead of places.
+// A step in the form that the simulator needs: with numbers of bytes instead of places.
 struct SimulatedStep {
-    double bytes = 0;  // copy, reduce: that it touches; put: that it sends
+    double bytes = 0;  // copy, reduce: bytes read and written; put: bytes sent
     std::uint32_t value = 0;
-    // put, signal: the peer, or whole_node. wait: the peer, or which counter (`remote`).
+    // put, signal: the peer, or whole_node. wait: the peer, or if `remote` an index in
+    // Program::counters.
     std::int32_t peer = whole_node;
     Action action = Action::wait;
     std::uint8_t flag = 0;
-    bool remote = false;
-    bool eager = false, conditional = false;  // as of Step
-    bool fetches = false;  // copy, reduce: from or to the memory of another rank
+    bool remote = false;  // wait for a rank of another node
+    bool eager = false, conditional = false;  // as in Step
+    bool fetches = false;  // copy, reduce: uses cache lines of another rank
 };
 
-inline constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
+// The end of a list of lanes or packets, or no lane, packet or counter.
+inline constexpr std::uint32_t no_index = std::numeric_limits<std::uint32_t>::max();
 
-// Lanes in a row, which wait for a flag or are ready to go on.
+// A linked list of lanes that wait for the same flag.
 struct LaneList {
-    std::uint32_t first = nobody;
-    std::uint32_t last = nobody;
+    std::uint32_t first = no_index;
+    std::uint32_t last = no_index;
 };
 
 struct SimulatedLane {
-    std::uint32_t at = 0;
-    std::uint32_t end = 0;
-    std::uint32_t next = nobody;  // in the list that it is in
+    std::uint32_t at = 0;  // index of the current step
+    std::uint32_t end = 0;  // index after the last step
+    std::uint32_t next = no_index;  // next lane of the same LaneList
     std::int32_t rank = 0;
 };
 
-// What a rank of one node knows of a flag of a rank of another one. Only flags that somebody waits
-// for have one.
+// The value of another node's flag as seen by one rank. Only flags that the rank waits for have a
+// counter.
 struct RemoteCounter {
-    std::uint32_t key = 0;  // remote_key()
+    std::uint32_t key = 0;  // flag_key()
     std::uint32_t value = 0;
     LaneList waiting;
 };
@@ -52,18 +54,18 @@ inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
     return static_cast<std::uint32_t>(raiser) * flags_per_rank + flag;
 }
 
-// The schedules of all ranks, one after another.
+// The schedules of all ranks, concatenated in order of ranks.
 struct Program {
     std::vector<SimulatedStep> steps;
     std::vector<SimulatedLane> lanes;
-    std::vector<RemoteCounter> counters;  // of a rank: ascending keys
-    // Where those of a rank begin; one more than there are ranks.
+    std::vector<RemoteCounter> counters;  // ascending keys within a rank
+    // Indices where the lanes and counters of each rank begin; ranks + 1 entries.
     std::vector<std::uint32_t> lane_begin;
     std::vector<std::uint32_t> counter_begin;
 
     Program(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes);
 
-    // nullptr when nobody waits for it.
+    // The counter of rank `reader` for a flag; nullptr if no step of the rank waits for the flag.
     RemoteCounter *counter(int reader, std::uint32_t key);
 
 private:

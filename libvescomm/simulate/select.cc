@@ -22,12 +22,13 @@ std::string words(const Problem &problem) {
     return text;
 }
 
-// Of an all_to_all_v every rank knows other counts, and would predict something else.
+// True if all ranks know the whole problem. For an all_to_all_v each rank knows only its own
+// counts, so predictions would differ between ranks.
 bool is_known_to_all(const Problem &problem) {
     return problem.collective != Collective::all_to_all_v;
 }
 
-// The candidate that is predicted to be the fastest, or the first of those that are about as fast.
+// The candidate with the least predicted time. Of candidates that are about as fast, the first.
 const Candidate &best_of(const std::vector<Candidate> &candidates) {
     const Candidate *best = &candidates.front();
     for (const Candidate &candidate : candidates)
@@ -45,7 +46,7 @@ std::string why(const Candidate &best, const Choice &choice, const Problem &prob
     for (const Candidate &other : choice.candidates)
         if (&other != &best && other.seconds)
             text += ", and " + std::string(other.algorithm->name) +
-                    (other.variant == best.variant ? " " : " in its other form ") +
+                    (other.variant == best.variant ? " " : " in its other variant ") +
                     microseconds(*other.seconds);
     return text;
 }

@@ -15,30 +15,34 @@ namespace vescomm {
 
 struct Candidate {
     const AlgorithmEntry *algorithm = nullptr;
-    std::size_t variant = 0;  // of the problem
-    std::optional<double> seconds = {};  // predicted; nothing when there was no need, or no way
+    std::size_t variant = 0;  // index in `variants` of select()
+    std::optional<double> seconds = {};  // predicted; nullopt if not needed or not possible
 };
 
 struct Choice {
     const AlgorithmEntry *algorithm = nullptr;
-    std::size_t variant = 0;  // of the problem
-    std::string why;  // one sentence
-    std::vector<Candidate> candidates;  // all that suit, in the order of the table
+    std::size_t variant = 0;  // index in `variants` of select()
+    std::string why;  // the reason for the choice, a clause
+    // All pairs of variant and algorithm that solve the problem, in the order of variants and of
+    // the table of algorithms.
+    std::vector<Candidate> candidates;
 };
 
-// For people: "12.3 us".
+// Formats seconds as "12.3 us".
 std::string microseconds(double seconds);
 
-// Chooses the algorithm of the least predicted time for a collective that can be put in one or more
-// forms: as it lies in a buffer, say, and as arrays that pass through the staging buffer. Where two
-// are closer than a tenth, which is less than a model can tell, the order of the forms and of the
-// table decides. A pure function of its arguments, so ranks that agree about them choose alike;
-// nothing is predicted where only one suits. Of an all_to_all_v nobody knows all counts, so all
-// take the first that suits. `forced` is a name that the caller insists on, or empty; where it
-// comes from the environment, `variable` is that of the name. Throws Error(INVALID_ARGUMENT),
-// listing the names there are, when that one does not exist or does not solve the problem.
+// Chooses the algorithm with the least predicted time for a collective. The collective is given as
+// one or more variants of the problem, for example on a buffer and on arrays that pass through the
+// staging buffer. If two predictions differ by less than a tenth, which is below the accuracy of
+// the model, the order of variants and of the table decides. A pure function: ranks with equal
+// arguments choose alike. A single candidate is chosen without a prediction. For an all_to_all_v no
+// rank knows all counts, so every rank chooses the first candidate.
 //
-// Cost: predict() for each that suits, when there are several.
+// `forced` is the name of the algorithm that the user requires, or empty. If it comes from the
+// environment, `variable` is the name of that variable. Throws Error(INVALID_ARGUMENT) that lists
+// the possible names if `forced` does not exist or does not solve the problem.
+//
+// Cost: predict() for each candidate if there are several.
 Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced, std::string_view variable = {});
 

@@ -9,12 +9,13 @@
 
 namespace vescomm {
 
-// Work of the ranks of one node that shares its cores and its memory. All of it is slowed down by
-// the same factor, which changes whenever some begins or ends; so a clock that runs at that speed
-// says when each piece is done, and no piece has to be looked at in between.
+// Work of ranks that share the cores and the memory of a host. All current work is slowed down by
+// one common factor, which changes whenever work begins or ends. A virtual clock that runs at this
+// speed gives the end of each piece of work when the work begins, so no piece is updated in
+// between.
 class SharedClock {
 public:
-    // Cores, and bytes per second of memory; 0 is no limit.
+    // Number of cores, and bytes per second of memory; 0: no limit.
     SharedClock(int cores, double memory) : cores_(cores), memory_(memory) {}
 
     // Begins work of `rank` that would take `seconds` alone, at `memory` bytes per second.
@@ -24,9 +25,9 @@ public:
         demand_ += memory;
         ++version_;
     }
-    // When the next piece is done, if nothing begins before.
+    // Time when the next piece of work ends, if no other work begins before. Not when idle.
     double next() const { return at_ + (work_.top().done - time_) / speed(); }
-    // Ends the next piece at that time, and says whose it was.
+    // Ends the next piece of work at time `now` and returns its rank.
     int end(double now) {
         const Work work = work_.top();
         work_.pop();
@@ -37,15 +38,15 @@ public:
         return work.rank;
     }
     bool idle() const { return work_.empty(); }
-    // What next() said holds as long as this does not change.
+    // Results of next() are valid until the version changes.
     std::uint32_t version() const { return version_; }
 
 private:
     struct Work {
-        double done;  // on this clock
+        double done;  // end, in virtual time
         int rank;
         double memory;
-        // The first is the one on top; ranks that end together do so in order.
+        // The work that ends first is on top; ties are in order of ranks.
         bool operator<(const Work &other) const {
             return done != other.done ? done > other.done : rank > other.rank;
         }
@@ -65,9 +66,9 @@ private:
 
     int cores_;
     double memory_;
-    double at_ = 0;  // real time
-    double time_ = 0;  // on this clock
-    double demand_ = 0;
+    double at_ = 0;  // simulated time of the last change
+    double time_ = 0;  // virtual time at at_
+    double demand_ = 0;  // bytes per second of all current work
     std::priority_queue<Work> work_;
     std::uint32_t version_ = 0;
 };

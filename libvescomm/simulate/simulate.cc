@@ -25,19 +25,19 @@ std::uint32_t largest_node(const Nodes &nodes) {
     return static_cast<std::uint32_t>(largest);
 }
 
-// Messages in which a put goes where cores copy it, and how many of them are told apart.
-constexpr double piece_bytes = 64 << 10;
-constexpr double max_pieces = 8;
+// If cores copy, a put is simulated in chunks of this size, in at most this many chunks.
+constexpr double chunk_bytes = 64 << 10;
+constexpr double max_chunks = 8;
 
-// What the ranks of a host hold of the vector, which share its cache.
+// Working set in bytes of the ranks of a host, which share its cache.
 double footprint(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
     const double slabs = !problem.arrays && problem.per_node ? 1 : largest_node(problem.nodes);
     return slabs * std::min(machine.nodes_per_host, problem.nodes.count()) *
            static_cast<double>(problem.elements()) * bytes.element;
 }
 
-// Lanes of a rank that can go on, in the order in which the executor comes to them: it goes through
-// all lanes again and again.
+// The lanes of a rank that can advance, in the order in which the executor reaches them: the
+// executor passes over all lanes again and again.
 class Ready {
 public:
     void add(std::uint32_t lane) {
@@ -46,7 +46,7 @@ public:
         std::ranges::push_heap(lanes_, std::greater());
     }
     std::uint32_t next() {
-        if (lanes_.empty()) return nobody;
+        if (lanes_.empty()) return no_index;
         std::ranges::pop_heap(lanes_, std::greater());
         passes_ = lanes_.back() >> 32;
         const auto lane = static_cast<std::uint32_t>(lanes_.back());
@@ -77,12 +77,12 @@ public:
         for (int node = 0; node < nodes_.count(); ++node)
             if (host_of_node(node) == cores_.size())
                 cores_.emplace_back(machine.cores, speed_.node);
-        turns_.resize(cores_.size());
+        ranks_ahead_.resize(cores_.size());
         if (machine.cores > 0) {
             std::vector<int> ranks(cores_.size());
             for (int rank = 0; rank < nodes_.ranks(); ++rank) ++ranks[host_of(rank)];
             for (std::size_t host = 0; host < ranks.size(); ++host)
-                turns_[host] = (ranks[host] + machine.cores - 1) / machine.cores - 1;
+                ranks_ahead_[host] = (ranks[host] + machine.cores - 1) / machine.cores - 1;
         }
         for (const Straggler &straggler : machine.stragglers) {
             if (straggler.rank < 0 || straggler.rank >= nodes_.ranks()) continue;
@@ -96,7 +96,7 @@ public:
             Rank &state = ranks_[index(rank)];
             state.lanes_left =
                 program_.lane_begin[index(rank) + 1] - program_.lane_begin[index(rank)];
-            // A call on arrays looks for its operation first.
+            // A call on arrays first looks up its operation.
             spend(state, result_.ranks[index(rank)].stepping,
                   machine_.call_seconds * (problem.arrays ? 2 : 1));
             at(state.clock, {.kind = Kind::resume, .rank = rank});
@@ -107,7 +107,7 @@ public:
         while (!events_.empty()) {
             const Event event = events_.top();
             events_.pop();
-            happen(event);
+            handle(event);
         }
         for (int rank = 0; rank < nodes_.ranks(); ++rank)
             if (ranks_[index(rank)].lanes_left > 0) throw stuck(rank);
@@ -123,61 +123,62 @@ public:
 
 private:
     enum class Kind : std::uint8_t {
-        resume,  // a rank goes on
-        worked,  // a core of a host has done its work
-        seen,  // the neighbours of a rank see its flag
-        arriving,  // the first byte of a message
-        arrived,  // the last byte of a message
+        resume,  // a rank continues
+        worked,  // a core of a host has finished its work
+        seen,  // local peers see a flag
+        arriving,  // the first byte of a packet has reached the links of the receiver
+        arrived,  // the last byte of a packet has arrived
     };
     struct Event {
         Kind kind;
-        std::int32_t rank = 0;  // or the host
-        std::uint32_t key = 0;  // flag_key(), or which packet, or the version of a clock
+        std::int32_t rank = 0;  // worked: the host
+        std::uint32_t key = 0;  // flag_key(), index of a packet, or version of a SharedClock
         std::uint32_t value = 0;
         double time = 0;
         std::uint64_t order = 0;
-        // The first is the one on top.
+        // The earliest event is on top; ties are in order of creation.
         bool operator<(const Event &other) const {
             return time != other.time ? time > other.time : order > other.order;
         }
     };
-    // Packets one after another; their numbers are those of packets_.
+    // A linked list of packets, by their indices in packets_.
     struct PacketList {
-        std::uint32_t first = nobody;
-        std::uint32_t last = nobody;
-        bool empty() const { return first == nobody; }
+        std::uint32_t first = no_index;
+        std::uint32_t last = no_index;
+        bool empty() const { return first == no_index; }
     };
     enum class Work : std::uint8_t { none, step, sending, receiving };
     struct Rank {
         Ready ready;
-        std::uint32_t lane = nobody;  // that it is at
+        std::uint32_t lane = no_index;  // current lane
         std::uint32_t lanes_left = 0;
         bool idle = false;
-        bool has_news = false;  // a flag came with bytes: lanes go on before the next packet
-        Work work = Work::none;  // that a core is at
-        Work work_before = Work::none;  // sending and receiving take turns
-        std::uint32_t packet = nobody;  // of that
+        bool flag_arrived = false;  // a flag came with bytes: advance lanes before the next packet
+        Work work = Work::none;  // current work of its core
+        Work last_transfer = Work::none;  // sending and receiving alternate
+        std::uint32_t packet = no_index;  // packet of `work`
         PacketList outbox, inbox;
-        double clock = 0;  // until when its core is taken
-        double last_left = 0;  // of its puts
-        double slower = 1;
+        double clock = 0;  // time until which its core is busy
+        double last_left = 0;  // time when its last put has left
+        double slower = 1;  // Straggler::slower
     };
     struct Flag {
-        std::uint32_t raised = 0;  // as its rank sees it
-        std::uint32_t seen = 0;  // as its neighbours do
+        std::uint32_t raised = 0;  // value for the rank that raises it
+        std::uint32_t seen = 0;  // value for its local peers
         LaneList waiting;
     };
-    // A put, a piece of one, or a signal.
+    // A chunk of a put, or a signal.
     struct Packet {
         int from = 0, to = 0;
         bool signal = false;
-        bool first = false, last = false;  // piece of its put
-        std::uint32_t key = 0, value = 0;  // that the last one raises
-        // Of a put that may come early: the counter that says whether it is expected.
-        std::uint32_t counter = nobody, expected = 0;
+        bool first = false, last = false;  // first chunk, last chunk of its put
+        std::uint32_t key = 0, value = 0;  // flag that the last chunk raises
+        // Eager put: index of the counter that says whether the put is expected, and the value from
+        // which on it is.
+        std::uint32_t counter = no_index, expected = 0;
         double bytes = 0;
         Message message;
-        std::uint32_t next = nobody;
+        std::uint32_t next = no_index;
     };
 
     static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -192,10 +193,10 @@ private:
         events_.push(event);
     }
 
-    void happen(const Event &event) {
+    void handle(const Event &event) {
         switch (event.kind) {
             case Kind::resume:
-                return go_on(event.rank);
+                return advance(event.rank);
             case Kind::worked:
                 return worked(event);
             case Kind::seen: {
@@ -214,12 +215,13 @@ private:
             case Kind::arrived: {
                 Rank &state = ranks_[index(packets_[event.key].to)];
                 append(state.inbox, event.key);
-                return rouse(packets_[event.key].to, event.time);
+                return wake_rank(packets_[event.key].to, event.time);
             }
         }
     }
 
-    // Work of a core is done, unless the clock has been set anew since.
+    // Handles the end of work of a core. The event is stale if the version of the clock has
+    // changed.
     void worked(const Event &event) {
         SharedClock &cores = cores_[index(event.rank)];
         if (event.key != cores.version()) return;
@@ -232,11 +234,11 @@ private:
         switch (state.work) {
             case Work::sending:
                 times.sending += seconds;
-                leave(state, state.packet);
+                send_packet(state, state.packet);
                 break;
             case Work::receiving:
                 times.receiving += seconds;
-                take_in(rank, state.packet);
+                receive_packet(rank, state.packet);
                 break;
             default: {
                 const SimulatedStep &step = program_.steps[program_.lanes[state.lane].at - 1];
@@ -244,7 +246,7 @@ private:
             }
         }
         state.work = Work::none;
-        go_on(rank);
+        advance(rank);
     }
     void begin(int rank, Work work, double seconds, double memory) {
         Rank &state = ranks_[index(rank)];
@@ -259,42 +261,42 @@ private:
            {.kind = Kind::worked, .rank = host, .key = cores.version()});
     }
 
-    // Everything that this rank does at its time, until its core is busy or all lanes wait.
-    void go_on(int rank) {
+    // Advances a rank until its core is busy, its clock moves, or all its lanes wait.
+    void advance(int rank) {
         Rank &state = ranks_[index(rank)];
         RankTimes &times = result_.ranks[index(rank)];
         const double now = state.clock;
         for (;;) {
             if (state.lanes_left == 0 && state.outbox.empty()) {
-                // At its end; what still comes is for the next operation.
+                // Finished. Packets that still arrive belong to the next operation.
                 state.idle = true;
                 return;
             }
-            if (!state.has_news && (!state.inbox.empty() || !state.outbox.empty())) {
-                // What is shared is taken in the order of time.
+            if (!state.flag_arrived && (!state.inbox.empty() || !state.outbox.empty())) {
+                // Ranks use shared links and cores in the order of time.
                 if (state.clock > now) return at(state.clock, {.kind = Kind::resume, .rank = rank});
                 if (move_packets(rank)) return;
                 continue;
             }
-            if (state.lane == nobody) state.lane = state.ready.next();
-            if (state.lane == nobody) {
-                if (std::exchange(state.has_news, false)) continue;
+            if (state.lane == no_index) state.lane = state.ready.next();
+            if (state.lane == no_index) {
+                if (std::exchange(state.flag_arrived, false)) continue;
                 state.idle = true;
                 return;
             }
             SimulatedLane &lane = program_.lanes[state.lane];
             if (lane.at == lane.end) {
                 --state.lanes_left;
-                state.lane = nobody;
+                state.lane = no_index;
                 continue;
             }
             const SimulatedStep &step = program_.steps[lane.at];
             switch (step.action) {
                 case Action::wait:
-                    // The put that follows waits at its target.
+                    // An eager wait does not wait: the eager put after it waits at the receiver.
                     if (!step.eager && !reached(rank, step)) {
                         append(waiting(step), state.lane);
-                        state.lane = nobody;
+                        state.lane = no_index;
                         continue;
                     }
                     [[fallthrough]];
@@ -317,7 +319,7 @@ private:
                     if (state.clock > now)
                         return at(state.clock, {.kind = Kind::resume, .rank = rank});
                     ++lane.at;
-                    state.has_news = false;
+                    state.flag_arrived = false;
                     return move(rank, step);
             }
             ++lane.at;
@@ -345,9 +347,9 @@ private:
         spend(state, result_.ranks[index(rank)].stepping, machine_.step_seconds);
         Flag &flag = flags_[key];
         flag.raised = step.value;
-        // Its own lanes go on at once; they are in the list of all that wait for it.
+        // Lanes of this rank continue at once. Lanes of local peers stay in the list.
         LaneList others;
-        while (flag.waiting.first != nobody) {
+        while (flag.waiting.first != no_index) {
             const std::uint32_t lane = take(flag.waiting);
             const bool own = program_.lanes[lane].rank == rank;
             if (own && step_of(lane).value <= flag.raised) state.ready.add(lane);
@@ -357,18 +359,20 @@ private:
         at(state.clock + machine_.flag_seconds + look_seconds(rank),
            {.kind = Kind::seen, .key = key, .value = step.value});
     }
-    // Ranks that share cores see what comes when it is their turn.
-    double look_seconds(int rank) const { return machine_.switch_seconds * turns_[host_of(rank)]; }
+    // Delay until a rank sees an arrival: ranks that share cores must first get a core.
+    double look_seconds(int rank) const {
+        return machine_.switch_seconds * ranks_ahead_[host_of(rank)];
+    }
 
     // ---- packets ----
 
-    // A put or a signal into the outbox. Where a core copies, a put goes in pieces: the receiver
-    // takes in the first ones while the last ones are sent.
+    // Adds a put or a signal to the outbox. If cores copy, a put is split into chunks: the receiver
+    // receives the first chunks while the sender sends the last.
     void push(int rank, const SimulatedStep &step, const SimulatedStep *eager_wait) {
-        int pieces = 1;
+        int chunks = 1;
         if (machine_.put_core_bytes > 0)
-            pieces = static_cast<int>(std::clamp(step.bytes / piece_bytes, 1.0, max_pieces));
-        for (int piece = 0; piece < pieces; ++piece) {
+            chunks = static_cast<int>(std::clamp(step.bytes / chunk_bytes, 1.0, max_chunks));
+        for (int chunk = 0; chunk < chunks; ++chunk) {
             std::uint32_t number = static_cast<std::uint32_t>(packets_.size());
             if (free_packets_.empty()) {
                 packets_.emplace_back();
@@ -381,11 +385,11 @@ private:
             packet.from = rank;
             packet.to = step.peer;
             packet.signal = step.action == Action::signal;
-            packet.first = piece == 0;
-            packet.last = piece + 1 == pieces;
+            packet.first = chunk == 0;
+            packet.last = chunk + 1 == chunks;
             packet.key = flag_key(rank, step.flag);
             packet.value = step.value;
-            packet.bytes = step.bytes / pieces;
+            packet.bytes = step.bytes / chunks;
             if (eager_wait != nullptr) {
                 packet.counter = static_cast<std::uint32_t>(eager_wait->peer);
                 packet.expected = eager_wait->value;
@@ -394,13 +398,13 @@ private:
         }
     }
 
-    // The next packet in or out. True when a core is busy with it.
+    // Receives or sends the next packet. Returns true if a core is busy with it.
     bool move_packets(int rank) {
         Rank &state = ranks_[index(rank)];
         RankTimes &times = result_.ranks[index(rank)];
-        const bool receive =
-            !state.inbox.empty() && (state.outbox.empty() || state.work_before != Work::receiving);
-        state.work_before = receive ? Work::receiving : Work::sending;
+        const bool receive = !state.inbox.empty() &&
+                             (state.outbox.empty() || state.last_transfer != Work::receiving);
+        state.last_transfer = receive ? Work::receiving : Work::sending;
         const std::uint32_t number = take(receive ? state.inbox : state.outbox);
         const Packet &packet = packets_[number];
         const double rate = receive ? machine_.receive_core_bytes : machine_.put_core_bytes;
@@ -409,17 +413,17 @@ private:
         if (!receive && packet.first) seconds += machine_.put_step_seconds;
         if (machine_.cores > 0 && seconds > 0) {
             state.packet = number;
-            begin(rank, state.work_before, seconds * state.slower, 0);
+            begin(rank, state.last_transfer, seconds * state.slower, 0);
             return true;
         }
         spend(state, receive ? times.receiving : times.sending, seconds);
-        if (receive) take_in(rank, number);
-        else leave(state, number);
+        if (receive) receive_packet(rank, number);
+        else send_packet(state, number);
         return false;
     }
 
-    // Out of the sender's hands.
-    void leave(Rank &state, std::uint32_t number) {
+    // The sender's core has handed over a packet.
+    void send_packet(Rank &state, std::uint32_t number) {
         Packet &packet = packets_[number];
         if (packet.signal)
             return at(state.clock + machine_.signal_seconds + look_seconds(packet.to),
@@ -430,13 +434,13 @@ private:
         at(packet.message.first + machine_.put_seconds, {.kind = Kind::arriving, .key = number});
     }
 
-    // In the receiver's hands.
-    void take_in(int rank, std::uint32_t number) {
+    // The receiver's core has received a packet.
+    void receive_packet(int rank, std::uint32_t number) {
         const Packet packet = packets_[number];
-        if (machine_.receive_core_bytes > 0) ranks_[index(rank)].has_news = packet.last;
-        const bool kept =
-            packet.counter != nobody && program_.counters[packet.counter].value < packet.expected;
-        if (packet.last && kept) return append(kept_[packet.counter], number);
+        if (machine_.receive_core_bytes > 0) ranks_[index(rank)].flag_arrived = packet.last;
+        const bool unexpected =
+            packet.counter != no_index && program_.counters[packet.counter].value < packet.expected;
+        if (packet.last && unexpected) return append(unexpected_[packet.counter], number);
         free_packets_.push_back(number);
         if (packet.last) raise(rank, packet.key, packet.value);
     }
@@ -447,17 +451,18 @@ private:
         wake(counter->waiting, ranks_[index(rank)].clock,
              [&](const SimulatedStep &step) { return step.value <= counter->value; });
     }
-    // From now on, puts of a peer that have come early take effect. The peer is not told.
+    // Marks eager puts of a peer as expected: unexpected ones are received now. No signal is sent.
     void expect(int rank, const SimulatedStep &step) {
         spend(ranks_[index(rank)], result_.ranks[index(rank)].stepping, machine_.step_seconds);
         RemoteCounter *counter = program_.counter(step.peer, flag_key(rank, step.flag));
         if (counter == nullptr) return;
         counter->value = std::max(counter->value, step.value);
-        const auto found = kept_.find(static_cast<std::uint32_t>(counter - &program_.counters[0]));
-        if (found == kept_.end()) return;
+        const auto found =
+            unexpected_.find(static_cast<std::uint32_t>(counter - &program_.counters[0]));
+        if (found == unexpected_.end()) return;
         PacketList all = found->second;
         found->second = {};
-        while (!all.empty()) take_in(rank, take(all));
+        while (!all.empty()) receive_packet(rank, take(all));
     }
 
     void move(int rank, const SimulatedStep &step) {
@@ -469,23 +474,23 @@ private:
         begin(rank, Work::step, seconds, seconds > 0 ? step.bytes / seconds : 0);
     }
 
-    // Lanes that waited go on where what they wait for has come.
+    // Wakes the lanes of a list whose awaited value has been reached.
     template <typename Reached>
     void wake(LaneList &waiting, double now, const Reached &reached) {
         LaneList all = waiting;
         waiting = {};
-        for (std::uint32_t lane = take(all); lane != nobody; lane = take(all)) {
+        for (std::uint32_t lane = take(all); lane != no_index; lane = take(all)) {
             const int rank = program_.lanes[lane].rank;
             if (!reached(step_of(lane))) {
                 append(waiting, lane);
                 continue;
             }
             ranks_[index(rank)].ready.add(lane);
-            rouse(rank, now);
+            wake_rank(rank, now);
         }
     }
-    // A rank that waits has something to do.
-    void rouse(int rank, double now) {
+    // Resumes a rank that waits.
+    void wake_rank(int rank, double now) {
         Rank &state = ranks_[index(rank)];
         if (!state.idle || (state.lanes_left == 0 && state.outbox.empty())) return;
         state.idle = false;
@@ -500,23 +505,23 @@ private:
     }
 
     void append(LaneList &list, std::uint32_t lane) {
-        program_.lanes[lane].next = nobody;
-        (list.first == nobody ? list.first : program_.lanes[list.last].next) = lane;
+        program_.lanes[lane].next = no_index;
+        (list.first == no_index ? list.first : program_.lanes[list.last].next) = lane;
         list.last = lane;
     }
     std::uint32_t take(LaneList &list) {
         const std::uint32_t lane = list.first;
-        if (lane != nobody) list.first = program_.lanes[lane].next;
+        if (lane != no_index) list.first = program_.lanes[lane].next;
         return lane;
     }
     void append(PacketList &list, std::uint32_t packet) {
-        packets_[packet].next = nobody;
-        (list.first == nobody ? list.first : packets_[list.last].next) = packet;
+        packets_[packet].next = no_index;
+        (list.first == no_index ? list.first : packets_[list.last].next) = packet;
         list.last = packet;
     }
     std::uint32_t take(PacketList &list) {
         const std::uint32_t packet = list.first;
-        if (packet != nobody) list.first = packets_[packet].next;
+        if (packet != no_index) list.first = packets_[packet].next;
         return packet;
     }
 
@@ -534,7 +539,7 @@ private:
     const Nodes &nodes_;
     const Machine &machine_;
     const MemorySpeed speed_;
-    std::vector<int> turns_;  // of each host: until a rank gets a core, when all others want one
+    std::vector<int> ranks_ahead_;  // of each host: ranks that run on a core before a waiting rank
     Program program_;
     Fabric fabric_;
     std::vector<Rank> ranks_;
@@ -544,7 +549,7 @@ private:
     std::uint64_t events_made_ = 0;
     std::vector<Packet> packets_;
     std::vector<std::uint32_t> free_packets_;
-    std::unordered_map<std::uint32_t, PacketList> kept_;  // that came early, by counter
+    std::unordered_map<std::uint32_t, PacketList> unexpected_;  // unexpected eager puts, by counter
     Simulation result_;
 };
 

@@ -11,54 +11,56 @@
 
 namespace vescomm {
 
-// Bytes of an element, and of a partial sum.
+// Size in bytes of an element and of a partial sum.
 struct ElementBytes {
     int element = 4;
     int partial = 4;
 };
 
-// What one rank did in a collective, in seconds. It ends at its lateness and the sum of the rest.
+// Time of one rank in a collective, in seconds. `end` is the lateness of the rank plus the sum of
+// the other members.
 struct RankTimes {
     double end = 0;  // since the collective began
     double copying = 0;
     double reducing = 0;
-    double sending = 0;  // handing over puts and signals, and until the last of them has left
-    double receiving = 0;  // taking in those of others
-    double stepping = 0;  // what the call costs, and steps that move nothing
+    double sending = 0;  // handing over puts and signals, and waiting until the last put has left
+    double receiving = 0;  // receiving puts and signals of other ranks
+    double stepping = 0;  // cost of the call, and of steps that move no bytes
     double waiting = 0;
 };
 
 struct Simulation {
-    double seconds = 0;  // until the last rank is at its end
+    double seconds = 0;  // end of the last rank
     std::vector<RankTimes> ranks;
-    std::int64_t steps = 0;  // that all ranks did
+    std::int64_t steps = 0;  // of all ranks together
 };
 
-// How fast memory is for a problem: by how much of what the ranks of the largest node hold fits
-// their cache.
+// Memory speed for a problem. It depends on how much of the working set of a host fits its cache.
 MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &machine);
 
-// One rank's schedule. It is asked for once for each rank, in order.
+// Makes the schedule of one rank. It is called once for each rank, in order of ranks.
 using MakeSchedule = std::function<Schedule(int rank)>;
 
-// Runs the schedules of all ranks on a modelled machine: discrete events, the same result every
-// time. Each rank is one thread, which does one thing at a time: it takes in what has come, hands
-// over what is to be put, and goes through its lanes as the executor does. Where a core takes bytes
-// in, a flag that comes with them is looked at before more are.
+// Runs the schedules of all ranks on a modelled machine, as a deterministic discrete-event
+// simulation. Each rank is one thread that does one thing at a time: it receives packets, hands
+// over its own packets, and advances its lanes in the order of the executor. If a core copies
+// received bytes, the rank advances its lanes after a flag has arrived, before it receives the next
+// packet.
 //
-//   copy, reduce   at the speed of a core; where the ranks of a node ask for more than its memory
-//                  or its cores give, all of them are slowed down alike
-//   put            handed over, where a core has to copy in pieces, and then on its way by itself:
-//                  it queues for the sender's share, for the rail, for the switch, and at the other
-//                  end, is cut through, and taken in there. One that may come early is sent at
-//                  once, and raises its flag when the receiver expects it.
-//   signal         handed over, arrives after its latency ahead of what queues, and is taken in
-//   acquire        finds the memory released
+//   copy, reduce   run at the speed of a core. If the ranks of a host ask for more than its memory
+//                  or its cores give, all of them are slowed down by the same factor.
+//   put            is handed over, in chunks if a core has to copy, and then proceeds by itself: it
+//                  queues for the limit of the sender, for the rail, for the switch, and for both
+//                  at the other end, with cut-through, and is received there. An eager put is sent
+//                  at once, and raises its flag when the receiver expects it.
+//   signal         is handed over, arrives after its latency ahead of queued puts, and is received.
+//   acquire        does not wait: the memory has been released.
 //
-// Throws Error(INTERNAL) naming a rank when all of them wait; check() would have found that.
+// Throws Error(INTERNAL) that names a rank if all remaining ranks wait; the schedule checker finds
+// such schedules.
 //
 // Cost: O(steps * log(steps)) time; 24 bytes for each step, 24 for each lane and 12 for each flag
-// that another node raises. A schedule is let go as soon as it is read.
+// of another node. Each schedule is freed as soon as it has been read.
 Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
                     const Machine &machine);
 

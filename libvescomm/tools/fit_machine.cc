@@ -12,19 +12,19 @@ namespace {
 
 using Memory = MeasuredTimes::Memory;
 
-// What was disturbed is no measurement.
+// Bytes per second; `otherwise` if the measurement was disturbed and is not positive.
 double rate(double bytes, double seconds, double otherwise) {
     return seconds > 0 ? bytes / seconds : otherwise;
 }
 
-// Seconds for a byte of a footprint, where those of the smallest and of the largest are known and
-// the cache has so many bytes: as speed_for() of the simulator has it.
+// Seconds per byte of a footprint for a cache of `cache` bytes, by the model of speed_for():
+// `in_cache` and `in_memory` are the seconds per byte of the smallest and the largest footprint.
 double blended(double footprint, double cache, double in_cache, double in_memory) {
     const double outside = share_in_memory(footprint, cache);
     return in_cache * (1 - outside) + in_memory * outside;
 }
 
-// The size that explains the speeds of all footprints best.
+// The cache size that fits the measured speeds of all footprints best.
 double fit_cache(const std::vector<Memory> &copies, double otherwise) {
     if (copies.size() < 3) return otherwise;
     for (const Memory &memory : copies)
@@ -45,7 +45,8 @@ double fit_cache(const std::vector<Memory> &copies, double otherwise) {
     return std::round(best);
 }
 
-// What all ranks together reach, where that is less than the sum of what each could.
+// Bytes per second of all ranks together, if that is less than the sum of their speeds alone; else
+// 0, no limit.
 double shared(const Memory &memory, int ranks) {
     const double all = ranks * rate(memory.bytes, memory.together, 0);
     constexpr double noise = 0.9;
@@ -53,17 +54,19 @@ double shared(const Memory &memory, int ranks) {
 }
 
 void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
-    // One way the slower end is the limit. The sender is taken for it: between pretended hosts it
-    // does much of the receiver's work. Both ways, each end does both.
+    // One way, the slower end is the limit. Assume that it is the sender: between emulated hosts it
+    // does much of the receiver's work. Both ways, each end does the work of both.
     double put = times.small_one_way;
     double receive = std::clamp(times.small_both_ways - put, 0.0, put);
-    // What takes turns costs no more than what is in one another's way.
+    // In round trips of signals the two ends alternate and do not disturb each other, so put +
+    // receive cannot exceed the time of a signal. Scale both down if they do.
     const double cores = std::min(1.0, times.signal / (put + receive));
     machine.put_step_seconds = put *= cores;
     machine.receive_seconds = receive *= cores;
     machine.signal_seconds = machine.put_seconds = std::max(0.0, times.signal - put - receive);
     const double bytes = times.large_bytes;
-    // What little both ways at once take longer is not the cores' doing.
+    // Differences below this factor are noise: both ways take as long as one, so cores are not the
+    // limit.
     constexpr double noise = 1.15;
     if (!tcp || (!times.one_host && times.large_both_ways < noise * times.large_one_way)) {
         machine.rail_bytes = rate(bytes, times.large_one_way, machine.rail_bytes);
@@ -72,12 +75,13 @@ void fit_links(const MeasuredTimes &times, bool tcp, Machine &machine) {
         machine.receive_core_bytes = std::max(machine.receive_core_bytes, machine.rail_bytes);
         return;
     }
-    // In eight pieces: one way the receiver is busy with the last one when all others are through.
-    constexpr double pieces = 8;
+    // The put travels in eight chunks. One way, the receiver is still busy with the last chunk when
+    // all others are complete.
+    constexpr double chunks = 8;
     const double both = times.large_both_ways;
     if (!(both > 0)) return;
     const double taking =
-        std::clamp((both - times.large_one_way) * pieces / (pieces - 1), both / 10, both / 2);
+        std::clamp((both - times.large_one_way) * chunks / (chunks - 1), both / 10, both / 2);
     machine.receive_core_bytes = bytes / taking;
     machine.put_core_bytes = bytes / (both - taking);
 }
@@ -98,7 +102,7 @@ Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
         machine.in_cache.reduce = rate(small.bytes, small.alone, machine.in_cache.reduce);
         machine.in_memory.reduce = rate(large.bytes, large.alone, machine.in_memory.reduce);
     }
-    constexpr double max = 10;  // times as fast as f32; beyond, something else was measured
+    constexpr double max = 10;  // bound on the ratio to f32; beyond it the measurement is wrong
     if (times.widths.size() == machine.reduce_of_width.size())
         for (std::size_t i = 0; i < times.widths.size(); ++i)
             if (times.widths[2] > 0 && times.widths[i] > 0)
@@ -106,11 +110,11 @@ Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
                     std::clamp(times.widths[2] / times.widths[i], 1 / max, max);
     if (times.step > 0) machine.step_seconds = times.step;
     if (times.flag > 0) {
-        // A flag there is seen after a signal and a wait.
+        // One way of a round trip is a signal, the flag's latency and a wait.
         machine.flag_seconds = std::max(0.0, times.flag - 2 * machine.step_seconds);
         machine.call_seconds = std::max(0.0, times.call - times.flag);
     }
-    if (times.wired) fit_links(times, tcp, machine);
+    if (times.has_links) fit_links(times, tcp, machine);
     return machine;
 }
 

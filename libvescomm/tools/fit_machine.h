@@ -8,34 +8,35 @@
 
 namespace vescomm {
 
-// Seconds that small schedules took.
+// Measured times of small schedules, in seconds. A time of 0 or less is not valid.
 struct MeasuredTimes {
-    // Ranks of one node copy from one another, and sum, while all of them do (`together`), or one
-    // does and the others rest. All of them have written `footprint` bytes before.
+    // Ranks of one node copy from one another or sum, after they have written the sources.
     struct Memory {
-        double footprint = 0;
-        double bytes = 0;  // that each rank touches
-        double alone = 0, together = 0;
+        double footprint = 0;  // bytes of the slabs of all ranks together
+        double bytes = 0;  // that each rank reads and writes
+        double alone = 0;  // one rank works, the others do nothing
+        double together = 0;  // all ranks work
     };
     int ranks = 1;  // of the node
     std::vector<Memory> copies, reductions;  // ascending footprints
-    // Of a reduction of 1, 2, 4 and 8 bytes that touches equally many bytes.
+    // Reductions of elements of 1, 2, 4 and 8 bytes; each touches the same number of bytes.
     std::vector<double> widths;
-    double step = 0;  // of a lane of many
-    // Between two ranks of a node; 0 where it has only one.
-    double call = 0;  // an operation in which each raises a flag and waits for the other's
-    double flag = 0;  // each further time
+    double step = 0;  // one step of a lane of many steps
+    // Between two ranks of a node; 0 if the node has only one rank.
+    double call = 0;  // an operation with one round trip of flags
+    double flag = 0;  // one way of each further round trip
 
-    // Between two nodes, where there are two.
-    bool wired = false;
-    bool one_host = false;  // both are on one machine: there is no link that could be a limit
-    double signal = 0;  // from one to the other, as part of many there and back
+    // Between two nodes; valid if has_links.
+    bool has_links = false;
+    bool one_host = false;  // both nodes are on one machine: no physical link limits them
+    double signal = 0;  // one way of a signal, from many round trips
     double small_one_way = 0, small_both_ways = 0;  // each of many puts of a few bytes
     double large_bytes = 0;
-    double large_one_way = 0, large_both_ways = 0;  // a put of so many bytes, less one signal
+    double large_one_way = 0, large_both_ways = 0;  // a put of large_bytes, without its latency
 };
 
-// What makes the simulator take as long. Pure. What was not measured stays as it is in `machine`.
+// Returns the machine on which the simulator takes the measured times. Fields that were not
+// measured keep their value in `machine`. A pure function.
 Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine);
 
 }  // namespace vescomm

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far more than a recorder writes.
+// Limits on untrusted files, far above what a recorder writes.
 constexpr std::size_t max_file_bytes = 4 << 20;
 constexpr std::size_t max_line_bytes = 64 << 10;
 constexpr std::size_t max_operations = 4096;
@@ -30,7 +30,7 @@ constexpr std::size_t max_named = 8;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, why);
 }
 
-// A line of a file, read strictly.
+// A line of a file: a JSON object, parsed strictly.
 class Line {
 public:
     Line(std::string where, std::string_view text) : where_(std::move(where)) {
@@ -64,8 +64,8 @@ private:
         return *found;
     }
 
-    // It will be shown on a terminal, which obeys control characters: those of ASCII, and those
-    // from U+0080 to U+009F, which are 0xc2 and a byte below 0xa0 in UTF-8.
+    // Replaces control characters, because the text is shown on a terminal: those of ASCII, and
+    // U+0080 to U+009F, which are 0xc2 and a byte below 0xa0 in UTF-8.
     static std::string printable(std::string text) {
         for (std::size_t i = 0; i < text.size(); ++i) {
             const auto byte = static_cast<unsigned char>(text[i]);
@@ -101,14 +101,15 @@ const Flight::Operation *find(const Flight &flight, std::uint64_t number) {
     return found == flight.operations.end() ? nullptr : &found->second;
 }
 
-// Of an exchange each rank knows its own part only.
+// True if two ranks called the same operation. Bytes of an all_to_all_v are not compared, because
+// each rank knows only its own part.
 bool same(const Flight::Operation &a, const Flight::Operation &b) {
     return a.collective == b.collective && a.type == b.type && a.op == b.op &&
            a.algorithm == b.algorithm && (a.bytes == b.bytes || a.collective == "all_to_all_v");
 }
 
 // The first operation that is not the same on two ranks.
-std::optional<std::string> disagreement(const std::vector<Flight> &flights) {
+std::optional<std::string> find_disagreement(const std::vector<Flight> &flights) {
     std::map<std::uint64_t, const Flight *> first;
     std::map<std::uint64_t, std::string> found;
     for (const Flight &flight : flights)
@@ -124,7 +125,7 @@ std::optional<std::string> disagreement(const std::vector<Flight> &flights) {
                        found.begin()->second);
 }
 
-// What it is, where any rank still has it.
+// Describes an operation if any rank still has it.
 std::string describe(const std::vector<Flight> &flights, std::uint64_t number) {
     for (const Flight &flight : flights)
         if (const Flight::Operation *operation = find(flight, number))
@@ -132,7 +133,7 @@ std::string describe(const std::vector<Flight> &flights, std::uint64_t number) {
     return fmt::format("operation {}, which is too long ago for the others to know", number);
 }
 
-std::optional<std::string> who_is_behind(const std::vector<Flight> &flights) {
+std::optional<std::string> find_ranks_behind(const std::vector<Flight> &flights) {
     const auto [min, max] = std::ranges::minmax_element(flights, {}, &Flight::started);
     if (min->started == max->started) return std::nullopt;
     std::vector<int> behind;
@@ -142,8 +143,8 @@ std::optional<std::string> who_is_behind(const std::vector<Flight> &flights) {
                        describe(flights, min->started + 1));
 }
 
-// All have started the same operations: the first that is not complete everywhere.
-std::optional<std::string> who_waits(const std::vector<Flight> &flights) {
+// For ranks that have started the same operations: the first operation that is not complete on all.
+std::optional<std::string> find_ranks_waiting(const std::vector<Flight> &flights) {
     std::uint64_t first = UINT64_MAX;
     for (const Flight &flight : flights)
         for (const auto &[number, operation] : flight.operations)
@@ -181,7 +182,7 @@ Flight parse_flight(const std::string &file, std::string_view text) {
             continue;
         }
         if (count > max_operations) line.wrong("is one too many");
-        // One more may have come while it was being written.
+        // One more operation may have started while the file was being written.
         const std::uint64_t number = line.number("operation", 1, flight.started + 1);
         const std::string state = line.text("state");
         if (state != "started" && state != "completed") line.wrong("has no known state");
@@ -228,12 +229,12 @@ std::string compare_flights(std::vector<Flight> flights) {
         if (missing.size() < max_named) missing.push_back(rank);
     }
     if (missing_count > 0)
-        text += fmt::format("No file of {}{}: dead, stopped, or not told of the failure.\n",
+        text += fmt::format("No file of {}{}: dead, stopped, or not notified of the failure.\n",
                             ranks_text(missing),
                             missing_count > missing.size()
                                 ? fmt::format(" and {} more", missing_count - missing.size())
                                 : "");
-    for (const auto find : {disagreement, who_is_behind, who_waits})
+    for (const auto find : {find_disagreement, find_ranks_behind, find_ranks_waiting})
         if (const std::optional<std::string> verdict = find(flights)) return text + *verdict + "\n";
     return text + "All that was started is complete on every rank that wrote.\n";
 }

@@ -10,7 +10,7 @@
 
 namespace vescomm {
 
-// What the flight recorder of one rank wrote.
+// The contents of a flight recorder file of one rank.
 struct Flight {
     struct Operation {
         std::string collective, type, op, algorithm;
@@ -20,17 +20,17 @@ struct Flight {
     std::string file;
     int rank = 0, ranks = 1;
     std::string status, why;
-    std::uint64_t started = 0;  // how many operations; the last of them are here, by number
-    std::map<std::uint64_t, Operation> operations;
+    std::uint64_t started = 0;  // number of operations started
+    std::map<std::uint64_t, Operation> operations;  // the last of them, by number
 };
 
-// Reads the lines of a file, which may come from anywhere. Throws Error(INVALID_ARGUMENT) that
-// names the file and the line.
+// Parses the text of a file. The text is not trusted. Throws Error(INVALID_ARGUMENT) that names the
+// file and the line.
 Flight parse_flight(const std::string &file, std::string_view text);
 
-// Says how each rank ended, and what is the first thing that is not the same on all of them: which
-// rank is behind, and at what operation. Throws Error(INVALID_ARGUMENT) for flights that are not of
-// the ranks of one communicator.
+// Reports how each rank ended, and the first difference between ranks: different operations with
+// the same number, or the ranks that are behind and the operation. Throws Error(INVALID_ARGUMENT)
+// if the flights are not of the ranks of one communicator.
 std::string compare_flights(std::vector<Flight> flights);
 
 // Reads and compares files.

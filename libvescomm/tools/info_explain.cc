@@ -16,9 +16,9 @@ namespace vescomm {
 
 namespace {
 
-// Beyond, where the time goes is not simulated.
+// For more ranks, the breakdown of the time is not simulated.
 constexpr int max_ranks_shown = 256;
-// The matrix of an exchange has a number for each pair.
+// The matrix of an exchange has a number for each pair of ranks.
 constexpr int max_ranks_exchanging = 2048;
 
 [[noreturn]] void refuse(const std::string &why) {
@@ -45,7 +45,7 @@ Nodes nodes_of(const Question &question) {
         return Nodes::from_sizes(question.nodes);
     }
     if (question.nodes.size() != 1)
-        refuse("--nodes: with --ranks it is how many nodes there are, one number");
+        refuse("--nodes: with --ranks it is the number of nodes, one number");
     const int count = question.nodes[0];
     if (count < 1 || count > question.ranks)
         refuse("--nodes " + std::to_string(count) + ": --ranks " + std::to_string(question.ranks) +
@@ -56,8 +56,8 @@ Nodes nodes_of(const Question &question) {
     return Nodes::from_sizes(sizes);
 }
 
-// How much of the vector each rank owns, in proportion: equal, linear (rank + 1), zipf:S
-// (1 / (rank + 1)^S), one-owner:F (rank 0 has that fraction).
+// Relative sizes of the shards of all ranks: equal, linear (rank + 1), zipf:S (1 / (rank + 1)^S),
+// one-owner:F (rank 0 has the fraction F).
 std::vector<double> weights_of(const std::string &ragged, int ranks) {
     const std::size_t colon = ragged.find(':');
     const std::string name = ragged.substr(0, colon);
@@ -102,7 +102,7 @@ std::vector<std::int64_t> cuts_of(const Question &question, int ranks) {
     return cuts;
 }
 
-// What every rank has for each: the shard of the receiver.
+// An exchange in which every rank sends each receiver as many elements as the receiver's shard has.
 Exchange exchange_of(const std::vector<std::int64_t> &cuts) {
     const std::size_t ranks = cuts.size() - 1;
     std::vector<std::int64_t> counts;
@@ -132,8 +132,8 @@ Problem problem_of(const Question &question) {
         return problem;
     }
     if (ranks > max_ranks_exchanging)
-        refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; " +
-               std::to_string(max_ranks_exchanging) + " are the most here");
+        refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; at most " +
+               std::to_string(max_ranks_exchanging) + " are possible here");
     problem.exchange = exchange_of(cuts_of(question, ranks));
     return problem;
 }
@@ -144,7 +144,7 @@ std::string where(const Problem &problem) {
     return std::string(", one slab for each ") + (problem.per_node ? "node" : "rank");
 }
 
-// Where the time of the rank goes that is the last at its end.
+// Prints how the last rank to finish spends its time.
 void show_times(const AlgorithmEntry &algorithm, const Problem &problem, const Machine &machine) {
     const Simulation run = simulate(
         problem, [&](int rank) { return algorithm.make(problem, rank); }, {}, machine);
@@ -200,8 +200,8 @@ void explain(const Question &question) {
     if (problem.ranks() <= max_ranks_shown)
         show_times(*choice.algorithm, problem, question.machine);
     std::printf(
-        "Times are of a model: what vescomm-info --measure has found here, or else constants "
-        "(topology/machine.h).\n");
+        "Times are predictions of a model: with the numbers that vescomm-info --measure has found "
+        "here, or else with constants (topology/machine.h).\n");
 
     if (question.steps_of < 0) return;
     if (question.steps_of >= problem.ranks())
@@ -214,7 +214,7 @@ void explain(const Question &question) {
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json) {
     const int of_a_node = question.nodes[0];
     if (question.nodes.size() != 1 || of_a_node < 1)
-        refuse("--nodes: with --table it is how many ranks a node has, one number from 1");
+        refuse("--nodes: with --table it is the number of ranks of a node, one number from 1");
     struct Row {
         int ranks;
         std::string algorithm;
@@ -228,7 +228,7 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
         const Problem problem = problem_of(question);
         const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
         for (const Candidate &candidate : choice.candidates) {
-            // Only where it was one of several, and not asked for, it is known already.
+            // select() predicts only if there are several candidates and none is forced.
             const auto seconds = candidate.seconds
                                      ? candidate.seconds
                                      : predict(*candidate.algorithm, problem, {}, question.machine);

@@ -10,27 +10,28 @@
 
 namespace vescomm {
 
-// What `vescomm-info --explain` is asked.
+// The arguments of `vescomm-info --explain`.
 struct Question {
     std::string collective;
     std::uint64_t bytes = 1 << 20;
-    std::vector<int> nodes{4};  // ranks on each; with `ranks`, how many there are
-    int ranks = 0;
+    std::vector<int> nodes{4};  // ranks on each node; if `ranks` is set: the number of nodes
+    int ranks = 0;  // 0: given by `nodes`
     std::string ragged = "equal";
     bool per_rank = false;
     bool arrays = false;
-    std::string algorithm;  // empty: as the environment says, or chosen
+    std::string algorithm;  // empty: `forced`, or chosen
     std::string forced;  // VESCOMM_ALGORITHM
     bool reproducible = false;  // VESCOMM_REPRODUCIBLE
-    int steps_of = -1;
+    int steps_of = -1;  // rank whose schedule is printed; -1: none
     Machine machine;
 };
 
-// Prints the candidates with their predicted times, the best first, and why one of them is chosen.
-// Throws Error(INVALID_ARGUMENT) where the question makes no sense.
+// Prints the candidates with their predicted times, the fastest first, and the reason for the
+// choice. Throws Error(INVALID_ARGUMENT) for inconsistent arguments.
 void explain(const Question &question);
 
-// Prints predicted times of all algorithms for so many ranks each, on nodes of question.nodes[0].
+// Prints predicted times of all algorithms for each number of ranks, on nodes of question.nodes[0]
+// ranks.
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json);
 
 }  // namespace vescomm

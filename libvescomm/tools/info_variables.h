@@ -6,11 +6,11 @@
 
 namespace vescomm {
 
-// Prints every variable, what it is set to, and what is wrong with the environment. Throws
-// Error(INVALID_ARGUMENT) after that when a value is malformed.
+// Prints every variable, its value, and the mistakes of the environment. Afterwards throws
+// Error(INVALID_ARGUMENT) if a value is malformed.
 void show_variables(const Environment &environment);
 
-// The same table as it stands in docs/configuration.md.
+// Prints all variables as the tables of docs/configuration.md.
 void show_variables_as_markdown();
 
 }  // namespace vescomm

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs small schedules of its own, as collectives run theirs, and looks at the clock.
+// Measures the time of small schedules, which run on the executor as collectives do.
 #include "tools/measure.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t largest_slab = 64 << 20;
 constexpr std::int64_t smallest_slab = 256 << 10;
-constexpr double seconds_each = 0.15;  // that a figure is measured for
+constexpr double seconds_each = 0.15;  // duration of each measurement
 
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -49,7 +49,8 @@ public:
     Communicator &comm() { return *comm_; }
     std::byte *data() { return memory_->data(); }
 
-    // The median over many runs of how long the slowest rank took. `prepare` runs before each.
+    // Measures a schedule: the median of many runs, on the rank where it is largest. `prepare` runs
+    // before each run.
     double time(const Script &script, const std::function<void()> &prepare = {},
                 vescomm_type_t type = VESCOMM_F32) {
         Schedule schedule;
@@ -77,17 +78,17 @@ public:
             return now() - begin;
         };
         const double begin = now();
-        constexpr int warm = 3, fewest = 15, max = 2000;
+        constexpr int warm = 3, min = 15, max = 2000;
         for (int i = 0; i < warm; ++i) once();
         const double each = largest((now() - begin) / warm);
-        const int runs = static_cast<int>(std::clamp(seconds_each / each, 1.0 * fewest, 1.0 * max));
+        const int runs = static_cast<int>(std::clamp(seconds_each / each, 1.0 * min, 1.0 * max));
         std::vector<double> seconds;
         for (int i = 0; i < runs; ++i) seconds.push_back(once());
         std::ranges::nth_element(seconds, seconds.begin() + runs / 2);
         return largest(seconds[static_cast<std::size_t>(runs / 2)]);
     }
 
-    // Of what the ranks have.
+    // The largest value over all ranks.
     double largest(double mine) {
         const auto all = comm_->gather(
             "measurement", {reinterpret_cast<const char *>(&mine), sizeof mine}, comm_->deadline());
@@ -100,7 +101,7 @@ public:
         return max;
     }
 
-    // Whether all ranks are on one machine.
+    // True if all ranks are on one machine.
     bool one_host() {
         const auto hosts = comm_->gather("hosts", system_host_name(), comm_->deadline());
         return std::ranges::all_of(hosts, [&](const auto &host) { return host == hosts[0]; });
@@ -123,14 +124,14 @@ Place at(int rank, std::int64_t element) {
     return {rank, Region::buffer, element};
 }
 
-// All ranks of the first node: each takes a part from the next.
+// Measurements with all ranks of the first node: each rank reads from the next one.
 class NodeBench {
 public:
     NodeBench(Bench &bench, std::span<const int> members) : bench_(bench), members_(members) {
         const auto found = std::ranges::find(members, bench.comm().rank());
         if (found == members.end()) return;
-        place_ = static_cast<int>(found - members.begin());
-        next_ = members[static_cast<std::size_t>(place_ + 1) % members.size()];
+        local_rank_ = static_cast<int>(found - members.begin());
+        next_ = members[static_cast<std::size_t>(local_rank_ + 1) % members.size()];
     }
 
     MeasuredTimes::Memory copies(std::int64_t slab) {
@@ -144,40 +145,40 @@ public:
             lane.reduce(from, at(rank(), 0), half, true);
         });
     }
-    // Of one rank, in the cache.
+    // A reduction by one rank, in the cache.
     double reduction(vescomm_type_t type, std::int64_t bytes) {
         const std::int64_t half = smallest_slab / 2 / bytes;
         return bench_.time(
                    [&](Lane &lane) {
                        const std::array<Place, 2> from{at(rank(), 0), at(rank(), half)};
-                       if (place_ == 0) lane.reduce(from, at(rank(), 0), half, true);
+                       if (local_rank_ == 0) lane.reduce(from, at(rank(), 0), half, true);
                    },
                    {}, type) -
-               nothing();
+               empty_operation();
     }
     // An operation without steps.
-    double nothing() {
-        if (nothing_ < 0) nothing_ = bench_.time([](Lane &) {});
-        return nothing_;
+    double empty_operation() {
+        if (empty_operation_ < 0) empty_operation_ = bench_.time([](Lane &) {});
+        return empty_operation_;
     }
     double step() {
         constexpr std::uint32_t many = 1000;
         return (bench_.time([&](Lane &lane) {
-                   if (place_ == 0)
+                   if (local_rank_ == 0)
                        for (std::uint32_t i = 1; i <= many; ++i) lane.signal_node(0, i);
                }) -
-                nothing()) /
+                empty_operation()) /
                many;
     }
-    // Flags there and back between the first two ranks.
-    double turns(std::uint32_t times) {
+    // Round trips of flags between the first two ranks.
+    double round_trips(std::uint32_t times) {
         return bench_.time([&](Lane &lane) {
-            if (place_ != 0 && place_ != 1) return;
-            const int peer = members_[static_cast<std::size_t>(1 - place_)];
+            if (local_rank_ != 0 && local_rank_ != 1) return;
+            const int peer = members_[static_cast<std::size_t>(1 - local_rank_)];
             for (std::uint32_t i = 1; i <= times; ++i) {
-                if (place_ == 0) lane.signal_node(0, i);
+                if (local_rank_ == 0) lane.signal_node(0, i);
                 lane.wait(peer, 0, i);
-                if (place_ == 1) lane.signal_node(0, i);
+                if (local_rank_ == 1) lane.signal_node(0, i);
             }
         });
     }
@@ -188,19 +189,19 @@ private:
     template <typename Add>
     MeasuredTimes::Memory times(std::int64_t slab, int touched, int passes, const Add &add) {
         const std::int64_t half = slab / 2 / static_cast<std::int64_t>(sizeof(float));
-        // As a program does that has just computed what it gives.
+        // Write the source before each run, as a program does that has just computed it.
         const auto write = [&] {
-            if (place_ < 0) return;
+            if (local_rank_ < 0) return;
             std::memset(bench_.data() + (passes == 2 ? 0 : slab / 2), 1,
                         static_cast<std::size_t>(passes == 2 ? slab : slab / 2));
         };
         const auto run = [&](bool together) {
             return bench_.time(
                        [&](Lane &lane) {
-                           if (place_ == 0 || (place_ > 0 && together)) add(lane, half);
+                           if (local_rank_ == 0 || (local_rank_ > 0 && together)) add(lane, half);
                        },
                        write) -
-                   nothing();
+                   empty_operation();
         };
         return {.footprint = static_cast<double>(slab) * static_cast<double>(members_.size()),
                 .bytes = static_cast<double>(slab) / 2 * touched,
@@ -210,53 +211,53 @@ private:
 
     Bench &bench_;
     std::span<const int> members_;
-    int place_ = -1, next_ = -1;
-    double nothing_ = -1;
+    int local_rank_ = -1, next_ = -1;
+    double empty_operation_ = -1;
 };
 
-// The first ranks of two nodes.
+// Measurements with the first ranks of two nodes.
 class LinkBench {
 public:
     LinkBench(Bench &bench, int first, int second) : bench_(bench), ranks_{first, second} {
         for (int i = 0; i < 2; ++i)
-            if (bench.comm().rank() == ranks_[static_cast<std::size_t>(i)]) place_ = i;
+            if (bench.comm().rank() == ranks_[static_cast<std::size_t>(i)]) side_ = i;
     }
 
     double signal() {
         constexpr std::uint32_t times = 50;
-        return (turns(times) - turns(1)) / (times - 1) / 2;
+        return (round_trips(times) - round_trips(1)) / (times - 1) / 2;
     }
-    // `count` puts of `bytes` bytes, and the flag that they are here.
+    // `count` puts of `bytes` bytes, and a signal back that they have arrived.
     double puts(std::uint32_t count, std::int64_t bytes, bool both) {
         const auto elements = bytes / static_cast<std::int64_t>(sizeof(float));
         return bench_.time([&](Lane &lane) {
-            if (place_ < 0) return;
-            if (place_ == 0 || both)
+            if (side_ < 0) return;
+            if (side_ == 0 || both)
                 for (std::uint32_t i = 1; i <= count; ++i)
                     lane.put(at(own(), 0), at(peer(), elements), elements, 0, i);
-            if (place_ == 1 || both) lane.wait(peer(), 0, count);
+            if (side_ == 1 || both) lane.wait(peer(), 0, count);
             lane.signal(peer(), 1, 1);
             lane.wait(peer(), 1, 1);
         });
     }
 
 private:
-    int own() const { return ranks_[static_cast<std::size_t>(place_)]; }
-    int peer() const { return ranks_[static_cast<std::size_t>(1 - place_)]; }
-    double turns(std::uint32_t times) {
+    int own() const { return ranks_[static_cast<std::size_t>(side_)]; }
+    int peer() const { return ranks_[static_cast<std::size_t>(1 - side_)]; }
+    double round_trips(std::uint32_t times) {
         return bench_.time([&](Lane &lane) {
-            if (place_ < 0) return;
+            if (side_ < 0) return;
             for (std::uint32_t i = 1; i <= times; ++i) {
-                if (place_ == 0) lane.signal(peer(), 0, i);
+                if (side_ == 0) lane.signal(peer(), 0, i);
                 lane.wait(peer(), 0, i);
-                if (place_ == 1) lane.signal(peer(), 0, i);
+                if (side_ == 1) lane.signal(peer(), 0, i);
             }
         });
     }
 
     Bench &bench_;
     std::array<int, 2> ranks_;
-    int place_ = -1;
+    int side_ = -1;
 };
 
 void measure_node(Bench &bench, MeasuredTimes &times) {
@@ -266,8 +267,8 @@ void measure_node(Bench &bench, MeasuredTimes &times) {
     times.step = node.step();
     if (members.size() > 1) {
         constexpr std::uint32_t many = 100;
-        times.call = node.turns(1);
-        times.flag = (node.turns(many) - times.call) / (many - 1) / 2;
+        times.call = node.round_trips(1);
+        times.flag = (node.round_trips(many) - times.call) / (many - 1) / 2;
         bench.say("a flag is seen after      %8.0f ns", times.flag * 1e9);
     }
     for (std::int64_t slab = smallest_slab; slab <= largest_slab; slab *= 2) {
@@ -297,7 +298,7 @@ void measure_node(Bench &bench, MeasuredTimes &times) {
 void measure_links(Bench &bench, MeasuredTimes &times) {
     const Nodes &nodes = bench.comm().nodes();
     LinkBench link(bench, nodes.members(0)[0], nodes.members(1)[0]);
-    times.wired = true;
+    times.has_links = true;
     times.one_host = bench.one_host();
     times.signal = link.signal();
     bench.say("a signal arrives after    %8.2f us", times.signal * 1e6);
@@ -316,7 +317,8 @@ void measure_links(Bench &bench, MeasuredTimes &times) {
               large / times.large_both_ways / 1e9);
 }
 
-// What there was, where it was measured here: what is not measured now stays.
+// The existing machine file if it was measured on this machine, else an empty one. Fields that are
+// not measured now keep their values.
 MachineFile earlier(const std::string &name) {
     try {
         const auto file = read_machine_file(name);
@@ -332,7 +334,7 @@ MachineFile earlier(const std::string &name) {
 }  // namespace
 
 void measure_machine(std::string name) {
-    // Nobody is to choose, or to fail, by what is about to be replaced.
+    // Ignore the existing machine file, which is about to be replaced.
     setenv("VESCOMM_MACHINE", "defaults", 1);
     const auto comm = connect_from_environment({});
     if (comm->machine().cores > 0)
@@ -348,7 +350,7 @@ void measure_machine(std::string name) {
     {
         Bench bench(comm);
         MeasuredTimes times;
-        // Nodes of one rank, where larger ones have been measured, say nothing of those.
+        // A measurement with one rank per node must not replace one with several ranks per node.
         MachineFile file = earlier(name);
         const bool known = bench.largest(comm->rank() == 0 && file.machine != Machine{}) > 0;
         if (!known || comm->nodes().members(0).size() > 1) measure_node(bench, times);
@@ -356,7 +358,7 @@ void measure_machine(std::string name) {
         if (comm->nodes().count() > 1) measure_links(bench, times);
         if (comm->rank() == 0) {
             const auto kind = tcp ? MachineFile::Links::tcp : MachineFile::Links::rdma;
-            if (times.wired && file.links != kind) {
+            if (times.has_links && file.links != kind) {
                 file.links = kind;
                 if (tcp) file.machine = file.machine.with_tcp();
             }

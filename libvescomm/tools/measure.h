@@ -6,10 +6,9 @@
 
 namespace vescomm {
 
-// Measures memory and links with the ranks of the job that this process is one of, in a few
-// seconds, tells on rank 0 how it goes, and writes the file of the machine: `name`, or where the
-// library looks for it. Throws Error where a rank has no core of its own, since others would be
-// measured with it.
+// Measures memory and links with all ranks of the job of this process, in a few seconds. Rank 0
+// prints the results and writes the machine file: `name`, or if that is empty the file that the
+// library reads by default. Throws Error if ranks share cores, which would disturb the measurement.
 void measure_machine(std::string name);
 
 }  // namespace vescomm

@@ -8,9 +8,9 @@
 
 namespace vescomm {
 
-// Splits the cores that this process may use among ranks, neighbours staying together: a NUMA node
-// or a shared cache goes to as few ranks as possible. More ranks than cores share them.
-// Throws Error when hwloc cannot tell.
+// Splits the cores that this process may use among ranks. Cores of one NUMA node or shared cache go
+// to as few ranks as possible. If there are more ranks than cores, ranks share cores. Throws Error
+// if hwloc cannot read the topology.
 std::vector<cpu_set_t> split_cores(int ranks);
 
 }  // namespace vescomm

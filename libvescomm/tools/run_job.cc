@@ -23,13 +23,13 @@ namespace vescomm {
 
 namespace {
 
-// Passed on to the ranks. What they do about it decides how the job ends.
+// Signals that are forwarded to the ranks. The reaction of the ranks decides how the job ends.
 constexpr int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-// So many requests to end are polite; the next one kills.
-constexpr int patient_interrupts = 2;
-// When a rank has failed, the others hear of it by themselves: they say so, and write what they did
-// last, before they are asked to end.
-constexpr double hearing_seconds = 1;
+// Number of SIGINT and SIGTERM that are forwarded; the next one kills all ranks.
+constexpr int max_forwarded_interrupts = 2;
+// Time between the failure of a rank and SIGTERM for the others. They observe the failure by
+// themselves, report it, and write their flight recorders.
+constexpr double report_seconds = 1;
 
 std::string make_secret() {
     std::array<unsigned char, 32> bytes;
@@ -48,7 +48,7 @@ bool port_is_free(std::uint16_t port) {
     }
 }
 
-// Two ports in a row, so that MASTER_PORT is VESCOMM_ADDRESS's next one here as everywhere.
+// Finds two consecutive free ports: MASTER_PORT is always the port after that of VESCOMM_ADDRESS.
 Descriptor listen_on_free_ports() {
     constexpr int tries = 50;
     for (int i = 0; i < tries; ++i) {
@@ -91,12 +91,12 @@ Job::Job(const RunOptions &options) : options_(options), out_(STDOUT_FILENO), er
     signal(SIGPIPE, SIG_IGN);
     signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_.open()) throw system_error("cannot watch for signals");
-    // What ranks leave behind comes to us, and is not left as a zombie.
+    // Orphans of ranks become children of the launcher, which reaps them.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 Job::~Job() {
-    // Only after an exception is anything left; without it every rank has ended.
+    // Ranks are left only after an exception.
     signal_ranks(SIGKILL);
     for (const Rank &rank : running_) waitpid(rank.id, nullptr, 0);
 }
@@ -128,7 +128,7 @@ ProcessPlan Job::plan_for(int local_rank, const std::string &listener) const {
         plan.keep_descriptor = listener_.get();
         for (auto &[name, value] : plan.variables)
             if (name == "VESCOMM_LISTEN_DESCRIPTOR") value = listener;
-        // A process in a group of its own may not read from the terminal.
+        // A background process group may not read from the terminal.
         plan.own_group = isatty(STDIN_FILENO) == 0;
     }
     return plan;
@@ -150,32 +150,33 @@ void Job::start_ranks() {
         say(error.why);
         end_all(error.exit_code, 0);
     }
-    // Rank 0's alone from here on: when it ends, others must be refused, not kept waiting.
+    // Only rank 0 holds the listener from here on: when rank 0 ends, connections must be refused
+    // instead of waiting.
     listener_ = Descriptor();
 }
 
 int Job::run() {
     start_ranks();
     while (!running_.empty()) {
-        wait_for_news();
-        take_signals();
-        take_ended();
+        wait_for_events();
+        handle_signals();
+        handle_ended();
         signal_if_due();
     }
-    // What the ranks wrote is in the pipes by now. Not waiting for their ends, since a process that
-    // a rank left behind may hold one open.
+    // All output of the ranks is in the pipes now. Do not wait for the end of the pipes: a process
+    // that a rank left behind may hold one open.
     for (Stream &stream : streams_) {
         copy_output(stream);
         stream.lines.finish();
     }
-    reap_what_was_killed();
+    reap_killed_groups();
     flush();
     return exit_code_;
 }
 
-// What ranks had started is ours to reap once its own parents are gone. Killed processes end at
-// once, but for those that wait for a broken disk.
-void Job::reap_what_was_killed() {
+// Reaps the processes that ranks had started, which become children of the launcher when their
+// parents end. Killed processes end at once, except those that wait for a broken disk.
+void Job::reap_killed_groups() {
     const Deadline deadline = Deadline::after(1);
     while (!killed_groups_.empty() && !deadline.expired()) {
         std::erase_if(killed_groups_, [](pid_t group) {
@@ -186,11 +187,11 @@ void Job::reap_what_was_killed() {
         if (killed_groups_.empty()) return;
         pollfd entry{signals_.get(), POLLIN, 0};
         poll(&entry, 1, 1);
-        take_signals();
+        handle_signals();
     }
 }
 
-void Job::wait_for_news() {
+void Job::wait_for_events() {
     std::vector<pollfd> entries{{signals_.get(), POLLIN, 0}};
     for (const OutputSink *sink : {&out_, &err_})
         entries.push_back({sink->empty() ? -1 : sink->descriptor(), POLLOUT, 0});
@@ -210,7 +211,8 @@ void Job::wait_for_news() {
 void Job::copy_output(Stream &stream) {
     std::array<char, 65536> buffer;
     while (stream.pipe.open() && !stream.sink.full()) {
-        // Whoever writes to a stream that nobody reads shall see what it would see without us.
+        // If the launcher's stream is broken, close the pipe: the rank gets SIGPIPE, as it would
+        // without the launcher.
         if (stream.sink.broken()) {
             stream.pipe = Descriptor();
             return;
@@ -227,17 +229,18 @@ void Job::copy_output(Stream &stream) {
     }
 }
 
-void Job::take_signals() {
-    signalfd_siginfo news;
-    while (read(signals_.get(), &news, sizeof news) == sizeof news) {
-        const int signal = static_cast<int>(news.ssi_signo);
-        if (signal != SIGCHLD) forward(signal, news.ssi_code == SI_KERNEL);
+void Job::handle_signals() {
+    signalfd_siginfo info;
+    while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+        const int signal = static_cast<int>(info.ssi_signo);
+        if (signal != SIGCHLD) forward(signal, info.ssi_code == SI_KERNEL);
     }
 }
 
-// From the terminal, a signal has reached the ranks of our own group already.
+// Forwards a signal to the ranks. A signal from the terminal has already reached the ranks in the
+// launcher's own process group.
 void Job::forward(int signal, bool from_terminal) {
-    if ((signal == SIGINT || signal == SIGTERM) && ++interrupts_ > patient_interrupts) {
+    if ((signal == SIGINT || signal == SIGTERM) && ++interrupts_ > max_forwarded_interrupts) {
         say("asked to end for the third time: killing all ranks");
         signal_ranks(SIGKILL);
         return;
@@ -246,10 +249,10 @@ void Job::forward(int signal, bool from_terminal) {
         if (rank.own_group || !from_terminal) kill(rank.own_group ? -rank.id : rank.id, signal);
 }
 
-void Job::take_ended() {
+void Job::handle_ended() {
     for (;;) {
         siginfo_t how{};
-        // Left in place at first: while the leader is not reaped, its group's number is its own.
+        // Do not reap yet: while the leader is a zombie, the number of its group is not reused.
         if (waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0) return;
         const auto found = std::find_if(running_.begin(), running_.end(),
                                         [&](const Rank &rank) { return rank.id == how.si_pid; });
@@ -267,12 +270,12 @@ void Job::take_ended() {
 
 void Job::note_end(const Rank &rank, const siginfo_t &how) {
     if (how.si_code == CLD_EXITED && how.si_status == 0) return;
-    // Those that we ended ourselves have not failed.
+    // Ranks that the launcher ends have not failed.
     if (ending_) return;
     const auto others = running_.size() - 1;
     say(fmt::format("rank {} (process {}) {}{}", rank.rank, rank.id, describe(how),
                     others == 0 ? "" : fmt::format("; ending the other {}", others)));
-    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status, hearing_seconds);
+    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status, report_seconds);
 }
 
 void Job::end_all(int exit_code, double seconds) {
@@ -287,7 +290,7 @@ void Job::signal_if_due() {
         asked_to_end_ = true;
         signal_at_ = Deadline::after(options_.grace_seconds);
         signal_ranks(SIGTERM);
-        // One that is stopped would not see it.
+        // A stopped process handles SIGTERM only after SIGCONT.
         signal_ranks(SIGCONT);
         return;
     }
@@ -304,7 +307,7 @@ void Job::signal_ranks(int signal) {
     for (const Rank &rank : running_) kill(rank.own_group ? -rank.id : rank.id, signal);
 }
 
-// At the end nothing else is to be done, so waiting for the reader is right.
+// Writes all remaining output. It may block: nothing else is left to do.
 void Job::flush() {
     for (OutputSink *sink : {&out_, &err_})
         while (!sink->empty()) {

@@ -19,11 +19,11 @@
 
 namespace vescomm {
 
-// The ranks of one machine, from the first start to the last word.
+// The ranks of a job on one machine, from their start to the end of their output.
 //
-// One thread waits for everything: output of ranks, room in our own streams, signals, and the end
-// of processes. A failure, of a rank or of a start, ends all ranks: those that do not end by
-// themselves get SIGTERM, then SIGKILL.
+// One thread waits for all events: output of ranks, space in the launcher's own streams, signals,
+// and the end of processes. If a rank fails or cannot be started, all ranks are ended: ranks that
+// do not end by themselves get SIGTERM, then SIGKILL.
 class Job {
 public:
     explicit Job(const RunOptions &options);
@@ -46,15 +46,15 @@ private:
 
     void start_ranks();
     ProcessPlan plan_for(int local_rank, const std::string &listener) const;
-    void wait_for_news();
+    void wait_for_events();
     void copy_output(Stream &stream);
-    void take_signals();
+    void handle_signals();
     void forward(int signal, bool from_terminal);
-    void take_ended();
+    void handle_ended();
     void note_end(const Rank &rank, const siginfo_t &how);
     void end_all(int exit_code, double seconds);
     void signal_if_due();
-    void reap_what_was_killed();
+    void reap_killed_groups();
     void signal_ranks(int signal);
     void flush();
     void say(const std::string &text);
@@ -73,12 +73,12 @@ private:
     OutputSink err_;
     std::list<Stream> streams_;
     std::vector<Rank> running_;
-    std::vector<pid_t> killed_groups_;  // may have members that are not reaped yet
+    std::vector<pid_t> killed_groups_;  // process groups that may have members to reap
     int exit_code_ = 0;
-    int interrupts_ = 0;
-    bool ending_ = false;
-    bool asked_to_end_ = false;
-    std::optional<Deadline> signal_at_;
+    int interrupts_ = 0;  // SIGINT and SIGTERM received
+    bool ending_ = false;  // ranks are being ended
+    bool asked_to_end_ = false;  // SIGTERM was sent to the ranks
+    std::optional<Deadline> signal_at_;  // time of the next signal to the ranks
 };
 
 }  // namespace vescomm

@@ -21,11 +21,11 @@ namespace {
 
 constexpr const char *what =
     "Starts the ranks of a vescomm job on this machine, and ends them together.\n\n"
-    "Each rank finds its place in the variables VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS\n"
-    "and VESCOMM_SECRET, and in those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK,\n"
-    "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT). Each line of their output begins with the\n"
-    "rank. Standard input goes to rank 0. When a rank fails the others may say what they heard of\n"
-    "it; a second later they get SIGTERM, and SIGKILL after the grace time.";
+    "Each rank gets the variables VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and\n"
+    "VESCOMM_SECRET, and those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,\n"
+    "MASTER_ADDR, MASTER_PORT). Each line of output begins with the rank. Standard input goes to\n"
+    "rank 0. When a rank fails, the others have one second to report it; then they get SIGTERM,\n"
+    "and SIGKILL after the grace time.";
 
 constexpr const char *examples =
     "Examples:\n"
@@ -48,7 +48,7 @@ struct Given {
     bool version = false;
 };
 
-// CLI11 does not know that a program and its arguments follow.
+// The usage line of CLI11 does not show that a program and its arguments follow.
 struct Help : CLI::Formatter {
     std::string make_usage(const CLI::App *, std::string) const override {
         return "\nUsage: vescomm-run -n COUNT [OPTIONS] PROGRAM [ARGUMENTS...]\n";
@@ -86,7 +86,7 @@ void check_machines(Given &given) {
     if (!options.address.empty()) {
         const TcpAddress address =
             parse_tcp_address(options.address, "--address " + options.address);
-        // MASTER_PORT is the next one.
+        // MASTER_PORT is the next port.
         if (address.port == 65535) wrong("--address needs a port below 65535");
     }
     if (!given.secret_file.empty()) options.secret = read_secret(given.secret_file);
@@ -104,9 +104,9 @@ void name_nodes(Given &given) {
         options.nodes.assign(static_cast<std::size_t>(options.local_ranks), given.node);
     if (given.nodes.empty()) return;
     for (const int ranks : given.nodes) {
-        // Names must differ between machines too, so they hold the rank.
+        // Names must differ between machines, too, so they contain the first rank of the node.
         const std::string name =
-            fmt::format("pretended-{}", options.first_rank + options.nodes.size());
+            fmt::format("emulated-{}", options.first_rank + options.nodes.size());
         if (ranks < 1 || ranks > options.local_ranks) wrong("--nodes takes numbers from 1 to -n");
         options.nodes.insert(options.nodes.end(), static_cast<std::size_t>(ranks), name);
     }
@@ -138,11 +138,11 @@ void add_options(CLI::App &app, Given &given) {
         ->option_text("RANK")
         ->check(CLI::Range(0, max));
     app.add_option("--address", options.address,
-                   "Where rank 0 listens. MASTER_PORT becomes the next port.\n"
+                   "Address at which rank 0 listens. MASTER_PORT becomes the next port.\n"
                    "Default: a free port of this machine, for this machine only.")
         ->option_text("HOST:PORT");
     app.add_option("--secret-file", given.secret_file,
-                   "Several machines: holds the secret that all share.\n"
+                   "Several machines: file with the shared secret.\n"
                    "Default: VESCOMM_SECRET; for one machine a random one.")
         ->option_text("FILE");
     auto *node = app.add_option("--node", given.node,
@@ -150,8 +150,8 @@ void add_options(CLI::App &app, Given &given) {
                                 "name share memory.")
                      ->option_text("NAME");
     app.add_option("--nodes", given.nodes,
-                   "For tests: pretend that the ranks run on several machines,\n"
-                   "so many on each.")
+                   "For tests: emulate several machines, with these numbers of\n"
+                   "ranks.")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->option_text("COUNT,...")
@@ -167,7 +167,7 @@ std::variant<RunOptions, RunAnswer> read_run_options(int argc, const char *const
     app.footer(examples);
     Given given;
     add_options(app, given);
-    // The first word that is no option of ours is PROGRAM; what follows is not ours to read.
+    // The first word that is not an option is PROGRAM; the rest are its arguments.
     app.prefix_command();
     try {
         app.parse(argc, argv);

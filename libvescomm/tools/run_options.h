@@ -9,21 +9,22 @@
 
 namespace vescomm {
 
-// What `vescomm-run` was told to do, checked.
+// The checked options of `vescomm-run`.
 struct RunOptions {
-    int local_ranks = 0;
+    int local_ranks = 0;  // ranks on this machine
     int ranks = 0;  // of the whole job
-    int first_rank = 0;  // of those on this machine
+    int first_rank = 0;  // lowest rank on this machine
     std::string address;  // "host:port" of rank 0; empty: this machine, a free port
-    std::string secret;  // empty: make one up
-    std::vector<std::string> nodes;  // name of the node of each local rank; empty: not set
+    std::string secret;  // empty: generate one
+    std::vector<std::string> nodes;  // VESCOMM_NODE of each local rank; empty: not set
     bool bind_to_cores = false;
     bool prefix = true;
     double grace_seconds = 5;
     std::vector<std::string> program;  // and its arguments
 };
 
-// Or what to print instead, and the exit code: help and version 0, a usage error 2.
+// Text to print instead of starting ranks, and the exit code: 0 for help and version, 2 for a usage
+// error.
 struct RunAnswer {
     int exit_code = 0;
     std::string text;

@@ -12,8 +12,8 @@ namespace vescomm {
 
 namespace {
 
-// A rank that never ends its line must not fill the memory: longer lines are cut.
-constexpr std::size_t longest_line = std::size_t{16} << 20;
+// Longer lines are split, so that a rank that never ends a line cannot fill the memory.
+constexpr std::size_t max_line_bytes = std::size_t{16} << 20;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void OutputSink::write(std::string_view bytes) {
     if (!broken_) waiting_.append(bytes);
 }
 
-// A pipe that is ready takes PIPE_BUF bytes without blocking; more might block.
+// Writes at most PIPE_BUF bytes: a ready pipe accepts these without blocking.
 void OutputSink::write_some() {
     std::size_t done = 0;
     while (done < waiting_.size()) {
@@ -45,7 +45,7 @@ void LineWriter::add(std::string_view bytes) {
         const std::size_t end = bytes.find('\n');
         if (end == std::string_view::npos) {
             partial_.append(bytes);
-            if (partial_.size() > longest_line) finish();
+            if (partial_.size() > max_line_bytes) finish();
             return;
         }
         if (partial_.empty()) {

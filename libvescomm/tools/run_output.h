@@ -8,8 +8,8 @@
 
 namespace vescomm {
 
-// One standard stream of the launcher. What is written waits here until the stream takes it, so
-// that a slow reader never keeps the launcher from its ranks.
+// One standard stream of the launcher. Output is queued until the stream accepts it, so that a slow
+// reader never blocks the launcher.
 class OutputSink {
 public:
     explicit OutputSink(int descriptor) : descriptor_(descriptor) {}
@@ -17,12 +17,12 @@ public:
     int descriptor() const { return descriptor_; }
     void write(std::string_view bytes);
     bool empty() const { return waiting_.empty(); }
-    // So much waits that nothing should be added.
+    // True if more than 1 MiB is queued; callers should not add more.
     bool full() const { return waiting_.size() > (std::size_t{1} << 20); }
-    // The reader is gone; what is written is lost.
+    // True if the reader has closed the stream; output is discarded.
     bool broken() const { return broken_; }
 
-    // The stream is ready. Writes a little.
+    // Writes a part of the queue. Call it when the stream is ready.
     void write_some();
 
 private:
@@ -31,14 +31,14 @@ private:
     bool broken_ = false;
 };
 
-// The output of one rank, cut into lines that reach the sink in one piece, each behind a prefix.
-// With an empty prefix the bytes are unchanged; lines of different ranks still do not mix.
+// Splits the output of one rank into lines, and writes each line with a prefix to the sink in one
+// piece, so lines of different ranks do not mix. With an empty prefix the bytes are unchanged.
 class LineWriter {
 public:
     LineWriter(std::string prefix, OutputSink &sink) : prefix_(std::move(prefix)), sink_(sink) {}
 
     void add(std::string_view bytes);
-    // The rank has closed its stream: what is left is a line too, even if it does not end as one.
+    // Writes the rest as a line when the rank has closed its stream.
     void finish();
 
 private:

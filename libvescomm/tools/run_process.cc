@@ -53,10 +53,10 @@ std::vector<char *> pointers_to(std::vector<std::string> &texts) {
     return pointers;
 }
 
-// In the child. Returns only when the program cannot be run, with errno.
-void become(const ProcessPlan &plan, pid_t launcher, int output, int errors, char *const *arguments,
-            char *const *environment) {
-    // The launcher may have died between fork() and here, unseen; its death is seen from now on.
+// Runs in the child. Returns only if the program cannot be run; errno says why.
+void exec_program(const ProcessPlan &plan, pid_t launcher, int output, int errors,
+                  char *const *arguments, char *const *environment) {
+    // The launcher may have died between fork() and prctl(), so check the parent.
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher) _exit(126);
     if (plan.own_group && setpgid(0, 0) != 0) return;
     if (!plan.takes_input) {
@@ -93,24 +93,24 @@ StartedProcess start_process(const ProcessPlan &plan) {
     const std::vector<char *> variables = pointers_to(environment);
     auto [output, output_end] = make_pipe();
     auto [errors, errors_end] = make_pipe();
-    auto [news, news_end] = make_pipe();  // carries errno, or closes when the program runs
+    auto [status, status_end] = make_pipe();  // carries errno, or closes when the program runs
 
     const pid_t launcher = getpid();
     const pid_t id = fork();
     if (id < 0)
         throw NotStarted{126, fmt::format("cannot start another process: {}", reason(errno))};
     if (id == 0) {
-        become(plan, launcher, output_end.get(), errors_end.get(), arguments.data(),
-               variables.data());
+        exec_program(plan, launcher, output_end.get(), errors_end.get(), arguments.data(),
+                     variables.data());
         const int code = errno;
-        _exit(write(news_end.get(), &code, sizeof code) == sizeof code ? 126 : 125);
+        _exit(write(status_end.get(), &code, sizeof code) == sizeof code ? 126 : 125);
     }
-    // Both do it: whoever comes first, the group exists once this function returns.
+    // Parent and child both call setpgid(), so the group exists when this function returns.
     if (plan.own_group) setpgid(id, id);
-    news_end = Descriptor();
+    status_end = Descriptor();
     int code = 0;
     ssize_t got;
-    do got = read(news.get(), &code, sizeof code);
+    do got = read(status.get(), &code, sizeof code);
     while (got < 0 && errno == EINTR);
     if (got == sizeof code) {
         waitpid(id, nullptr, 0);

@@ -15,22 +15,22 @@
 
 namespace vescomm {
 
-// How one rank is to be started.
+// Parameters of the process of one rank.
 struct ProcessPlan {
-    std::vector<std::string> program;
-    // Set in its environment, or removed from it when there is no value.
+    std::vector<std::string> program;  // and its arguments
+    // Environment variables to set, or to remove if they have no value.
     std::vector<std::pair<std::string, std::optional<std::string>>> variables;
     int keep_descriptor = -1;  // stays open in the program; -1: none
-    bool takes_input = false;  // standard input is the launcher's; otherwise empty
-    bool own_group = true;  // so that what it starts can be ended with it
-    std::optional<cpu_set_t> cores;  // nothing: any
-    sigset_t signal_mask;  // the launcher's own before it blocked any
+    bool takes_input = false;  // inherits the launcher's standard input; else it is /dev/null
+    bool own_group = true;  // own process group, so that its children can be ended with it
+    std::optional<cpu_set_t> cores;  // nullopt: any
+    sigset_t signal_mask;  // of the launcher before it blocked signals
 };
 
 struct StartedProcess {
     pid_t id = -1;
-    Descriptor output;  // what it writes; non-blocking
-    Descriptor errors;
+    Descriptor output;  // pipe from its standard output; non-blocking
+    Descriptor errors;  // pipe from its standard error; non-blocking
 };
 
 // Starts a process that dies with the launcher. Throws NotStarted.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// vescomm-info: what this build has, what the environment says, why an algorithm is chosen, and
-// what flight recorders say of a job that stopped.
+// vescomm-info: shows the features of this build, the variables, the reasons for the choice of an
+// algorithm, and what flight recorders report about a job that stopped.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -70,10 +70,10 @@ int main(int argc, char **argv) {
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
     std::vector<std::string> flights;
     app.add_option("--flight", flights,
-                   "files that flight recorders wrote, one of each rank: which rank is behind?");
+                   "files of flight recorders, one of each rank: show which rank is behind");
     bool measure = false;
     app.add_flag("--measure", measure,
-                 "how fast memory and links are, with the ranks of a job: choices follow it");
+                 "measure memory and links with the ranks of a job; algorithms are chosen by that");
     auto *explain =
         app.add_option("--explain", question.collective, "a collective, such as all_gather_v");
     app.add_option("--bytes", question.bytes, "size of the whole buffer, such as 4096, 64KiB, 1MiB")
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
                    "ranks on each node, such as 4 or 3,1,2; with --ranks, how many nodes")
         ->delimiter(',')
         ->needs(explain);
-    app.add_option("--ranks", question.ranks, "ranks, dealt out evenly over the nodes")
+    app.add_option("--ranks", question.ranks, "ranks, distributed evenly over the nodes")
         ->check(CLI::Range(1, 1000000))
         ->needs(explain);
     app.add_option("--ragged", question.ragged,
@@ -94,18 +94,19 @@ int main(int argc, char **argv) {
         ->needs(explain);
     app.add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer")
         ->needs(explain);
-    app.add_option("--algorithm", question.algorithm, "take this one")->needs(explain);
+    app.add_option("--algorithm", question.algorithm, "use this algorithm")->needs(explain);
     int cores = 0, nodes_per_host = 1, rails = -1;
     const char *transport = vescomm::process_environment()("VESCOMM_TRANSPORT");
     std::string links =
         vescomm::links_are_tcp(transport != nullptr ? transport : "auto") ? "tcp" : "rdma";
-    app.add_option("--cores", cores, "of a host; 0: one for each rank")
+    app.add_option("--cores", cores, "cores of a host; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);
     app.add_option("--nodes-per-host", nodes_per_host, "nodes that share those cores")
         ->check(CLI::PositiveNumber)
         ->needs(explain);
-    app.add_option("--links", links, "between nodes: tcp or rdma, else as here")
+    app.add_option("--links", links,
+                   "links between nodes: tcp or rdma; default: as on this machine")
         ->check(CLI::IsMember({"tcp", "rdma"}))
         ->needs(explain);
     app.add_option("--rails", rails, "network cards of a node; 0: one for each rank")
@@ -113,8 +114,8 @@ int main(int argc, char **argv) {
         ->needs(explain);
     std::vector<int> growing;
     app.add_option("--table", growing,
-                   "predicted times for so many ranks each, such as 8,64,512; "
-                   "--nodes is then ranks of a node")
+                   "predicted times for these numbers of ranks, such as 8,64,512; "
+                   "--nodes is then the number of ranks of a node")
         ->delimiter(',')
         ->check(CLI::Range(1, 100000))
         ->needs(explain);

@@ -15,7 +15,7 @@
 
 namespace {
 
-// A closed standard stream would be taken by the next pipe, and confused with it.
+// Opens closed standard streams: otherwise the next pipe would get the descriptor of one.
 void open_standard_streams() {
     int number;
     do number = open("/dev/null", O_RDWR);

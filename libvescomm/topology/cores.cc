@@ -20,7 +20,7 @@ constexpr std::string_view digits = "0123456789abcdef";
 std::string usable_cores() {
     cpu_set_t set;
     std::string text;
-    // More cores than a set has room for: all that there is room for.
+    // The machine has more cores than fit into cpu_set_t: report all that fit.
     if (sched_getaffinity(0, sizeof set, &set) != 0) return std::string(CPU_SETSIZE / 4, 'f');
     for (int first = 0; first < CPU_SETSIZE; first += 4) {
         unsigned four = 0;
@@ -33,15 +33,16 @@ std::string usable_cores() {
 }
 
 int count_cores(std::span<const std::string> usable) {
-    std::vector<unsigned> together(CPU_SETSIZE / 4);
+    std::vector<unsigned> usable_by_any(CPU_SETSIZE / 4);
     for (const std::string &text : usable) {
-        if (text.size() > together.size() || text.find_first_not_of(digits) != std::string::npos)
+        if (text.size() > usable_by_any.size() ||
+            text.find_first_not_of(digits) != std::string::npos)
             continue;
         for (std::size_t i = 0; i < text.size(); ++i)
-            together[i] |= static_cast<unsigned>(digits.find(text[i]));
+            usable_by_any[i] |= static_cast<unsigned>(digits.find(text[i]));
     }
     int count = 0;
-    for (const unsigned four : together) count += std::popcount(four);
+    for (const unsigned four : usable_by_any) count += std::popcount(four);
     return std::max(1, count);
 }
 

@@ -7,12 +7,12 @@
 
 namespace vescomm {
 
-// The cores on which this process may run, for the others of its node: a hexadecimal digit for each
-// four, the first ones first.
+// The cores on which this process may run, as text for its local peers: one hexadecimal digit for
+// each four cores, the lowest core numbers first.
 std::string usable_cores();
 
-// How many cores there are on which at least one of the processes may run; at least 1. What is no
-// list of usable_cores() has none.
+// Number of cores on which at least one of the processes may run; at least 1. A text that is not
+// from usable_cores() counts as no cores.
 int count_cores(std::span<const std::string> usable);
 
 }  // namespace vescomm

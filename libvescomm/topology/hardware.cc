@@ -56,7 +56,7 @@ Hardware read_hardware(const std::string &synthetic) {
     const Topology topology = load(synthetic);
     Hardware hardware;
     hardware.threads = count(topology.get(), HWLOC_OBJ_PU);
-    // Where nothing tells threads of a core apart, each is taken for one.
+    // Without core objects, each hardware thread counts as a core.
     hardware.cores = count(topology.get(), HWLOC_OBJ_CORE);
     const hwloc_obj_type_t core = hardware.cores > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     if (hardware.cores == 0) hardware.cores = hardware.threads;

@@ -8,72 +8,74 @@
 
 namespace vescomm {
 
-// How fast a core moves memory, in bytes per second that it touches: a copy reads and writes, a
-// reduction of k contributions reads k times and writes once.
+// Memory speed in bytes per second. All bytes that are read or written count: a copy reads and
+// writes each byte, a reduction of k contributions reads k times and writes once. 0: no limit.
 struct MemorySpeed {
-    double copy = 0;
-    double reduce = 0;
-    double node = 0;  // the most that all cores of a node reach together
+    double copy = 0;  // of one core
+    double reduce = 0;  // of one core
+    double node = 0;  // limit of all cores of a node together
 
     bool operator==(const MemorySpeed &) const = default;
 };
 
-// Which share of the bytes that are held counts as being in memory: what a cache holds of more than
-// it has room for is the less the more that is.
-inline double share_in_memory(double held, double cache_bytes) {
-    return std::clamp(held / cache_bytes - 1, 0.0, 1.0);
+// Share of a working set that lies in memory instead of the cache: 0 up to the size of the cache, 1
+// from twice that size. When the working set exceeds the cache, the share that stays cached shrinks
+// in proportion.
+inline double share_in_memory(double working_set_bytes, double cache_bytes) {
+    return std::clamp(working_set_bytes / cache_bytes - 1, 0.0, 1.0);
 }
 
-// A rank that is not like the others.
+// A rank that is late or slow.
 struct Straggler {
     int rank = 0;
-    double late_seconds = 0;  // it calls the collective so much later
-    double slower = 1;  // whatever its core does takes so many times as long
+    double late_seconds = 0;  // delay of its call of the collective
+    double slower = 1;  // factor on all times of its core
 
     bool operator==(const Straggler &) const = default;
 };
 
-// What a cluster of equal nodes can do: the numbers from which the simulator (simulate/) takes its
-// times. A plain value, and the same on every rank wherever something is decided by it. Every
-// limit that is 0 is none.
+// Performance of a cluster of equal nodes: the parameters of the simulator (simulate/). A plain
+// value. Decisions that all ranks must take alike need the same value on every rank. A limit of 0
+// means no limit.
 //
-// The defaults are round numbers for a server of these years: memory as measured on the machine of
-// docs/performance.md, and one network card of 200 Gbit/s for each rank, with RDMA. with_tcp() has
-// those for TCP. `vescomm-info --measure` finds out what is true where it runs (machine_file.h).
+// The defaults are round numbers for a current server: memory as measured on the machine of
+// docs/performance.md, and one network card of 200 Gbit/s for each rank, with RDMA. with_tcp()
+// gives the defaults for TCP. `vescomm-info --measure` measures the real numbers (machine_file.h).
 struct Machine {
     // Within a node.
     int cores = 0;  // of a host; 0: one for each rank
-    int nodes_per_host = 1;  // that share cores and cache: containers of one machine
-    double cache_bytes = 32 << 20;  // of a host, which its ranks share; past twice that, in_memory
-    MemorySpeed in_cache{.copy = 110e9, .reduce = 90e9, .node = 0};
-    MemorySpeed in_memory{.copy = 40e9, .reduce = 35e9, .node = 300e9};
-    // How much faster reductions of elements of 1, 2, 4 and 8 bytes are than those of 4.
+    int nodes_per_host = 1;  // nodes that share cores and cache: containers of one machine
+    double cache_bytes = 32 << 20;  // of a host, shared by its ranks
+    MemorySpeed in_cache{.copy = 110e9, .reduce = 90e9, .node = 0};  // working set fits the cache
+    MemorySpeed in_memory{.copy = 40e9, .reduce = 35e9, .node = 300e9};  // from twice the cache
+    // Speed of reductions of elements of 1, 2, 4 and 8 bytes, relative to elements of 4 bytes.
     std::array<double, 4> reduce_of_width{1, 1, 1, 1};
-    double call_seconds = 60e-9;  // that starting an operation costs; on arrays twice that
-    double step_seconds = 20e-9;  // that any step costs its core
-    double flag_seconds = 100e-9;  // until a neighbour sees a flag that was raised, or gets bytes
-    double switch_seconds = 3e-6;  // until a core that ranks share gets round to the next of them
+    double call_seconds = 60e-9;  // core time to start an operation; twice that on arrays
+    double step_seconds = 20e-9;  // core time of any step
+    double flag_seconds = 100e-9;  // until a local peer sees a raised flag, or gets first bytes
+    double switch_seconds = 3e-6;  // until a shared core switches to the next of its ranks
 
-    // Between nodes. The ranks of a node use its rails in turn: local rank modulo rails.
+    // Between nodes. A rank uses the rail of number (local rank modulo rails) of its node.
     int rails = 0;  // network cards of a node; 0: one for each rank
-    double put_step_seconds = 200e-9;  // that handing over a put or a signal costs the core
-    double put_core_bytes = 0;  // bytes per second at which a core hands over: over TCP it copies
-    double receive_seconds = 100e-9;  // that taking in a put or a signal costs the core
-    double receive_core_bytes = 0;  // bytes per second at which a core takes in
-    double put_seconds = 1.9e-6;  // from when it is handed over until its first byte arrives
-    double signal_seconds = 1.9e-6;  // the same of a signal
-    double rail_bytes = 25e9;  // per second, out and in at the same time
-    double rank_bytes = 0;  // per second, that one rank can send
+    double put_step_seconds = 200e-9;  // core time to hand over a put or a signal
+    double put_core_bytes = 0;  // bytes per second at which a core hands over: TCP copies
+    double receive_seconds = 100e-9;  // core time to receive a put or a signal
+    double receive_core_bytes = 0;  // bytes per second at which a core receives
+    double put_seconds = 1.9e-6;  // from handing over a put until its first byte arrives
+    double signal_seconds = 1.9e-6;  // from handing over a signal until it arrives
+    double rail_bytes = 25e9;  // bytes per second of a rail in each direction
+    double rank_bytes = 0;  // bytes per second that one rank can send
 
-    // The fabric: so many nodes share the links of a switch, which carry less than what its nodes
-    // could send by this factor. 0: every node reaches every other one at full speed.
+    // Switches. `nodes_per_switch` nodes share the links of a switch to the rest of the network.
+    // These links carry the full rate of the nodes divided by `oversubscription`. 0 nodes: every
+    // node reaches every other node at full speed.
     int nodes_per_switch = 0;
     double oversubscription = 1;
 
     std::vector<Straggler> stragglers;
 
-    // The same, with links over TCP: the kernel's copies and system calls at both ends, and one
-    // card of 100 Gbit/s for each node.
+    // Returns this machine with links over TCP: copies and system calls of the kernel at both ends,
+    // and one card of 100 Gbit/s for each node.
     Machine with_tcp() const {
         Machine machine = *this;
         machine.rails = 1;

@@ -15,12 +15,12 @@ namespace vescomm {
 namespace {
 
 constexpr std::string_view first_line = "vescomm machine 1";
-constexpr std::size_t longest = 16 << 10;
+constexpr std::size_t max_bytes = 16 << 10;
 
-// What values a field may have: between these or, where that is none or no limit, 0.
+// Allowed values of a field: from min to max.
 struct Range {
     double min, max;
-    bool or_zero = false;
+    bool or_zero = false;  // 0 is allowed too; it means no limit
 };
 constexpr Range seconds{0, 1};
 constexpr Range speed{1e6, 1e16};
@@ -70,7 +70,7 @@ std::string shortest(double value) {
     return std::string(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
-// The lines of a text, one after another: a name, a space, and the rest.
+// Reads the lines of a text in order. A line is a name, a space and a value.
 class Reader {
 public:
     Reader(std::string_view text, const std::string &name) : text_(text), name_(name) {}
@@ -142,9 +142,9 @@ std::string to_text(const MachineFile &file) {
 }
 
 MachineFile parse_machine_file(std::string_view text, const std::string &name) {
-    if (text.size() > longest)
+    if (text.size() > max_bytes)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    name + ", line 1: the file has more than " + std::to_string(longest) +
+                    name + ", line 1: the file has more than " + std::to_string(max_bytes) +
                         " bytes; measure again with vescomm-info --measure, or remove the file");
     Reader reader(text, name);
     if (text.empty() || reader.line() != first_line)

@@ -9,7 +9,8 @@
 
 namespace vescomm {
 
-// What was measured once, for every communicator that follows: a few lines of text.
+// The results of vescomm-info --measure, which later communicators read. The file is a few lines of
+// text:
 //
 //     vescomm machine 1
 //     processor AMD EPYC 9575F
@@ -20,11 +21,10 @@ namespace vescomm {
 //     put_step_seconds 2.1e-06
 //     ...
 struct MachineFile {
-    // What it was measured on.
-    std::string processor;
-    int cores = 0;  // of the machine, whoever may use them
-    enum class Links { none, tcp, rdma } links = Links::none;
-    // The fields that are measured; those of links only where there are any.
+    std::string processor;  // model name of the measured machine
+    int cores = 0;  // all cores of the measured machine, whether or not this process may use them
+    enum class Links { none, tcp, rdma } links = Links::none;  // measured links between nodes
+    // Only measured fields are valid. Fields of links are valid if `links` is not none.
     Machine machine;
 
     bool operator==(const MachineFile &) const = default;
@@ -32,14 +32,16 @@ struct MachineFile {
 
 std::string to_text(const MachineFile &file);
 
-// The text of a file may be anything. Throws Error(INVALID_ARGUMENT) that says the file, the line
-// and what is wrong with it: every field must be there once, and within what a machine can be.
+// Parses the text of a machine file. The text is not trusted: every field must be present once, in
+// order and within plausible bounds. Otherwise throws Error(INVALID_ARGUMENT) that names the file,
+// the line and the mistake.
 MachineFile parse_machine_file(std::string_view text, const std::string &name);
 
-// Takes what was measured into a machine that has the rest: of links only if they are of its kind.
+// Copies the measured fields into `machine`. Fields of links are copied only if they were measured
+// over the transport in use: TCP if `tcp`, else RDMA.
 void apply(const MachineFile &file, bool tcp, Machine &machine);
 
-// Where the file of a machine is: below `folder`, by what it is measured on.
+// Name of the file for a machine: in `folder`, derived from the processor and the number of cores.
 std::string machine_file_name(const std::string &folder, const std::string &processor, int cores);
 
 }  // namespace vescomm

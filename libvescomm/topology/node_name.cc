@@ -15,7 +15,7 @@ std::string system_host_name() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     if (boot.empty()) {
-        // No /proc: the host's name must do.
+        // Without /proc, use the host name.
         char host[256] = {};
         gethostname(host, sizeof host - 1);
         boot = host;
@@ -32,7 +32,7 @@ std::string system_node_name() {
 }
 
 std::string processor_name() {
-    // Of the first core; the whole file takes long where there are many.
+    // Read the first core only: reading the whole file is slow on machines with many cores.
     std::ifstream file("/proc/cpuinfo");
     constexpr int max_lines = 40;
     std::string line;

@@ -6,16 +6,18 @@
 
 namespace vescomm {
 
-// A name that processes share when they can map one another's memory: the boot of the machine and
-// its network namespace, in which the sockets live that descriptors are passed over. Containers
-// with networks of their own are nodes of their own.
+// Name of the node of this process. Processes with the same name can map one another's memory. The
+// name is the boot ID of the machine and its network namespace: descriptors are passed over
+// abstract Unix sockets, which belong to a network namespace. A container with its own network
+// namespace is a separate node.
 std::string system_node_name();
 
-// A name that everything has in common that runs on the same cores: the boot of the machine.
+// Name of the host: the boot ID of the machine. Processes with the same name share cores.
 std::string system_host_name();
 
-// What the processors of this machine are called, and how many cores it has, whoever may use them.
+// Model name of the processor.
 std::string processor_name();
+// Number of configured processors, including those that this process may not use.
 int processor_cores();
 
 }  // namespace vescomm

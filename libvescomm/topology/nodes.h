@@ -8,8 +8,9 @@
 
 namespace vescomm {
 
-// Which ranks share a node. A plain value, the same on every rank. Nodes are counted by their first
-// rank; ranks of one node may be anywhere in the order, and nodes may have different sizes.
+// The assignment of ranks to nodes. A plain value, the same on every rank. Nodes are numbered in
+// the order of their lowest ranks. The ranks of a node need not be consecutive, and nodes may have
+// different sizes.
 class Nodes {
 public:
     // names[r] is the name of the node of rank r.
@@ -24,7 +25,7 @@ public:
     int count() const { return static_cast<int>(members_.size()); }
     int node_of(int rank) const { return node_of_[rank]; }
     int local_rank(int rank) const { return local_rank_[rank]; }
-    // Ranks of a node, ascending.
+    // The ranks of a node, ascending.
     std::span<const int> members(int node) const { return members_[node]; }
     bool together(int a, int b) const { return node_of_[a] == node_of_[b]; }
 

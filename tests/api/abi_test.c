@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Freezes the layout of every public struct and the value of every public constant: what programs
- * that are built already count on. Add lines for new members; never change one. C99, as the header.
+ * Freezes the layout of every public struct and the value of every public constant, on which
+ * compiled programs rely. Add lines for new members; never change a line. C99, as the header.
  */
 #include <stdio.h>
 
@@ -106,7 +106,7 @@ MEMBER(vescomm_call_options_t, factor, 8);
 MEMBER(vescomm_call_options_t, algorithm, 16);
 FREEZE(sizeof(vescomm_call_options_t) == 24);
 
-/* Functions of which the rest has no test in C. */
+/* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);
 typedef vescomm_status_t (*flight_function)(const vescomm_comm_t *, const char *);
 static const metrics_function metrics = vescomm_comm_metrics;
@@ -118,6 +118,6 @@ int main(void) {
     const vescomm_request_options_t options = vescomm_request_options();
     if (options.struct_size != sizeof options || options.source != NULL) return 1;
     if (vescomm_version()[0] != '0' + VESCOMM_VERSION_MAJOR) return 1;
-    puts("the ABI is what it was");
+    puts("the ABI is unchanged");
     return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C++ collectives on arrays, on a communicator of one rank: what they check, and what they
-// give. Several ranks are in tests/conformance.
+// The C++ collectives on arrays, on a communicator of one rank: their checks and their results.
+// tests/conformance has tests with several ranks.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -45,7 +45,7 @@ TEST_F(ArraysHpp, EveryCollectiveOfOneRankIsACopy) {
     EXPECT_EQ(source, (Floats{1, 2, 3}));
 }
 
-TEST_F(ArraysHpp, AMessageToOneselfIsACopy) {
+TEST_F(ArraysHpp, AMessageToItselfIsACopy) {
     vescomm::Request request;
     vescomm::receive<float>(comm, output, 0, &request);
     vescomm::send<float>(comm, source, 0);
@@ -69,7 +69,7 @@ TEST_F(ArraysHpp, ARequestCanBeStartedAgain) {
     EXPECT_EQ(output, source);
 }
 
-TEST_F(ArraysHpp, AGroupStartsTogether) {
+TEST_F(ArraysHpp, AGroupRunsAllItsCollectives) {
     std::vector<std::int32_t> numbers(5), sums(5);
     std::iota(numbers.begin(), numbers.end(), 1);
     vescomm::Request request;
@@ -86,7 +86,7 @@ TEST_F(ArraysHpp, AGroupStartsTogether) {
     EXPECT_EQ(sums, numbers);
 }
 
-TEST_F(ArraysHpp, ArraysThatAreTooShortAreRefused) {
+TEST_F(ArraysHpp, RefusesArraysThatAreTooShort) {
     const std::span<float> two(output.data(), 2);
     const std::span<const float> all(source);
     EXPECT_THROW(vescomm::all_reduce<float>(comm, all, two), std::invalid_argument);
@@ -96,7 +96,7 @@ TEST_F(ArraysHpp, ArraysThatAreTooShortAreRefused) {
     EXPECT_THROW(vescomm::gather_v<float>(comm, all, output, {}), std::invalid_argument);
 }
 
-TEST_F(ArraysHpp, AnExceptionEndsAGroupAndTheCommunicator) {
+TEST_F(ArraysHpp, AnExceptionInAGroupBreaksTheCommunicator) {
     EXPECT_THROW(vescomm::group(comm, [] { throw std::runtime_error("mine"); }),
                  std::runtime_error);
     EXPECT_THROW(vescomm::all_reduce<float>(comm, std::span<const float>(source), output),

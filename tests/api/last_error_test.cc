@@ -12,7 +12,7 @@
 namespace vescomm {
 namespace {
 
-TEST(LastError, IsWhatWasSaidLastOnThisThread) {
+TEST(LastError, IsTheLastSentenceOfThisThread) {
     set_last_error("first");
     std::thread([] { EXPECT_STREQ(vescomm_last_error(), ""); }).join();
     EXPECT_STREQ(vescomm_last_error(), "first");
@@ -20,13 +20,13 @@ TEST(LastError, IsWhatWasSaidLastOnThisThread) {
     EXPECT_STREQ(vescomm_last_error(), "second: with a reason");
 }
 
-TEST(LastError, KeepsASentenceThatJustFits) {
+TEST(LastError, KeepsASentenceOfTheMaximumSize) {
     const std::string sentence(max_error_bytes, 'a');
     set_last_error(sentence.c_str());
     EXPECT_EQ(vescomm_last_error(), sentence);
 }
 
-// Characters of 1 to 4 bytes, so that the cut falls on each of their bytes.
+// Characters of 1 to 4 bytes, shifted so that the cut falls on each of their bytes.
 TEST(LastError, CutsALongSentenceBetweenCharacters) {
     for (const std::string character : {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\x9f"}) {
         for (std::size_t before = 0; before < 8; ++before) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layout functions of the C API, and the rules of the C boundary that all functions share.
+// The layout functions of the C API, and the rules of the C boundary that apply to all functions.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,7 +25,7 @@ void expect_refused(vescomm_status_t status, const std::string &part) {
     EXPECT_NE(last_error().find(part), std::string::npos) << last_error();
 }
 
-// A matrix of 4 rows of 8 in blocks of 2 rows, and a vector of 5, on 3 ranks.
+// A matrix of 4 rows of 8 elements in blocks of 2 rows, and a vector of 5 elements, on 3 ranks.
 class LayoutApi : public testing::Test {
 protected:
     void SetUp() override {
@@ -52,7 +52,7 @@ protected:
     vescomm_layout_t *layout = nullptr;
 };
 
-TEST_F(LayoutApi, SaysWhichPartOfATensorARankOwns) {
+TEST_F(LayoutApi, ReturnsThePieceOfATensorThatARankOwns) {
     vescomm_piece_t piece;
     ASSERT_EQ(vescomm_layout_piece(layout, 0, 1, &piece), VESCOMM_OK);
     EXPECT_EQ(piece.first, 16);
@@ -82,7 +82,7 @@ TEST_F(LayoutApi, DescribesElementsAsBoxes) {
     expect_refused(vescomm_layout_boxes(layout, 0, 0, 3, nullptr, 3, &count), "boxes is NULL");
 }
 
-TEST_F(LayoutApi, ComesBackFromItsBytes) {
+TEST_F(LayoutApi, ParseRestoresSerialisedLayouts) {
     size_t size = 0;
     ASSERT_EQ(vescomm_layout_serialise(layout, nullptr, 0, &size), VESCOMM_OK);
     std::vector<char> bytes(size);
@@ -98,7 +98,7 @@ TEST_F(LayoutApi, ComesBackFromItsBytes) {
     EXPECT_EQ(vescomm_layout_parse(nullptr, 0, &back), VESCOMM_ERROR_INVALID_ARGUMENT);
 }
 
-TEST_F(LayoutApi, DescribesWhatWasMade) {
+TEST_F(LayoutApi, QueriesReturnTheValuesOfTheLayout) {
     vescomm_layout_info_t info = vescomm_layout_info();
     ASSERT_EQ(vescomm_layout_query(layout, &info), VESCOMM_OK);
     EXPECT_EQ(info.struct_size, sizeof(info));
@@ -145,7 +145,7 @@ TEST_F(LayoutApi, CountsPiecesBeyondTheCapacity) {
     EXPECT_EQ(pieces[1].offset, 16);
 }
 
-TEST_F(LayoutApi, NamesTheFunctionAndTheArgumentThatIsNull) {
+TEST_F(LayoutApi, ErrorsNameTheFunctionAndTheNullArgument) {
     vescomm_layout_t *made = nullptr;
     size_t index = 0;
     int64_t number = 0;
@@ -230,7 +230,7 @@ TEST_F(LayoutApi, MakesLayoutsWithoutTensorsAndFromCounts) {
     EXPECT_EQ(vescomm_layout_free(made), VESCOMM_OK);
 }
 
-// What a program built against a later header passes: more members than this library knows.
+// A struct of a program built against a later header: it has more members than this library knows.
 struct LaterTensor {
     vescomm_tensor_t known = vescomm_tensor();
     int64_t later = 0;
@@ -269,7 +269,7 @@ TEST_F(LayoutApi, ReadsArraysOfLaterStructsByTheirOwnStride) {
 }
 
 TEST_F(LayoutApi, WritesOnlyTheMembersThatTheCallerHas) {
-    // A caller from before `largest`, `tensors` and `hash` existed.
+    // A caller built against a header without `largest`, `tensors` and `hash`.
     const uint32_t size = offsetof(vescomm_layout_info_t, largest);
     vescomm_layout_info_t info;
     std::memset(&info, 0xee, sizeof(info));
@@ -280,7 +280,8 @@ TEST_F(LayoutApi, WritesOnlyTheMembersThatTheCallerHas) {
     EXPECT_EQ(static_cast<uint64_t>(info.largest), 0xeeeeeeeeeeeeeeeeu);
     EXPECT_EQ(info.hash, 0xeeeeeeeeeeeeeeeeu);
 
-    // A caller from the future reads zero where this library has nothing to say.
+    // A caller built against a later header reads zero from members that this library does not
+    // have.
     struct {
         vescomm_layout_info_t known;
         uint64_t later;
@@ -318,12 +319,12 @@ TEST(Guard, ReadsOptions) {
     given.ranks = 7;
     given.elements = 9;
     EXPECT_EQ(vescomm::read_options(&given, "f", "options").elements, 9);
-    given.struct_size = 8;  // a caller who only knows struct_size and ranks
+    given.struct_size = 8;  // a caller that only knows struct_size and ranks
     EXPECT_EQ(vescomm::read_options(&given, "f", "options").ranks, 7);
     EXPECT_EQ(vescomm::read_options(&given, "f", "options").elements, 0);
 }
 
-TEST(LastError, BelongsToItsThread) {
+TEST(LastError, IsThreadLocal) {
     vescomm_layout_query(nullptr, nullptr);
     const std::string mine = last_error();
     std::thread([] {
@@ -346,7 +347,7 @@ TEST(Status, HasANameForEveryValue) {
     EXPECT_STREQ(vescomm_status_name(-10), "unknown status");
 }
 
-TEST(Version, IsTheOneOfTheHeader) {
+TEST(Version, EqualsTheVersionOfTheHeader) {
     EXPECT_STREQ(vescomm_version(), "0.1.0");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A C++ owner of a request that is running: nothing is written once it is gone.
+// Destruction of the C++ owner of a running request: nothing is written afterwards.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using vescomm::testing_support::free_address;
 constexpr std::size_t count = 1000;
 using Floats = std::vector<float>;
 
-// Two ranks, threads of this process.
+// Runs `body` on two ranks, which are threads of this process.
 void run_pair(double timeout_seconds, const std::function<void(Communicator &)> &body) {
     const std::string address = free_address();
     const auto rank = [&](int number) {
@@ -40,7 +40,7 @@ std::ptrdiff_t overwritten(const Floats &array) {
     return std::ranges::count_if(array, [](float element) { return element != -1; });
 }
 
-TEST(RequestHpp, WaitsForARunningOperationWhenItsOwnerEnds) {
+TEST(RequestHpp, DestructorWaitsForARunningOperation) {
     std::latch started(1);
     run_pair(60, [&](Communicator &comm) {
         Floats mine(count, 1), sum(count, 0);
@@ -54,7 +54,7 @@ TEST(RequestHpp, WaitsForARunningOperationWhenItsOwnerEnds) {
                 started.count_down();
             }
             EXPECT_EQ(sum, Floats(count, 2));
-            // The array is another vector's from here on.
+            // From here on the memory must not be written by the operation.
             std::ranges::fill(sum, -1.0f);
         }
         comm.barrier();
@@ -63,7 +63,7 @@ TEST(RequestHpp, WaitsForARunningOperationWhenItsOwnerEnds) {
     });
 }
 
-TEST(RequestHpp, WaitsForARunningOperationWhenItIsReplaced) {
+TEST(RequestHpp, AssignmentWaitsForARunningOperation) {
     std::latch started(1);
     run_pair(60, [&](Communicator &comm) {
         Floats mine(count, 1), sum(count, 0);
@@ -83,19 +83,19 @@ TEST(RequestHpp, WaitsForARunningOperationWhenItIsReplaced) {
     });
 }
 
-// The other rank does not come in time.
-TEST(RequestHpp, WritesNothingAfterAWaitThatFailed) {
+// The other rank does not call the collective before the timeout.
+TEST(RequestHpp, WritesNothingAfterAFailedWait) {
     std::latch gone(1);
     run_pair(1, [&](Communicator &comm) {
         Floats mine(count, 1), sum(count, 0);
         if (comm.rank() == 1) {
             gone.wait();
-            // Its part may be complete before it hears that rank 0 has given up.
-            const auto go_on = [&] {
+            // Its part may be complete before it observes the failure of rank 0.
+            const auto reduce_late = [&] {
                 vescomm::all_reduce<float>(comm, mine, sum);
                 comm.barrier();
             };
-            EXPECT_THROW(go_on(), vescomm::VescommError);
+            EXPECT_THROW(reduce_late(), vescomm::VescommError);
         } else {
             {
                 Request request;
@@ -109,7 +109,7 @@ TEST(RequestHpp, WritesNothingAfterAWaitThatFailed) {
     });
 }
 
-TEST(RequestHpp, EndsAtOnceWhenItWasNeverStartedOrIsComplete) {
+TEST(RequestHpp, DestructorDoesNotWaitIfNothingIsRunning) {
     Communicator comm = Communicator::from_environment();
     Request never = Request::barrier(comm);
     Request complete = Request::barrier(comm);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t seed = 20261122;
 
-// Two words that only differ while somebody is inside.
+// Two words that are equal unless a thread is inside change().
 struct Guarded {
     std::uint64_t first = 0, second = 0;
 
@@ -50,7 +50,7 @@ TEST(BiasedLock, LosesTheBiasToAnotherThreadAndGivesItBackLater) {
     EXPECT_EQ(lock.biased_to_this_thread(), BiasedLock::can_bias());
 }
 
-TEST(BiasedLock, StaysAMutexWhenToldSo) {
+TEST(BiasedLock, StaysAMutexAfterStayUnbiased) {
     BiasedLock lock(1, 1);
     { BiasedLock::Guard guard(lock); }
     lock.stay_unbiased();
@@ -58,7 +58,7 @@ TEST(BiasedLock, StaysAMutexWhenToldSo) {
     EXPECT_FALSE(lock.biased_to_this_thread());
 }
 
-TEST(BiasedLock, WaitsForAnOwnerThatIsInside) {
+TEST(BiasedLock, RevocationWaitsForTheOwnerToLeave) {
     BiasedLock lock(1, 1);
     { BiasedLock::Guard guard(lock); }
     Guarded guarded;
@@ -78,8 +78,8 @@ TEST(BiasedLock, WaitsForAnOwnerThatIsInside) {
     EXPECT_EQ(guarded.first, 100'001u);
 }
 
-// Threads that take the lock in bursts of random length: biases come and go all the time.
-TEST(BiasedLock, KeepsManyThreadsApart) {
+// Threads acquire the lock in bursts of random length, so the bias moves between them all the time.
+TEST(BiasedLock, ExcludesThreadsWhileTheBiasMoves) {
     for (const int threads : {2, 3, 5}) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(threads) + " threads");
         BiasedLock lock(1, 20);
@@ -107,9 +107,9 @@ TEST(BiasedLock, KeepsManyThreadsApart) {
     }
 }
 
-// One thread that lives in the lock, and others that come and go, each a new one: their thread
-// control blocks are used again.
-TEST(BiasedLock, KeepsShortLivedThreadsApart) {
+// One thread uses the lock all the time, while short-lived threads reuse the same thread control
+// blocks one after another.
+TEST(BiasedLock, ExcludesShortLivedThreads) {
     BiasedLock lock(1, 5);
     Guarded guarded;
     std::uint64_t mine = 0;
@@ -172,20 +172,18 @@ TEST(BiasedLock, WaitsForTheOwnerWhenAnEarlierOwnerGoesOn) {
 
 TEST(BiasedLock, StaysAMutexForThreadsAfterTheLastOwner) {
     BiasedLock lock(1, 1);
-    for (std::uintptr_t owner = 0; owner < BiasedLock::max_owners; ++owner) {
-        // All at once, so that each thread has a thread control block of its own.
-        static std::vector<std::thread> owners;
-        static std::barrier all(static_cast<std::ptrdiff_t>(BiasedLock::max_owners) + 1);
+    std::vector<std::thread> owners;
+    // All owners live at the same time, so each has a thread control block of its own.
+    std::barrier all(static_cast<std::ptrdiff_t>(BiasedLock::max_owners) + 1);
+    for (std::uintptr_t owner = 0; owner < BiasedLock::max_owners; ++owner)
         owners.emplace_back([&] {
             { BiasedLock::Guard guard(lock); }
             all.arrive_and_wait();
         });
-        if (owners.size() < BiasedLock::max_owners) continue;
-        all.arrive_and_wait();
-        for (int i = 0; i < 10; ++i) BiasedLock::Guard guard(lock);
-        EXPECT_FALSE(lock.biased_to_this_thread());
-        for (std::thread &thread : owners) thread.join();
-    }
+    all.arrive_and_wait();
+    for (int i = 0; i < 10; ++i) BiasedLock::Guard guard(lock);
+    EXPECT_FALSE(lock.biased_to_this_thread());
+    for (std::thread &thread : owners) thread.join();
 }
 
 // ---- all interleavings of a model ----
@@ -243,7 +241,7 @@ public:
     };
     explicit Explorer(Options options) : options_(options) {}
 
-    // Whether two threads can be inside at once.
+    // Returns true if two threads can be inside at once.
     bool finds_two_inside() {
         std::vector<Model> todo{Model()};
         const auto visit = [&](const Model &m) {

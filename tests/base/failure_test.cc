@@ -15,7 +15,7 @@
 namespace vescomm {
 namespace {
 
-// Longer than a machine that works ever takes.
+// Longer than a working machine ever takes.
 constexpr auto hang = std::chrono::seconds(60);
 
 TEST(Failure, IsVisibleOnlyAfterItHasBeenRecorded) {
@@ -33,8 +33,7 @@ TEST(Failure, IsVisibleOnlyAfterItHasBeenRecorded) {
     EXPECT_TRUE(failure.broken());
 }
 
-// A recorder that takes its time keeps nobody from asking.
-TEST(Failure, HoldsNoLockWhileItIsRecorded) {
+TEST(Failure, CanBeReadWhileASlowRecorderRuns) {
     auto failure = std::make_shared<Failure>();
     auto go_on = std::make_shared<std::promise<void>>();
     auto recording = std::make_shared<std::promise<void>>();
@@ -59,11 +58,11 @@ TEST(Failure, HoldsNoLockWhileItIsRecorded) {
     EXPECT_TRUE(failure->broken());
 }
 
-TEST(Failure, IsVisibleToWhoeverTriedToSetIt) {
+TEST(Failure, IsVisibleToEveryThreadAfterSet) {
     for (int round = 0; round < 100; ++round) {
         Failure failure;
-        std::atomic<int> first{0}, told{0}, recorded{0};
-        failure.on_first([&] { ++told; });
+        std::atomic<int> first{0}, notified{0}, recorded{0};
+        failure.on_first([&] { ++notified; });
         failure.record_first([&](vescomm_status_t, const std::string &) {
             std::this_thread::yield();
             ++recorded;
@@ -77,12 +76,12 @@ TEST(Failure, IsVisibleToWhoeverTriedToSetIt) {
             });
         for (std::thread &thread : threads) thread.join();
         EXPECT_EQ(first, 1);
-        EXPECT_EQ(told, 1);
+        EXPECT_EQ(notified, 1);
         EXPECT_EQ(recorded, 1);
     }
 }
 
-TEST(Failure, TellsThoseWhoAskWhileItIsRecordedOnceItIsVisible) {
+TEST(Failure, RunsACallbackThatIsSetWhileRecordingOnceVisible) {
     Failure failure;
     bool visible = false;
     failure.record_first([&](vescomm_status_t, const std::string &) {

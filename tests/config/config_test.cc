@@ -43,7 +43,7 @@ TEST(Config, HasADefaultForEverything) {
     EXPECT_EQ(config.node, "");
 }
 
-TEST(Config, ReadsWhatIsSet) {
+TEST(Config, ReadsSetVariables) {
     const Config config = read({{"VESCOMM_TIMEOUT_SECONDS", "0.5"},
                                 {"VESCOMM_PROGRESS", "inline"},
                                 {"VESCOMM_NODE", "n 1"}});
@@ -52,12 +52,12 @@ TEST(Config, ReadsWhatIsSet) {
     EXPECT_EQ(config.node, "n 1");
 }
 
-TEST(Config, TakesAnEmptyVariableForNone) {
+TEST(Config, IgnoresEmptyVariables) {
     EXPECT_EQ(read({{"VESCOMM_TIMEOUT_SECONDS", ""}}).timeout_seconds, 300);
     EXPECT_EQ(read({{"VESCOMM_PROGRESS", ""}}).progress, "auto");
 }
 
-TEST(Config, RefusesWhatIsMalformedAndSaysWhatIsAllowed) {
+TEST(Config, RefusesMalformedValuesAndNamesTheAllowedOnes) {
     for (const char *value :
          {"0", "-1", "12abc", " 5", "5 ", "inf", "nan", "1e999", "five", "0x10"})
         EXPECT_EQ(refusal("VESCOMM_TIMEOUT_SECONDS", value),
@@ -80,14 +80,14 @@ TEST(Variables, AreDescribedAndNamedOnce) {
     }
 }
 
-TEST(Variables, OfOthersAndThoseInTheTableAreLeftAlone) {
+TEST(Variables, KnownAndForeignVariablesGetNoWarning) {
     std::vector<std::string> names = {"PATH",        "UCX_TLS",         "VESC",
                                       "vescomm_log", "VESCOMM_UCX_TLS", "VESCOMM_PERF_MIN_BW"};
     for (const Variable &variable : variables()) names.push_back(variable.name);
     EXPECT_EQ(unknown_variables(names), std::vector<std::string>());
 }
 
-TEST(Variables, ThatAreMisspeltAreToldWithTheNameThatWasMeant) {
+TEST(Variables, MisspeltVariablesGetASuggestion) {
     for (const auto &[given, meant] :
          std::map<std::string, std::string>{{"VESCOMM_TIMEOUT_SECOND", "VESCOMM_TIMEOUT_SECONDS"},
                                             {"VESCOMM_TIMEOUT", "VESCOMM_TIMEOUT_SECONDS"},
@@ -103,7 +103,7 @@ TEST(Variables, ThatAreMisspeltAreToldWithTheNameThatWasMeant) {
                                    meant + "?");
 }
 
-TEST(Variables, ThatResembleNothingAreToldWithoutAGuess) {
+TEST(Variables, UnknownVariablesWithoutANearNameGetNoSuggestion) {
     for (const char *given : {"VESCOMM_FOO", "VESCOMM_ROOT", "VESCOMM_", "VESCOMM",
                               "VESCOMM_WORLD_SIZE", "VESCOMM_HOME"})
         EXPECT_EQ(hint(given), std::string(given) +
@@ -112,7 +112,7 @@ TEST(Variables, ThatResembleNothingAreToldWithoutAGuess) {
     EXPECT_NE(hint("VESCOMM_" + std::string(1 << 20, 'X')), "");
 }
 
-TEST(Variables, OfThisProcessAreNamedUnlessTheyAreEmpty) {
+TEST(Variables, ListsNonEmptyVariablesOfThisProcess) {
     setenv("VESCOMM_TEST_CONFIG_SET", "1", 1);
     setenv("VESCOMM_TEST_CONFIG_EMPTY", "", 1);
     const std::vector<std::string> names = process_variable_names();
@@ -123,7 +123,7 @@ TEST(Variables, OfThisProcessAreNamedUnlessTheyAreEmpty) {
     unsetenv("VESCOMM_TEST_CONFIG_EMPTY");
 }
 
-TEST(Spelling, TakesTheNearest) {
+TEST(Spelling, ChoosesTheNearestName) {
     const std::vector<std::string> known = {"VESCOMM_RANK", "VESCOMM_RANKS"};
     EXPECT_EQ(nearest("VESCOMM_RNAK", known), "VESCOMM_RANK");
     EXPECT_EQ(nearest("VESCOMM_RNAKS", known), "VESCOMM_RANKS");

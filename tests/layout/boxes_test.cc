@@ -13,7 +13,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Row-major elements of a box, one after another.
+// Row-major numbers of the elements of a box, in order.
 Numbers elements_of(const Box &box, const Numbers &shape) {
     Numbers found;
     Numbers index(shape.size(), 0);
@@ -28,7 +28,7 @@ Numbers elements_of(const Box &box, const Numbers &shape) {
     }
 }
 
-TEST(Boxes, AreTheRestOfARowWholeRowsAndTheBeginningOfOne) {
+TEST(Boxes, SplitAtPartialRows) {
     const Numbers shape = {4, 6};
     EXPECT_EQ(boxes(shape, 3, 17),
               (std::vector<Box>{{{0, 3}, {1, 3}}, {{1, 0}, {2, 6}}, {{3, 0}, {1, 2}}}));
@@ -38,7 +38,7 @@ TEST(Boxes, AreTheRestOfARowWholeRowsAndTheBeginningOfOne) {
     EXPECT_EQ(boxes(shape, 24, 0), std::vector<Box>{});
 }
 
-TEST(Boxes, OfAScalarIsOneWithoutNumbers) {
+TEST(Boxes, ScalarIsOneBoxWithoutDimensions) {
     EXPECT_EQ(boxes({}, 0, 1), std::vector<Box>{Box{}});
     EXPECT_EQ(boxes({}, 0, 0), std::vector<Box>{});
 }
@@ -73,7 +73,7 @@ TEST(Boxes, CoverEveryIntervalOfEverySmallTensorInOrder) {
     EXPECT_GT(intervals, 1000);
 }
 
-TEST(Boxes, CountBeyondTwoToTheForty) {
+TEST(Boxes, SupportMoreThanTwoToTheFortyElements) {
     const Numbers shape = {std::int64_t{1} << 30, std::int64_t{1} << 20};
     const std::int64_t row = std::int64_t{1} << 20;
     EXPECT_EQ(boxes(shape, row * 1'000'000'000 - 1, row + 2),

@@ -22,8 +22,8 @@ const int seeded = setenv("RC_PARAMS", "seed=20260101", 0);
 
 constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
 
-// Two experts of 5 rows of 4, in blocks of 2 rows, so the third block of each is short; then a gap;
-// then a vector.
+// Two experts of 5 rows of 4 elements, in blocks of 2 rows, so the third block of each is short.
+// Then a gap, then a vector.
 //
 //     0    8    16  20   28   36  40    48         58  64
 //     |  . |  . | . |  . |  . | . |     |  vector  |   |
@@ -34,7 +34,7 @@ Layout sample() {
         64, {0, 16, 16, 44, 51, 64});
 }
 
-// The sentence with which making a layout fails.
+// The error sentence of the constructor; empty if it succeeds.
 std::string refusal(std::vector<Tensor> tensors, std::int64_t elements, Cuts cuts) {
     try {
         const Layout layout(std::move(tensors), elements, std::move(cuts));
@@ -70,7 +70,7 @@ TEST(Layout, ListsThePiecesOfARank) {
 }
 
 TEST(Layout, AcceptsCutsOnBlockBoundariesOnly) {
-    // Inside the tensor of sample(), by definition: 0, 8, 16 of each expert of 20.
+    // Legal cuts inside "experts" are 0, 8 and 16 of each expert's 20 elements.
     for (std::int64_t cut = 0; cut <= 64; ++cut) {
         const bool legal = cut >= 40 || (cut % 20) % 8 == 0;
         const Layout whole = sample();
@@ -95,7 +95,7 @@ TEST(Layout, NamesTheBoundariesNextToAWrongCut) {
     EXPECT_NE(sentence(139).find("move the cut to 136 or 140"), std::string::npos);
 }
 
-TEST(Layout, AcceptsEverythingEmpty) {
+TEST(Layout, AcceptsEmptyLayoutsAndTensors) {
     const Layout nothing({}, 0, {0, 0});
     EXPECT_EQ(nothing.ranks(), 1);
     EXPECT_EQ(nothing.largest_shard(), 0);
@@ -118,7 +118,7 @@ TEST(Layout, AcceptsEverythingEmpty) {
     EXPECT_TRUE(degenerate.pieces(6).empty());
 }
 
-TEST(Layout, RefusesWithASentenceThatNamesTheCause) {
+TEST(Layout, ErrorsNameTheCause) {
     const Cuts cuts = {0, 10};
     const auto expect = [](const std::string &sentence, const char *part) {
         EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
@@ -159,7 +159,7 @@ TEST(Layout, RefusesWithASentenceThatNamesTheCause) {
     expect(refusal({}, 10, {0, 11}), "the last cut, 1, is at 11");
 }
 
-TEST(Layout, CountsBeyondTwoToTheForty) {
+TEST(Layout, SupportsMoreThanTwoToTheFortyElements) {
     const std::int64_t huge = std::int64_t{1} << 61;
     const Layout layout({{.name = "a", .shape = {1 << 20, 1 << 20, 1 << 21}, .block = 1ll << 40},
                          {.name = "b", .shape = {huge}, .offset = huge + 5}},
@@ -181,9 +181,9 @@ TEST(Layout, IsMadeFromCounts) {
     EXPECT_THROW(Layout::from_counts({}), Error);
 }
 
-// A change of these values breaks every file and every job with mixed versions: raise the version
-// of the format in layout_bytes.cc when the bytes must change.
-TEST(Layout, HashesNeverChange) {
+// A change of these values breaks every file and every job with mixed versions. If the bytes must
+// change, raise the version of the format in layout_bytes.cc.
+TEST(Layout, HashesAreStable) {
     EXPECT_EQ(Layout({}, 0, {0, 0}).hash(), 0x77a067b69020017bu);
     EXPECT_EQ(sample().hash(), 0x6791c781fec1849bu);
     const std::int64_t counts[] = {3, 0, 4};
@@ -209,7 +209,7 @@ TEST(Layout, SerialisesToTheDocumentedBytes) {
     }
 }
 
-TEST(Layout, ExplainsTheFirstDifferenceAndChangesItsHash) {
+TEST(Layout, EveryDifferenceIsExplainedAndChangesTheHash) {
     const Layout here = sample();
     const auto original = std::vector<Tensor>(here.tensors().begin(), here.tensors().end());
     const Cuts cuts(here.cuts().begin(), here.cuts().end());
@@ -258,7 +258,8 @@ TEST(Layout, PrintsOnABoundedNumberOfLines) {
     EXPECT_NE(text.find("936 more tensors"), std::string::npos);
 }
 
-// Any legal layout: tensors of any shape with gaps, cuts drawn and moved down to a legal place.
+// Generates a legal layout: tensors of any shape with gaps, and random cuts that are moved down to
+// a block boundary.
 Layout any_layout() {
     const auto number = [](std::int64_t low, std::int64_t high) {
         return *rc::gen::inRange<std::int64_t>(low, high + 1);
@@ -282,7 +283,7 @@ Layout any_layout() {
         tensors.push_back(tensor);
     }
     const std::int64_t elements = end + number(0, 3);
-    // By definition: an element may start a shard unless a tensor's block has begun before it.
+    // An element may start a shard unless it is inside a block of a tensor.
     std::vector<bool> legal(static_cast<std::size_t>(elements) + 1, true);
     for (const Tensor &tensor : tensors) {
         std::int64_t matrix = 1;
@@ -326,7 +327,7 @@ RC_GTEST_PROP(LayoutProperty, PiecesCoverEveryElementOfEveryTensorOnce, ()) {
     }
 }
 
-RC_GTEST_PROP(LayoutProperty, ComesBackFromItsBytes, ()) {
+RC_GTEST_PROP(LayoutProperty, ParseRestoresSerialisedLayouts, ()) {
     const Layout layout = any_layout();
     const Layout back = Layout::parse(layout.serialise());
     RC_ASSERT(back == layout);
@@ -337,7 +338,7 @@ RC_GTEST_PROP(LayoutProperty, ComesBackFromItsBytes, ()) {
     }
 }
 
-RC_GTEST_PROP(LayoutProperty, EqualExactlyWhenBytesHashesAndDifferencesSaySo, ()) {
+RC_GTEST_PROP(LayoutProperty, EqualityAgreesWithBytesHashesAndDifferences, ()) {
     const Layout a = any_layout();
     const Layout b = any_layout();
     RC_ASSERT((a == b) == (a.serialise() == b.serialise()));
@@ -346,7 +347,7 @@ RC_GTEST_PROP(LayoutProperty, EqualExactlyWhenBytesHashesAndDifferencesSaySo, ()
     RC_ASSERT((a == b) == b.first_difference(a).empty());
 }
 
-// Parses bytes from a stranger: either a layout with exactly these bytes, or an Error.
+// Parses untrusted bytes. Returns true for a layout with exactly these bytes, false for an Error.
 bool parses(const std::vector<std::byte> &bytes) {
     try {
         EXPECT_EQ(Layout::parse(bytes).serialise(), bytes);
@@ -368,7 +369,7 @@ TEST(LayoutParse, RefusesEveryTruncation) {
     EXPECT_FALSE(parses(longer));
 }
 
-TEST(LayoutParse, SurvivesEveryChangedByte) {
+TEST(LayoutParse, HandlesEveryChangedByte) {
     const std::vector<std::byte> bytes = sample().serialise();
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         for (int value = 0; value < 256; ++value) {
@@ -381,7 +382,7 @@ TEST(LayoutParse, SurvivesEveryChangedByte) {
     }
 }
 
-TEST(LayoutParse, SurvivesRandomBytes) {
+TEST(LayoutParse, HandlesRandomBytes) {
     std::mt19937 random(1);
     const std::vector<std::byte> bytes = sample().serialise();
     for (int i = 0; i < 20000; ++i) {
@@ -396,7 +397,8 @@ TEST(LayoutParse, SurvivesRandomBytes) {
 
 TEST(LayoutParse, DoesNotAllocateForCountsThatTheBytesCannotHold) {
     const std::vector<std::byte> bytes = sample().serialise();
-    // Ranks, tensors, the length of the first name, its dimensions: 2^62 of each.
+    // Positions of the numbers of ranks and tensors, the length of the first name and its number of
+    // dimensions. Each is set to 2^62, then to a negative number.
     for (const std::size_t position : {16, 24, 80, 95}) {
         std::vector<std::byte> changed = bytes;
         changed[position + 7] = std::byte{0x40};

@@ -26,19 +26,19 @@ std::string refusal(const std::string &pattern, int ranks) {
     return "";
 }
 
-TEST(FileName, SaysWhoWrites) {
+TEST(FileName, ExpandsRankCommunicatorAndProcess) {
     const Writer writer{.rank = 3, .ranks = 8, .communicator = 2};
     EXPECT_EQ(file_name("/tmp/%r.%c.%p.100%%", writer, ""),
               "/tmp/3.2." + std::to_string(getpid()) + ".100%");
     EXPECT_EQ(file_name("plain", {.rank = 0, .ranks = 1}, ""), "plain");
 }
 
-TEST(FileName, RefusesWhatItDoesNotKnow) {
+TEST(FileName, RefusesUnknownPlaceholders) {
     for (const char *pattern : {"%", "%q%r", "%r%", "%R"})
         EXPECT_NE(refusal(pattern, 2).find("after a % comes r"), std::string::npos) << pattern;
 }
 
-TEST(FileName, TellsRanksApart) {
+TEST(FileName, RequiresTheRankIfThereAreSeveral) {
     for (const char *pattern : {"flight", "flight.%p.%c", "%%r"})
         EXPECT_NE(refusal(pattern, 2).find("put %r into the name"), std::string::npos) << pattern;
 }
@@ -69,7 +69,7 @@ protected:
     std::filesystem::path folder_;
 };
 
-TEST_F(WriteFile, ReplacesAndLeavesNothingElse) {
+TEST_F(WriteFile, ReplacesFilesAndLeavesNoTemporaryFiles) {
     const std::string name = in_folder("file");
     write_file(name, "first, and longer", "it");
     write_file(name, "second", "it");
@@ -87,8 +87,8 @@ TEST_F(WriteFile, WritesTextsLargerThanAPipe) {
     EXPECT_EQ(text_of(in_folder("file")), text);
 }
 
-// Until 0.1 the temporary file was NAME.PID.part, which anybody could foresee.
-TEST_F(WriteFile, DoesNotFollowSymbolicLinksPlantedAtForeseeableNames) {
+// Before 0.1 the temporary file was NAME.PID.part, a predictable name.
+TEST_F(WriteFile, DoesNotFollowSymbolicLinksAtPredictableNames) {
     const std::string victim = in_folder("victim");
     std::ofstream(victim) << "precious";
     const std::string name = in_folder("file");
@@ -110,8 +110,8 @@ TEST_F(WriteFile, ReplacesASymbolicLinkAndNotItsTarget) {
     EXPECT_EQ(text_of(in_folder("file")), "text");
 }
 
-// To replace /dev/null with a file would be bad for the whole machine.
-TEST_F(WriteFile, ReplacesNoDeviceAndNoPipe) {
+// Replacing /dev/null with a file would harm the whole machine.
+TEST_F(WriteFile, RefusesToReplaceAPipe) {
     const std::string pipe = in_folder("pipe");
     ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
     std::filesystem::create_symlink(pipe, in_folder("link"));

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(FlightRecorder, KeepsWhatWasStartedAndSaysWhatIsComplete) {
+TEST(FlightRecorder, RecordsStartedAndCompletedOperations) {
     FlightRecorder recorder;
     EXPECT_TRUE(recorder.entries().empty());
     EXPECT_EQ(recorder.start(7, true), 1u);
@@ -31,10 +31,10 @@ TEST(FlightRecorder, KeepsWhatWasStartedAndSaysWhatIsComplete) {
     EXPECT_GT(entries[0].started, 0);
 }
 
-TEST(FlightRecorder, ForgetsTheOldest) {
+TEST(FlightRecorder, KeepsOnlyTheNewestOperations) {
     FlightRecorder recorder;
     for (std::uint64_t i = 1; i <= 1000; ++i) EXPECT_EQ(recorder.start(i, false), i);
-    recorder.complete(1);  // long gone: whoever has its place now is not complete
+    recorder.complete(1);  // overwritten: the operation that has its slot now is not completed
     recorder.complete(1000);
     const auto entries = recorder.entries();
     ASSERT_EQ(entries.size(), FlightRecorder::kept);
@@ -45,7 +45,7 @@ TEST(FlightRecorder, ForgetsTheOldest) {
     }
 }
 
-TEST(FlightRecorder, KnowsWhenSomethingStartedThatTakesLong) {
+TEST(FlightRecorder, RecordsTheTimeOfALongOperationOnce) {
     FlightRecorder recorder;
     recorder.start(1, false);
     EXPECT_EQ(recorder.entries()[0].started, 0);
@@ -56,7 +56,7 @@ TEST(FlightRecorder, KnowsWhenSomethingStartedThatTakesLong) {
     EXPECT_EQ(recorder.entries()[0].started, first);
 }
 
-TEST(FlightRecorder, MayBeReadWhileItIsWritten) {
+TEST(FlightRecorder, CanBeReadWhileItIsWritten) {
     FlightRecorder recorder;
     std::atomic<bool> stop{false};
     std::thread reader([&] {
@@ -75,7 +75,7 @@ std::vector<json> lines(const std::string &text) {
     return lines;
 }
 
-TEST(FlightText, IsALineForTheRankAndOneForEachOperation) {
+TEST(FlightText, HasALineForTheRankAndOneForEachOperation) {
     FlightRecorder recorder;
     const auto *flat = find_algorithm(Collective::all_reduce, "flat");
     const auto *barrier = find_algorithm(Collective::barrier, "dissemination");
@@ -107,7 +107,7 @@ TEST(FlightText, IsALineForTheRankAndOneForEachOperation) {
     EXPECT_FALSE(text[2].contains("started"));
 }
 
-TEST(FlightText, HasRoomForEveryWordThereIs) {
+TEST(FlightText, RestoresEveryAlgorithmTypeAndSize) {
     for (const AlgorithmEntry &entry : algorithms()) {
         FlightRecorder recorder;
         constexpr std::uint64_t bytes = std::uint64_t{1} << 43;

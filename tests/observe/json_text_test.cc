@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Another implementation says so.
+// Checks UTF-8 with another implementation.
 bool is_valid(const std::string &text) {
     try {
         (void)json(text).dump();
@@ -24,7 +24,7 @@ bool is_valid(const std::string &text) {
     }
 }
 
-TEST(QuotedJson, IsReadAsTheTextThatItQuotes) {
+TEST(QuotedJson, RestoresTextsOfAnyTwoBytes) {
     for (int first = 0; first < 256; ++first) {
         for (int second = 0; second < 256; ++second) {
             const std::string text{static_cast<char>(first), static_cast<char>(second), 'x'};
@@ -34,11 +34,11 @@ TEST(QuotedJson, IsReadAsTheTextThatItQuotes) {
     }
 }
 
-TEST(QuotedJson, KnowsEveryCharacterOfUtf8AndNothingElse) {
+TEST(QuotedJson, RestoresExactlyTheTextsThatAreUtf8) {
     std::mt19937 random(1);
     for (int round = 0; round < 100'000; ++round) {
         std::string text;
-        // Bytes from the edges of UTF-8's ranges.
+        // Bytes at the edges of the byte ranges of UTF-8.
         static constexpr unsigned char bytes[] = {
             0x00, 0x22, 0x5c, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2,
             0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
@@ -49,7 +49,7 @@ TEST(QuotedJson, KnowsEveryCharacterOfUtf8AndNothingElse) {
     }
 }
 
-TEST(JsonNumber, IsReadAsTheNumberAndNullWhereJsonHasNone) {
+TEST(JsonNumber, RestoresFiniteNumbersAndWritesNullForOthers) {
     for (const double number : {0.0, -1.5, 1e300, 1e-300, 1.7e9 + 0.123, 1.0 / 3, -0.0})
         EXPECT_EQ(json::parse(json_number(number)).get<double>(), number);
     EXPECT_TRUE(json::parse(json_number(std::nan(""))).is_null());

@@ -11,7 +11,7 @@
 namespace vescomm {
 namespace {
 
-// What is logged while it lives.
+// Collects the lines that are logged during its lifetime.
 class Lines {
 public:
     explicit Lines(std::string_view filter) {
@@ -30,14 +30,14 @@ public:
     std::vector<std::string> all;
 };
 
-TEST(Log, SaysLevelRankAreaAndText) {
+TEST(Log, LinesHaveLevelRankAreaAndText) {
     Lines lines("info");
     log(LogLevel::info, "launch", 2, 4, "started by torchrun");
     ASSERT_EQ(lines.all.size(), 1u);
     EXPECT_EQ(lines.all[0], "2 vescomm info 2/4 launch: started by torchrun");
 }
 
-TEST(Log, LeavesOutWhatIsBelowTheLevelOfItsArea) {
+TEST(Log, FiltersByTheLevelOfTheArea) {
     Lines lines("error,comm:debug");
     log(LogLevel::warn, "transport", 0, 1, "left out");
     log(LogLevel::error, "transport", 0, 1, "one");
@@ -47,7 +47,7 @@ TEST(Log, LeavesOutWhatIsBelowTheLevelOfItsArea) {
     EXPECT_FALSE(log_enabled(LogLevel::warn, "transport"));
 }
 
-TEST(Log, GoesToStandardErrorWithoutASink) {
+TEST(Log, WritesToStandardErrorWithoutASink) {
     { const Lines removed("warn"); }
     testing::internal::CaptureStderr();
     log(LogLevel::warn, "config", 0, 2, "said");

@@ -16,12 +16,12 @@ using testing_support::check;
 std::string metrics_of(vescomm_comm_t *comm) {
     std::size_t size = 0;
     check(vescomm_comm_metrics(comm, nullptr, 0, &size));
-    std::string text(size + 64, 'x');  // some more: numbers may grow
+    std::string text(size + 64, 'x');  // 64 more: numbers may grow in between
     check(vescomm_comm_metrics(comm, text.data(), text.size(), &size));
     return text.c_str();
 }
 
-// Samples by name, where every line is as the format wants it.
+// Checks that every line has the right format, and returns the samples by name.
 std::map<std::string, double> samples(const std::string &text) {
     static const std::regex help("# HELP ([a-z_]+) [^\n]+\\.");
     static const std::regex type("# TYPE ([a-z_]+) (counter|gauge)");
@@ -68,7 +68,7 @@ TEST(Metrics, AreTheCountersAsText) {
     });
 }
 
-TEST(Metrics, FitOrStayAway) {
+TEST(Metrics, TooSmallABufferIsNotWritten) {
     testing_support::run_array_ranks({testing_support::Kind::node, {0}}, [](auto *comm) {
         std::size_t size = 0;
         check(vescomm_comm_metrics(comm, nullptr, 0, &size));
@@ -81,14 +81,14 @@ TEST(Metrics, FitOrStayAway) {
     });
 }
 
-TEST(Metrics, SayThatACommunicatorIsBroken) {
+TEST(Metrics, ReportABrokenCommunicator) {
     testing_support::run_array_ranks({testing_support::Kind::node, {0}}, [](auto *comm) {
         check(vescomm_comm_abort(comm, "enough"));
         EXPECT_EQ(samples(metrics_of(comm))["vescomm_broken"], 1);
     });
 }
 
-TEST(Metrics, AreAStringInCpp) {
+TEST(Metrics, CppReturnsAString) {
     const auto comm = vescomm::v0::Communicator::from_environment();
     const std::string text = comm.metrics();
     EXPECT_EQ(text, metrics_of(comm.get()));

@@ -35,7 +35,7 @@ TEST(Trace, RecordsNothingUntilItIsStarted) {
     EXPECT_EQ(spans_of(document(trace)), 0u);
 }
 
-TEST(Trace, WritesSpansInMicrosecondsOnTracksOfTheirOwn) {
+TEST(Trace, WritesSpansInMicroseconds) {
     Trace trace;
     trace.start(10);
     trace.add("forward", "compute", 1, 1.5);
@@ -50,7 +50,7 @@ TEST(Trace, WritesSpansInMicrosecondsOnTracksOfTheirOwn) {
     }
 }
 
-TEST(Trace, CountsWhatItDrops) {
+TEST(Trace, CountsDroppedSpans) {
     Trace trace;
     trace.start(5);
     for (int i = 0; i < 8; ++i) trace.add("span", "compute", i, i + 1);

@@ -41,7 +41,7 @@ double simulated(const AlgorithmEntry &entry, const Problem &problem, const Mach
         .seconds;
 }
 
-// Calls body(entry, problem) for every algorithm that suits.
+// Calls body(entry, problem) for every algorithm that solves the problem.
 template <typename Body>
 void for_each_algorithm(const Nodes &nodes, std::int64_t elements, const Body &body) {
     for (const AlgorithmEntry &entry : algorithms()) {
@@ -58,7 +58,7 @@ void for_each_algorithm(const Nodes &nodes, std::int64_t elements, const Body &b
     }
 }
 
-TEST(Predict, SimulatesFewRanks) {
+TEST(Predict, EqualsTheSimulationOfFewRanks) {
     for (const Nodes &nodes : {even(1, 1), even(1, 7), even(4, 8)})
         for (const std::int64_t elements : {100, 100000})
             for_each_algorithm(nodes, elements, [](const auto &entry, const auto &problem) {
@@ -66,7 +66,7 @@ TEST(Predict, SimulatesFewRanks) {
             });
 }
 
-TEST(Predict, IsNearTheSimulationOfMany) {
+TEST(Predict, IsNearTheSimulationOfManyRanks) {
     for (const Nodes &nodes : {even(1, 96), even(64, 1), even(24, 4), even(8, 16)})
         for (const std::int64_t elements : {1000, 1000000})
             for_each_algorithm(nodes, elements, [](const auto &entry, const auto &problem) {
@@ -77,8 +77,8 @@ TEST(Predict, IsNearTheSimulationOfMany) {
             });
 }
 
-// With fewer ranks, shares of a vector that everyone has whole would be larger.
-TEST(Predict, KeepsSharesWhereAnAlgorithmCutsTheVector) {
+// With fewer ranks, the shares of a vector that every rank has as a whole would be larger.
+TEST(Predict, KeepsTheSizeOfSharesOfAlgorithmsByShare) {
     const AlgorithmEntry &two_phase = *find_algorithm(Collective::all_reduce, "two_phase");
     for (const std::int64_t elements : {1000, 16000}) {
         const Problem problem =
@@ -88,7 +88,7 @@ TEST(Predict, KeepsSharesWhereAnAlgorithmCutsTheVector) {
     }
 }
 
-TEST(Predict, FollowsRoundsToLongVectors) {
+TEST(Predict, ExtrapolatesToVectorsThatFillTheStagingBufferOften) {
     for (const Nodes &nodes : {even(1, 4), even(3, 2)})
         for_each_algorithm(nodes, 20 << 18, [](const auto &entry, const auto &problem) {
             const double ratio = *predict(entry, problem, {}, {}) / simulated(entry, problem, {});
@@ -97,8 +97,8 @@ TEST(Predict, FollowsRoundsToLongVectors) {
         });
 }
 
-// One rank has everything: it is the whole that counts, not a rank's share of it.
-TEST(Predict, SeesTheLargestShare) {
+// One rank owns everything: its shard decides, not the average shard.
+TEST(Predict, ConsidersTheLargestShard) {
     Problem problem = problem_of(Collective::all_gather_v, even(32, 4), 1 << 20);
     const AlgorithmEntry &slab = *find_algorithm(Collective::all_gather_v, "slab");
     problem.per_node = true;
@@ -111,16 +111,16 @@ TEST(Predict, SeesTheLargestShare) {
 }
 
 TEST(Predict, KeepsTheOrderOfRanks) {
-    std::vector<int> dealt;
-    for (int rank = 0; rank < 128; ++rank) dealt.push_back(rank % 16);
+    std::vector<int> cyclic;
+    for (int rank = 0; rank < 128; ++rank) cyclic.push_back(rank % 16);
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
-    for (const Nodes &nodes : {even(16, 8), Nodes::from_numbers(dealt)}) {
+    for (const Nodes &nodes : {even(16, 8), Nodes::from_numbers(cyclic)}) {
         const Problem problem = problem_of(Collective::all_gather_v, nodes, 1 << 20);
         EXPECT_NEAR(*predict(ring, problem, {}, {}) / simulated(ring, problem, {}), 1, 0.25);
     }
 }
 
-TEST(Predict, LeavesStragglersOut) {
+TEST(Predict, IgnoresStragglers) {
     const Problem problem = problem_of(Collective::all_gather_v, even(2, 2), 1000);
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
     Machine machine;
@@ -128,20 +128,20 @@ TEST(Predict, LeavesStragglersOut) {
     EXPECT_EQ(predict(ring, problem, {}, machine).value(), predict(ring, problem, {}, {}).value());
 }
 
-TEST(Predict, CannotTellWhereOnlyAPartIsKnown) {
+TEST(Predict, ReturnsNothingForAPartlyKnownExchange) {
     Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(1, 2), 8));
     problem.exchange = Exchange::known_to(0, {1, 2}, {1, 2});
     EXPECT_FALSE(predict(*find_algorithm(Collective::all_to_all_v, "staged"), problem, {}, {}));
 }
 
-TEST(Predict, TellsOfTenThousandRanks) {
+TEST(Predict, PredictsTenThousandRanks) {
     Problem problem = problem_of(Collective::all_gather_v, even(1250, 8), 10000000);
     const AlgorithmEntry &direct = *find_algorithm(Collective::all_gather_v, "direct");
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
     EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
 }
 
-TEST(Predict, TellsOfAllThatSuit) {
+TEST(Predict, PredictsEveryAlgorithmThatSolvesTheProblem) {
     for (const AlgorithmEntry &entry : algorithms())
         for (const Nodes &nodes : {even(1, 4), even(3, 2), even(1, 100), even(40, 4)}) {
             if (entry.collective == Collective::barrier) continue;
@@ -157,8 +157,8 @@ TEST(Predict, TellsOfAllThatSuit) {
         }
 }
 
-// Its chunks are of its part of the partial sums, however many nodes there are.
-TEST(Predict, TellsOfAChainOverManyNodes) {
+// The chunk of a chain does not depend on the number of nodes.
+TEST(Predict, PredictsAChainOverManyNodes) {
     const AlgorithmEntry &chain = *find_algorithm(Collective::reduce, "chain");
     const AlgorithmEntry &at_root = *find_algorithm(Collective::reduce, "at_root");
     for (const int nodes : {50, 1250, 4000}) {
@@ -169,7 +169,7 @@ TEST(Predict, TellsOfAChainOverManyNodes) {
     }
 }
 
-TEST(Predict, DoesNotTellWhatAPartCannotBeAskedFor) {
+TEST(Predict, ReturnsNothingIfTheScaledDownProblemHasNoSolution) {
     Problem problem = on_arrays(problem_of(Collective::reduce, even(1250, 8), 1 << 20));
     problem.partial.elements = 0;
     EXPECT_FALSE(predict(*find_algorithm(Collective::reduce, "chain"), problem, {}, {}));
@@ -180,7 +180,7 @@ Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &
     return select({&problem, 1}, bytes, machine, forced);
 }
 
-TEST(Select, TakesTheLeastPredictedTime) {
+TEST(Select, ChoosesTheLeastPredictedTime) {
     for (const int ranks : {2, 4, 8, 64}) {
         const auto choose = [&](std::int64_t elements) {
             return select(on_arrays(problem_of(Collective::all_reduce, even(1, ranks), elements)),
@@ -199,7 +199,7 @@ TEST(Select, TakesTheLeastPredictedTime) {
     EXPECT_NE(choice.why.find(", and ring "), std::string::npos) << choice.why;
 }
 
-TEST(Select, LetsOthersPassOnWhatOneRankHas) {
+TEST(Select, ChoosesTheRingIfOneRankOwnsNearlyEverything) {
     for (const int nodes : {4, 8}) {
         Problem problem = problem_of(Collective::all_gather_v, even(nodes, 1), 4 << 20);
         EXPECT_EQ(select(problem, {}, {}, "").algorithm->name, "direct");
@@ -212,7 +212,7 @@ TEST(Select, LetsOthersPassOnWhatOneRankHas) {
     }
 }
 
-TEST(Select, TakesTheFirstOfThoseThatAreAsGood) {
+TEST(Select, ChoosesTheFirstOfEquallyFastAlgorithms) {
     Machine nothing;
     nothing.in_cache = nothing.in_memory = {};
     nothing.step_seconds = nothing.flag_seconds = 0;
@@ -220,7 +220,7 @@ TEST(Select, TakesTheFirstOfThoseThatAreAsGood) {
     EXPECT_EQ(select(problem, {}, nothing, "").algorithm->name, "direct");
 }
 
-TEST(Select, PredictsNothingWhereThereIsNoChoice) {
+TEST(Select, PredictsNothingIfThereIsNoChoice) {
     const Choice one = select(problem_of(Collective::barrier, even(1, 4), 0), {}, {}, "");
     EXPECT_EQ(one.why, "it is the only one for barrier");
     EXPECT_FALSE(one.candidates.at(0).seconds);
@@ -231,7 +231,7 @@ TEST(Select, PredictsNothingWhereThereIsNoChoice) {
     EXPECT_FALSE(forced.candidates.at(0).seconds);
 }
 
-TEST(Select, TakesTheFirstWhereRanksWouldPredictDifferently) {
+TEST(Select, ChoosesTheFirstIfRanksWouldPredictDifferently) {
     Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(2, 2), 8));
     problem.exchange = Exchange::known_to(1, {1, 2, 3, 1 << 20}, {5, 6, 7, 8});
     const Choice choice = select(problem, {}, {}, "");
@@ -241,7 +241,7 @@ TEST(Select, TakesTheFirstWhereRanksWouldPredictDifferently) {
     EXPECT_EQ(select(problem, {}, {}, "staged").algorithm->name, "staged");
 }
 
-TEST(Select, NamesWhatThereIs) {
+TEST(Select, ErrorListsThePossibleAlgorithms) {
     try {
         select(problem_of(Collective::all_gather_v, even(2, 2), 1000), {}, {}, "slab");
         FAIL();

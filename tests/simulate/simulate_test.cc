@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulator against times that can be worked out by hand: seconds, and bytes in thousands.
+// Compares the simulator with times that can be calculated by hand: whole seconds, thousands of
+// bytes.
 #include "simulate/simulate.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +17,8 @@ namespace {
 
 constexpr double tolerance = 1e-9;
 
-// Copies 1,000 elements of 4 bytes in a second, and sends them in a second; nothing else takes any
-// time.
+// A machine that copies 1,000 elements of 4 bytes in a second, and sends them in a second. Nothing
+// else takes time.
 Machine plain() {
     Machine machine;
     machine.in_cache = machine.in_memory = {.copy = 8000, .reduce = 8000, .node = 0};
@@ -57,7 +58,7 @@ TEST(Simulate, CopiesAtTheSpeedOfACore) {
     EXPECT_EQ(result.steps, 1);
 }
 
-TEST(Simulate, AReductionReadsAllAndWritesOne) {
+TEST(Simulate, AReductionReadsAllSourcesAndWritesOneResult) {
     Ranks ranks({3});
     const std::vector<Place> from{at(0), at(1), at(2, Region::partial)};
     ranks.lane(0).reduce(from, at(0), 1000, true);
@@ -86,10 +87,11 @@ TEST(Simulate, AWaitEndsWhenTheFlagIsSeen) {
     const Simulation result = ranks.run(machine);
     EXPECT_NEAR(result.ranks[0].end, 1, tolerance);
     EXPECT_NEAR(result.ranks[1].waiting, 1.25, tolerance);
-    EXPECT_NEAR(result.ranks[1].end, 3.5, tolerance);  // so long is the way of the first bytes, too
+    // The first bytes of the copy take flag_seconds, too.
+    EXPECT_NEAR(result.ranks[1].end, 3.5, tolerance);
 }
 
-TEST(Simulate, EveryStepCostsItsCore) {
+TEST(Simulate, EveryStepTakesStepSeconds) {
     Ranks ranks({1});
     Lane &lane = ranks.lane(0);
     lane.acquire();
@@ -98,7 +100,7 @@ TEST(Simulate, EveryStepCostsItsCore) {
     lane.copy(at(0), at(0), 1000);
     Machine machine = plain();
     machine.step_seconds = 0.5;
-    machine.flag_seconds = 100;  // its own flags a rank sees at once
+    machine.flag_seconds = 100;  // a rank sees its own flags at once
     const Simulation result = ranks.run(machine);
     EXPECT_NEAR(result.ranks[0].stepping, 1.5, tolerance);
     EXPECT_NEAR(result.ranks[0].copying, 1.5, tolerance);
@@ -125,7 +127,7 @@ TEST(Simulate, RanksOfANodeShareItsCores) {
     for (const RankTimes &times : ranks.run(machine).ranks) EXPECT_NEAR(times.end, 2, tolerance);
 }
 
-TEST(Simulate, WhoSharesACoreSeesFlagsLater) {
+TEST(Simulate, RanksThatShareACoreSeeFlagsLater) {
     Ranks ranks({4});
     ranks.lane(0).signal_node(0, 1);
     ranks.lane(1).wait(0, 0, 1);
@@ -136,10 +138,10 @@ TEST(Simulate, WhoSharesACoreSeesFlagsLater) {
     EXPECT_NEAR(ranks.run(machine).seconds, 3.25, tolerance);
 }
 
-TEST(Simulate, LargeVectorsLieInMemoryAndSmallOnesInTheCache) {
+TEST(Simulate, SpeedDependsOnWhetherTheVectorFitsTheCache) {
     Ranks ranks({2});
     ranks.lane(0).copy(at(0), at(0), 1000);
-    ranks.problem.cuts = {0, 1000, 2000};  // of two ranks: 16,000 bytes
+    ranks.problem.cuts = {0, 1000, 2000};  // two slabs: 16,000 bytes
     Machine machine = plain();
     machine.in_memory.copy = 4000;
     machine.cache_bytes = 16000;
@@ -149,7 +151,7 @@ TEST(Simulate, LargeVectorsLieInMemoryAndSmallOnesInTheCache) {
     machine.cache_bytes = 16000 / 1.5;
     EXPECT_NEAR(ranks.run(machine).seconds, 1.5, tolerance);
     machine.cache_bytes = 8000;
-    ranks.problem.per_node = true;  // of one slab: 8,000 bytes
+    ranks.problem.per_node = true;  // one slab: 8,000 bytes
     EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
 }
 
@@ -166,7 +168,7 @@ TEST(Simulate, APutArrivesAfterItsLatencyAndItsBytes) {
     EXPECT_NEAR(result.ranks[1].end, 11.5, tolerance);
 }
 
-TEST(Simulate, ARankGoesOnWhenAPutIsHandedOver) {
+TEST(Simulate, ARankContinuesWhenAPutIsHandedOver) {
     Ranks ranks({1, 1});
     Lane &lane = ranks.lane(0);
     lane.put(at(0), at(1), 1000, 0, 1);
@@ -198,7 +200,7 @@ TEST(Simulate, PutsQueueForTheRailsOfBothEnds) {
     EXPECT_NEAR(incast.run(plain()).seconds, 2, tolerance);
 }
 
-TEST(Simulate, ARankMaySendSlowerThanARail) {
+TEST(Simulate, ARankSendsAtMostRankBytes) {
     Ranks ranks({1, 1});
     ranks.lane(0).put(at(0), at(1), 1000, 0, 1);
     ranks.lane(1).wait(0, 0, 1);
@@ -207,8 +209,9 @@ TEST(Simulate, ARankMaySendSlowerThanARail) {
     EXPECT_NEAR(ranks.run(machine).seconds, 4, tolerance);
 }
 
-// Two nodes of a switch send a second's worth each to another switch, over half of a link.
-TEST(Simulate, SwitchesCarryLessThanTheirNodesSend) {
+// Two nodes of a switch each send for one second of their rails to another switch; the links of the
+// switch carry half the rate of one rail.
+TEST(Simulate, OversubscribedSwitchesLimitTheirNodes) {
     Ranks ranks({1, 1, 1, 1});
     for (const int rank : {0, 1}) {
         ranks.lane(rank).put(at(rank), at(rank + 2), 1000, 0, 1);
@@ -222,7 +225,7 @@ TEST(Simulate, SwitchesCarryLessThanTheirNodesSend) {
     EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
 }
 
-TEST(Simulate, ASignalIsAheadOfWhatQueues) {
+TEST(Simulate, ASignalOvertakesQueuedPuts) {
     Ranks ranks({1, 1});
     Lane &lane = ranks.lane(0);
     lane.put(at(0), at(1), 1000, 0, 1);
@@ -233,7 +236,7 @@ TEST(Simulate, ASignalIsAheadOfWhatQueues) {
     EXPECT_NEAR(ranks.run(machine).ranks[1].end, 0.25, tolerance);
 }
 
-TEST(Simulate, WhatArrivesIsTakenIn) {
+TEST(Simulate, ReceivingTakesCoreTime) {
     Ranks ranks({1, 1});
     ranks.lane(0).put(at(0), at(1), 1000, 0, 1);
     ranks.lane(1).wait(0, 0, 1);
@@ -242,10 +245,10 @@ TEST(Simulate, WhatArrivesIsTakenIn) {
     machine.receive_core_bytes = 8000;
     const Simulation result = ranks.run(machine);
     EXPECT_NEAR(result.ranks[1].receiving, 1, tolerance);
-    EXPECT_NEAR(result.ranks[1].end, 2, tolerance);  // a second on its way
+    EXPECT_NEAR(result.ranks[1].end, 2, tolerance);  // after one second in the network
 }
 
-TEST(Simulate, AReceiverTakesInWhatItCanBetweenItsSteps) {
+TEST(Simulate, ARankReceivesBetweenItsSteps) {
     Ranks ranks({1, 1});
     ranks.lane(0).put(at(0), at(1), 1000, 0, 1);
     ranks.lane(1).copy(at(1), at(1), 3000);
@@ -255,8 +258,8 @@ TEST(Simulate, AReceiverTakesInWhatItCanBetweenItsSteps) {
     EXPECT_NEAR(ranks.run(machine).ranks[1].end, 3.5, tolerance);
 }
 
-// 512,000 bytes in 7 pieces, each of a seventh of a second at either end.
-TEST(Simulate, WhatCoresCopyGoesInPieces) {
+// 512,000 bytes in 7 chunks; each takes a seventh of a second at either end.
+TEST(Simulate, CopiedPutsTravelInChunks) {
     Ranks ranks({1, 1});
     ranks.lane(0).put(at(0), at(1), 128000, 0, 1);
     ranks.lane(1).wait(0, 0, 1);
@@ -279,7 +282,7 @@ TEST(Simulate, NodesOfAHostShareItsCores) {
     EXPECT_NEAR(ranks.run(machine).seconds, 2, tolerance);
 }
 
-TEST(Simulate, APutThatComesEarlyWaitsAtItsTarget) {
+TEST(Simulate, AnEagerPutWaitsAtItsReceiver) {
     Ranks ranks({1, 1});
     ranks.lane(0).wait(1, 1, 1, true);
     ranks.schedules[0].lanes[0].put(at(0), at(1), 1000, 0, 1);
@@ -288,7 +291,7 @@ TEST(Simulate, APutThatComesEarlyWaitsAtItsTarget) {
     ranks.lane(1).wait(0, 0, 1);
     Machine machine = plain();
     machine.signal_seconds = 100;
-    EXPECT_NEAR(ranks.run(machine).seconds, 3, tolerance);  // kept for two seconds
+    EXPECT_NEAR(ranks.run(machine).seconds, 3, tolerance);  // unexpected for two seconds
     ranks.schedules[1].lanes[0] = {};
     ranks.schedules[1].lanes[0].signal(0, 1, 1, true);
     EXPECT_NEAR(ranks.run(machine).seconds, 1, tolerance);
@@ -326,7 +329,7 @@ TEST(Simulate, StragglersComeLateAndAreSlow) {
     EXPECT_NEAR(result.ranks[0].waiting, 2.5, tolerance);
 }
 
-TEST(Simulate, SaysWhoWaitsForEver) {
+TEST(Simulate, ErrorNamesARankThatWaitsForEver) {
     Ranks ranks({2});
     ranks.lane(0).signal_node(0, 1);
     ranks.lane(1).wait(0, 0, 2);
@@ -338,7 +341,7 @@ TEST(Simulate, SaysWhoWaitsForEver) {
     }
 }
 
-// Of a collective of 1,000 elements for each rank.
+// A collective with 1,000 elements for each rank.
 Problem problem_of(Collective collective, const std::vector<int> &sizes) {
     Problem problem;
     problem.collective = collective;
@@ -354,24 +357,24 @@ Simulation run(const Problem &problem, std::string_view name, const Machine &mac
         problem, [&](int rank) { return entry->make(problem, rank); }, {}, machine);
 }
 
-TEST(SimulateAlgorithms, DirectCopiesAllShardsButItsOwn) {
+TEST(SimulateAlgorithms, DirectCopiesTheShardsOfAllOtherRanks) {
     Machine machine = plain();
     machine.flag_seconds = 0.25;
-    // A flag, 3 shards whose first bytes take as long, a flag.
+    // A flag, 3 shards whose first bytes take flag_seconds each, a flag.
     EXPECT_NEAR(run(problem_of(Collective::all_gather_v, {4}), "direct", machine).seconds, 4.25,
                 tolerance);
 }
 
-TEST(SimulateAlgorithms, ARingTakesARoundForEveryOtherRank) {
+TEST(SimulateAlgorithms, ARingHasAStepForEveryOtherRank) {
     Machine machine = plain();
     machine.flag_seconds = 0.25;
-    // In every round a flag and a shard; in the end the flag that it is read.
+    // In every step a flag and a shard; at the end the flag that the shard has been read.
     EXPECT_NEAR(run(problem_of(Collective::all_gather_v, {4}), "ring", machine).seconds, 4.75,
                 tolerance);
 }
 
-// Rank 0 has a hundred chunks, and nobody else anything.
-TEST(SimulateAlgorithms, ARingPassesOnChunkByChunk) {
+// Rank 0 has a hundred chunks, the other ranks have none.
+TEST(SimulateAlgorithms, ARingForwardsChunkByChunk) {
     constexpr int chunk = 32'544, chunks = 100;
     for (const int ranks : {2, 3, 8}) {
         Problem problem = problem_of(Collective::all_gather_v,
@@ -380,7 +383,7 @@ TEST(SimulateAlgorithms, ARingPassesOnChunkByChunk) {
         Machine machine = plain();
         EXPECT_NEAR(run(problem, "ring", machine).seconds, (chunks + ranks - 2) * chunk / 1e3,
                     1e-6);
-        // Where cores copy, those in between take in one chunk and hand over another.
+        // If cores copy, ranks in between receive one chunk and hand over another.
         machine.rail_bytes = 0;
         machine.put_core_bytes = machine.receive_core_bytes = 4000;
         const double seconds = run(problem, "ring", machine).seconds;
@@ -388,38 +391,38 @@ TEST(SimulateAlgorithms, ARingPassesOnChunkByChunk) {
     }
 }
 
-TEST(SimulateAlgorithms, ASlabBetweenNodesSendsEachShardToEachOfThem) {
+TEST(SimulateAlgorithms, ASlabSendsEachShardOnceToEachOtherNode) {
     Problem problem = problem_of(Collective::all_gather_v, {2, 2, 2});
     problem.per_node = true;
     Machine machine = plain();
     machine.signal_seconds = 0.5;
     machine.put_seconds = 0.25;
-    // Two shards one after another, and the way of the last; they come early.
+    // Two shards in a row, and the latency of the last. The puts are eager.
     EXPECT_NEAR(run(problem, "slab", machine).seconds, 2 + 0.25, tolerance);
     machine.rails = 1;
     EXPECT_NEAR(run(problem, "slab", machine).seconds, 4 + 0.25, tolerance);
-    for (std::int64_t &cut : problem.cuts) cut *= 100;  // not so many
+    for (std::int64_t &cut : problem.cuts) cut *= 100;  // too large for eager puts
     EXPECT_NEAR(run(problem, "slab", machine).seconds, 0.5 + 400 + 0.25, tolerance);
 }
 
-TEST(SimulateAlgorithms, ATreePassesTheWholeOnceForEveryDoublingOfNodes) {
+TEST(SimulateAlgorithms, ATreeSendsTheWholeOnceForEveryDoublingOfNodes) {
     const std::vector<int> sizes{1, 1, 1, 1, 1, 1, 1, 1};
-    // The root's three puts queue on its rail; the farthest child is the first of them.
+    // The root's three puts queue on its rail; the put to the deepest subtree is the first.
     EXPECT_NEAR(run(problem_of(Collective::broadcast, sizes), "tree", plain()).seconds, 24,
                 tolerance);
 }
 
-TEST(SimulateAlgorithms, ABarrierTakesARoundForEveryDoublingOfNodes) {
+TEST(SimulateAlgorithms, ABarrierHasAPhaseForEveryDoublingOfNodes) {
     Machine machine = plain();
     machine.signal_seconds = 1;
-    for (const int rounds : {1, 2, 3, 6, 10}) {
-        const std::vector<int> sizes(std::size_t{1} << rounds, 1);
+    for (const int phases : {1, 2, 3, 6, 10}) {
+        const std::vector<int> sizes(std::size_t{1} << phases, 1);
         EXPECT_NEAR(run(problem_of(Collective::barrier, sizes), "dissemination", machine).seconds,
-                    rounds, tolerance);
+                    phases, tolerance);
     }
 }
 
-TEST(SimulateAlgorithms, EachOfThemEndsAndAccountsForItsTime) {
+TEST(SimulateAlgorithms, TimesOfEveryAlgorithmAddUp) {
     for (const AlgorithmEntry &entry : algorithms()) {
         for (const std::vector<int> &sizes :
              {std::vector<int>{1}, {5}, {1, 1, 1}, {4, 4}, {3, 1, 2}}) {

@@ -11,7 +11,7 @@
 namespace vescomm {
 namespace {
 
-// Seconds that lanes of two nodes take on a machine.
+// Simulated seconds of one lane on each of two nodes.
 double simulated(const Machine &machine, const std::function<void(int rank, Lane &)> &script) {
     Problem problem;
     problem.nodes = Nodes::from_sizes(std::vector{1, 1});
@@ -26,7 +26,7 @@ double simulated(const Machine &machine, const std::function<void(int rank, Lane
         .seconds;
 }
 
-// What measure.cc would see of the links of a machine.
+// The times that measure.cc would measure on the links of a machine.
 MeasuredTimes measured_on(const Machine &machine) {
     const auto puts = [&](std::uint32_t count, std::int64_t bytes, bool both) {
         return simulated(machine, [&](int rank, Lane &lane) {
@@ -39,7 +39,7 @@ MeasuredTimes measured_on(const Machine &machine) {
             lane.wait(peer, 1, 1);
         });
     };
-    const auto turns = [&](std::uint32_t count) {
+    const auto round_trips = [&](std::uint32_t count) {
         return simulated(machine, [&](int rank, Lane &lane) {
             for (std::uint32_t i = 1; i <= count; ++i) {
                 if (rank == 0) lane.signal(1, 0, i);
@@ -49,8 +49,8 @@ MeasuredTimes measured_on(const Machine &machine) {
         });
     };
     MeasuredTimes times;
-    times.wired = true;
-    times.signal = (turns(51) - turns(1)) / 100;
+    times.has_links = true;
+    times.signal = (round_trips(51) - round_trips(1)) / 100;
     times.small_one_way = (puts(201, 64, false) - puts(1, 64, false)) / 200;
     times.small_both_ways = (puts(201, 64, true) - puts(1, 64, true)) / 200;
     times.large_bytes = 4 << 20;
@@ -59,7 +59,7 @@ MeasuredTimes measured_on(const Machine &machine) {
     return times;
 }
 
-TEST(FitMachine, FindsTheCoresThatAreTheLimitOfTcp) {
+TEST(FitMachine, FindsCoreSpeedsThatLimitTcp) {
     Machine machine = Machine{}.with_tcp();
     machine.step_seconds = 0;
     machine.rail_bytes = 0;
@@ -71,10 +71,10 @@ TEST(FitMachine, FindsTheCoresThatAreTheLimitOfTcp) {
     EXPECT_NEAR(fitted.signal_seconds / machine.signal_seconds, 1, 0.1);
     EXPECT_NEAR(fitted.put_core_bytes / machine.put_core_bytes, 1, 0.1);
     EXPECT_NEAR(fitted.receive_core_bytes / machine.receive_core_bytes, 1, 0.1);
-    EXPECT_EQ(fitted.rail_bytes, Machine{}.with_tcp().rail_bytes) << "nothing was seen of it";
+    EXPECT_EQ(fitted.rail_bytes, Machine{}.with_tcp().rail_bytes) << "it was not measured";
 }
 
-TEST(FitMachine, KeepsWhatWasDisturbed) {
+TEST(FitMachine, KeepsFieldsOfDisturbedMeasurements) {
     MeasuredTimes times = measured_on(Machine{});
     for (auto *all : {&times.copies, &times.reductions})
         for (auto &each : *all) each.alone = each.together = -1e-9;
@@ -87,7 +87,7 @@ TEST(FitMachine, KeepsWhatWasDisturbed) {
     EXPECT_GT(fitted.rail_bytes, 0);
 }
 
-TEST(FitMachine, FindsTheLinkThatIsTheLimit) {
+TEST(FitMachine, FindsTheRateOfALimitingLink) {
     for (const bool tcp : {false, true}) {
         Machine machine = tcp ? Machine{}.with_tcp() : Machine{};
         machine.rail_bytes = 1e9;
@@ -98,9 +98,9 @@ TEST(FitMachine, FindsTheLinkThatIsTheLimit) {
     }
 }
 
-TEST(FitMachine, NothingTakesLessThanNoTime) {
+TEST(FitMachine, NeverGivesNegativeTimes) {
     MeasuredTimes times;
-    times.wired = true;
+    times.has_links = true;
     times.signal = 1e-6;
     times.small_one_way = 3e-6;
     times.small_both_ways = 2e-6;
@@ -120,7 +120,7 @@ TEST(FitMachine, NothingTakesLessThanNoTime) {
     }
 }
 
-TEST(FitMachine, FindsTheCacheBetweenFastAndSlow) {
+TEST(FitMachine, FindsTheCacheSize) {
     MeasuredTimes times;
     times.ranks = 2;
     for (double size = 1 << 20; size <= 256 << 20; size *= 2) {
@@ -138,7 +138,7 @@ TEST(FitMachine, FindsTheCacheBetweenFastAndSlow) {
     EXPECT_NEAR(fit_machine(times, true, {}).in_memory.node, 25e9, 1);
 }
 
-TEST(FitMachine, KeepsWhatWasNotMeasured) {
+TEST(FitMachine, KeepsFieldsThatWereNotMeasured) {
     Machine machine;
     machine.flag_seconds = 3e-7;
     machine.put_seconds = 4e-6;

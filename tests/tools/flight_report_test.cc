@@ -15,8 +15,8 @@ namespace {
 struct Rank {
     int rank = 0;
     int started = 0;
-    int completed = 0;  // the first ones
-    int different = 0;  // the number of one that is something else
+    int completed = 0;  // the first `completed` operations are complete
+    int different = 0;  // number of the operation with another operator; 0: none
     std::string why = "rank 1 died";
     int ranks = 3;
 };
@@ -45,7 +45,7 @@ std::string compared(const std::vector<Rank> &ranks) {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
-TEST(FlightReport, SaysHowEachRankEnded) {
+TEST(FlightReport, ReportsHowEachRankEnded) {
     const std::string text = compared({{2, 5, 4}, {0, 5, 5}, {1, 5, 4}});
     EXPECT_SAYS(text, "rank 0: 5 operations started, 0 of them not complete; peer failed: rank 1 ");
     EXPECT_SAYS(text, "rank 2: 5 operations started, 1 of them not complete; ");
@@ -61,14 +61,14 @@ TEST(FlightReport, NamesTheRankThatIsBehindAndTheOperation) {
                 "operation 7, which is too long ago for the others to know.\n");
 }
 
-TEST(FlightReport, NamesRanksThatCalledSomethingElse) {
+TEST(FlightReport, NamesRanksWithDifferentOperations) {
     EXPECT_SAYS(compared({{0, 7, 6}, {1, 7, 6}, {2, 9, 8, 7}}),
                 "Ranks called different things: operation 7 is all_reduce of 400 bytes of f32 "
                 "(sum) by flat on rank 0, and all_reduce of 400 bytes of f32 (max) by flat on "
                 "rank 2.\n");
 }
 
-TEST(FlightReport, NamesWhatIsNotCompleteWhereNobodyIsBehind) {
+TEST(FlightReport, NamesTheIncompleteOperationIfNoRankIsBehind) {
     EXPECT_SAYS(compared({{0, 7, 6}, {2, 7, 7}}),
                 "Started on every rank that wrote, and not complete on rank 0: operation 7");
     EXPECT_SAYS(compared({{0, 7, 7}, {2, 7, 7}}), "All that was started is complete");
@@ -82,7 +82,7 @@ TEST(FlightReport, NamesRanksWithoutAFile) {
     EXPECT_EQ(compared({{0, 7, 6}, {1, 7, 6}, {2, 7, 6}}).find("No file"), std::string::npos);
 }
 
-TEST(FlightReport, RefusesFilesThatDoNotBelongTogether) {
+TEST(FlightReport, RefusesFilesOfDifferentCommunicators) {
     EXPECT_THROW(compared({{0, 7, 6}, {0, 7, 6}}), Error);
     EXPECT_THROW(compared({{0, 7, 6}, {1, 7, 6, 0, "", 4}}), Error);
 }
@@ -97,7 +97,7 @@ std::string refusal(const std::string &text) {
     return "";
 }
 
-TEST(FlightReport, RefusesWhatNoRecorderWrote) {
+TEST(FlightReport, RefusesMalformedFiles) {
     const std::string good = written({0, 2, 1});
     const std::string header = good.substr(0, good.find('\n') + 1);
     const std::string operation = good.substr(header.size());
@@ -125,23 +125,23 @@ TEST(FlightReport, RefusesWhatNoRecorderWrote) {
     EXPECT_SAYS(changed("\"flight_recorder\":1", "\"flight_recorder\":2"), "flight_recorder");
 }
 
-TEST(FlightReport, ShowsNothingThatATerminalObeys) {
+TEST(FlightReport, RemovesControlCharacters) {
     const std::string text = compared({{0, 1, 1, 0, "\x1b[2J\r\x7f"}});
     for (const char byte : text)
         EXPECT_TRUE(byte == '\n' || (byte >= ' ' && byte != 127)) << static_cast<int>(byte);
 }
 
-TEST(FlightReport, SurvivesAnyBytes) {
+TEST(FlightReport, HandlesRandomBytes) {
     std::mt19937 random(1);
     const std::string good = written({0, 20, 10});
-    for (int turn = 0; turn < 2'000; ++turn) {
+    for (int i = 0; i < 2'000; ++i) {
         std::string text = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());
-        for (int i = 0; i < 3 && !text.empty(); ++i)
+        for (int change = 0; change < 3 && !text.empty(); ++change)
             text[random() % text.size()] = static_cast<char>(random());
         try {
             compare_flights({parse_flight("the file", text)});
         } catch (const Error &) {
-            // Nothing but this may come out.
+            // The only exception that is allowed.
         }
     }
 }

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-info from the outside. VESCOMM_TEST_INFO holds its path, VESCOMM_TEST_SOURCE that of the
-sources."""
+"""Tests of the program vescomm-info.
+
+VESCOMM_TEST_INFO holds its path, VESCOMM_TEST_SOURCE the path of the sources."""
 
 import json
 import os
@@ -26,13 +27,13 @@ def run(*arguments, **variables):
 
 
 class Variables(unittest.TestCase):
-    def test_are_those_of_the_documentation(self):
+    def test_markdown_equals_the_documentation(self):
         code, table, err = run("--markdown")
         self.assertEqual((code, err), (0, ""))
         page = (SOURCE / "docs/configuration.md").read_text(encoding="utf-8")
         self.assertIn(table, page, "put the output of vescomm-info --markdown into the page")
 
-    def test_are_all_that_the_sources_read(self):
+    def test_table_has_every_variable_of_the_sources(self):
         _, table, _ = run("--markdown")
         known = re.findall(r"^\| `(VESCOMM_\w+)`", table, re.MULTILINE)
         prefixes = tuple(name for name in known if name.endswith("_"))
@@ -43,18 +44,18 @@ class Variables(unittest.TestCase):
                     read |= set(re.findall(r'"(VESCOMM_[A-Z_]+)"',
                                            path.read_text(encoding="utf-8")))
         self.assertIn("VESCOMM_RANK", read)
-        # What else stands between quotation marks: the beginning of all names.
+        # "VESCOMM_" is the common prefix of all names, not a variable.
         unknown = {name for name in read - set(known) - {"VESCOMM_"}
                    if not name.startswith(prefixes)}
         self.assertEqual(unknown, set())
 
-    def test_are_shown_with_what_they_are_set_to(self):
+    def test_values_are_shown(self):
         code, out, err = run(VESCOMM_TIMEOUT_SECONDS="7.5", VESCOMM_SECRET="swordfish")
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, r"VESCOMM_TIMEOUT_SECONDS .*\n.*Default: 300 s\.\n +Set to 7\.5\.")
         self.assertNotIn("swordfish", out)
 
-    def test_that_are_wrong_are_told(self):
+    def test_mistakes_are_reported(self):
         code, out, err = run(VESCOMM_PROGRESS="sometimes", VESCOMM_TIMEOUT_SECOND="5")
         self.assertEqual(code, 2)
         self.assertIn("did you mean VESCOMM_TIMEOUT_SECONDS?", out)
@@ -63,7 +64,7 @@ class Variables(unittest.TestCase):
 
 
 class Flight(unittest.TestCase):
-    def test_files_that_no_recorder_wrote_are_one_sentence_and_code_2(self):
+    def test_malformed_files_give_one_sentence_and_code_2(self):
         for files, says in ((["/nonexistent/0"], "cannot read /nonexistent/0"),
                             ([INFO], "give files that a flight recorder wrote"),
                             (["/dev/null"], "/dev/null is empty"), ([SOURCE], "cannot read")):
@@ -76,7 +77,7 @@ class Flight(unittest.TestCase):
 
 class Measure(unittest.TestCase):
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "there is one core")
-    def test_writes_what_communicators_and_explain_read(self):
+    def test_writes_a_file_that_explain_reads(self):
         with tempfile.TemporaryDirectory() as folder:
             name = f"{folder}/cache/machine"
             done = subprocess.run([RUN, "-n", "2", INFO, "--measure"], capture_output=True,
@@ -109,7 +110,7 @@ class Explain(unittest.TestCase):
         rows = re.findall(r"^([* -]) +(?:(\S+) us)?  (\w+): ", out, re.MULTILINE)
         return [(mark, float(time) if time else None, name) for mark, time, name in rows], out
 
-    def test_shows_candidates_the_best_first(self):
+    def test_shows_the_fastest_candidate_first(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4", "--per-rank")
         self.assertEqual([(mark, name) for mark, _, name in rows],
                          [("*", "direct"), (" ", "ring"), (" ", "bruck"), ("-", "slab"),
@@ -140,24 +141,24 @@ class Explain(unittest.TestCase):
             self.assertEqual(rows[0][2], best)
             self.assertEqual(rows[0][0], "*")
 
-    def test_shares_may_be_ragged(self):
+    def test_ragged_shards_take_longer(self):
         arguments = ("all_gather_v", "--bytes", "64MiB", "--ranks", 64, "--nodes", 8)
         times = [self.explain(*arguments, "--ragged", ragged)[0][0][1]
                  for ragged in ("equal", "linear", "zipf:1", "one-owner:0.9")]
         self.assertEqual(times, sorted(times))
 
-    def test_who_is_sent_most_in_an_exchange_is_last(self):
+    def test_the_rank_that_receives_most_in_an_exchange_is_last(self):
         for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
             _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
             self.assertIn(f"rank {last}, the last: ", out)
 
-    def test_forces_one(self):
+    def test_algorithm_option_forces_an_algorithm(self):
         rows, out = self.explain("all_gather_v", "--per-rank", "--nodes", "4,4", "--algorithm",
                                  "ring")
         self.assertIn(("*", "ring"), [(mark, name) for mark, _, name in rows])
         self.assertIn("the caller asked for it by name", out)
 
-    def test_obeys_the_environment_unless_asked_for_another(self):
+    def test_algorithm_option_goes_before_the_environment(self):
         arguments = ("--explain", "all_gather_v", "--per-rank", "--nodes", "4,4")
         _, out, _ = run(*arguments, VESCOMM_ALGORITHM="all_gather_v=ring")
         self.assertRegex(out, r"(?m)^\* .* us  ring: ")
@@ -192,7 +193,7 @@ class Explain(unittest.TestCase):
         _, out = self.explain("barrier", "--nodes", "1,1", "--steps", 1)
         self.assertIn("rank 1, offsets in f32 elements:\nlane 0\n", out)
 
-    def test_mistakes_are_one_sentence_and_code_2(self):
+    def test_mistakes_give_one_sentence_and_code_2(self):
         for arguments, says in (
             (["--explain", "all_gather"], "there is no collective"),
             (["--explain", "gossip"], "gather_v, reduce, reduce_scatter_v, scatter_v"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-run from the outside. The variable VESCOMM_TEST_RUN holds its path."""
+"""Tests of the program vescomm-run. The variable VESCOMM_TEST_RUN holds its path."""
 
 import collections
 import os
@@ -13,7 +13,7 @@ import time
 import unittest
 
 RUN = os.environ["VESCOMM_TEST_RUN"]
-# For machines that hang; nothing here takes nearly as long.
+# Seconds; much longer than any test takes on a working machine.
 PATIENCE = 60
 
 
@@ -47,7 +47,7 @@ class Usage(unittest.TestCase):
         self.assertIn(says, err.decode())
         self.assertEqual(err.count(b"\n"), 1, err)
 
-    def test_mistakes_are_one_sentence_and_code_2(self):
+    def test_mistakes_give_one_sentence_and_code_2(self):
         self.expect_usage_error(says="-n COUNT is missing")
         self.expect_usage_error("-n", 2, says="PROGRAM is missing")
         self.expect_usage_error("-n", "x", "true", says="--local-ranks: Value x")
@@ -73,7 +73,7 @@ class Usage(unittest.TestCase):
         for part in ("Examples:", "SECONDS", "HOST:PORT", "Exit code", "PROGRAM"):
             self.assertIn(part, out.decode())
 
-    def test_what_follows_the_program_is_its_own(self):
+    def test_arguments_after_the_program_are_passed_to_it(self):
         for before in ((), ("--",)):
             code, out, _ = run(
                 "-n", 1, *before, "printf", "%s|", "-n", "7", "--help", "--", "--bind", "a b"
@@ -100,14 +100,14 @@ class Variables(unittest.TestCase):
         self.assertEqual(code, 0, err)
         return sorted(line.split(" ", 1)[1] for line in out.decode().splitlines())
 
-    def test_say_who_each_rank_is(self):
+    def test_give_rank_and_number_of_ranks(self):
         self.assertEqual(
             self.values("VESCOMM_RANK", "VESCOMM_RANKS", "RANK", "WORLD_SIZE", "LOCAL_RANK",
                         "LOCAL_WORLD_SIZE"),
             ["0/3/0/3/0/3", "1/3/1/3/1/3", "2/3/2/3/2/3"],
         )
 
-    def test_say_where_and_how_to_meet(self):
+    def test_give_address_and_secret(self):
         found = self.values("VESCOMM_ADDRESS", "MASTER_ADDR", "MASTER_PORT", "VESCOMM_SECRET")
         self.assertEqual(len(set(found)), 1)
         address, host, port, secret = found[0].split("/")
@@ -116,7 +116,7 @@ class Variables(unittest.TestCase):
         again = self.values("VESCOMM_SECRET")
         self.assertNotEqual(again[0], secret)
 
-    def test_of_an_outer_launcher_are_replaced(self):
+    def test_replace_those_of_an_outer_launcher(self):
         outer = dict(os.environ, VESCOMM_LISTEN_DESCRIPTOR="99", VESCOMM_RANK="7", RANK="9")
         found = self.values("VESCOMM_RANK", "RANK", "VESCOMM_LISTEN_DESCRIPTOR", env=outer)
         self.assertEqual(found[1:], ["1/1/unset", "2/2/unset"])
@@ -125,8 +125,8 @@ class Variables(unittest.TestCase):
 
     def test_name_nodes(self):
         self.assertEqual(self.values("VESCOMM_NODE", options=["--node", "here"]), ["here"] * 3)
-        pretended = self.values("VESCOMM_NODE", n=6, options=["--nodes", "3,1,2"])
-        self.assertEqual(sorted(collections.Counter(pretended).values()), [1, 2, 3])
+        emulated = self.values("VESCOMM_NODE", n=6, options=["--nodes", "3,1,2"])
+        self.assertEqual(sorted(collections.Counter(emulated).values()), [1, 2, 3])
 
     def test_count_across_machines(self):
         with tempfile.NamedTemporaryFile() as file:
@@ -166,7 +166,7 @@ class Variables(unittest.TestCase):
     def test_no_other_descriptor_is_inherited(self):
         code, out, err = shell("ls /proc/self/fd | wc -l", n=3)
         self.assertEqual((code, err), (0, b""))
-        # Standard streams, the folder that ls reads; rank 0 has the listening socket as well.
+        # The standard streams and the folder that ls reads; on rank 0 also the listening socket.
         self.assertEqual(sorted(out.splitlines()), [b"[0] 5", b"[1] 4", b"[2] 4"])
 
 
@@ -177,7 +177,7 @@ class Output(unittest.TestCase):
             import os, sys
             rank = os.environ["RANK"]
             for i in range(2000):
-                # In two pieces, so that lines could mix.
+                # Two writes per line, so that lines could mix.
                 sys.stdout.write(rank * 50); sys.stdout.flush()
                 sys.stdout.write(rank * 50 + "\\n"); sys.stdout.flush()
             """,
@@ -219,14 +219,14 @@ class Output(unittest.TestCase):
         self.assertEqual(code, 128 + 9)
         self.assertEqual(out.count(b"\n"), 20000)
 
-    def test_a_reader_that_goes_ends_the_job(self):
+    def test_a_closed_reader_ends_the_job(self):
         job = start("-n", 2, "yes")
         job.stdout.readline()
         job.stdout.close()
         self.assertEqual(job.wait(PATIENCE), 128 + signal.SIGPIPE)
         job.stderr.close()
 
-    def test_a_slow_reader_keeps_nobody_from_ending(self):
+    def test_a_slow_reader_does_not_keep_ranks_from_ending(self):
         job = start("-n", 2, "yes")
         job.stdout.readline()
         job.send_signal(signal.SIGTERM)
@@ -249,33 +249,33 @@ class Ends(unittest.TestCase):
     def test_success_of_all_is_zero(self):
         self.assertEqual(shell("true", n=5), (0, b"", b""))
 
-    def test_the_first_failure_ends_the_others_and_is_told(self):
+    def test_the_first_failure_is_reported_and_ends_the_others(self):
         code, _, err = shell('[ $RANK = 2 ] && exit 7; exec sleep 1000', n=4)
         self.assertEqual(code, 7)
         self.assertRegex(err.decode(), r"^vescomm-run: rank 2 \(process \d+\) exited with code 7; ")
         self.assertEqual(err.count(b"\n"), 1, err)
 
-    def test_what_others_say_of_a_failure_is_heard(self):
-        # Rank 0 hears of it as ranks do: something that rank 1 held open has ended.
+    def test_other_ranks_have_time_to_report_a_failure(self):
+        # Rank 0 observes the failure as real ranks do: rank 1 closes what it held open.
         code, out, _ = shell(
             'if [ $RANK = 1 ]; then exec 3>$FIFO; exit 7; fi\n'
-            'cat <$FIFO; echo heard; exec sleep 1000',
+            'cat <$FIFO; echo observed; exec sleep 1000',
             n=2,
             env=dict(os.environ, FIFO=self.fifo()),
         )
-        self.assertEqual((code, out), (7, b"[0] heard\n"))
+        self.assertEqual((code, out), (7, b"[0] observed\n"))
 
-    def test_a_signal_is_128_and_its_number(self):
+    def test_exit_code_for_a_signal_is_128_plus_its_number(self):
         code, _, err = shell('[ $RANK = 1 ] && kill -SEGV $$; exec sleep 1000', n=2)
         self.assertEqual(code, 128 + signal.SIGSEGV)
         self.assertIn("rank 1", err.decode())
         self.assertIn("signal 11", err.decode())
 
-    def test_ranks_that_end_well_wait_for_the_others(self):
+    def test_a_successful_rank_does_not_end_the_others(self):
         code, out, _ = shell('[ $RANK = 0 ] && exit 0; echo late', n=2)
         self.assertEqual((code, out), (0, b"[1] late\n"))
 
-    def test_who_ignores_sigterm_is_killed_after_the_grace_time(self):
+    def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_time(self):
         code, _, err = shell(
             'if [ $RANK = 0 ]; then read line < $FIFO; exit 3; fi\n'
             'trap "" TERM; echo > $FIFO; while :; do sleep 1; done',
@@ -286,14 +286,14 @@ class Ends(unittest.TestCase):
         self.assertEqual(code, 3)
         self.assertIn("killed: rank 1", err.decode())
 
-    def test_what_ranks_started_ends_with_them(self):
+    def test_children_of_ranks_end_with_them(self):
         script = 'sleep 1000 & echo $!; [ $RANK = 1 ] && { read line < $FIFO; exit 4; }; echo > $FIFO; wait'
         code, out, _ = shell(script, n=2, env=dict(os.environ, FIFO=self.fifo()))
         self.assertEqual(code, 4)
         for line in out.split(b"\n")[:-1]:
             self.assertFalse(os.path.exists(f"/proc/{int(line.split()[1])}"), line)
 
-    def test_who_handles_sigterm_well_may_end_well(self):
+    def test_ranks_that_handle_sigterm_can_succeed(self):
         job = start("-n", 3, "sh", "-c", 'trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done')
         for _ in range(3):
             job.stdout.readline()
@@ -313,7 +313,7 @@ class Ends(unittest.TestCase):
             self.assertEqual(job.returncode, 9)
             self.assertIn(f"got {name}".encode(), out)
 
-    def test_asking_three_times_kills(self):
+    def test_the_third_interrupt_kills(self):
         job = start("-n", 2, "sh", "-c", 'trap "echo no" INT; echo ready; while :; do sleep 0.01; done')
         for _ in range(2):
             job.stdout.readline()
@@ -334,7 +334,7 @@ class Ends(unittest.TestCase):
         job.communicate(timeout=PATIENCE)
         for process in ranks:
             with self.subTest(process=process):
-                # Reaping orphans is the system's business.
+                # The system reaps orphans, so the process may be a zombie.
                 self.assertTrue(self.ended(process))
 
     def test_no_zombie_is_left_while_others_run(self):
@@ -357,7 +357,7 @@ class Ends(unittest.TestCase):
             os.close(descriptor)
 
     def reaped(self, process):
-        """Waits for a process to end and to be no zombie any more."""
+        """Waits until a process has ended and has been reaped."""
         if not self.ended(process):
             return False
         deadline = time.monotonic() + PATIENCE

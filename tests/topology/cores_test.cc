@@ -14,23 +14,23 @@ int count(std::vector<std::string> usable) {
     return count_cores(usable);
 }
 
-TEST(Cores, AreCountedOnceForAllWhoMayUseThem) {
+TEST(Cores, SharedCoresAreCountedOnce) {
     EXPECT_EQ(count({"3", "3"}), 2);
     EXPECT_EQ(count({"1", "2"}), 2);  // each rank bound to a core of its own
     EXPECT_EQ(count({"1", "1"}), 1);  // both bound to one
     EXPECT_EQ(count({"f0001", "0f"}), 9);
 }
 
-TEST(Cores, ThereIsAtLeastOne) {
+TEST(Cores, CountIsAtLeastOne) {
     EXPECT_EQ(count({}), 1);
     EXPECT_EQ(count({"", "0"}), 1);
 }
 
-TEST(Cores, WhatIsNoListHasNone) {
+TEST(Cores, MalformedListsAreIgnored) {
     EXPECT_EQ(count({"3", "xyz", std::string(1000, 'f'), "-1"}), 2);
 }
 
-TEST(Cores, OfThisProcessAreThoseOfItsAffinity) {
+TEST(Cores, UsableCoresFollowTheAffinity) {
     cpu_set_t before;
     ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
     EXPECT_EQ(count({usable_cores()}), CPU_COUNT(&before));

@@ -10,7 +10,7 @@
 namespace vescomm {
 namespace {
 
-TEST(Hardware, CountsWhatIsShared) {
+TEST(Hardware, CountsCoresThreadsAndCaches) {
     const Hardware hardware = read_hardware(
         "pack:2 [numa] l3:2(size=33554432) l2:4(size=1048576) "
         "core:1 pu:2");
@@ -29,12 +29,12 @@ TEST(Hardware, MayHaveNoCaches) {
     EXPECT_EQ(describe(read_hardware("core:1 pu:1")), "1 core with 1 thread, 1 NUMA node\n");
 }
 
-TEST(Hardware, OfThisProcessIsWhatItMayUse) {
+TEST(Hardware, IsRestrictedToTheAffinityOfThisProcess) {
     const std::string usable = usable_cores();
     EXPECT_EQ(read_hardware().threads, count_cores({&usable, 1}));
 }
 
-TEST(Hardware, ADescriptionThatIsNoneIsRefused) {
+TEST(Hardware, RefusesAMalformedDescription) {
     EXPECT_THROW(read_hardware("nonsense:2"), Error);
 }
 

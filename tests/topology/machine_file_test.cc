@@ -38,18 +38,18 @@ std::string with(std::string text, const std::string &what, const std::string &i
     return text.replace(at, what.size(), instead);
 }
 
-TEST(MachineFile, ComesBackAsItWasWritten) {
+TEST(MachineFile, RestoresWhatWasWritten) {
     for (const auto links :
          {MachineFile::Links::none, MachineFile::Links::tcp, MachineFile::Links::rdma}) {
         MachineFile file = example(links);
         const MachineFile read = parse_machine_file(to_text(file), "the file");
-        if (links == MachineFile::Links::tcp) file.machine.rails = 0;  // not of the file
+        if (links == MachineFile::Links::tcp) file.machine.rails = 0;  // not in the file
         EXPECT_EQ(read, file);
         EXPECT_EQ(to_text(read), to_text(file));
     }
 }
 
-TEST(MachineFile, SaysWhatIsWrongAndWhere) {
+TEST(MachineFile, ErrorsNameTheLineAndTheMistake) {
     const std::string text = to_text(example(MachineFile::Links::tcp));
     EXPECT_EQ(refusal(with(text, "flag_seconds 7.25e-08", "flag_seconds 7.25e-08x")),
               "the file, line 16: flag_seconds must be a number from 0 to 1; measure again "
@@ -71,15 +71,15 @@ TEST(MachineFile, SaysWhatIsWrongAndWhere) {
     EXPECT_NE(refusal(with(text, "vescomm machine 1", "vescomm machine 2")), "");
 }
 
-TEST(MachineFile, APartOfOneIsNone) {
+TEST(MachineFile, RefusesTruncatedText) {
     const std::string text = to_text(example(MachineFile::Links::tcp));
     const std::size_t whole_without_links = text.find("links");
     for (std::size_t size = 0; size < text.size(); ++size)
         EXPECT_EQ(refusal(text.substr(0, size)).empty(), size == whole_without_links) << size;
 }
 
-// Whatever is in a file: it is refused, or all numbers are within their bounds.
-TEST(MachineFile, BytesMayBeAnything) {
+// Any text is either refused, or all its numbers are within their bounds.
+TEST(MachineFile, RandomChangesNeverGiveNumbersOutOfBounds) {
     std::mt19937 random(1);
     const std::string text = to_text(example(MachineFile::Links::rdma));
     for (int i = 0; i < 20000; ++i) {
@@ -97,7 +97,7 @@ TEST(MachineFile, BytesMayBeAnything) {
     }
 }
 
-TEST(MachineFile, LinksOfAnotherKindAreLeftOut) {
+TEST(MachineFile, IgnoresLinksOfAnotherTransport) {
     const MachineFile file = example(MachineFile::Links::tcp);
     Machine machine;
     apply(file, false, machine);
@@ -107,7 +107,7 @@ TEST(MachineFile, LinksOfAnotherKindAreLeftOut) {
     EXPECT_EQ(machine.put_step_seconds, file.machine.put_step_seconds);
 }
 
-TEST(MachineFile, IsNamedAfterWhatWasMeasured) {
+TEST(MachineFile, IsNamedAfterProcessorAndCores) {
     EXPECT_EQ(machine_file_name("/cache", "AMD EPYC/9575F", 64),
               "/cache/machine-64-AMD_EPYC_9575F");
 }
