@@ -430,7 +430,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_free(vescomm_comm_t *comm);
 
 /* -------------------------------------------------------------------------------- layout ---- */
 
-/** Where tensors and shards lie in a fused buffer. Immutable; the same on every rank. */
+/** Places of tensors and shards in a fused buffer. Immutable; the same on every rank. */
 typedef struct vescomm_layout vescomm_layout_t;
 
 /** One tensor of a layout. Append-only. */

@@ -83,7 +83,7 @@ namespace detail {
 class Started;
 }
 
-// Where tensors and shards lie in a fused buffer.
+// Places of tensors and shards in a fused buffer.
 class Layout {
 public:
     Layout() = default;
