@@ -730,7 +730,8 @@ static inline vescomm_memory_options_t vescomm_memory_options(void) {
  * @param options  Borrowed for the call.
  * @param memory   [out] owned by the caller; release with vescomm_memory_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the ranks passed different options; the sentence
- *         names them. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one rank has too little.
+ *         names two ranks and the first difference. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when
+ *         one rank has too little.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
