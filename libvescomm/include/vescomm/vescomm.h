@@ -25,7 +25,8 @@
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
  * because of an argument or an environment variable of that rank, it fails on all ranks: the
  * sentence on the other ranks names the rank and the reason, and the communicator is broken. A call
- * on arrays that returns VESCOMM_ERROR_INVALID_ARGUMENT has no effect and may be repeated.
+ * on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY) has no
+ * effect and may be repeated.
  *
  * A communicator, memory, buffer or request belongs to the process that created it. In a child of
  * fork(), every call on such a handle returns VESCOMM_ERROR_INVALID_ARGUMENT and has no other
