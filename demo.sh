@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what is missing, builds, and trains a small GPT on real text over four ranks whose
-# parameters are whole nowhere except while a layer computes. Arguments go to train_gpt; RANKS says
-# how many ranks there are (default 4).
+# Installs missing packages, builds, and trains a small GPT on real text on four ranks. Its parameters
+# are whole only while a layer computes. Arguments go to train_gpt; RANKS is the number of ranks
+# (default 4).
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./tests/setup.sh

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what is missing, builds, and runs all default tests. Arguments go to `meson test`
+# Installs missing packages, builds, and runs all default tests. Arguments go to `meson test`
 # (./test.sh --suite schedule; ./test.sh --list). SANITIZE=address,undefined or SANITIZE=thread builds
-# and tests with those sanitizers, in a folder of their own, with assertions, of which one proves the
-# schedules that are run.
+# and tests with those sanitizers, in a separate folder and with assertions, one of which checks each
+# schedule that is run.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./tests/setup.sh
@@ -18,12 +18,12 @@ if [ -n "${SANITIZE:-}" ]; then
     options=(-Db_sanitize="$SANITIZE" -Db_lundef=false --buildtype=debugoptimized
         -Db_ndebug=false)
 fi
-# Warnings are errors where nobody reads them.
+# In continuous integration nobody reads warnings: they are errors.
 if [ "${CI:-}" = true ]; then options+=(-Dwerror=true); fi
 configure "$folder" -Dtests=enabled "${options[@]}"
 build "$folder"
 
-# Suite slow is for nights, suite gpu for machines that have one: name them to run them.
+# Suite slow is for nightly runs, suite gpu for machines with a GPU: name them to run them.
 if [ $# -eq 0 ]; then set -- --no-suite slow --no-suite gpu; fi
 status=0
 run_tests "$folder" "$@" || status=$?

@@ -2,12 +2,12 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-#   tests/ci.sh    beside ./test.sh: a part of the default suite with ASan and UBSan, a part with TSan,
-#                  and the fuzz targets, each in a folder of its own
+#   tests/ci.sh    in addition to ./test.sh: a part of the default suite with ASan and UBSan, a part
+#                  with TSan, and the fuzz targets, each in a separate folder
 #
-# VESCOMM_CI_MINUTES (default 24) is the time for all of it, from a fresh clone on two cores. What
-# does not fit is left out, and said to be. `SANITIZE=... ./test.sh` runs all of a suite with
-# sanitizers, `tests/fuzz.sh` fuzzes for longer.
+# VESCOMM_CI_MINUTES (default 24) is the time limit, for a fresh clone on two cores. Steps that do not
+# fit are skipped with a message. `SANITIZE=... ./test.sh` runs whole suites with sanitizers,
+# `tests/fuzz.sh` fuzzes for longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ./tests/setup.sh
@@ -16,7 +16,7 @@ minutes=${VESCOMM_CI_MINUTES:-24}
 begun=$SECONDS
 status=0 all_passed=0 all_failed=0 all_skipped=0
 
-# Parsers and protocols, and what moves bytes. A name that no test has is a failure.
+# Tests of parsers, protocols and data movement. A name without a test is a failure.
 with_address=(
     frame launch control_simulation session session_death session_hostile
     tcp puts shared_memory ucx
@@ -24,7 +24,7 @@ with_address=(
     arrays_wrong exchange_fuzz messages_wrong mixed
     flight_recorder flight_report layout
 )
-# What several threads of one process share.
+# Tests of objects that several threads of one process share.
 with_thread=(
     biased_lock failure_value session session_death session_hostile
     tcp puts shared_memory ucx
@@ -32,7 +32,7 @@ with_thread=(
     exchange_fuzz threads
     flight_recorder log metrics observe_file trace
 )
-# With GCC, which takes long: those that read what comes from elsewhere.
+# GCC takes longer to build: only tests of code that reads untrusted bytes.
 with_gcc=(frame launch session_hostile tcp)
 # Tests of libraries that may be missing.
 optional=(ucx)
@@ -44,7 +44,7 @@ step() {
     local needed=$1 name=$2 start=$SECONDS
     shift 2
     if [ "$(seconds_left)" -lt "$needed" ]; then
-        say "$name: left out, $(seconds_left) s are left of $minutes minutes, and it may take $needed s"
+        say "$name: skipped, $(seconds_left) s are left of $minutes minutes, and it may take $needed s"
         return 0
     fi
     say "$name"
@@ -86,7 +86,7 @@ tests_in() {
     return "$result"
 }
 
-# With clang, the build that fuzzes has ASan and UBSan, and takes a third of GCC's time.
+# With clang, the fuzzing build has ASan and UBSan, and takes a third of GCC's time.
 address_tests() {
     if ./tests/fuzz.sh --build; then
         tests_in build-fuzz "${with_address[@]}"
@@ -98,7 +98,7 @@ address_tests() {
 }
 
 fuzz_targets() {
-    [ -f build-fuzz/build.ninja ] || return 0  # ./test.sh runs corpora and mutations
+    [ -f build-fuzz/build.ninja ] || return 0  # no libFuzzer: ./test.sh runs corpora and mutations
     local count seconds
     count=$(./tests/fuzz.sh --list | wc -l)
     seconds=$((($(seconds_left) - 30) * $(nproc) / count))

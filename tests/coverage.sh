@@ -2,12 +2,12 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-#   tests/coverage.sh [PERCENT]    how many lines of the control plane and of all parsers are run by
-#                                  the tests and the corpora of the fuzz targets: for each file, with
-#                                  the lines that are not, and in total
+#   tests/coverage.sh [PERCENT]    line coverage of the control plane and of all parsers by the tests
+#                                  and the corpora of the fuzz targets: for each file, with the lines
+#                                  that are not covered, and in total
 #
-# Builds in build-coverage/ and runs the tests that are named below. The exit status is 1 where the
-# total is below PERCENT (default 95).
+# Builds in build-coverage/ and runs the tests that are named below. The exit status is 1 if the total
+# is below PERCENT (default 95).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ./tests/setup.sh
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 folder=build-coverage
 percent=${1:-95}
 
-# What reads bytes that come from elsewhere.
+# Code that reads untrusted bytes.
 measured=(
     'libvescomm/bootstrap/.*'
     'libvescomm/comm/(peer_info|invitation|machine_exchange)\.(cc|h)'
@@ -29,7 +29,7 @@ measured=(
     'libvescomm/transport/(tcp_(handshake|inbox|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
     'planner/input/.*'
 )
-# Tests that reach them, besides all of the suites bootstrap and fuzz.
+# Tests that cover this code, in addition to the suites bootstrap and fuzz.
 tests=(
     config peer_info log machine_file machine_exchange layout cores flight_report schedule_forced
     planner_input planner_input_fuzz ucx tcp puts
@@ -46,12 +46,12 @@ mapfile -t bootstrap < <(meson test -C "$folder" --list --suite bootstrap 2>/dev
     sed -n 's/.* \/ //p')
 chosen=()
 for name in "${tests[@]}" "${bootstrap[@]}"; do
-    # Some are there only where their libraries are.
+    # Some tests exist only if their libraries are installed.
     if ninja -C "$folder" -t query "tests/test_$name" >/dev/null 2>&1; then chosen+=("$name"); fi
 done
 build "$folder" fuzz_targets "${programs[@]}" "${chosen[@]/#/tests/test_}"
 
-# Only this run counts.
+# Remove the counts of earlier runs.
 find "$folder" -name '*.gcda' -delete
 meson test -C "$folder" --no-rebuild --print-errorlogs "${chosen[@]}" "${program_tests[@]}"
 meson test -C "$folder" --no-rebuild --print-errorlogs --suite fuzz

@@ -5,13 +5,13 @@
 #   tests/fuzz.sh [SECONDS [TARGET...]]   runs fuzz targets (default: all of them) with libFuzzer,
 #                                         ASan and UBSan, for SECONDS each (default 60)
 #   tests/fuzz.sh --list                  names the targets
-#   tests/fuzz.sh --build                 only builds; status 1 where there is no libFuzzer
+#   tests/fuzz.sh --build                 only builds; status 1 without libFuzzer
 #   tests/fuzz.sh --seeds                 writes the seeds of all targets into the corpora
-#   tests/fuzz.sh --merge [TARGET...]     adds to the corpora inputs that earlier runs have found, and
-#                                         that reach code that nothing else in them reaches
+#   tests/fuzz.sh --merge [TARGET...]     adds inputs of earlier runs to the corpora, if they reach
+#                                         code that no other input of the corpus reaches
 #
-# Builds in build-fuzz/ with clang 14, whose packages it installs on Debian 12. Where that is not
-# possible the targets run without libFuzzer, on their corpora and mutations of them, as in the
+# Builds in build-fuzz/ with clang 14, whose packages it installs on Debian 12. If that is not
+# possible, the targets run without libFuzzer, on their corpora and mutations of them, as in the
 # default suite. Inputs that fail are in build-fuzz/failures/, and the exit status is 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,8 +20,8 @@ cd "$(dirname "$0")/.."
 folder=build-fuzz
 corpora=tests/fuzz/corpus
 failures=$folder/failures
-# The repository keeps small corpora: no longer inputs than this, and no more for a target beside its
-# seeds.
+# Limits of the corpora in the repository: the length of an input, and the number of inputs of a target
+# in addition to its seeds.
 max_corpus_bytes=512
 max_corpus_inputs=40
 
@@ -79,7 +79,7 @@ run_target() {
     echo "fuzz target $name failed with the input $input" >&2
     echo "reproduce with: $folder/tests/fuzz/fuzz_$name $input" >&2
     echo "or, without clang: ninja -C build fuzz_targets && build/tests/fuzz/fuzz_$name $input" >&2
-    echo "once it is mended, add the input to $corpora/$name/" >&2
+    echo "once it is fixed, add the input to $corpora/$name/" >&2
     return 1
 }
 
@@ -111,21 +111,21 @@ write_seeds() {
 
 merge() {
     build_with_libfuzzer
-    local name chosen input room
+    local name chosen input free
     for name in "$@"; do
         chosen=$folder/merged/$name
         rm -rf "$chosen"
         mkdir -p "$chosen" "$folder/corpus/$name"
-        # What the corpus has comes first, so that only what reaches more is added to it.
+        # The inputs of the corpus come first, so that an input is added only if it reaches more.
         cp "$corpora/$name"/* "$chosen/"
         "$folder/tests/fuzz/fuzz_$name" -set_cover_merge=1 -use_counters=0 \
             -max_len="$max_corpus_bytes" "$chosen" "$folder/corpus/$name" \
             >"$folder/merge-$name.log" 2>&1
-        room=$((max_corpus_inputs - $(find "$corpora/$name" -type f | wc -l)))
-        # The smallest first: larger ones often reach what several of them reach together.
+        free=$((max_corpus_inputs - $(find "$corpora/$name" -type f | wc -l)))
+        # The smallest first: a large input often covers only the code of several small ones.
         find "$chosen" -type f -printf '%s %f\n' | sort -n | while read -r _ input; do
             [ ! -e "$corpora/$name/$input" ] || continue
-            [ "$((room--))" -gt 0 ] || break
+            [ "$((free--))" -gt 0 ] || break
             cp "$chosen/$input" "$corpora/$name/"
         done
         echo "$name: $(find "$corpora/$name" -type f | wc -l) inputs"

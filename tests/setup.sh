@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the scripts share: the packages of Debian 12 that vescomm is built from, building it, and
-# running its tests. Installing and building do nothing when there is nothing to do.
+# Functions of the scripts: install the packages of Debian 12 that vescomm needs, build it, and run its
+# tests. Installing and building are skipped when they are up to date.
 
 packages=(
     meson ninja-build pkg-config g++ libc6-dev
@@ -15,7 +15,7 @@ packages=(
 
 say() { printf '==> %s\n' "$*"; }
 
-# install_packages PACKAGE...: those that every build needs when none is named.
+# install_packages PACKAGE...: installs these packages; without arguments, those of every build.
 install_packages() {
     local missing=() package
     [ $# -gt 0 ] || set -- "${packages[@]}"
@@ -40,7 +40,7 @@ install_packages() {
     fi
     say "installing ${missing[*]}"
     local quiet=(env DEBIAN_FRONTEND=noninteractive)
-    # A list of packages may be missing or old: fetch it, then install.
+    # The list of packages may be missing or old: update it, then install.
     "${as_root[@]}" apt-get -qq update
     "${as_root[@]}" "${quiet[@]}" apt-get -qq install -y --no-install-recommends "${missing[@]}" \
         >/dev/null
@@ -65,14 +65,14 @@ configure() {
     fi
 }
 
-# build FOLDER TARGET...; all targets when none is named.
+# build FOLDER TARGET...: builds these targets; without targets, all.
 build() {
     say "building $1 (a few minutes the first time)"
     if [ -t 1 ]; then
         ninja -C "$@"
         return
     fi
-    # Nobody watches: a line now and then, and everything that went wrong.
+    # Without a terminal: print one line, or the errors.
     local log="$1/build.log"
     if ! ninja -C "$@" >"$log" 2>&1; then
         grep -v -E '^\[[0-9]+/[0-9]+\] ' "$log" >&2 || true
@@ -82,8 +82,8 @@ build() {
     tail -n 1 "$log"
 }
 
-# run_tests FOLDER ARGUMENT...: runs `meson test`, and sets passed, failed and skipped. No test run at
-# all is a failure.
+# run_tests FOLDER ARGUMENT...: runs `meson test`, and sets passed, failed and skipped. A run without any
+# test is a failure.
 run_tests() {
     local folder=$1 status=0
     local report="$folder/meson-logs/summary.txt"
@@ -94,7 +94,7 @@ run_tests() {
     }
     passed=$(($(number Ok) + $(number "Expected Fail")))
     failed=$(($(number Fail) + $(number "Unexpected Pass") + $(number Timeout)))
-    # Whoever has sourced this file reads it.
+    # The script that sources this file reads it.
     # shellcheck disable=SC2034
     skipped=$(number Skipped)
     case " $* " in *" --list "*) return "$status" ;; esac

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives and messages on arrays of your own: nothing to make first, blocking or not, alone or in groups.
+// Collectives and messages on arrays: no create call, blocking or not, alone or in groups.
 //
 //     c++ -std=c++20 arrays.cpp $(pkg-config --cflags --libs vescomm) -o arrays
 //     vescomm-run -n 3 ./arrays
@@ -13,9 +13,9 @@ int main() try {
     const int rank = comm.rank();
 
     std::vector<double> loss = {1.0 + rank}, largest(1);
-    vescomm::all_reduce<double>(comm, loss, largest, VESCOMM_MAX);  // returns when it is there
+    vescomm::all_reduce<double>(comm, loss, largest, VESCOMM_MAX);  // returns when it is complete
 
-    // Rank k has k + 1 tokens for every rank; this runs while something else is computed.
+    // Rank k has k + 1 tokens for every rank. The exchange runs while the program continues.
     std::vector<std::int64_t> sends(comm.ranks(), rank + 1), receives;
     for (int k = 0; k < comm.ranks(); ++k) receives.push_back(k + 1);
     std::vector<int> tokens(comm.ranks() * (rank + 1), rank);
@@ -29,7 +29,7 @@ int main() try {
         for (auto &gradient : gradients) vescomm::all_reduce<float>(comm, gradient, gradient);
     });
 
-    // Round a ring. In a group, so that nobody waits for somebody who waits for somebody who...
+    // Send around a ring. The group prevents a deadlock: all messages of a group run concurrently.
     std::vector<int> mine(50'000, rank), left(50'000);
     vescomm::group(comm, [&] {
         vescomm::send<int>(comm, mine, (rank + 1) % comm.ranks());

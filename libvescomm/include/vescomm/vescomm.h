@@ -1,46 +1,48 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vescomm: ragged grouped collectives over fused persistent buffers. The whole C API; read it from
- * top to bottom:
+ * vescomm: ragged collectives over fused, persistent buffers. This header is the whole C API. Read
+ * it from top to bottom:
  *
- *     status          what a call returns, and the sentence that explains a failure
+ *     status          the result of a call, and the sentence that explains a failure
  *     communicator    the ranks that work together
- *     layout          where tensors and shards lie in a fused buffer (a plain value)
- *     memory, buffer  the bytes themselves, at addresses that never change
- *     request         a collective on a buffer, made once and started many times
- *     arrays          collectives and messages on arrays of the caller, made as they are called
- *     trace           what happened when
- *     flight recorder what happened last
+ *     layout          the places of tensors and shards in a fused buffer (a plain value)
+ *     memory, buffer  the bytes, at addresses that never change
+ *     request         a collective on a buffer, created once and started many times
+ *     arrays          collectives and messages on the caller's arrays, without a create call
+ *     trace           a timeline of requests and waits
+ *     flight recorder the last operations of a rank
  *
- * Words used throughout. A *rank* is one process (or thread) of a job, counted from 0. A *node* is
- * a set of ranks that can map one another's memory. A *buffer* holds the tensors of a *layout*; the
- * layout's *cuts* divide it into one *shard* for each rank, which may be unequal or empty. Offsets
+ * Terms. A *rank* is one process (or thread) of a job, counted from 0. A *node* is a set of ranks
+ * that can map one another's memory. A *buffer* holds the tensors of a *layout*. The *cuts* of the
+ * layout divide the buffer into one *shard* for each rank. Shards may be unequal or empty. Offsets
  * and sizes are in elements unless a name says bytes.
  *
- * Every function returns a status, sets its outputs only on success, and never lets an exception
- * out. Options structs start with struct_size, are made by the inline function of the same name,
- * and mean "the default" wherever a member is zero. Strings are UTF-8 and copied.
+ * Every function returns a status, sets its outputs only on success, and throws no exception. An
+ * options struct starts with struct_size. The inline function of the same name initialises it. A
+ * member that is zero means "the default". Strings are UTF-8 and copied.
  *
- * Communicators, memory, buffers and requests are made by all ranks together. If one of them is
- * refused, for an argument or a variable of its own, all of them fail, and the others' sentence
- * says which rank it was and why; the communicator is broken. A call on arrays that is refused has
- * not happened, and may be made again.
+ * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
+ * because of an argument or an environment variable of that rank, it fails on all ranks: the
+ * sentence on the other ranks names the rank and the reason, and the communicator is broken. A call
+ * on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY) has no
+ * effect and may be repeated.
  *
- * A communicator, memory, buffer or request belongs to the process that made it. In a child that
- * fork() has made, every call on it returns VESCOMM_ERROR_INVALID_ARGUMENT and does nothing else;
- * so do the functions that free it, which release neither it nor anything that the parent uses. The
- * child must not write into its memory, which it shares with the parent. Layouts are plain values
- * and stay usable. To make communicators of its own, a child of a process that has some calls
- * exec() first.
+ * A communicator, memory, buffer or request belongs to the process that created it. In a child of
+ * fork(), every call on such a handle returns VESCOMM_ERROR_INVALID_ARGUMENT and has no other
+ * effect. This includes the functions that free it: they release neither the object nor anything
+ * that the parent uses. The child must not write into the memory, which it shares with the parent.
+ * Layouts are plain values and stay usable. If the parent has communicators, a child calls exec()
+ * before it creates its own.
  *
- * A function with "Threads: safe" may be called at any time, also while another thread is in a call
- * on the same communicator; one with "one at a time per communicator" while no other thread is in
- * another such call. Every call that blocks moves the requests of its communicator along: ranks
- * start requests and create things in one order, and wait, test and free when they like.
+ * "Threads: safe" means: the function may be called at any time, also while another thread is in a
+ * call on the same communicator. "Threads: one at a time per communicator" means: no other thread
+ * may be in another such call on that communicator. Every blocking call makes progress on all
+ * requests of its communicator. All ranks start requests and create objects in the same order; they
+ * wait, test and free in any order.
  *
- * A communicator has room for 65,536 memories and requests on buffers at a time. Those that every
- * rank has freed do not count. A request can be started at least 2^31 times.
+ * A communicator holds at most 65,536 memories and requests on buffers at a time. Objects that
+ * every rank has freed do not count. A request can be started at least 2^31 times.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
@@ -64,35 +66,35 @@ extern "C" {
 
 /* -------------------------------------------------------------------------------- status ---- */
 
-/** What a call returns: zero for success, positive for "not yet", negative for an error. */
+/** Result of a call: zero for success, positive for "not yet", negative for an error. */
 typedef int32_t vescomm_status_t;
 
 #define VESCOMM_OK ((vescomm_status_t)0)
 /** Not an error: the request has not completed yet. */
 #define VESCOMM_IN_PROGRESS ((vescomm_status_t)1)
-/** An argument is wrong; nothing happened. */
+/** An argument is wrong; the call had no effect. */
 #define VESCOMM_ERROR_INVALID_ARGUMENT ((vescomm_status_t)-1)
-/** Memory, or another resource of this machine, ran out; nothing happened. */
+/** Memory or another resource of this machine ran out; the call had no effect. */
 #define VESCOMM_ERROR_OUT_OF_MEMORY ((vescomm_status_t)-2)
-/** A peer stayed silent past the deadline. The communicator is broken from here on. */
+/** A peer did not respond before the deadline. The communicator is broken from now on. */
 #define VESCOMM_ERROR_TIMEOUT ((vescomm_status_t)-3)
-/** A peer died, or its connection did. The communicator is broken from here on. */
+/** A peer or the connection to it failed. The communicator is broken from now on. */
 #define VESCOMM_ERROR_PEER_FAILED ((vescomm_status_t)-4)
-/** The ranks called different things, or the same thing with different arguments. */
+/** The ranks made different calls, or the same call with different arguments. */
 #define VESCOMM_ERROR_MISMATCH ((vescomm_status_t)-5)
-/** What was asked for exists, but not in this build, on this machine, or for these arguments. */
+/** The feature exists, but not in this build, on this machine, or for these arguments. */
 #define VESCOMM_ERROR_UNSUPPORTED ((vescomm_status_t)-6)
-/** The operating system or a library below refused; the sentence says which and why. */
+/** The operating system or a library failed; the sentence says which one and why. */
 #define VESCOMM_ERROR_SYSTEM ((vescomm_status_t)-7)
-/** Somebody called vescomm_comm_abort(). The communicator is broken from here on. */
+/** A rank called vescomm_comm_abort(). The communicator is broken from now on. */
 #define VESCOMM_ERROR_ABORTED ((vescomm_status_t)-8)
 /** A defect of vescomm itself; please report it. */
 #define VESCOMM_ERROR_INTERNAL ((vescomm_status_t)-9)
 
 /**
- * Names a status, such as "timeout".
+ * Returns the name of a status, such as "timeout".
  *
- * @return a constant string, never NULL; "unknown status" for a value that is none.
+ * @return a constant string, never NULL; "unknown status" for a value that is not a status.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -102,8 +104,8 @@ VESCOMM_API const char *vescomm_status_name(vescomm_status_t status);
  * Returns the sentence that explains the last error of the calling thread: what failed, where, the
  * values, and what to do.
  *
- * @return never NULL, empty before the first error, cut after 1,023 bytes; valid until this
- * thread's next failing call.
+ * @return never NULL, empty before the first error, truncated after 1,023 bytes; valid until the
+ *         next failing call of this thread.
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */
@@ -117,18 +119,19 @@ VESCOMM_API const char *vescomm_last_error(void);
 VESCOMM_API const char *vescomm_version(void);
 
 /**
- * Receives one line of the log, without a newline.
+ * Receives one line of the log, without a newline. May be called from any thread, also
+ * concurrently.
  *
  * @param level  0 error, 1 warn, 2 info, 3 debug.
- * @param line   valid during the call. Calls may come from any thread, at the same time.
+ * @param line   valid during the call.
  */
 typedef void (*vescomm_log_function_t)(void *context, int32_t level, const char *line);
 
 /**
- * Sends the log of this process somewhere else. VESCOMM_LOG says what is logged.
+ * Redirects the log of this process. The variable VESCOMM_LOG selects what is logged.
  *
- * @param sink     NULL: standard error again. Must not call vescomm.
- * @param context  handed to @p sink.
+ * @param sink     receives the lines; must not call vescomm. NULL: back to standard error.
+ * @param context  passed to @p sink.
  * @return VESCOMM_OK.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -140,25 +143,27 @@ VESCOMM_API vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *
 /** The ranks that work together, and the connections between them. */
 typedef struct vescomm_comm vescomm_comm_t;
 
-/** How a communicator is made. Append-only; a zero member means its default. */
+/** Options of a communicator. Append-only; a zero member means its default. */
 typedef struct vescomm_comm_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /** Seconds that any wait may last before a silent peer becomes an error. 0: the variable
+    /** Longest duration of a wait for a peer, in seconds; then the wait fails. 0: the variable
      *  VESCOMM_TIMEOUT_SECONDS, or 300. */
     double timeout_seconds;
-    /** Name of the node of this rank: ranks with the same name share memory. NULL: the variable
-     *  VESCOMM_NODE, or what the operating system says. Borrowed for the call. */
+    /** Name of the node of this rank; ranks with the same name share memory. NULL: the variable
+     *  VESCOMM_NODE, or the identity of host and network namespace that the operating system
+     *  reports. Borrowed for the call. */
     const char *node;
-    /** Not 0: sums have the same bits whatever algorithm is chosen and whichever ranks share nodes,
-     *  see vescomm_op_t; between nodes that takes longer, and requests on buffers keep memory in
-     *  proportion to them. The same on every rank. 0: the variable VESCOMM_REPRODUCIBLE, or no. */
+    /** Not 0: sums are bit-identical for any algorithm and any placement of ranks on nodes; see
+     *  vescomm_op_t. Reductions between nodes take longer, and requests on buffers keep additional
+     *  memory in proportion to the buffer. The same on every rank. 0: the variable
+     *  VESCOMM_REPRODUCIBLE, or no. */
     int32_t reproducible;
     uint32_t reserved_2;
-    /** Tells apart communicators of the same ranks that several threads create at the same time:
-     * each thread gives a tag of its own, the same on every rank. NULL or empty: they are told
-     * apart by the order in which they are created, one after the other. At most 255 bytes;
-     * borrowed for the call. Since: 0.2 */
+    /** Identifies a communicator when several threads create communicators of the same ranks at the
+     *  same time: each thread passes its own tag, and the tag is the same on every rank. NULL or
+     *  empty: communicators are identified by the order in which they are created, so they must be
+     *  created one after another. At most 255 bytes; borrowed for the call. Since: 0.2 */
     const char *tag;
 } vescomm_comm_options_t;
 
@@ -168,9 +173,9 @@ static inline vescomm_comm_options_t vescomm_comm_options(void) {
 }
 
 /**
- * Gathers the same number of bytes from every rank: the one thing a caller's own bootstrap offers.
+ * Gathers the same number of bytes from every rank. A caller with its own bootstrap implements it.
  *
- * @param context  as given to vescomm_comm_create_from_all_gather().
+ * @param context  as passed to vescomm_comm_create_from_all_gather().
  * @param mine     @p bytes bytes of this rank.
  * @param all      [out] ranks * @p bytes bytes, by rank.
  * @return 0 for success.
@@ -179,27 +184,27 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
                                              void *all);
 
 /**
- * Makes a communicator from an explicit rank, number of ranks, address and secret.
+ * Creates a communicator from an explicit rank, number of ranks, address and secret.
  *
- * @param rank     of the caller, in [0, @p ranks).
- * @param ranks    of the job, at least 1.
+ * @param rank     rank of the caller, in [0, @p ranks).
+ * @param ranks    number of ranks of the job, at least 1.
  * @param address  "host:port" on which rank 0 listens and which the others can reach. Ignored, and
  *                 may be NULL, when @p ranks is 1.
- * @param secret   the same on every rank; connections that do not know it change nothing. Ignored,
- *                 and may be NULL, when @p ranks is 1.
+ * @param secret   the same on every rank; a connection without it is rejected and has no effect.
+ *                 Ignored, and may be NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; release with vescomm_comm_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when another thread creates one of the
- *         same ranks at the same time without a tag of its own; both fail then, on all ranks.
- *         VESCOMM_ERROR_TIMEOUT: ranks stayed away, the sentence names them.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when two threads create a communicator
+ *         of the same ranks at the same time without different tags; both calls fail, on all ranks.
+ *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the sentence names them.
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
  *         number of ranks or the build of the library differs. VESCOMM_ERROR_SYSTEM. After any
- * error nothing is left behind.
+ *         error all resources are released.
  *
  * Communicators of a process with the same ranks, address and secret share one connection to rank
- * 0, one thread, and their descriptors.
+ * 0, one thread, and their file descriptors.
  *
- * Collective: yes.  Blocking: until all ranks are here, at most the timeout.  Threads: safe.
+ * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.  Threads: safe.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, const char *address,
@@ -208,8 +213,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, co
                                                  vescomm_comm_t **comm);
 
 /**
- * Makes a communicator of the ranks that a launcher started: vescomm-run, torchrun, mpirun, srun.
- * Without any launcher it has one rank.
+ * Creates a communicator of the ranks that a launcher started: vescomm-run, torchrun, mpirun, srun.
+ * Without a launcher it has one rank.
  *
  * Reads VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and VESCOMM_SECRET first, then the variables
  * of torchrun, Open MPI, Hydra and Slurm, in this order; docs/launching.md has the details.
@@ -224,13 +229,13 @@ VESCOMM_API vescomm_status_t
 vescomm_comm_create_from_environment(const vescomm_comm_options_t *options, vescomm_comm_t **comm);
 
 /**
- * Makes a communicator where the caller already has a way to gather bytes (MPI, a store, sockets).
+ * Creates a communicator with an all-gather of the caller (MPI, a store, sockets).
  *
  * @param all_gather  called a few times, only during this call, from the calling thread.
- * @param context     handed to @p all_gather.
+ * @param context     passed to @p all_gather.
  * @return as vescomm_comm_create(). VESCOMM_ERROR_SYSTEM: @p all_gather returned non-zero.
  *
- * Collective: yes.  Blocking: as vescomm_comm_create(), plus what @p all_gather takes.
+ * Collective: yes.  Blocking: as vescomm_comm_create(), plus the calls of @p all_gather.
  * Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
@@ -238,20 +243,20 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
     const vescomm_comm_options_t *options, vescomm_comm_t **comm);
 
 /**
- * Makes communicators of the ranks of another one, which stays as it is. They share its
- * connections.
+ * Divides the ranks of a communicator into new communicators, one for each color. The parent is
+ * unchanged, and its connections are shared.
  *
  * @param comm     the parent.
- * @param color    ranks with the same color make one communicator. Negative: this rank is in none.
- * @param key      orders the ranks of a color; equal keys by their rank in the parent.
+ * @param color    ranks with the same color form one communicator. Negative: this rank is in none.
+ * @param key      orders the ranks of a color; equal keys are ordered by rank in the parent.
  * @param options  NULL or zero members: as the parent. `tag` is not used. Borrowed for the call.
- * @param out      [out] owned by the caller, release with vescomm_comm_free(), before or after the
- *                 parent; NULL where color is negative.
+ * @param out      [out] owned by the caller; release with vescomm_comm_free(), before or after the
+ *                 parent. NULL where @p color is negative.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The first error of a broken parent.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the rank.
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
- * Threads: one at a time per communicator.  Cost: a few rounds of the control plane.
+ * Threads: one at a time per communicator.  Cost: a few round trips on the control plane.
  * Source: MPI_Comm_split.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t key,
@@ -259,8 +264,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t co
                                                 vescomm_comm_t **out);
 
 /**
- * Makes another communicator of the same ranks, so that its calls are independent of those on the
- * parent: another thread or library may use it.
+ * Creates another communicator of the same ranks. Its calls are independent of those on the parent,
+ * so another thread or library may use it.
  *
  * @return as vescomm_comm_split().
  *
@@ -273,38 +278,39 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
                                               vescomm_comm_t **out);
 
 /**
- * Makes a communicator of the ranks that survive a failure. They agree on who is gone: a rank whose
- * process has ended, and those in @p failed. Ranks keep their order.
+ * Creates a communicator of the ranks that survive a failure. The survivors agree on the failed
+ * ranks: those whose process has ended, and those in @p failed. Ranks keep their order.
  *
- * Before: usually broken, by the failure. After: @p comm is broken on every rank and must still be
- * freed; memory, buffers and requests made on it are of no more use.
+ * Before: @p comm is usually broken by the failure.
+ * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
+ * created on it can only be freed.
  *
- * @param comm    the communicator that has lost ranks. Not one that was freed.
- * @param failed  ranks of @p comm that are to be left out although their process may not have ended
- *                (one that is stuck, or on a machine that cannot be reached), @p count of them; the
- *                same on every rank. NULL when @p count is 0.
+ * @param comm    the communicator that has lost ranks; not yet freed.
+ * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
+ *                is stuck, or its machine cannot be reached); the same on every rank. NULL when
+ *                @p count is 0.
  * @param out     [out] owned by the caller; release with vescomm_comm_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank lives and has
- *         not called this; the sentence names it. VESCOMM_ERROR_PEER_FAILED: one more rank died
- *         meanwhile; call it again. VESCOMM_ERROR_MISMATCH: another rank has named this one as
- *         failed.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
+ *         has not called this function; the sentence names it. VESCOMM_ERROR_PEER_FAILED: another
+ *         rank died during the call; call it again. VESCOMM_ERROR_MISMATCH: another rank passed
+ *         this one in @p failed.
  *
- * Collective: yes, all ranks that live and are not in @p failed.  Blocking: yes, at most the
- * timeout. Threads: one at a time per communicator.  Cost: milliseconds, and as
- * vescomm_comm_create(). Source: MPIX_Comm_shrink.  Since: 0.2
+ * Collective: yes, all ranks that are alive and not in @p failed.  Blocking: yes, at most the
+ * timeout.  Threads: one at a time per communicator.  Cost: milliseconds, plus
+ * vescomm_comm_create().  Source: MPIX_Comm_shrink.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed,
                                                  size_t count, vescomm_comm_t **out);
 
-/** Who is who. Filled by vescomm_comm_query(); append-only. */
+/** Ranks and nodes of a communicator. Filled by vescomm_comm_query(); append-only. */
 typedef struct vescomm_comm_info {
     uint32_t struct_size;
-    int32_t rank; /**< of the caller */
-    int32_t ranks; /**< of the communicator */
-    int32_t node; /**< of the caller, counted by first rank */
-    int32_t nodes; /**< of the communicator */
-    int32_t local_rank; /**< the caller's place among the ranks of its node */
-    int32_t local_ranks; /**< of the caller's node */
+    int32_t rank; /**< rank of the caller */
+    int32_t ranks; /**< number of ranks */
+    int32_t node; /**< node of the caller; nodes are numbered in the order of their first rank */
+    int32_t nodes; /**< number of nodes */
+    int32_t local_rank; /**< position of the caller among the ranks of its node */
+    int32_t local_ranks; /**< number of ranks on the caller's node */
     int32_t reserved;
 } vescomm_comm_info_t;
 
@@ -314,7 +320,7 @@ static inline vescomm_comm_info_t vescomm_comm_info(void) {
 }
 
 /**
- * Says who is who in a communicator.
+ * Returns the caller's rank, node and local rank, and their numbers.
  *
  * @param info  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -324,8 +330,8 @@ static inline vescomm_comm_info_t vescomm_comm_info(void) {
 VESCOMM_API vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm,
                                                 vescomm_comm_info_t *info);
 
-/** What a communicator has done so far on this rank. Filled by vescomm_comm_count(); append-only.
- */
+/** Counters of a communicator on this rank, since its creation. Filled by vescomm_comm_count();
+ *  append-only. */
 typedef struct vescomm_comm_counters {
     uint32_t struct_size;
     uint32_t reserved;
@@ -333,9 +339,9 @@ typedef struct vescomm_comm_counters {
     uint64_t bytes_written; /**< bytes written by copies and conversions on this node */
     uint64_t bytes_reduced; /**< bytes read by reductions */
     uint64_t bytes_sent; /**< bytes sent to other nodes */
-    uint64_t sleeps; /**< times a wait gave up its core */
-    double busy_seconds; /**< moving and reducing bytes, 16 KiB and more at a time */
-    double waiting_seconds; /**< in waits that came to an end, less what was busy meanwhile */
+    uint64_t sleeps; /**< number of times that a wait gave up its core */
+    double busy_seconds; /**< time in copies and reductions of 16 KiB and more */
+    double waiting_seconds; /**< time in completed waits, without the busy time in them */
 } vescomm_comm_counters_t;
 
 static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
@@ -345,7 +351,7 @@ static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
 }
 
 /**
- * Counts what a communicator has done so far on this rank.
+ * Returns the counters of a communicator on this rank.
  *
  * @param counters  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -356,15 +362,16 @@ VESCOMM_API vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm,
                                                 vescomm_comm_counters_t *counters);
 
 /**
- * Writes what vescomm_comm_count() counts, who this rank is, and whether the communicator is
- * broken, as text in the format of Prometheus (0.0.4). The program decides where it goes: over
- * HTTP, or into a file for a collector. Samples have the labels rank and communicator, which counts
- * those of this process from 0; text of several communicators is to be served apart.
+ * Formats the counters of vescomm_comm_count(), the rank, and whether the communicator is broken,
+ * as text in the Prometheus format (0.0.4). The program serves it over HTTP or writes it to a file
+ * for a collector. Samples have the labels rank and communicator; communicator counts the
+ * communicators of this process from 0. The texts of several communicators must be served
+ * separately.
  *
- * @param text      [out] all of it, with a zero at its end, when @p capacity suffices, otherwise
- *                  untouched. May be NULL when that is 0.
+ * @param text      [out] the whole text with a terminating zero when @p capacity suffices,
+ *                  otherwise unchanged. May be NULL when @p capacity is 0.
  * @param capacity  in bytes; 4096 are enough for this version.
- * @param size      [out] number of bytes there are, with the zero.
+ * @param size      [out] size of the whole text in bytes, including the terminating zero.
  * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.2
@@ -373,11 +380,11 @@ VESCOMM_API vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, ch
                                                   size_t capacity, size_t *size);
 
 /**
- * Moves started requests along without waiting: call it now and then inside long computations.
+ * Makes progress on started requests without waiting. Call it regularly in long computations.
  *
  * @return VESCOMM_OK. The first error of a broken communicator.
  *
- * Collective: no.  Blocking: no, but does the copying and reducing that has become possible.
+ * Collective: no.  Blocking: no, but it executes the copies and reductions that are ready.
  * Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
@@ -386,19 +393,19 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
  * Waits until every rank has called it.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the
- * rank.
+ *         rank.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: one signal to each rank of the node, and
- * ceil(log2(nodes)) rounds between nodes.  Since: 0.1
+ * ceil(log2(nodes)) steps between nodes.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 
 /**
- * Breaks a communicator on purpose: every rank's waits return VESCOMM_ERROR_ABORTED with the
+ * Breaks a communicator deliberately: the waits of all ranks return VESCOMM_ERROR_ABORTED with the
  * reason.
  *
- * @param reason  one sentence for the people who read the other ranks' errors. NULL: none.
+ * @param reason  one sentence, which the error of every other rank contains. NULL: none.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -406,25 +413,25 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason);
 
 /**
- * Ends a communicator: waits until every rank has come here.
+ * Frees a communicator. Waits until every rank has called it.
  *
- * Memory, buffers and requests made on it keep what they need alive and must still be freed, in any
- * order; their pointers stay valid until then, but no request can be started any more. Connections
- * close with the last of them. Requests that are under way complete first, and operations of other
- * ranks move along. A rank that waits for one that has come here, and has not made the call that is
- * waited for, gets VESCOMM_ERROR_MISMATCH after two seconds in which nothing has moved.
+ * Requests that are running complete first, and progress is made on operations of other ranks.
+ * Memory, buffers and requests created on the communicator must still be freed, in any order. Their
+ * pointers stay valid until then, but no request can be started. Connections close when the last
+ * object is freed. If a rank waits for a peer that has called this function without making the
+ * matching call first, the wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
- * @param comm  NULL: nothing happens. Not usable afterwards, whatever is returned.
+ * @param comm  NULL: no effect. Must not be used afterwards, whatever the call returns.
  * @return VESCOMM_OK, also for a broken communicator, which is closed without waiting.
  *
- * Collective: yes.  Blocking: until all ranks are here, at most the timeout.
+ * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
  * Threads: one, the last to use the communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_free(vescomm_comm_t *comm);
 
 /* -------------------------------------------------------------------------------- layout ---- */
 
-/** Where tensors and shards lie in a fused buffer. Immutable; the same on every rank. */
+/** Places of tensors and shards in a fused buffer. Immutable; the same on every rank. */
 typedef struct vescomm_layout vescomm_layout_t;
 
 /** One tensor of a layout. Append-only. */
@@ -432,16 +439,18 @@ typedef struct vescomm_tensor {
     uint32_t struct_size;
     /** Number of entries of shape; 0 is a scalar. */
     int32_t dimensions;
-    /** Unique within the layout. Borrowed for the call; owned by the layout in queries. */
+    /** Unique within the layout. As input borrowed for the call; as output owned by the layout. */
     const char *name;
-    /** Row-major extents, each at least 0. Borrowed likewise. */
+    /** Row-major extents, each at least 0. As input borrowed for the call; as output owned by the
+     *  layout. */
     const int64_t *shape;
-    /** First element in the buffer. */
+    /** Offset of the first element in the buffer, in elements. */
     int64_t offset;
-    /** Elements that stay on one rank; cuts lie on multiples of it inside each sub-matrix. 0: 1.
-     *  The last block of a sub-matrix may be short. */
+    /** Number of consecutive elements that must stay on one rank. Cuts lie on multiples of it
+     *  within each sub-matrix. The last block of a sub-matrix may be short. 0 means 1. */
     int64_t block;
-    /** Leading dimensions whose sub-matrices restart the grid of blocks. */
+    /** Number of leading dimensions that index sub-matrices. The grid of blocks restarts at each
+     *  sub-matrix. */
     int32_t batch_dimensions;
     int32_t reserved;
 } vescomm_tensor_t;
@@ -452,11 +461,11 @@ static inline vescomm_tensor_t vescomm_tensor(void) {
 }
 
 /**
- * Makes a layout from tensors at given offsets and given cuts, and checks it. A planner makes both;
- * a user may write them by hand.
+ * Creates a layout from tensors at given offsets and given cuts, and checks it. The planner
+ * computes both; a user may also write them by hand.
  *
  * @param tensors   @p count tensors, in order of offset, not overlapping. Borrowed for the call.
- * @param elements  of the whole buffer.
+ * @param elements  size of the whole buffer.
  * @param cuts      @p ranks + 1 offsets in elements, not decreasing, from 0 to @p elements: rank k
  *                  owns [cuts[k], cuts[k + 1]). Borrowed for the call.
  * @param layout    [out] owned by the caller; release with vescomm_layout_free().
@@ -469,7 +478,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_create(const vescomm_tensor_t *tenso
                                                    int32_t ranks, vescomm_layout_t **layout);
 
 /**
- * Makes a layout of one vector, "data", of which rank k owns counts[k] elements.
+ * Creates a layout of one vector, "data", of which rank k owns counts[k] elements.
  *
  * @param counts  @p ranks numbers of elements, each at least 0. Borrowed for the call.
  * @param layout  [out] owned by the caller; release with vescomm_layout_free().
@@ -481,9 +490,9 @@ VESCOMM_API vescomm_status_t vescomm_layout_create_from_counts(const int64_t *co
                                                                vescomm_layout_t **layout);
 
 /**
- * Releases a layout. Buffers made from it keep their own copy.
+ * Releases a layout. Buffers created from it keep their own copy.
  *
- * @param layout  NULL: nothing happens.
+ * @param layout  NULL: no effect.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -492,12 +501,12 @@ VESCOMM_API vescomm_status_t vescomm_layout_free(vescomm_layout_t *layout);
 /** The sizes of a layout. Filled by vescomm_layout_query(); append-only. */
 typedef struct vescomm_layout_info {
     uint32_t struct_size;
-    int32_t ranks; /**< shards */
-    int64_t elements; /**< of the whole buffer, padding included */
-    int64_t padding; /**< elements that belong to no tensor */
-    int64_t largest; /**< elements of the largest shard */
+    int32_t ranks; /**< number of shards */
+    int64_t elements; /**< size of the whole buffer, including padding */
+    int64_t padding; /**< number of elements that belong to no tensor */
+    int64_t largest; /**< size of the largest shard, in elements */
     uint64_t tensors; /**< number of tensors */
-    uint64_t hash; /**< the same on every platform; differs when anything differs */
+    uint64_t hash; /**< XXH3-64 of the serialised layout; the same on every platform */
 } vescomm_layout_info_t;
 
 static inline vescomm_layout_info_t vescomm_layout_info(void) {
@@ -506,7 +515,7 @@ static inline vescomm_layout_info_t vescomm_layout_info(void) {
 }
 
 /**
- * Says how large a layout is.
+ * Returns the sizes and the hash of a layout.
  *
  * @param info  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -519,7 +528,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout
 /**
  * Describes one tensor of a layout.
  *
- * @param index   in [0, tensors), by offset.
+ * @param index   in [0, tensors), in order of offset.
  * @param tensor  [in,out] struct_size set by the caller; name and shape are owned by @p layout.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -532,7 +541,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layou
  * Finds a tensor by name.
  *
  * @param index  [out] for vescomm_layout_tensor() and vescomm_buffer_tensor().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is none of that name.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no tensor has this name.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -540,7 +549,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout,
                                                  size_t *index);
 
 /**
- * Says which elements [begin, end) of the buffer are the shard of a rank.
+ * Returns the shard of a rank: elements [begin, end) of the buffer.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -553,15 +562,15 @@ VESCOMM_API vescomm_status_t vescomm_layout_shard(const vescomm_layout_t *layout
 typedef struct vescomm_piece {
     uint64_t tensor; /**< index in the layout */
     int64_t first; /**< first element, counted within the tensor */
-    int64_t elements; /**< at least 1 */
-    int64_t offset; /**< of that element within the shard */
+    int64_t elements; /**< number of elements, at least 1 */
+    int64_t offset; /**< position of the first element within the shard */
 } vescomm_piece_t;
 
 /**
- * Lists the pieces of tensors that a rank owns, by offset.
+ * Lists the pieces of tensors that a rank owns, in order of offset.
  *
- * @param pieces    [out] up to @p capacity pieces; may be NULL when that is 0.
- * @param count     [out] number of pieces there are, which may exceed @p capacity.
+ * @param pieces    [out] up to @p capacity pieces; may be NULL when @p capacity is 0.
+ * @param count     [out] total number of pieces, which may exceed @p capacity.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(log tensors + pieces).  Since: 0.1
@@ -571,11 +580,11 @@ VESCOMM_API vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layou
                                                    size_t *count);
 
 /**
- * Says which part of one tensor a rank owns.
+ * Returns the part of one tensor that a rank owns.
  *
  * @param tensor  index in the layout, below vescomm_layout_info_t.tensors.
- * @param piece   [out] elements is 0 when the rank owns none of the tensor; first and offset are 0
- *                then.
+ * @param piece   [out] when the rank owns no element of the tensor, elements, first and offset
+ *                are 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(1).  Since: 0.1
@@ -584,17 +593,17 @@ VESCOMM_API vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout
                                                   int32_t rank, vescomm_piece_t *piece);
 
 /**
- * Describes consecutive elements of a tensor, such as a piece, as boxes: what slicing calls and
- * checkpoint formats understand. There are at most 2 * dimensions - 1.
+ * Describes consecutive elements of a tensor, such as a piece, as boxes, the form that slicing
+ * calls and checkpoint formats use. The number of boxes is at most 2 * dimensions - 1.
  *
  * @param tensor    index in the layout.
  * @param first     first element, counted within the tensor; row-major.
- * @param elements  how many; 0: there are no boxes.
- * @param boxes     [out] up to @p capacity boxes in the order of their elements; each is
- *                  2 * dimensions numbers: where it starts in every dimension, then how far it
- *                  extends. May be NULL when @p capacity is 0.
+ * @param elements  number of elements; 0: no boxes.
+ * @param boxes     [out] up to @p capacity boxes in the order of their elements. A box is
+ *                  2 * dimensions numbers: its start in every dimension, then its extent in every
+ *                  dimension. May be NULL when @p capacity is 0.
  * @param capacity  in boxes.
- * @param count     [out] number of boxes there are, which may exceed @p capacity.
+ * @param count     [out] total number of boxes, which may exceed @p capacity.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(dimensions^2).  Since: 0.1
@@ -604,13 +613,13 @@ VESCOMM_API vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout
                                                   size_t capacity, size_t *count);
 
 /**
- * Writes a layout as bytes, to keep it beside a checkpoint or to send it. Equal layouts have equal
- * bytes on every platform; vescomm_layout_info_t.hash is their XXH3-64.
+ * Serialises a layout, to store it with a checkpoint or to send it. Equal layouts have equal bytes
+ * on every platform; vescomm_layout_info_t.hash is their XXH3-64.
  *
- * @param bytes     [out] all of them when @p capacity suffices, otherwise untouched. May be NULL
- *                  when that is 0.
+ * @param bytes     [out] all bytes when @p capacity suffices, otherwise unchanged. May be NULL
+ *                  when @p capacity is 0.
  * @param capacity  in bytes.
- * @param size      [out] number of bytes there are.
+ * @param size      [out] total number of bytes.
  * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(tensors + ranks).  Since: 0.1
@@ -619,8 +628,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_serialise(const vescomm_layout_t *la
                                                       size_t capacity, size_t *size);
 
 /**
- * Makes a layout from the bytes that vescomm_layout_serialise() wrote. They may come from anywhere:
- * whatever they are, they cost memory in proportion to their number.
+ * Creates a layout from the bytes that vescomm_layout_serialise() wrote. The bytes may come from an
+ * untrusted source: any input takes memory in proportion to @p size.
  *
  * @param bytes   @p size bytes. Borrowed for the call.
  * @param layout  [out] owned by the caller; release with vescomm_layout_free().
@@ -633,9 +642,10 @@ VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size
 
 /* ------------------------------------------------------------------------ memory, buffer ---- */
 
-/** Type of the elements of a buffer or an array. Floats are those of IEEE 754, but bf16 (the upper
- * half of an f32) and the two f8 of the OCP 8-bit floating point specification: e5m2 is like them,
- * and e4m3 (called e4m3fn elsewhere) has no infinities; what is too large for it becomes NaN. */
+/** Type of the elements of a buffer or an array. f64, f32 and f16 are the types of IEEE 754. bf16
+ *  is the upper half of an f32. The two f8 types are those of the OCP 8-bit floating point
+ *  specification: e5m2 has infinities and NaN; e4m3 (called e4m3fn elsewhere) has no infinities,
+ *  and a value too large for it becomes NaN. */
 typedef int32_t vescomm_type_t;
 
 #define VESCOMM_F32 ((vescomm_type_t)0)
@@ -653,7 +663,7 @@ typedef int32_t vescomm_type_t;
 #define VESCOMM_I64 ((vescomm_type_t)12)
 #define VESCOMM_U64 ((vescomm_type_t)13)
 
-/** Bytes of one element; 0 for a number that names no type. */
+/** Size of one element in bytes; 0 for a value that is not a type. */
 static inline size_t vescomm_type_bytes(vescomm_type_t type) {
     switch (type) {
         case VESCOMM_F8E4M3:
@@ -679,13 +689,13 @@ static inline size_t vescomm_type_bytes(vescomm_type_t type) {
     }
 }
 
-/** Where bytes are. */
+/** Kind of memory. */
 typedef int32_t vescomm_memory_kind_t;
 
-/** Ordinary memory of the machine. */
+/** Host memory. */
 #define VESCOMM_HOST ((vescomm_memory_kind_t)0)
 
-/** Who has bytes of their own. */
+/** Number of copies of a buffer: one for each rank, or one for each node. */
 typedef int32_t vescomm_sharing_t;
 
 /** One slab for each rank: the rank writes it, and the ranks of its node can read it. */
@@ -693,17 +703,17 @@ typedef int32_t vescomm_sharing_t;
 /** One slab for each node, the same bytes for all its ranks. */
 #define VESCOMM_PER_NODE ((vescomm_sharing_t)1)
 
-/** Bytes, mapped and registered once. Several buffers may lie in one memory, one after another in
- *  time (units of a model that take turns) or side by side. */
+/** Bytes, mapped and registered once. Several buffers may lie in one memory: side by side, or at
+ *  the same place at different times (such as the units of a model). */
 typedef struct vescomm_memory vescomm_memory_t;
 
-/** How memory is made. Append-only. */
+/** Options of a memory. Append-only. */
 typedef struct vescomm_memory_options {
     uint32_t struct_size;
     vescomm_memory_kind_t kind;
     vescomm_sharing_t sharing;
     uint32_t reserved;
-    /** Size of the slab, the same on every rank. */
+    /** Size of the slab in bytes; the same on every rank. */
     uint64_t bytes;
 } vescomm_memory_options_t;
 
@@ -715,13 +725,14 @@ static inline vescomm_memory_options_t vescomm_memory_options(void) {
 /**
  * Allocates memory, maps it on every rank of each node, and registers it with the transports.
  *
- * After: every byte is zero. Nothing of it has a name in a file system: when the last process is
- * gone, however it went, so is the memory.
+ * After: every byte is zero. The memory has no name in a file system. The operating system releases
+ * it when the last process ends, however it ends.
  *
  * @param options  Borrowed for the call.
  * @param memory   [out] owned by the caller; release with vescomm_memory_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: ranks gave different options, and the sentence says
- *         which. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one has too little.
+ * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the ranks passed different options; the sentence
+ *         names two ranks and the first difference. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when
+ *         one rank has too little.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
@@ -732,11 +743,11 @@ VESCOMM_API vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
                                                    vescomm_memory_t **memory);
 
 /**
- * Says where memory is mapped here.
+ * Returns the address at which memory is mapped in this process.
  *
- * @param data   [out] this rank's slab (VESCOMM_PER_RANK) or its node's (VESCOMM_PER_NODE), aligned
- *               to a page; the same address until vescomm_memory_free().
- * @param bytes  [out] its size. May be NULL.
+ * @param data   [out] the slab of this rank (VESCOMM_PER_RANK) or of its node (VESCOMM_PER_NODE),
+ *               aligned to a page; the same address until vescomm_memory_free().
+ * @param bytes  [out] size of the slab. May be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -747,7 +758,7 @@ VESCOMM_API vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory,
 /**
  * Releases memory. Buffers in it keep it alive.
  *
- * @param memory  NULL: nothing happens.
+ * @param memory  NULL: no effect.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -756,18 +767,18 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
 /** Memory seen through a layout: tensors and shards at stable addresses. */
 typedef struct vescomm_buffer vescomm_buffer_t;
 
-/** How a buffer is made. Append-only. */
+/** Options of a buffer. Append-only. */
 typedef struct vescomm_buffer_options {
     uint32_t struct_size;
     vescomm_type_t type;
-    /** Memory to lie in. NULL: memory of its own, of the kind and sharing given below. Kept alive.
-     */
+    /** Memory that holds the buffer; the buffer keeps it alive. NULL: new memory of the kind and
+     *  sharing below. */
     vescomm_memory_t *memory;
     /** First byte within the memory, a multiple of 64. */
     uint64_t offset_bytes;
     vescomm_memory_kind_t kind;
     vescomm_sharing_t sharing;
-    /** For error messages and traces. NULL: "buffer". Borrowed for the call. */
+    /** Name in error messages and traces. NULL: "buffer". Borrowed for the call. */
     const char *name;
 } vescomm_buffer_options_t;
 
@@ -777,10 +788,10 @@ static inline vescomm_buffer_options_t vescomm_buffer_options(void) {
 }
 
 /**
- * Makes a buffer, and checks that every rank means the same one.
+ * Creates a buffer, and checks that all ranks pass the same layout and options.
  *
- * @param layout   with as many ranks as @p comm. Copied.
- * @param options  NULL: f32, one slab for each rank, memory of its own.
+ * @param layout   must have the number of ranks of @p comm. Copied.
+ * @param options  NULL: f32, one slab for each rank, new memory.
  * @param buffer   [out] owned by the caller; release with vescomm_buffer_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the sentence names two
  *         ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -794,14 +805,14 @@ VESCOMM_API vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm,
                                                    const vescomm_buffer_options_t *options,
                                                    vescomm_buffer_t **buffer);
 
-/** A run of elements. */
+/** Consecutive elements of a buffer. */
 typedef struct vescomm_view {
-    void *data; /**< valid until the buffer is freed */
-    int64_t elements; /**< at @p data */
+    void *data; /**< first element; valid until the buffer is freed */
+    int64_t elements; /**< number of elements at @p data */
 } vescomm_view_t;
 
 /**
- * Views the whole buffer.
+ * Returns a view of the whole buffer.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -811,9 +822,9 @@ VESCOMM_API vescomm_status_t vescomm_buffer_data(const vescomm_buffer_t *buffer,
                                                  vescomm_view_t *view);
 
 /**
- * Views one tensor: a dense row-major array of its shape.
+ * Returns a view of one tensor: a dense row-major array of its shape.
  *
- * @param index  in [0, tensors); vescomm_layout_find() gives it for a name.
+ * @param index  in [0, tensors); vescomm_layout_find() returns it for a name.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -822,7 +833,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_tensor(const vescomm_buffer_t *buffe
                                                    vescomm_view_t *view);
 
 /**
- * Views the calling rank's shard.
+ * Returns a view of the calling rank's shard.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -832,20 +843,20 @@ VESCOMM_API vescomm_status_t vescomm_buffer_shard(const vescomm_buffer_t *buffer
                                                   vescomm_view_t *view);
 
 /**
- * Says that this rank no longer reads what was gathered into the buffer's memory, so that the next
- * gather may overwrite it. A counter, not a barrier. Starting the next gather says the same; saying
- * it early lets faster peers go ahead.
+ * Declares that this rank no longer reads the gathered contents of the buffer's memory, so that the
+ * next gather may overwrite them. It increments a counter and is not a barrier. Starting the next
+ * gather releases the buffer too; an earlier release lets faster peers proceed.
  *
- * @return VESCOMM_OK, also when there was nothing to release. VESCOMM_ERROR_INVALID_ARGUMENT.
+ * @return VESCOMM_OK, also when there is nothing to release. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_buffer_release(vescomm_buffer_t *buffer);
 
 /**
- * Waits until this rank may write its own shard of a VESCOMM_PER_NODE buffer: releases it here, and
- * waits for every rank of the node to have released it. Needed only before writing in place; a
- * gather from a source of its own does this itself. Returns at once for VESCOMM_PER_RANK.
+ * Waits until this rank may write its own shard of a VESCOMM_PER_NODE buffer: releases the buffer
+ * on this rank, then waits until every rank of the node has released it. Needed only before writing
+ * in place; a gather from a separate source does it. Returns immediately for VESCOMM_PER_RANK.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the rank that still reads.
  *         VESCOMM_ERROR_PEER_FAILED.
@@ -856,9 +867,9 @@ VESCOMM_API vescomm_status_t vescomm_buffer_release(vescomm_buffer_t *buffer);
 VESCOMM_API vescomm_status_t vescomm_buffer_acquire(vescomm_buffer_t *buffer);
 
 /**
- * Releases a buffer. Requests made on it keep it alive.
+ * Frees a buffer. Requests created on it keep it alive.
  *
- * @param buffer  NULL: nothing happens.
+ * @param buffer  NULL: no effect.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -866,49 +877,48 @@ VESCOMM_API vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer);
 
 /* ------------------------------------------------------------------------------- request ---- */
 
-/** A collective operation, or a group of them, made once and started many times. */
+/** A collective operation, or a group of them, created once and started many times. */
 typedef struct vescomm_request vescomm_request_t;
 
-/** How contributions are combined: element by element, in f32 for floats of 16 and 8 bits and
- *  otherwise in the type of the elements, and rounded once. Integers wrap modulo 2^bits. On one
- *  node, and on a reproducible communicator, one after another in the order of ranks; between nodes
- *  otherwise in an order that depends on the algorithm. */
+/** Operator of a reduction, applied element by element. Floats of 16 and 8 bits are accumulated in
+ *  f32 and rounded once; other types are accumulated in the type of the elements. Integers wrap
+ *  modulo 2^bits. On one node, and on a reproducible communicator, contributions are combined in
+ *  the order of ranks. Between nodes the order depends on the algorithm otherwise. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
 /** The sum, multiplied by 1 / ranks; integers are divided, towards zero. */
 #define VESCOMM_AVERAGE ((vescomm_op_t)1)
 #define VESCOMM_PROD ((vescomm_op_t)2)
-/** The least; NaN if any is NaN. -0 is less than +0. */
+/** The minimum; NaN if any contribution is NaN. -0 is less than +0. */
 #define VESCOMM_MIN ((vescomm_op_t)3)
-/** The greatest; likewise. */
+/** The maximum; NaN if any contribution is NaN. -0 is less than +0. */
 #define VESCOMM_MAX ((vescomm_op_t)4)
-/** The sum of contributions that are each multiplied by a factor first. */
+/** The sum of all contributions, each multiplied by a factor first. */
 #define VESCOMM_PREMULTIPLIED_SUM ((vescomm_op_t)5)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
 typedef struct vescomm_request_options {
     uint32_t struct_size;
-    /** reduce_scatter_v, all_reduce, reduce: how to combine. */
+    /** reduce_scatter_v, all_reduce, reduce: the operator. */
     vescomm_op_t op;
-    /** broadcast: the rank whose bytes everyone gets. reduce: the rank that gets the result. */
+    /** broadcast: the rank whose buffer is copied. reduce: the rank that gets the result. */
     int32_t root;
-    /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only with them.
-     */
+    /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only when that
+     *  pointer is not NULL. */
     vescomm_type_t type;
-    /** all_gather_v: this rank's shard, converted on the way into the buffer. NULL: the shard is in
+    /** all_gather_v: this rank's shard, converted to the type of the buffer. NULL: the shard is in
      *  the buffer already. reduce_scatter_v: must be NULL. Borrowed until the request is freed;
      *  must not change between start and completion. */
     const void *source;
-    /** reduce_scatter_v: receives this rank's shard of the result, of the buffer's type or, for
-     *  floats of 16 and 8 bits, f32. NULL: in place, at the shard's own elements of the buffer.
+    /** reduce_scatter_v: receives this rank's shard of the result, in the type of the buffer or,
+     *  for floats of 16 and 8 bits, in f32. NULL: in place, in the shard's elements of the buffer.
      *  Borrowed until the request is freed. */
     void *output;
-    /** Forces an algorithm by name. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
-     *  vescomm_request_explain() says what. Borrowed for the call. */
+    /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
+     *  vescomm_request_explain() returns the choice. Borrowed for the call. */
     const char *algorithm;
-    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
-     *  rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, not 0; the same on every rank. */
     double factor;
 } vescomm_request_options_t;
 
@@ -919,21 +929,23 @@ static inline vescomm_request_options_t vescomm_request_options(void) {
 }
 
 /**
- * Makes an all_gather_v: gathers every rank's shard into the whole buffer.
+ * Creates an all_gather_v: gathers every rank's shard into the whole buffer.
  *
  * Before start: rank k holds elements [cuts[k], cuts[k + 1]), in the buffer or in its source; the
  * rest of the buffer is undefined.
  * After completion: every rank (every node, for VESCOMM_PER_NODE) holds all elements.
  *
- * @param options  NULL: in place, algorithm chosen. source, type and algorithm are used.
+ * @param options  NULL: in place, the library chooses the algorithm. source, type and algorithm are
+ *                 used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
- *         between these types. VESCOMM_ERROR_MISMATCH: the ranks gave different options.
+ *         between these types. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
- * writes its own shard once; `vescomm-info --explain all_gather_v` for the rest.  Since: 0.1
+ * writes its own shard once; for other cases see `vescomm-info --explain all_gather_v`.
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
                                                          vescomm_buffer_t *buffer,
@@ -941,35 +953,37 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
                                                          vescomm_request_t **request);
 
 /**
- * Makes a reduce_scatter_v: combines every rank's buffer and leaves each rank its own shard.
+ * Creates a reduce_scatter_v: reduces the buffers of all ranks and leaves each rank its own shard
+ * of the result.
  *
  * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
- * After completion: rank k holds the combination of everyone's [cuts[k], cuts[k + 1]) in its
- * output, accumulated in f32; the buffer may be written again. In place, the rest of the buffer is
- * unchanged.
+ * After completion: rank k holds the reduction of elements [cuts[k], cuts[k + 1]) of all ranks in
+ * its output (accumulated as vescomm_op_t describes); the buffer may be written again. In place,
+ * the rest of the buffer is unchanged.
  *
- * @param options  NULL: sum, in place, algorithm chosen. op, factor, type, output and algorithm are
- *                 used.
+ * @param options  NULL: sum, in place, the library chooses the algorithm. op, factor, type, output
+ *                 and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the output has a type that
  *         the buffer cannot be reduced to.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
- * Threads: one at a time per communicator.  Cost: on one node one pass that reads each element once
- * per rank and writes it once.  Since: 0.1
+ * Threads: one at a time per communicator.  Cost: on one node a single pass that reads each element
+ * once per rank and writes it once.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
     vescomm_comm_t *comm, vescomm_buffer_t *buffer, const vescomm_request_options_t *options,
     vescomm_request_t **request);
 
 /**
- * Makes an all_reduce: combines every rank's buffer and leaves everyone the result, in place.
+ * Creates an all_reduce: reduces the buffers of all ranks in place and leaves every rank the
+ * result.
  *
  * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
- * After completion: every rank holds the same combination, bit for bit. Each rank combines the
- * elements of its own shard, so equal shards are fastest.
+ * After completion: every rank holds the same result, bit for bit. Each rank reduces the elements
+ * of its own shard, so equal shards are fastest.
  *
- * @param options  NULL: sum, algorithm chosen. op, factor and algorithm are used.
+ * @param options  NULL: sum, the library chooses the algorithm. op, factor and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_reduce_scatter_v_create().
  *
@@ -983,12 +997,16 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
                                                        vescomm_request_t **request);
 
 /**
- * Makes a reduce: combines every rank's buffer and leaves the root the result, in place.
+ * Creates a reduce: reduces the buffers of all ranks and leaves the root the result, in place.
+ *
  * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
- * After completion: rank root holds the combination; the buffers of the others are unchanged.
- * @param options  NULL: sum, to rank 0, algorithm chosen. op, factor, root and algorithm are used.
+ * After completion: rank root holds the result; the buffers of the other ranks are unchanged.
+ *
+ * @param options  NULL: sum, to rank 0, the library chooses the algorithm. op, factor, root and
+ *                 algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_reduce_scatter_v_create().
+ *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: the root reads each element once per rank of its
  * node, in one pass.  Since: 0.2
@@ -998,17 +1016,19 @@ VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm
                                                    vescomm_request_t **request);
 
 /**
- * Makes a broadcast: copies the root's buffer to everyone's, in place.
+ * Creates a broadcast: copies the root's buffer to the buffers of all ranks.
  *
- * Before start: rank root holds all elements. After completion: every rank does.
+ * Before start: rank root holds all elements.
+ * After completion: every rank holds all elements.
  *
- * @param options  NULL: from rank 0, algorithm chosen. root and algorithm are used.
+ * @param options  NULL: from rank 0, the library chooses the algorithm. root and algorithm are
+ *                 used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_all_gather_v_create().
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: every other rank writes the buffer once; between
- * nodes ceil(log2(nodes)) rounds.  Since: 0.1
+ * nodes ceil(log2(nodes)) steps.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm,
                                                       vescomm_buffer_t *buffer,
@@ -1016,9 +1036,9 @@ VESCOMM_API vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm,
                                                       vescomm_request_t **request);
 
 /**
- * Makes a barrier: completes on each rank only after every rank has started it.
+ * Creates a barrier: completes on each rank only after every rank has started it.
  *
- * @param options  NULL: algorithm chosen. Only algorithm is used.
+ * @param options  NULL: the library chooses the algorithm. Only algorithm is used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return as vescomm_all_gather_v_create().
  *
@@ -1030,24 +1050,26 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
                                                     vescomm_request_t **request);
 
 /**
- * Starts a request. Requests on one communicator may overlap in time; those on one memory must not.
+ * Starts a request. Requests on one communicator may overlap in time; requests on one memory must
+ * not.
  *
- * @param stream  the queue of the device that the buffer lives on, behind which the operation is
- *                ordered. NULL for VESCOMM_HOST: the operation starts now.
- * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: it is running already, or a stream
- * was given for host memory; nothing happened. The first error of a broken communicator.
+ * @param stream  stream of the buffer's device, after whose earlier work the operation runs. NULL
+ *                for VESCOMM_HOST: the operation starts immediately.
+ * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or a stream
+ *         was passed for host memory; the call had no effect. The first error of a broken
+ *         communicator.
  *
- * Collective: yes, same order.  Blocking: no; does what can be done at once.
+ * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream);
 
 /**
- * Moves a request along and says whether it is complete.
+ * Makes progress on a request and tests whether it is complete.
  *
  * @return VESCOMM_OK: complete, or never started. VESCOMM_IN_PROGRESS. The first error of a broken
- *         communicator: the contents of the buffer and of outputs are undefined; neither this rank
- *         nor another node writes them any more.
+ *         communicator: the contents of the buffer and of outputs are undefined, and neither this
+ *         rank nor another node writes to them after this call.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -1056,7 +1078,7 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 /**
  * Waits until a request is complete.
  *
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the peer that stayed silent.
+ * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the peer that did not respond.
  *         VESCOMM_ERROR_PEER_FAILED, VESCOMM_ERROR_ABORTED: as vescomm_request_test().
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
@@ -1065,7 +1087,7 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
 
 /**
- * Says how a request will run: its algorithm, the reason for the choice, and its steps on this
+ * Describes how a request will run: its algorithm, the reason for the choice, and its steps on this
  * rank.
  *
  * @param text  [out] owned by the request, valid until it is freed.
@@ -1078,8 +1100,8 @@ VESCOMM_API vescomm_status_t vescomm_request_explain(vescomm_request_t *request,
 /**
  * Releases a request.
  *
- * @param request  NULL: nothing happens. Must not be running, unless its communicator is broken.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: it is running; nothing happened.
+ * @param request  NULL: no effect. Must not be running, unless its communicator is broken.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: it is running; the call had no effect.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -1087,39 +1109,38 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
 
 /* ----------------------------------------------------------------- collectives on arrays ---- */
 
-/* Collectives on arrays of the caller, which may lie anywhere. What passes between ranks goes
- * through a staging buffer that the communicator has; buffers avoid that copy and are faster for
- * large data.
+/* Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
+ * buffer of the communicator. Buffers avoid that copy and are faster for large data.
  *
- * All of them start at once. With a request they return then, and the arrays are borrowed until it
- * completes: sources must not change, and outputs not be looked at. The request can be started
- * again, on the same arrays, and is released with vescomm_request_free(). Without one (NULL) they
- * return when the operation is complete on this rank. Within a group (vescomm_group_begin())
- * nothing starts before vescomm_group_end(). After an error the contents of the outputs are
- * undefined.
+ * A call starts its operation immediately. If request is not NULL, the call returns then, and the
+ * arrays are borrowed until the request completes: the caller must not change sources or access
+ * outputs. The request can be started again, on the same arrays, and is released with
+ * vescomm_request_free(). If request is NULL, the call returns when the operation is complete on
+ * this rank. In a group (vescomm_group_begin()) operations start at vescomm_group_end(). After an
+ * error the contents of the outputs are undefined.
  *
- * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call; where a count is 0
- * the array may be NULL. Arrays are aligned to their elements. What is written shares no element
- * with any other block. In place, source and output are the same where this rank's own block goes:
- * all of it (all_reduce, reduce), or what it has for itself in the array that has something of
- * every rank.
+ * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
+ * NULL where its count is 0. Arrays are aligned to their elements. Output blocks must not overlap
+ * each other or any source block, except in place. In place means that source and output are the
+ * same address for the calling rank's own block: the whole array (all_reduce, reduce), or the own
+ * block within the array that has a block for every rank (the other collectives).
  *
- * @return of all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened on this
- *         rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks called different
- *         things, and the sentence names two of them; the communicator is broken. A rank that waits
- *         for nobody may be told in a later call. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
+ *         this rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks made different
+ *         calls; the sentence names two of them, and the communicator is broken. A rank that does
+ *         not depend on another rank in this call may get this error from a later call.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
- * Threads: one at a time per communicator.  Cost: as on a buffer, and one more copy of what passes
- * between ranks.  Since: 0.2 */
+ * Threads: one at a time per communicator.  Cost: as on a buffer, plus one copy of the data between
+ * ranks.  Since: 0.2 */
 
 /** Details of a collective on arrays. Append-only. */
 typedef struct vescomm_call_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /** VESCOMM_PREMULTIPLIED_SUM: what contributions are multiplied by, not 0; the same on every
-     *  rank. */
+    /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, not 0; the same on every rank. */
     double factor;
-    /** Forces an algorithm by name. NULL: the variable VESCOMM_ALGORITHM, or the library chooses.
+    /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses.
      *  Borrowed for the call. */
     const char *algorithm;
 } vescomm_call_options_t;
@@ -1130,10 +1151,10 @@ static inline vescomm_call_options_t vescomm_call_options(void) {
 }
 
 /**
- * Gathers what every rank has to all ranks.
+ * Gathers the sources of all ranks on all ranks.
  * After completion: output holds the counts[k] elements of rank k at offsets[k], for every k.
  * @param source   counts[rank] elements.
- * @param counts   of every rank; the same on every rank.
+ * @param counts   number of elements of each rank; the same on every rank.
  * @param offsets  in @p output. NULL: one after another.
  */
 VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source,
@@ -1143,11 +1164,11 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const vo
                                                   vescomm_request_t **request);
 
 /**
- * Combines what every rank has, and leaves each its own part.
- * After completion: output of rank k holds the combination of everyone's counts[k] elements for it.
+ * Reduces the sources of all ranks and leaves each rank its own block of the result.
+ * After completion: output of rank k holds the reduction of the counts[k] elements for rank k.
  * @param source  the elements for rank 0, then those for rank 1, and so on.
  * @param output  counts[rank] elements.
- * @param counts  for every rank; the same on every rank.
+ * @param counts  number of elements for each rank; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source,
                                                       void *output, const int64_t *counts,
@@ -1156,7 +1177,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
                                                       vescomm_request_t **request);
 
 /**
- * Combines what every rank has, and leaves everyone the result, bit for bit the same.
+ * Reduces the sources of all ranks and leaves every rank the same result, bit for bit.
  * @param source  @p count elements.
  * @param output  @p count elements.
  * @param count   the same on every rank.
@@ -1168,7 +1189,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void
                                                 vescomm_request_t **request);
 
 /**
- * Combines what every rank has, and leaves the root the result.
+ * Reduces the sources of all ranks and leaves the root the result.
  * @param output  @p count elements; used on rank @p root only.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
@@ -1177,7 +1198,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *so
                                             vescomm_request_t **request);
 
 /**
- * Copies what the root has to all ranks.
+ * Copies the data of the root to all ranks.
  * @param data   @p count elements: read on rank @p root, written on all others.
  * @param count  the same on every rank.
  */
@@ -1187,10 +1208,10 @@ VESCOMM_API vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data,
                                                vescomm_request_t **request);
 
 /**
- * Gathers what every rank has to the root.
+ * Gathers the sources of all ranks on the root.
  * @param source   counts[rank] elements.
- * @param output   used on rank @p root only, where it gets counts[k] elements at offsets[k].
- * @param counts   of every rank; the same on every rank.
+ * @param output   used on rank @p root only; gets counts[k] elements of rank k at offsets[k].
+ * @param counts   number of elements of each rank; the same on every rank.
  * @param offsets  used on rank @p root only. NULL: one after another.
  */
 VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source,
@@ -1200,10 +1221,10 @@ VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *
                                               vescomm_request_t **request);
 
 /**
- * Deals out what the root has.
- * @param source   used on rank @p root only, which has counts[k] elements at offsets[k] for rank k.
+ * Scatters the source of the root: each rank gets its own block.
+ * @param source   used on rank @p root only; holds counts[k] elements for rank k at offsets[k].
  * @param output   counts[rank] elements.
- * @param counts   of every rank; the same on every rank.
+ * @param counts   number of elements for each rank; the same on every rank.
  * @param offsets  used on rank @p root only. NULL: one after another.
  */
 VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source,
@@ -1213,11 +1234,12 @@ VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void 
                                                vescomm_request_t **request);
 
 /**
- * Sends from every rank to every rank.
- * @param source          source_counts[k] elements at source_offsets[k] for rank k.
+ * Sends one block from every rank to every rank.
+ * @param source          source_counts[k] elements for rank k at source_offsets[k].
  * @param output          gets output_counts[k] elements of rank k at output_offsets[k].
- * @param source_counts   what rank k has here for rank j is what rank j has as output_counts[k].
- * @param source_offsets  NULL: one after another; likewise @p output_offsets.
+ * @param source_counts   source_counts[j] on rank k must equal output_counts[k] on rank j.
+ * @param source_offsets  NULL: one after another.
+ * @param output_offsets  NULL: one after another.
  */
 VESCOMM_API vescomm_status_t
 vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *source_counts,
@@ -1226,19 +1248,20 @@ vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *so
                      const vescomm_call_options_t *options, vescomm_request_t **request);
 
 /**
- * Sends to one rank, which calls vescomm_receive(). Only the two of them call.
- * Before: the peer has called vescomm_receive() for this message, or will; with the same count and
- *         type. Messages from one rank to another are received in the order in which they are sent.
- * After completion: source may be changed. What is small (128 KiB among up to 8 ranks, 2 KiB among
- *         512 and more) completes at once, as long as fewer than four messages before it to the
- *         same peer are still to be received. What is larger completes when all but that much of
- *         it has been received.
- * @param source  @p count elements. With count 0 nothing but the fact is sent.
- * @param peer    who receives; it may be this rank itself.
+ * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
+ * Before: the peer calls vescomm_receive() for this message, earlier or later, with the same count
+ *         and type. Messages from one rank to another are received in the order in which they are
+ *         sent.
+ * After completion: source may be changed. A small message (up to 128 KiB in a communicator of up
+ *         to 8 ranks, up to 2 KiB in one of 512 and more) completes immediately while fewer than
+ *         four earlier messages to the same peer have not been received. A larger message completes
+ *         when all but that many bytes of it have been received.
+ * @param source  @p count elements. A message of count 0 carries no data.
+ * @param peer    rank of the receiver; may be the calling rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such peer.
  *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the sentence names both.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the peer.
- * Collective: no, but one vescomm_receive() of the peer.  Blocking: as the collectives.
+ * Collective: no; matches one vescomm_receive() of the peer.  Blocking: as the collectives.
  * Threads: as the collectives.  Cost: two copies, which overlap.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t count,
@@ -1247,13 +1270,13 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
                                           vescomm_request_t **request);
 
 /**
- * Receives what one rank sends with vescomm_send(). Only the two of them call.
+ * Receives a message that one rank sends with vescomm_send(). No other rank takes part.
  * Before: as vescomm_send().
- * After completion: output holds what the peer sent.
- * @param output  @p count elements. With count 0 it completes when the peer has called.
- * @param peer    who sends; it may be this rank itself.
- * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH nothing has been written.
- * Collective: no, but one vescomm_send() of the peer.  Blocking: as the collectives.
+ * After completion: output holds the message.
+ * @param output  @p count elements. With count 0 the call completes when the peer has sent.
+ * @param peer    rank of the sender; may be the calling rank.
+ * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
+ * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
  * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
@@ -1262,25 +1285,26 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
                                              vescomm_request_t **request);
 
 /**
- * Begins a group: collectives on arrays that follow are collected, and everything else happens at
- * once, as ever. Those that differ in nothing but their arrays and counts become one operation,
- * however many there are. Sends and receives stay apart, and are all under way at once: ranks that
- * send to one another in a group do not wait for each other in a circle. Between two ranks they
- * keep their order; else the calls of a group have none: none may write what another one reads or
- * writes, which is not checked. A call that is refused is not part of the group, which goes on
- * without it. A group that has not ended when its communicator is freed has no effect.
+ * Begins a group: the following calls on arrays are collected until vescomm_group_end(). Other
+ * calls take effect immediately, as usual. Collectives that differ only in their arrays and counts
+ * become one operation, whatever their number. Sends and receives remain separate operations and
+ * run concurrently, so ranks that send to one another in a group do not deadlock. Messages between
+ * two ranks keep their order. The other calls of a group have no order: no call may write elements
+ * that another one reads or writes. This is not checked. A call that returns an error is not part
+ * of the group, and the group stays open. A group that has not ended when its communicator is freed
+ * has no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
 
 /**
- * Ends a group and starts all of it, or, after an error, none.
- * @param request  [out] of the whole group; release with vescomm_request_free(). NULL: returns when
- *                 all is complete on this rank.
+ * Ends a group and starts all of its calls. After an error none of them has started.
+ * @param request  [out] request of the whole group; release with vescomm_request_free(). NULL: the
+ *                 call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
  *         algorithm, or the calls of one operation have more than 2^40 elements together. The group
- *         is over in any case.
+ *         has ended in any case.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.2
  */
@@ -1289,9 +1313,9 @@ VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_req
 /* --------------------------------------------------------------------------------- trace ---- */
 
 /**
- * Starts recording what happens on this rank: requests, waits, and the caller's own spans.
+ * Starts recording spans on this rank: requests, waits, and spans of the caller.
  *
- * @param spans  most spans to keep; later ones are counted and dropped. 0: 1,000,000.
+ * @param spans  largest number of spans to keep; later ones are counted and dropped. 0: 1,000,000.
  * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -1299,18 +1323,18 @@ VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_req
 VESCOMM_API vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans);
 
 /**
- * Tells the time in seconds, by the clock that spans use: the same for all processes of a machine.
+ * Returns the time in seconds of the clock that spans use. All processes of a machine share it.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API double vescomm_trace_seconds(void);
 
 /**
- * Records a span of the caller's own. Does nothing when no trace was started.
+ * Records a span of the caller. Has no effect when no trace was started.
  *
- * @param name   of the span, such as "forward block.3".
- * @param track  row of the picture, such as "compute".
- * @param begin,end  from vescomm_trace_seconds().
+ * @param name   name of the span, such as "forward block.3".
+ * @param track  row of the timeline, such as "compute".
+ * @param begin,end  times of vescomm_trace_seconds().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -1319,13 +1343,14 @@ VESCOMM_API vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char
                                                 const char *track, double begin, double end);
 
 /**
- * Writes what all ranks recorded into one file in the Chrome trace event format, which Perfetto
- * opens. All ranks together have 512 MiB: spans beyond a rank's part are dropped, and counted in
- * the rank's label.
+ * Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto
+ * opens. The limit is 512 MiB for all ranks together; each rank has an equal part of it. Spans
+ * beyond a rank's part are dropped, and their number is in the rank's label.
  *
- * @param path  of the file, written by rank 0, replaced when it exists. Other ranks may give NULL.
+ * @param path  path of the file, which rank 0 writes; an existing file is replaced. Other ranks may
+ *              pass NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_SYSTEM on every rank: the file cannot be written.
- *         VESCOMM_ERROR_INVALID_ARGUMENT on every rank: the path is that of a device, a pipe or a
+ *         VESCOMM_ERROR_INVALID_ARGUMENT on every rank: the path names a device, a pipe or a
  *         socket. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
@@ -1336,19 +1361,20 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
 /* ----------------------------------------------------------------------- flight recorder ---- */
 
 /**
- * Writes the last operations of this rank into a file, replaced when it exists: one line of JSON
- * that says who writes, and one for each operation, with its number, what it is, whether it is
- * complete, and when. A communicator records its last 128 operations at any time. When
- * VESCOMM_FLIGHT_RECORDER names a file it also writes them there as soon as it breaks.
- * `vescomm-info --flight FILES` compares what several ranks wrote and says which of them is behind.
+ * Writes the last operations of this rank into a file; an existing file is replaced. The file has
+ * one line of JSON that identifies the rank, and one line for each operation with its number, its
+ * description, its state, and its times. A communicator always records its last 128 operations. If
+ * VESCOMM_FLIGHT_RECORDER names a file, the communicator also writes that file when it breaks.
+ * `vescomm-info --flight FILES` compares the files of several ranks and reports the rank that is
+ * behind.
  *
- * @param path  of the file. In it %r is this rank, %c the communicator of this process, counted
- *              from 0, %p the process, and %% a %.
+ * @param path  path of the file. In it %r is this rank, %c the number of the communicator in this
+ *              process, counted from 0, %p the process, and %% a %.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for the path of a device, a pipe or a
- *         socket. VESCOMM_ERROR_SYSTEM: the file cannot be written. VESCOMM_ERROR_TIMEOUT: its file
- *         system does not answer; the file may still come.
+ *         socket. VESCOMM_ERROR_SYSTEM: the file cannot be written. VESCOMM_ERROR_TIMEOUT: the file
+ *         system does not respond; the file may be written later.
  *
- * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another one
+ * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another thread
  * waits.  Since: 0.2
  */
 VESCOMM_API vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm,

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // vescomm for C++20: owners for the objects of vescomm.h, and exceptions for its statuses. Header
-// only; what a call does, and what it may throw, stands at the C function of the same name.
+// only. vescomm.h documents each call and its errors at the C function of the same name.
 #ifndef VESCOMM_VESCOMM_HPP
 #define VESCOMM_VESCOMM_HPP
 
@@ -20,8 +20,8 @@
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
-// Inline, so that callers never see it, and the library's own classes of the same names, in a
-// static build of it, stay apart.
+// An inline namespace is invisible to callers, and keeps these classes apart from the internal
+// classes of the same names in a static build of the library.
 inline namespace v0 {
 
 // A status that is not VESCOMM_OK, with its sentence.
@@ -83,7 +83,7 @@ namespace detail {
 class Started;
 }
 
-// Where tensors and shards lie in a fused buffer.
+// Places of tensors and shards in a fused buffer.
 class Layout {
 public:
     Layout() = default;
@@ -123,7 +123,7 @@ public:
         return info;
     }
 
-    // The elements [first, second) of a rank.
+    // The shard of a rank: elements [first, second) of the buffer.
     std::pair<std::int64_t, std::int64_t> shard(std::int32_t rank) const {
         std::pair<std::int64_t, std::int64_t> range;
         check(vescomm_layout_shard(get(), rank, &range.first, &range.second));
@@ -158,8 +158,8 @@ public:
         return piece;
     }
 
-    // Consecutive elements of a tensor as boxes; each is the starts of its dimensions, then the
-    // extents.
+    // Consecutive elements of a tensor as boxes. A box is its start in every dimension, then its
+    // extent in every dimension.
     std::vector<std::vector<std::int64_t>> boxes(std::size_t tensor, std::int64_t first,
                                                  std::int64_t elements) const {
         std::size_t count = 0;
@@ -196,7 +196,8 @@ private:
     Owner owner_;
 };
 
-// The ranks that work together. Its end is collective: vescomm_comm_free() waits for all ranks.
+// The ranks that work together. The destructor is collective: vescomm_comm_free() waits for all
+// ranks.
 class Communicator {
 public:
     Communicator(std::int32_t rank, std::int32_t ranks, const std::string &address,
@@ -229,7 +230,7 @@ public:
     }
 
     std::string metrics() const {
-        // Numbers may grow between two calls.
+        // The text may grow between two calls.
         std::size_t size = 4096;
         for (std::string text;;) {
             text.resize(size);
@@ -255,8 +256,8 @@ public:
 
     Communicator(Communicator &&) noexcept = default;
     Communicator &operator=(Communicator &&) noexcept = default;
-    // An exception that passes by ends the communicator for all ranks, as vescomm_comm_abort():
-    // this one will not come to where the others wait for it.
+    // If an exception unwinds the stack, the destructor aborts the communicator on all ranks: this
+    // rank will not make the calls that the others wait for.
     ~Communicator() {
         if (owner_ && std::uncaught_exceptions() > exceptions_)
             vescomm_comm_abort(get(), "an exception ended its part of the program; see its output");
@@ -294,8 +295,8 @@ private:
     Owner owner_;
 };
 
-// Memory seen through a layout. T is the C++ type of the buffer's elements, or a byte (then the
-// span still counts elements); one of another size throws std::invalid_argument.
+// Memory seen through a layout. T is the C++ type of the buffer's elements, or a type of one byte
+// (the span still counts elements). A type of another size throws std::invalid_argument.
 class Buffer {
 public:
     Buffer() = default;
@@ -347,12 +348,11 @@ private:
     vescomm_type_t type_ = VESCOMM_F32;
 };
 
-// A collective operation, made once and started many times.
+// A collective operation, created once and started many times.
 //
-// The destructor, and an assignment to it, end a request that is running: they wait for it, as
-// wait() does but without an exception, so that nothing writes to its arrays or its buffer
-// afterwards. When that fails, after the timeout at the latest, the communicator is broken, and
-// nothing is written any more either.
+// The destructor and the assignment operator wait for a running request, as wait() does but without
+// an exception. Nothing writes to its arrays or its buffer afterwards. This also holds when the
+// wait fails, after the timeout at the latest: the communicator is broken then.
 class Request {
 public:
     Request() = default;
@@ -430,7 +430,7 @@ private:
 
 namespace detail {
 
-// Takes what a call has started into the request that the caller wants, if any.
+// Moves the request that a call has started into the caller's Request, if the caller passed one.
 class Started {
 public:
     explicit Started(Request *request) noexcept : request_(request) {}
@@ -466,7 +466,7 @@ inline void require_ranks(const char *function, const Communicator &comm,
 
 }  // namespace detail
 
-// The type of elements of C++ type T.
+// The vescomm_type_t of a C++ type.
 template <typename T>
 constexpr vescomm_type_t type_of() noexcept {
     using U = std::remove_const_t<T>;
@@ -611,7 +611,7 @@ void group(const Communicator &comm, const Calls &calls, Request *request = null
     try {
         calls();
     } catch (...) {
-        // Nothing has started; the communicator goes the way of any exception.
+        // No call of the group has started. The communicator is aborted as after any exception.
         vescomm_comm_abort(comm.get(), "an exception passed by a group");
         vescomm_group_end(comm.get(), nullptr);
         throw;
