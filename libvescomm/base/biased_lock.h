@@ -40,10 +40,10 @@ inline std::uintptr_t this_thread() noexcept {
 // after the store, the other thread sees that the owner is inside. After a revocation, a thread
 // gets the bias when it has acquired the mutex often enough with no other thread in between.
 //
-// Every owner has its own `inside` word for the life of the lock. A thread may lose its core between
-// its first look at the bias and its store, and store when another thread has become the owner. A
-// shared word would then say that the new owner is outside. After max_owners owners, the lock is a
-// mutex for all other threads.
+// Every owner has its own `inside` word for the life of the lock. A thread may lose its core
+// between its first look at the bias and its store, and store when another thread has become the
+// owner. A shared word would then say that the new owner is outside. After max_owners owners, the
+// lock is a mutex for all other threads.
 //
 // The lock is a plain mutex if the process cannot use membarrier, and under ThreadSanitizer, which
 // does not know membarrier. The lock is not recursive.

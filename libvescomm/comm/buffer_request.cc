@@ -19,8 +19,7 @@ namespace vescomm {
 
 namespace {
 
-Problem problem_of(const Communicator &comm, const Buffer *buffer,
-                   const RequestOptions &options) {
+Problem problem_of(const Communicator &comm, const Buffer *buffer, const RequestOptions &options) {
     Problem problem;
     problem.collective = options.collective;
     problem.nodes = comm.nodes();
@@ -36,8 +35,8 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer,
     return problem;
 }
 
-// True: some rank has a source or an output array. Then the problem counts every rank as having one;
-// the others use their shard of the buffer.
+// True: some rank has a source or an output array. Then the problem counts every rank as having
+// one; the others use their shard of the buffer.
 bool anyone_apart(Communicator &comm, const std::string &label, const RequestOptions &options) {
     const bool takes_any = options.collective == Collective::all_gather_v ||
                            options.collective == Collective::reduce_scatter_v;
@@ -47,7 +46,8 @@ bool anyone_apart(Communicator &comm, const std::string &label, const RequestOpt
     return std::ranges::find(all, "apart") != all.end();
 }
 
-void check_in_buffer(const Communicator &comm, const Buffer *buffer, const RequestOptions &options) {
+void check_in_buffer(const Communicator &comm, const Buffer *buffer,
+                     const RequestOptions &options) {
     vescomm::check(comm, options);
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
@@ -235,13 +235,13 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
     }
 }
 
-// Memory for partial sums: every rank takes as much as the rank that needs the most. Requests on one
-// memory never run at the same time, so they share it. Collective.
+// Memory for partial sums: every rank takes as much as the rank that needs the most. Requests on
+// one memory never run at the same time, so they share it. Collective.
 std::shared_ptr<Memory> partial_memory(Communicator &comm, const Buffer *buffer,
                                        std::int64_t elements, const std::string &label,
                                        Deadline deadline) {
-    const auto needs = comm.gather(
-        label, {reinterpret_cast<const char *>(&elements), sizeof elements}, deadline);
+    const auto needs =
+        comm.gather(label, {reinterpret_cast<const char *>(&elements), sizeof elements}, deadline);
     std::int64_t max = 0;
     for (const std::string &need : needs) {
         std::int64_t its = 0;
@@ -305,8 +305,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
         bindings.signature =
             Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
         bind_arrays(bindings, problem, *buffer, options);
-        return make(std::make_unique<StagedBufferPath>(*comm, algorithm, problem, bytes, buffer,
-                                                       staging));
+        return make(
+            std::make_unique<StagedBufferPath>(*comm, algorithm, problem, bytes, buffer, staging));
     }
     auto channel = std::make_unique<TakenChannel>(
         *comm, require_same_and_take_channel(*comm, label, deadline, description));

@@ -37,8 +37,8 @@ public:
         const int to = receives_ ? comm.rank() : peer_;
         const Message message{{from, Region::source, 0}, {to, Region::output, 0}, elements_};
         Schedule schedule;
-        schedule.lanes.push_back((receives_ ? receive : send)(
-            comm.nodes(), eager_buffers_->chunk(type_), message));
+        schedule.lanes.push_back(
+            (receives_ ? receive : send)(comm.nodes(), eager_buffers_->chunk(type_), message));
         return schedule;
     }
 

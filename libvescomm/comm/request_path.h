@@ -15,8 +15,8 @@
 
 namespace vescomm {
 
-// The way that the bytes of a request take: in a buffer, through the staging buffer, or through eager
-// buffers. It numbers the runs of the request.
+// The way that the bytes of a request take: in a buffer, through the staging buffer, or through
+// eager buffers. It numbers the runs of the request.
 class RequestPath {
 public:
     virtual ~RequestPath() = default;
