@@ -59,7 +59,7 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
         comm->left_ = true;
         const bool echo =
             error.status == VESCOMM_ERROR_SYSTEM || error.status == VESCOMM_ERROR_PEER_FAILED;
-        const auto end = Clock::now() + patience_for_news;
+        const auto end = Clock::now() + InterNodeFailure::patience;
         while (echo && !comm->failure_.broken() && Clock::now() < end)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         comm->failure_.check();
@@ -75,12 +75,9 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     record_failures();
     control_->listen([this](vescomm_status_t status, const std::string &why) {
         failure_.set(status, why);
-        inter_node_failure_.set(status, why);
+        inter_node_failure_.failure().set(status, why);
     });
-    inter_node_failure_.on_first([this] {
-        inter_node_failed_at_ = Clock::now().time_since_epoch().count();
-        wake();
-    });
+    inter_node_failure_.on_first([this] { wake(); });
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
     const PeerInfo mine{.node = node,
                         .machine = machine_text(rank(), config_),
@@ -95,7 +92,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     local_rank_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
-        nodes_, *control_, inter_node_failure_, [this] { wake(); }, limit);
+        nodes_, *control_, inter_node_failure_.failure(), [this] { wake(); }, limit);
     board_ = transports_.intra_node->board();
     channels_.set_count(transports_.intra_node->board()->channels());
     control_->on_event([this] { wake(); });
@@ -127,8 +124,8 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     }
     const bool wired = std::any_of(transports_.inter_node.begin(), transports_.inter_node.end(),
                                    [](const auto &wire) { return wire->descriptor() >= 0; });
-    threaded_ = config_.progress == "thread" || (config_.progress == "auto" && wired);
-    if (!threaded_) return;
+    if (config_.progress != "thread" && !(config_.progress == "auto" && wired)) return;
+    pollers_.use_thread();
     lock_.stay_unbiased();
     to_wake_ = 1;
     progress_thread_ = std::thread([this] { run_progress_thread(); });
@@ -182,9 +179,7 @@ void Communicator::with_transports(const std::function<void(Transports &)> &work
 void Communicator::watch_calls(std::shared_ptr<const RecentCalls> calls,
                                std::uint32_t first_channel) {
     const BiasedLock::Guard lock(lock_);
-    recent_calls_ = std::move(calls);
-    calls_channel_ = first_channel;
-    routes_ = routes();
+    call_watch_.watch(std::move(calls), first_channel, routes());
 }
 
 // Not used again: what is late on a wire must not find another memory of the same number.
@@ -205,9 +200,7 @@ void Communicator::check() const {
 std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {
     auto operation = std::make_unique<Operation>(schedule, bindings, counters_);
     const BiasedLock::Guard lock(lock_);
-    running_.reserve(admitted_ + 1);
-    retired_.reserve(retired_.size() + admitted_ + 1);
-    ++admitted_;
+    operations_.admit();
     return operation;
 }
 
@@ -217,9 +210,7 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
     {
         const BiasedLock::Guard lock(lock_);
         dropped = !operation->settled() && !stopped_;
-        std::erase(running_, operation.get());
-        --admitted_;
-        if (dropped) retired_.push_back(std::move(operation));
+        operations_.retire(std::move(operation), dropped);
     }
     if (!dropped || failure_.broken() || left_) return;
     try {

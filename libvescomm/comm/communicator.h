@@ -3,10 +3,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,8 +13,12 @@
 #include "base/deadline.h"
 #include "base/failure.h"
 #include "bootstrap/control.h"
+#include "comm/call_watch.h"
 #include "comm/channels.h"
 #include "comm/flight.h"
+#include "comm/inter_node_failure.h"
+#include "comm/operation_list.h"
+#include "comm/pollers.h"
 #include "config/config.h"
 #include "execute/operation.h"
 #include "observe/trace.h"
@@ -125,10 +127,6 @@ public:
     void leave();
 
 private:
-    // What a transport says of a peer may be an echo: of a death that the control plane reports, or
-    // of another survivor that gave up for that reason. The control plane has this long to say
-    // better.
-    static constexpr auto patience_for_news = std::chrono::milliseconds(500);
     // What a rank did before it left may still be on its way. A wait for it in which nothing moves
     // for this long is in vain.
     static constexpr auto patience_with_leavers = std::chrono::seconds(2);
@@ -136,7 +134,6 @@ private:
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
     class CallerLock;
-    class Watch;
     class Leavers;
 
     void set_up(const std::string &node, const MakeTransports &make);
@@ -176,7 +173,8 @@ private:
         // Throws, when the limit has passed. None: give_up().
         std::function<void(double waited_seconds)> expire = {};
     };
-    void wait_long(Watch &watch, const std::function<bool()> &done, const Waiting &waiting);
+    void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
+                   const Waiting &waiting);
     // Takes a wire's word for a failure once the control plane has had time to know better.
     void consider_inter_node_failure() noexcept;
     void wake() noexcept;
@@ -192,8 +190,7 @@ private:
     Config config_;
     std::unique_ptr<Control> control_;
     Failure failure_;
-    Failure inter_node_failure_;
-    std::atomic<Clock::rep> inter_node_failed_at_{0};
+    InterNodeFailure inter_node_failure_;
     std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
     Machine machine_;
@@ -212,29 +209,18 @@ private:
     // waiters, and 1 for the progress thread.
     std::atomic<int> to_wake_{0};
     std::atomic<std::uint64_t> moved_by_thread_{0};  // how often the progress thread moved anything
-    std::atomic<int> watchers_{0};  // callers that look at the wires all the time
-    std::atomic<int> sleepers_{0};  // that have stopped doing so until they are woken
-    std::atomic<std::uint64_t> waits_{0};  // so far
-    std::mutex rest_mutex_;  // for unwatched_ alone
-    std::condition_variable unwatched_;
+    Pollers pollers_;
     Transports transports_;
     bool stopped_ = false;
-    std::vector<Operation *> running_;
-    std::size_t admitted_ = 0;  // operations; running_ and retired_ have room for all
-    std::vector<std::unique_ptr<Operation>> retired_;
+    OperationList operations_;
     std::unique_ptr<Operation> barrier_;
-    std::shared_ptr<const RecentCalls> recent_calls_;
-    std::uint32_t calls_channel_ = 0;
-    std::vector<Transport *> routes_;  // by peer; once calls are watched
+    CallWatch call_watch_;
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
     std::uint64_t children_ = 0;
     bool derived_ = false;
     std::atomic<bool> left_{false};
     std::atomic<bool> stopping_{false};
-    std::uint64_t vain_tests_ = 0;
-    Clock::time_point compared_{};
-    bool threaded_ = false;  // there is a progress thread
     std::thread progress_thread_;
     int spins_ = 0;
 };

@@ -26,11 +26,6 @@ Clock::duration longest_sleep(const Config &config) {
     return std::chrono::duration_cast<Clock::duration>(sleep);
 }
 
-// How long the progress thread leaves the wires to callers that watch them, before it looks whether
-// any still does: twice as long each time. Looking costs tens of microseconds on virtual machines.
-constexpr auto shortest_rest = std::chrono::microseconds(200);
-constexpr auto longest_rest = std::chrono::microseconds(3200);
-
 // How often start() moves things along; what is still to be done then is the progress thread's.
 constexpr int max_start_rounds = 2;
 
@@ -84,45 +79,6 @@ private:
     BiasedLock::Inside *const entered_;
 };
 
-// A caller that tries again and again looks at the wires itself, and faster than the progress
-// thread could, which would only keep the lock and a core from it.
-class Communicator::Watch {
-public:
-    explicit Watch(Communicator &comm) : comm_(comm) { resume(); }
-    ~Watch() { end(); }
-    Watch(const Watch &) = delete;
-    Watch &operator=(const Watch &) = delete;
-
-    // Before it sleeps: somebody must listen.
-    void pause() {
-        if (!watching_) return;
-        end();
-        {
-            const std::lock_guard lock(comm_.rest_mutex_);
-            ++comm_.sleepers_;
-        }
-        comm_.unwatched_.notify_one();
-        sleeping_ = true;
-    }
-    void resume() {
-        watching_ = comm_.threaded_;
-        if (!watching_) return;
-        comm_.watchers_.fetch_add(1, std::memory_order_relaxed);
-        if (sleeping_) --comm_.sleepers_;
-        sleeping_ = false;
-    }
-
-private:
-    void end() {
-        if (watching_) comm_.watchers_.fetch_sub(1, std::memory_order_relaxed);
-        watching_ = false;
-    }
-
-    Communicator &comm_;
-    bool watching_ = false;
-    bool sleeping_ = false;
-};
-
 // During one wait: whether it is for a rank that has left, and nothing has moved for long.
 class Communicator::Leavers {
 public:
@@ -160,7 +116,7 @@ bool Communicator::progress_locked() noexcept {
     }
     bool moved = transports_.intra_node->progress();
     for (auto &wire : transports_.inter_node) moved |= wire->progress();
-    for (Operation *operation : running_) moved |= operation->advance();
+    for (Operation *operation : operations_.running()) moved |= operation->advance();
     return settle_locked() || moved;
 }
 
@@ -181,7 +137,7 @@ bool Communicator::settle_locked() noexcept {
         return true;
     };
     // A caller may sleep until one of them is complete that another thread has seen to.
-    if (std::erase_if(running_, settles) == 0) return false;
+    if (operations_.erase_if(settles) == 0) return false;
     if (to_wake_.load(std::memory_order_relaxed) > 0) wake();
     return true;
 }
@@ -191,16 +147,15 @@ void Communicator::wake() noexcept {
 }
 
 void Communicator::consider_inter_node_failure() noexcept {
-    if (!inter_node_failure_.broken() || failure_.broken()) return;
-    const Clock::time_point since{Clock::duration(inter_node_failed_at_.load())};
-    if (Clock::now() - since < patience_for_news) return;
+    if (failure_.broken() || !inter_node_failure_.counts()) return;
+    const Failure &cause = inter_node_failure_.failure();
     try {
-        const std::string why = inter_node_failure_.why();
-        control_->fail(inter_node_failure_.status(), why);
-        failure_.set(inter_node_failure_.status(), why);
+        const std::string why = cause.why();
+        control_->fail(cause.status(), why);
+        failure_.set(cause.status(), why);
     } catch (const std::bad_alloc &) {
-        control_->fail(inter_node_failure_.status(), ran_out_);
-        failure_.set(inter_node_failure_.status(), ran_out_);
+        control_->fail(cause.status(), ran_out_);
+        failure_.set(cause.status(), ran_out_);
     }
 }
 
@@ -230,7 +185,7 @@ void Communicator::check_still() {
 }
 
 void Communicator::start(Operation &operation, const Run &run) {
-    const Watch watch(*this);
+    const Pollers::Polling polling(pollers_);
     const CallerLock lock(*this);
     if (!operation.settled())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
@@ -241,12 +196,12 @@ void Communicator::start(Operation &operation, const Run &run) {
     operation.start(run);
     operation.flight =
         recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
-    running_.push_back(&operation);
+    operations_.start(operation);
     // What comes in wakes the progress thread, and so does room for what goes out. Only what could
     // be done at once must not wait for either.
-    if (threaded_ && !stopped_ && !failure_.broken()) operation.advance();
+    if (pollers_.threaded() && !stopped_ && !failure_.broken()) operation.advance();
     bool more = progress_locked();
-    if (!threaded_) return;
+    if (!pollers_.threaded()) return;
     for (int i = 1; more && !operation.settled() && i < max_start_rounds; ++i)
         more = progress_locked();
     if (more && !operation.settled()) wake();
@@ -274,9 +229,7 @@ void Communicator::report(const Mismatch &mismatch) noexcept {
 
 bool Communicator::test(Operation &operation) {
     if (attempt([&operation] { return operation.settled(); })) return true;
-    // Who only ever asks, and never waits, is told as well that others called something else.
-    constexpr std::uint64_t between_comparisons = 1024;
-    if (++vain_tests_ % between_comparisons > 0) return false;
+    if (!call_watch_.due_after_test()) return false;
     {
         const CallerLock lock(*this);
         match_calls_locked();
@@ -286,16 +239,12 @@ bool Communicator::test(Operation &operation) {
 }
 
 void Communicator::match_calls_locked() noexcept {
-    const auto now = Clock::now();
-    if (stopped_ || now - compared_ < longest_sleep(config_)) return;
-    compared_ = now;
-    for (Operation *each : running_) {
+    if (stopped_ || !call_watch_.due(longest_sleep(config_))) return;
+    for (Operation *each : operations_.running()) {
         each->advertise_signature();
         require_match_locked(*each);
     }
-    if (!recent_calls_) return;
-    if (const auto mismatch = recent_calls_->find_mismatch(rank(), nodes_, calls_channel_, routes_))
-        report(*mismatch);
+    if (const auto mismatch = call_watch_.find_mismatch(rank(), nodes_)) report(*mismatch);
 }
 
 // A program may call this in a loop: whoever waits for the lock meanwhile goes first.
@@ -308,9 +257,9 @@ void Communicator::progress() {
 }
 
 void Communicator::wait(Operation &operation, const std::function<std::string()> &what) {
-    Watch watch(*this);
+    Pollers::Polling polling(pollers_);
     if (attempt_often([&operation] { return operation.settled(); })) return;
-    wait_long(watch, [&operation] { return operation.settled(); },
+    wait_long(polling, [&operation] { return operation.settled(); },
               {.limit = deadline(),
                .what = what,
                .culprits = [&operation] { return operation.waiting_for(); },
@@ -325,9 +274,9 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
 void Communicator::wait(const std::function<bool()> &done,
                         const std::function<std::vector<int>()> &waiting_for,
                         const std::function<std::string()> &what) {
-    Watch watch(*this);
+    Pollers::Polling polling(pollers_);
     if (attempt_often(done)) return;
-    wait_long(watch, done, {.limit = deadline(), .what = what, .culprits = waiting_for});
+    wait_long(polling, done, {.limit = deadline(), .what = what, .culprits = waiting_for});
 }
 
 // The control thread rings this rank's doorbell when the result is there.
@@ -336,9 +285,9 @@ std::vector<std::string> Communicator::gather(std::string_view label, std::strin
     std::optional<std::vector<std::string>> all;
     const auto done = [&] { return all || (all = control_->test_all_gather()); };
     control_->start_all_gather(label, bytes);
-    Watch watch(*this);
+    Pollers::Polling polling(pollers_);
     if (!attempt_often(done))
-        wait_long(watch, done,
+        wait_long(polling, done,
                   {.limit = limit,
                    .what = [&] { return std::string(label); },
                    .before_sleep = [this] { match_calls_locked(); },
@@ -347,10 +296,10 @@ std::vector<std::string> Communicator::gather(std::string_view label, std::strin
 }
 
 void Communicator::finish_operations() {
-    wait([this] { return running_.empty(); },
+    wait([this] { return operations_.running().empty(); },
          [this] {
              std::vector<int> peers;
-             for (const Operation *operation : running_)
+             for (const Operation *operation : operations_.running())
                  for (const int peer : operation->waiting_for()) peers.push_back(peer);
              std::ranges::sort(peers);
              // std::ranges::unique() does not compile with clang 14.
@@ -367,9 +316,9 @@ void Communicator::leave() {
     try {
         finish_operations();
         control_->start_leave();
-        Watch watch(*this);
+        Pollers::Polling polling(pollers_);
         if (!attempt_often(done))
-            wait_long(watch, done,
+            wait_long(polling, done,
                       {.limit = deadline(),
                        .what = [] { return std::string("the end of the communicator"); },
                        .expire = [](double) -> void {
@@ -384,7 +333,7 @@ void Communicator::leave() {
 // Most waits are shorter than a look at the clock is worth.
 template <typename Done>
 bool Communicator::attempt_often(const Done &done) {
-    if (threaded_) waits_.fetch_add(1, std::memory_order_relaxed);
+    pollers_.count_wait();
     // The first ones come without a pause: what takes longest is often less than one.
     constexpr int paused = 30;
     for (int i = std::min(spins_, spins_uncounted);; --i) {
@@ -400,7 +349,7 @@ void Communicator::let_others() const noexcept {
     else sched_yield();
 }
 
-void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
+void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                              const Waiting &waiting) {
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
@@ -460,13 +409,13 @@ void Communicator::wait_long(Watch &watch, const std::function<bool()> &done,
             throw;
         }
         // Without a progress thread nobody else listens to the wires: come back soon.
-        const bool deaf = !threaded_ && !transports_.inter_node.empty();
+        const bool deaf = !pollers_.threaded() && !transports_.inter_node.empty();
         const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep(config_);
         if (!ready && !moved) {
-            watch.pause();
+            polling.pause();
             counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
             board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));
-            watch.resume();
+            polling.resume();
         }
         board.end_sleep();
         to_wake_.fetch_sub(1, std::memory_order_relaxed);
@@ -506,18 +455,8 @@ void Communicator::run_progress_thread() {
         for (const auto &wire : transports_.inter_node)
             if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
     }
-    std::uint64_t waits = 0;  // seen so far; where one was, another may follow soon
-    const auto watched = [&] {
-        const bool any = watchers_ > 0 || (waits_ != waits && sleepers_ == 0);
-        waits = waits_;
-        return any && !stopping_;
-    };
     while (!stopping_) {
-        {
-            std::unique_lock lock(rest_mutex_);
-            for (auto rest = shortest_rest; watched(); rest = std::min(2 * rest, longest_rest))
-                unwatched_.wait_for(lock, rest);
-        }
+        pollers_.rest(stopping_);
         // A mutex is not fair: whoever called the library goes first.
         while (callers_ > 0) sched_yield();
         consider_inter_node_failure();
