@@ -227,7 +227,7 @@ TEST(Handshake, LetsInWhoKnowsTheSecret) {
     Meeting meeting;
     std::string reply;
     EXPECT_EQ(meeting.tell_root(meeting.client.hello(), reply), ServerHandshake::State::waiting);
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::authenticated);
     EXPECT_EQ(meeting.tell_root(meeting.client.join(), reply), ServerHandshake::State::joined);
     EXPECT_EQ(meeting.server.claim(), claim_of(3, 8));
 
@@ -282,7 +282,7 @@ TEST(Handshake, TellsAnotherVersionWhichOneIsSpokenHere) {
     std::string hello = meeting.client.hello();
     hello[4] = 9;
     std::string reply;
-    EXPECT_EQ(meeting.tell_root(hello, reply), ServerHandshake::State::stray);
+    EXPECT_EQ(meeting.tell_root(hello, reply), ServerHandshake::State::rejected);
     ASSERT_GT(reply.size(), 4u);
     EXPECT_EQ(reply[4], frame_version);
 }
@@ -298,13 +298,13 @@ TEST(Handshake, RefusesEveryRecordedOrReflectedFrame) {
     std::string answer;
     Meeting replayed;
     EXPECT_EQ(replayed.tell_root(hello, answer), ServerHandshake::State::waiting);
-    EXPECT_EQ(replayed.tell_root(join, answer), ServerHandshake::State::stray);
+    EXPECT_EQ(replayed.tell_root(join, answer), ServerHandshake::State::rejected);
 
     Meeting reflected;
     answer.clear();
     reflected.tell_root(reflected.client.hello(), answer);
     std::string back;
-    EXPECT_EQ(reflected.tell_root(answer, back), ServerHandshake::State::stray);
+    EXPECT_EQ(reflected.tell_root(answer, back), ServerHandshake::State::rejected);
     EXPECT_TRUE(back.empty());
 
     Meeting mirror;
@@ -319,7 +319,7 @@ TEST(Handshake, RefusesEveryRecordedOrReflectedFrame) {
 std::string first_connection(Meeting &meeting) {
     std::string reply;
     meeting.tell_root(meeting.client.hello(), reply);
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
+    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::authenticated);
     return reply;
 }
 
@@ -342,7 +342,7 @@ TEST(Handshake, ResumesWithACookieInOneFlight) {
     // The same flight, recorded and sent again, joins nobody.
     ServerHandshake third(secret, cookies);
     bytes = flight;
-    EXPECT_EQ(third.read(bytes, reply, now), ServerHandshake::State::stray);
+    EXPECT_EQ(third.read(bytes, reply, now), ServerHandshake::State::rejected);
 }
 
 TEST(Handshake, AcceptsNoCookieOfAnotherListenerOrFromLongAgo) {
@@ -356,8 +356,8 @@ TEST(Handshake, AcceptsNoCookieOfAnotherListenerOrFromLongAgo) {
         std::string_view bytes = flight;
         return server.read(bytes, reply, when);
     };
-    EXPECT_EQ(read(others, now), ServerHandshake::State::stray);
-    EXPECT_EQ(read(cookies, now + std::chrono::minutes(3)), ServerHandshake::State::stray);
+    EXPECT_EQ(read(others, now), ServerHandshake::State::rejected);
+    EXPECT_EQ(read(cookies, now + std::chrono::minutes(3)), ServerHandshake::State::rejected);
     EXPECT_EQ(read(cookies, now + std::chrono::seconds(59)), ServerHandshake::State::joined);
     EXPECT_TRUE(reply.empty());
 }
@@ -380,7 +380,7 @@ TEST(Handshake, AnswersNothingToWhatIsNoHello) {
         encoder.append(bytes, type, std::string(8, 'x'));
         Meeting meeting;
         std::string reply;
-        EXPECT_EQ(meeting.tell_root(bytes, reply), ServerHandshake::State::stray);
+        EXPECT_EQ(meeting.tell_root(bytes, reply), ServerHandshake::State::rejected);
         EXPECT_TRUE(reply.empty());
     }
 }

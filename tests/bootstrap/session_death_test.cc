@@ -139,7 +139,7 @@ Joined join_by_hand(const Place &place, int rank) {
         if (recv(joined.socket.get(), buffer, 1, 0) != 1) abort();
         std::string_view bytes(buffer, 1);
         const auto state = client.read(bytes);
-        if (state == ClientHandshake::State::proved) send_all(joined, client.join());
+        if (state == ClientHandshake::State::authenticated) send_all(joined, client.join());
         if (state == ClientHandshake::State::welcomed) break;
         if (state == ClientHandshake::State::refused) abort();
     }

@@ -110,7 +110,7 @@ TEST(SessionHostile, ConversationsRecordedElsewhereAreSentAway) {
     std::string_view bytes = hello;
     server.read(bytes, reply, Clock::now());
     bytes = reply;
-    ASSERT_EQ(client.read(bytes), ClientHandshake::State::proved);
+    ASSERT_EQ(client.read(bytes), ClientHandshake::State::authenticated);
     expect_sent_away(hello + client.join());
 }
 
@@ -127,13 +127,13 @@ TEST(SessionHostile, AJoinThatWasRecordedHereJoinsOnce) {
     ServerHandshake server(secret, cookies);
     EXPECT_EQ(tell(server, hello, reply), ServerHandshake::State::waiting);
     std::string_view bytes = reply;
-    ASSERT_EQ(client.read(bytes), ClientHandshake::State::proved);
+    ASSERT_EQ(client.read(bytes), ClientHandshake::State::authenticated);
     const std::string join = client.join();
     EXPECT_EQ(tell(server, join, reply), ServerHandshake::State::joined);
 
     ServerHandshake replayed(secret, cookies);
     tell(replayed, hello, reply);
-    EXPECT_EQ(tell(replayed, join, reply), ServerHandshake::State::stray);
+    EXPECT_EQ(tell(replayed, join, reply), ServerHandshake::State::rejected);
 }
 
 TEST(SessionHostile, WhatRankZeroSaidIsNoGoodAsAnAnswer) {

@@ -152,11 +152,11 @@ void against_joiner(fuzz::Input input, std::size_t step, std::string_view known)
             return;
         }
         const ClientHandshake::State good[] = {ClientHandshake::State::waiting,
-                                               ClientHandshake::State::proved,
+                                               ClientHandshake::State::authenticated,
                                                ClientHandshake::State::welcomed};
         const bool right = sealed && script.type == order[step_of_protocol];
         if (state != good[step_of_protocol] || !right) {
-            require(state != ClientHandshake::State::proved &&
+            require(state != ClientHandshake::State::authenticated &&
                         state != ClientHandshake::State::welcomed,
                     "only rank 0 proves itself");
             return;
@@ -206,7 +206,7 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
         tampered = std::max(tampered, tamper(input, bytes));
         fuzz::feed(bytes, step, [&](std::string_view &piece) {
             const auto state = client.read(piece);
-            proved |= state == ClientHandshake::State::proved;
+            proved |= state == ClientHandshake::State::authenticated;
             welcomed |= state == ClientHandshake::State::welcomed;
             return state == ClientHandshake::State::waiting;
         });
