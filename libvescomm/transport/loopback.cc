@@ -36,7 +36,7 @@ public:
         }
     }
 
-    // The n-th memory of every rank is the same memory: made by whoever comes first.
+    // The n-th memory of every rank is one memory, made by the first rank that asks for it.
     struct Memory {
         std::vector<std::shared_ptr<std::byte[]>> slabs;  // by rank
         std::uint64_t bytes = 0;
@@ -59,7 +59,7 @@ public:
     }
 
     static std::shared_ptr<std::byte[]> make_slab(std::uint64_t bytes) {
-        // Aligned as the real thing is, since callers may count on a page.
+        // Page-aligned like shared memory, because callers may rely on it.
         const std::size_t size = round_up_to_page(std::max<std::uint64_t>(bytes, 1));
         auto *data = static_cast<std::byte *>(std::aligned_alloc(page_bytes(), size));
         if (data == nullptr) throw std::bad_alloc();
@@ -161,7 +161,7 @@ public:
         return found == box.signals.end() ? 0 : found->second;
     }
 
-    // Delivers one letter, so that what is in flight is in flight for a while.
+    // Delivers one message per call, so that the others stay in flight for a while.
     bool progress() noexcept override {
         auto &box = hub_->mail[rank_];
         std::unique_lock lock(box.mutex);
@@ -184,7 +184,7 @@ public:
         return true;
     }
 
-    // Takes back what nobody has read yet: it lies where it was put from.
+    // Withdraws undelivered messages, whose bytes are still in the memory of this rank.
     void stop() noexcept override {
         for (auto &box : hub_->mail) {
             std::lock_guard lock(box.mutex);
@@ -195,7 +195,7 @@ public:
     SignalBoard *board() noexcept override { return board_.get(); }
 
 private:
-    // The board of this rank can ring only its own node; the others have theirs.
+    // The board of this rank rings only its own node; a temporary board rings another node.
     void wake(int peer) noexcept {
         if (maps(peer)) {
             board_->ring(hub_->nodes.local_rank(peer));
@@ -211,7 +211,7 @@ private:
     void ring_waker(int node, int local_rank) const noexcept {
         const int member = hub_->nodes.members(node)[static_cast<std::size_t>(local_rank)];
         const std::uint64_t one = 1;
-        // The only way to fail is a counter at its limit, which is readable all the same.
+        // write() fails only if the counter is at its limit, and then the descriptor is readable.
         [[maybe_unused]] const auto written = write(hub_->wakers[member].get(), &one, sizeof one);
     }
 

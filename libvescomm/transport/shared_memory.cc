@@ -17,7 +17,7 @@ namespace vescomm {
 
 namespace {
 
-// Nobody changes the size any more, nor these seals.
+// The size cannot be changed any more, nor can these seals.
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
@@ -102,7 +102,8 @@ void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, De
                         "taking " + std::to_string(bytes) +
                             " bytes of shared memory was interrupted by signals until the timeout "
                             "passed; see which timer of the program sends them");
-        // An interrupted call gives back what it had: a whole slab might never come through.
+        // An interrupted call gives back everything it allocated, so a whole slab might never
+        // succeed.
         at_once = std::max(page_bytes(), round_up_to_page(count / 2));
     }
 }

@@ -19,23 +19,23 @@
 namespace vescomm {
 namespace {
 
-// Connections that have not sent an authentic hello: how many (where descriptors are scarce, this
-// share of them), and how long they may take.
+// Limits for connections without an authentic hello: their number, the share of all descriptors
+// that they may use when descriptors are scarce, and their time.
 constexpr std::size_t max_unproven = 1024;
 constexpr std::size_t unproven_share = 8;
 constexpr auto unproven_patience = std::chrono::seconds(5);
-// Accepted in a row before the others have their turn.
+// Number of connections accepted in a row before others are served.
 constexpr int max_accepted_at_once = 512;
 
 // Attempts to reach one rank that may be under way at a time. When a flood has filled the queue of
-// a listener the kernel drops the first packet of an attempt, and sends the next one a second
-// later; another attempt comes sooner.
+// a listener, the kernel drops the first packet of an attempt and retransmits it a second later; a
+// new attempt succeeds sooner.
 constexpr std::size_t max_attempts = 4;
 constexpr auto first_retry = std::chrono::milliseconds(250);
 constexpr auto max_retry = std::chrono::milliseconds(2000);
-// An attempt that has not been answered for so long makes room for another.
+// An attempt that is not answered for this time is replaced by another.
 constexpr auto answer_patience = std::chrono::seconds(10);
-// After an attempt that was refused at once.
+// Pause after an attempt that was refused at once.
 constexpr auto retry_pause = std::chrono::milliseconds(20);
 constexpr int poll_milliseconds = 20;
 
@@ -51,7 +51,7 @@ void set_option(int socket, int option, int value) {
     setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-// A few bytes always fit an empty socket. What does not take them is no rank.
+// An empty socket always takes a few bytes. A peer that does not take them is not a rank.
 bool send_all(int socket, const std::string &bytes) {
     return send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
@@ -68,7 +68,7 @@ std::string host_bytes(const SocketAddress &address) {
 
 enum class Read { some, nothing, ended };
 
-// Reads `most` bytes at most: what follows the handshake is not for it.
+// Reads at most `max` bytes: bytes after the handshake must stay in the socket.
 Read read_some(int socket, std::size_t max, std::string &bytes, std::string &problem) {
     char buffer[tcp_hello_bytes];
     const ssize_t got = recv(socket, buffer, std::min(max, sizeof buffer), MSG_DONTWAIT);
@@ -88,7 +88,7 @@ struct TcpMeeting::Incoming {
 
     Descriptor socket;
     TcpAcceptor acceptor;
-    std::size_t wanted = tcp_hello_bytes;  // of the message that it is sending
+    std::size_t wanted = tcp_hello_bytes;  // bytes missing of the message that the peer is sending
     Clock::time_point came = Clock::now();
     bool proven = false;
 };
@@ -108,9 +108,10 @@ struct TcpMeeting::Attempt {
 // The attempts to reach one rank.
 struct TcpMeeting::Outgoing {
     std::list<Attempt> attempts;
-    Clock::time_point next{};  // when another one may begin
+    Clock::time_point next{};  // when the next attempt may begin
     std::chrono::milliseconds retry = first_retry;
-    // Both ends take the connection on which the handshake was completed, so there is one of them.
+    // An attempt is confirmed, and the others wait. Both ends keep the connection on which the
+    // handshake was completed, so that there is exactly one.
     bool confirmed = false;
 };
 
@@ -193,7 +194,7 @@ void TcpMeeting::connect_some(Clock::time_point now) {
         if (!peers_[peer].wanted || met_[peer].socket.open()) continue;
         Outgoing &outgoing = outgoing_[peer];
         for (auto attempt = outgoing.attempts.begin(); attempt != outgoing.attempts.end();) {
-            // A confirmed one may be made already at the other end.
+            // The peer may already have established a confirmed connection, so it is never late.
             const bool late =
                 attempt->stage != Attempt::confirmed && now - attempt->begin > answer_patience;
             if (!late && advance(*attempt, outgoing)) {
@@ -235,7 +236,8 @@ void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
         return;
     }
     set_option(made.get(), TCP_NODELAY, 1);
-    // On this side it means: the packet that completes the connection waits for the hello.
+    // On the connecting side this option delays the packet that completes the connection until it
+    // can carry the hello.
     set_option(made.get(), TCP_DEFER_ACCEPT, 1);
     if (connect(made.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) {
         last_problem_ = to_text(to.address) + ": " + reason(errno);
@@ -246,7 +248,7 @@ void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
     outgoing.attempts.emplace_back(std::move(made), key_, claim);
 }
 
-// False: the attempt has failed.
+// Returns false if the attempt has failed.
 bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
     if (attempt.stage == Attempt::connecting) {
         pollfd entry{attempt.socket.get(), POLLOUT, 0};
@@ -261,7 +263,7 @@ bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
         attempt.stage = Attempt::greeted;
     }
     while (attempt.wanted > 0) {
-        // The others wait while one of them is confirmed.
+        // The other attempts wait while one is confirmed.
         if (attempt.stage == Attempt::greeted && outgoing.confirmed) return true;
         std::string bytes;
         const Read read = read_some(attempt.socket.get(), attempt.wanted, bytes, last_problem_);
@@ -308,7 +310,7 @@ void TcpMeeting::accept_some() {
             continue;
         }
         if (errno == EAGAIN) break;
-        // Anything else concerns the connection that was to be accepted, which is gone.
+        // Any other error concerns the connection to be accepted, which is gone.
     }
     for (auto incoming = proven_.begin(); incoming != proven_.end();) {
         if (advance(*incoming)) ++incoming;
@@ -316,7 +318,7 @@ void TcpMeeting::accept_some() {
     }
 }
 
-// Most of what is not a rank is closed here, at once.
+// Most connections that do not come from a rank are closed here at once.
 void TcpMeeting::take(Descriptor socket, const SocketAddress &from) {
     const TcpClaim claim{session_, 0, static_cast<std::uint32_t>(rank_), encrypted_};
     set_option(socket.get(), TCP_NODELAY, 1);
@@ -329,8 +331,8 @@ void TcpMeeting::take(Descriptor socket, const SocketAddress &from) {
     if (++unproven_count_ > max_unproven_) evict_unproven();
 }
 
-// Closes the oldest one of the address that has most of them: opening many takes places from nobody
-// else. False: there is none.
+// Closes the oldest connection of the address that has most of them, so that an address with many
+// connections takes slots only from itself. Returns false if there is no connection.
 bool TcpMeeting::evict_unproven() {
     const auto max = std::max_element(
         unproven_.begin(), unproven_.end(),
@@ -362,7 +364,7 @@ void TcpMeeting::advance_unproven(Clock::time_point now) {
     }
 }
 
-// False: close it. It is made, or not from a rank.
+// Returns false if the connection is to be closed: it was established and moved away, or failed.
 bool TcpMeeting::advance(Incoming &incoming) {
     while (true) {
         std::string bytes, problem;
@@ -382,7 +384,8 @@ bool TcpMeeting::advance(Incoming &incoming) {
                 incoming.wanted = tcp_confirm_bytes;
                 continue;
             case TcpAcceptor::State::confirmed:
-                // In place of an earlier one: the peer confirms another only when that has failed.
+                // Replaces an earlier connection: the peer confirms another one only after that one
+                // has failed.
                 if (send_all(incoming.socket.get(), incoming.acceptor.ready()))
                     met_[incoming.acceptor.claim().from] = {std::move(incoming.socket),
                                                             incoming.acceptor.keys()};
@@ -393,7 +396,7 @@ bool TcpMeeting::advance(Incoming &incoming) {
     }
 }
 
-// Whether one more handshake of a rank may begin: it makes only so many attempts at a time.
+// True if another handshake of a rank may begin; a rank makes at most max_attempts at a time.
 bool TcpMeeting::has_place(std::uint32_t from) {
     if (from <= static_cast<std::uint32_t>(rank_) || from >= peers_.size() || !peers_[from].wanted)
         return false;
@@ -414,7 +417,7 @@ void TcpMeeting::wait() {
     for (const Outgoing &outgoing : outgoing_)
         for (const Attempt &attempt : outgoing.attempts) {
             const bool connecting = attempt.stage == Attempt::connecting;
-            // One that waits for the confirmed one is not listened to.
+            // An attempt that waits for the confirmed one is not polled.
             if (attempt.stage == Attempt::greeted && outgoing.confirmed) continue;
             entries.push_back(
                 {attempt.socket.get(), static_cast<short>(connecting ? POLLOUT : POLLIN), 0});

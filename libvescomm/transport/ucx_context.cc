@@ -12,7 +12,7 @@
 namespace vescomm {
 namespace {
 
-// Without the sentence where there is no memory for it.
+// Sets the failure; without a sentence if there is no memory for it.
 template <typename Sentence>
 void tell(Failure &failure, vescomm_status_t status, Sentence sentence) noexcept {
     if (failure.broken()) return;

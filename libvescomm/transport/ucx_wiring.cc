@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a UcxFabric is made.
+// Wire-up of a UcxFabric.
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace vescomm {
 namespace {
 
-// How long wiring sleeps at most before it looks at the deadline again.
+// Longest sleep during wire-up before the deadline is checked again.
 constexpr int wiring_poll_milliseconds = 20;
 
 std::string rank_name(int rank) {
@@ -34,8 +34,9 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
     receiver_.open();
 }
 
-// UCX connects at the first message. Sending it here, and hearing both ways, keeps surprises out of
-// the first collective: "hello" says that the sender reaches us, "welcome" that we reach it.
+// UCX connects at the first message. Sending it here, with answers in both directions, finds faults
+// before the first collective. A hello shows that the sender reaches this process, a welcome that
+// this process reaches the sender.
 void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline) {
     unsigned major = 0, minor = 0, release = 0;
     hub_.ucx.get_version(&major, &minor, &release);
@@ -105,7 +106,8 @@ bool UcxFabric::wired(std::vector<bool> &welcomed) {
             welcomed[at] = true;
             endpoint->tell(MessageKind::welcome);
         }
-        // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
+        // The welcome of this process must have left, because the peer needs it and this process
+        // may stop making progress.
         wired = wired && welcomed[at] && endpoint->welcomed && endpoint->idle();
     }
     return wired;
