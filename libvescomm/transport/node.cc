@@ -89,7 +89,7 @@ public:
                         std::to_string(bytes) + " bytes are more than any node has");
         if (!leads()) return {};
         const std::size_t total = total_bytes(bytes, sharing);
-        if (reserve) require_room(total);
+        if (reserve) require_free_memory(total);
         shared_ = make("vescomm memory", total);
         return shared_.offer.ticket();
     }
@@ -112,9 +112,9 @@ public:
                 return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
                        page_bytes();
             };
-            take_room(file, edge(local), edge(local + 1) - edge(local), deadline);
+            reserve_memory(file, edge(local), edge(local + 1) - edge(local), deadline);
         } else {
-            take_room(file, slab * local, slab, deadline);
+            reserve_memory(file, slab * local, slab, deadline);
         }
         MappedMemory memory(file, total);
         std::vector<std::byte *> bases(nodes_.ranks(), nullptr);

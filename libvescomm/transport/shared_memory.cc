@@ -22,7 +22,7 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
-void require_room(std::size_t bytes) {
+void require_free_memory(std::size_t bytes) {
     const std::uint64_t free = free_memory();
     if (bytes > free)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
@@ -85,7 +85,8 @@ void require_sealed(const Descriptor &file, std::size_t bytes) {
                         " bytes of sealed memory belong; run the same vescomm on all ranks");
 }
 
-void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, Deadline deadline) {
+void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t bytes,
+                    Deadline deadline) {
     std::size_t at_once = bytes;
     for (std::size_t done = 0; done < bytes;) {
         const std::size_t count = std::min(at_once, bytes - done);

@@ -41,12 +41,13 @@ void require_sealed(const Descriptor &file, std::size_t bytes);
 
 // Throws OUT_OF_MEMORY unless this many bytes are free on this machine and in this process's
 // control group. Otherwise the kernel would overcommit until it kills a process.
-void require_room(std::size_t bytes);
+void require_free_memory(std::size_t bytes);
 
 // Allocates the pages of [offset, offset + bytes) now, so that running out of memory is an error
 // here and not a fault at a later access. The pages are placed near the calling thread's processor.
 // After an interruption by a signal it allocates less at a time. Throws Error(TIMEOUT) when the
 // deadline passes.
-void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, Deadline deadline);
+void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t bytes,
+                    Deadline deadline);
 
 }  // namespace vescomm

@@ -35,15 +35,16 @@ void fence_all() noexcept {
 
 }  // namespace
 
-std::size_t SignalBoard::bytes(int seats, std::uint32_t channels) {
-    const auto lines = 1 + static_cast<std::size_t>(seats) * (1 + std::size_t{channels});
+std::size_t SignalBoard::bytes(int local_ranks, std::uint32_t channels) {
+    const auto lines = 1 + static_cast<std::size_t>(local_ranks) * (1 + std::size_t{channels});
     return 64 * lines;
 }
 
-SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_local_rank,
-                         int wake_descriptor, std::function<void(int local_rank)> wake)
+SignalBoard::SignalBoard(std::byte *memory, int local_ranks, std::uint32_t channels,
+                         int own_local_rank, int wake_descriptor,
+                         std::function<void(int local_rank)> wake)
     : memory_(memory),
-      seats_(seats),
+      local_ranks_(local_ranks),
       channels_(channels),
       own_local_rank_(own_local_rank),
       wake_descriptor_(wake_descriptor),
@@ -59,9 +60,9 @@ SignalBoard::Doorbell &SignalBoard::doorbell(int local_rank) const noexcept {
 }
 
 std::atomic<std::uint64_t> &SignalBoard::counter(int local_rank, SignalName signal) const noexcept {
-    const std::size_t line = 1 +
-                             static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
-                             static_cast<std::size_t>(local_rank);
+    const std::size_t line =
+        1 + static_cast<std::size_t>(local_ranks_) * (1 + std::size_t{signal.channel}) +
+        static_cast<std::size_t>(local_rank);
     return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
 }
 
@@ -79,7 +80,7 @@ void SignalBoard::stored() noexcept {
     if (header().unfenced.load(std::memory_order_relaxed) > 0)
         std::atomic_thread_fence(std::memory_order_seq_cst);
     if (header().asleep.load(std::memory_order_relaxed) == 0) return;
-    for (int local_rank = 0; local_rank < seats_; ++local_rank)
+    for (int local_rank = 0; local_rank < local_ranks_; ++local_rank)
         if (local_rank != own_local_rank_) ring(local_rank);
 }
 

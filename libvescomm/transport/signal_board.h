@@ -23,10 +23,10 @@ namespace vescomm {
 // Threads: safe. Zone: per operation, no allocation; system calls only to sleep and to wake.
 class SignalBoard {
 public:
-    static std::size_t bytes(int seats, std::uint32_t channels);
+    static std::size_t bytes(int local_ranks, std::uint32_t channels);
 
     // `wake` makes the wake descriptor of a rank readable; `wake_descriptor` is this rank's own.
-    SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_local_rank,
+    SignalBoard(std::byte *memory, int local_ranks, std::uint32_t channels, int own_local_rank,
                 int wake_descriptor, std::function<void(int local_rank)> wake);
 
     std::uint32_t channels() const noexcept { return channels_; }
@@ -67,7 +67,7 @@ private:
     std::atomic<std::uint64_t> &counter(int local_rank, SignalName signal) const noexcept;
 
     std::byte *memory_;
-    int seats_;
+    int local_ranks_;
     std::uint32_t channels_;
     int own_local_rank_;
     int wake_descriptor_;

@@ -118,14 +118,14 @@ std::shared_ptr<TcpFabric> TcpFabric::connect(Control &control, const std::vecto
     const auto all = control.all_gather(
         "tcp addresses", seal_up(address_magic, head_of(meeting, options.encrypted), interface),
         deadline);
-    std::vector<TcpMet> met =
+    std::vector<TcpEstablished> established =
         meeting.meet(read_addresses(all, rank, peers, options.encrypted), failure, deadline);
 
     std::shared_ptr<TcpFabric> fabric(new TcpFabric(peers.size()));
-    for (std::size_t peer = 0; peer < met.size(); ++peer)
-        if (met[peer].socket.open())
-            fabric->add(static_cast<int>(peer), std::move(met[peer].socket),
-                        options.encrypted ? &met[peer].keys : nullptr, peer > rank);
+    for (std::size_t peer = 0; peer < established.size(); ++peer)
+        if (established[peer].socket.open())
+            fabric->add(static_cast<int>(peer), std::move(established[peer].socket),
+                        options.encrypted ? &established[peer].keys : nullptr, peer > rank);
     return fabric;
 }
 

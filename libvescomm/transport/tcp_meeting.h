@@ -23,7 +23,7 @@ struct TcpPeer {
 };
 
 // An established connection that both ends have authenticated.
-struct TcpMet {
+struct TcpEstablished {
     Descriptor socket;  // closed: there is no connection
     TcpKeys keys;
 };
@@ -51,7 +51,8 @@ public:
     std::uint16_t port() const { return port_; }
 
     // Blocking. Throws TIMEOUT naming the missing ranks, or the cause of `failure`.
-    std::vector<TcpMet> meet(std::vector<TcpPeer> peers, const Failure &failure, Deadline deadline);
+    std::vector<TcpEstablished> meet(std::vector<TcpPeer> peers, const Failure &failure,
+                                     Deadline deadline);
 
 private:
     struct Incoming;
@@ -64,10 +65,10 @@ private:
     bool advance(Attempt &attempt, Outgoing &outgoing);
     void accept_some();
     void take(Descriptor socket, const SocketAddress &from);
-    bool evict_unproven();
-    void advance_unproven(Clock::time_point now);
+    bool evict_unauthenticated();
+    void advance_unauthenticated(Clock::time_point now);
     bool advance(Incoming &incoming);
-    bool has_place(std::uint32_t from);
+    bool has_capacity(std::uint32_t from);
     void wait();
     std::string missing() const;
 
@@ -78,13 +79,13 @@ private:
     Descriptor listener_;
     std::uint16_t port_ = 0;
     std::vector<TcpPeer> peers_;
-    std::vector<TcpMet> met_;
+    std::vector<TcpEstablished> established_;
     std::vector<Outgoing> outgoing_;  // by rank
-    std::map<std::string, std::list<Incoming>> unproven_;  // by address; oldest first
-    std::size_t unproven_count_ = 0;
-    std::size_t max_unproven_;
-    std::list<Incoming> proven_;  // connections with an authentic hello
-    bool resting_ = false;  // there is no free descriptor for accepting
+    std::map<std::string, std::list<Incoming>> unauthenticated_;  // by address; oldest first
+    std::size_t unauthenticated_count_ = 0;
+    std::size_t max_unauthenticated_;
+    std::list<Incoming> authenticated_;  // connections with an authentic hello
+    bool paused_ = false;  // there is no free descriptor for accepting
     std::string last_problem_;
 };
 

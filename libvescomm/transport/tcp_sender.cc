@@ -236,18 +236,18 @@ std::size_t TcpSender::write() noexcept {
 
 std::size_t TcpSender::write_plain() noexcept {
     iovec parts[2];
-    std::size_t count = 0, room = segment_bytes;
+    std::size_t count = 0, space = segment_bytes;
     std::size_t at = sent_;
     if (at < sizeof message_) {
         const std::size_t bytes = sizeof message_ - at;
         parts[count++] = {reinterpret_cast<std::byte *>(&message_) + at, bytes};
-        room -= bytes;
+        space -= bytes;
         at = sizeof message_;
     }
     at -= sizeof message_;
     if (at < message_.bytes)
         parts[count++] = {const_cast<std::byte *>(bytes_) + at,
-                          std::min<std::size_t>(room, message_.bytes - at)};
+                          std::min<std::size_t>(space, message_.bytes - at)};
     const ssize_t sent = send_parts(socket_, parts, count);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN) blocked_ = true;

@@ -42,21 +42,21 @@ int different(const std::vector<std::string> &all) {
 
 // Agrees on the transport between nodes: "tcp" or "ucx".
 std::string agree(Control &control, const TransportOptions &options, Deadline deadline) {
-    const std::string asked = "VESCOMM_TRANSPORT=" + options.between_nodes +
-                              " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
+    const std::string own = "VESCOMM_TRANSPORT=" + options.between_nodes +
+                            " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
     const auto all = control.all_gather("transport between nodes",
-                                        (has_rdma() ? "rdma " : "tcp ") + asked, deadline);
-    std::vector<std::string> wishes;
+                                        (has_rdma() ? "rdma " : "tcp ") + own, deadline);
+    std::vector<std::string> requested;
     bool rdma = true;
     for (const std::string &one : all) {
         const std::size_t space = std::min(one.find(' '), one.size());
         rdma = rdma && one.substr(0, space) == "rdma";
-        wishes.push_back(one.substr(space));
+        requested.push_back(one.substr(space));
     }
-    if (const int rank = different(wishes); rank >= 0)
+    if (const int rank = different(requested); rank >= 0)
         throw Error(VESCOMM_ERROR_MISMATCH,
-                    "rank 0 has" + wishes[0] + ", and rank " + std::to_string(rank) + " has" +
-                        wishes[static_cast<std::size_t>(rank)] + "; set the same on all ranks");
+                    "rank 0 has" + requested[0] + ", and rank " + std::to_string(rank) + " has" +
+                        requested[static_cast<std::size_t>(rank)] + "; set the same on all ranks");
     if (options.between_nodes != "auto") return options.between_nodes;
     return rdma && !options.encrypted ? "ucx" : "tcp";
 }

@@ -55,7 +55,7 @@ void UcxEndpoint::close() noexcept {
 
 // ---- messages ----
 
-void UcxEndpoint::tell(MessageKind kind, std::uint32_t context) noexcept {
+void UcxEndpoint::send_control(MessageKind kind, std::uint32_t context) noexcept {
     if (failed_ || endpoint_ == nullptr) return;
     UcxPiece *piece = hub_.pieces.take();
     if (piece == nullptr) return fail("cannot send", UCS_ERR_NO_MEMORY);

@@ -27,7 +27,7 @@ public:
     void connect(const Address &address);
 
     // Sends a message that does not belong to a put, ahead of the queued puts.
-    void tell(MessageKind kind, std::uint32_t context = 0) noexcept;
+    void send_control(MessageKind kind, std::uint32_t context = 0) noexcept;
 
     // Sends a piece of a put from the source of its queue. The piece returns to the pool once UCX
     // has sent it.

@@ -94,7 +94,7 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
     if (!ended_) context.inbox.close();
     for (std::size_t peer = 0; peer < context.queues.size(); ++peer)
         if (context.queues[peer] && !context.left[peer])
-            context.queues[peer]->endpoint().tell(MessageKind::goodbye, context.id);
+            context.queues[peer]->endpoint().send_control(MessageKind::goodbye, context.id);
     if (!wait(lock, grace_seconds, [&] { return !context.busy(); })) give_up(lock, context);
     // Sends the goodbyes, so that peers that are about to stop do not report the end as a failure.
     wait(lock, patience_seconds, [&] {
@@ -172,8 +172,8 @@ bool UcxFabric::progress() noexcept {
     bool any = false;
     for (int round = 0; round < max_rounds; ++round) {
         const bool moved = move();
-        const bool told = hub_.deliver_news();
-        any |= moved || told;
+        const bool notified = hub_.deliver_news();
+        any |= moved || notified;
         // A signal that has arrived is handled before more is received.
         if (std::exchange(hub_.signalled, false) || !moved) break;
     }

@@ -62,7 +62,7 @@ void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline
     }
     while (!idle()) wait_for_wiring(failure, deadline);
     for (const auto &endpoint : hub_.endpoints)
-        if (endpoint) endpoint->tell(MessageKind::hello);
+        if (endpoint) endpoint->send_control(MessageKind::hello);
     std::vector<bool> welcomed(hub_.endpoints.size());
     while (!wired(welcomed)) wait_for_wiring(failure, deadline);
     failure.check();
@@ -104,7 +104,7 @@ bool UcxFabric::wired(std::vector<bool> &welcomed) {
                                                        " connected to it over UCX; see its output");
         if (endpoint->said_hello && !welcomed[at]) {
             welcomed[at] = true;
-            endpoint->tell(MessageKind::welcome);
+            endpoint->send_control(MessageKind::welcome);
         }
         // The welcome of this process must have left, because the peer needs it and this process
         // may stop making progress.

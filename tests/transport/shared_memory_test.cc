@@ -103,12 +103,13 @@ TEST_F(SharedMemory, TakesRoomWithinItsSealedSize) {
     const std::size_t bytes = 64 * page_bytes();
     const Descriptor file = make_anonymous_file("test", bytes);
     EXPECT_EQ(bytes_taken(file), 0u);
-    take_room(file, page_bytes(), 32 * page_bytes(), Deadline::after(60));
+    reserve_memory(file, page_bytes(), 32 * page_bytes(), Deadline::after(60));
     EXPECT_EQ(bytes_taken(file), 32 * page_bytes());
-    take_room(file, 0, bytes, Deadline::after(60));
+    reserve_memory(file, 0, bytes, Deadline::after(60));
     EXPECT_EQ(bytes_taken(file), bytes);
     EXPECT_GT(calls, 0) << "the library calls another fallocate";
-    EXPECT_NE(status_of([&] { take_room(file, bytes, bytes, Deadline::after(60)); }), VESCOMM_OK);
+    EXPECT_NE(status_of([&] { reserve_memory(file, bytes, bytes, Deadline::after(60)); }),
+              VESCOMM_OK);
 }
 
 // A timer of the program that is faster than the kernel would otherwise stop it for ever.
@@ -117,7 +118,7 @@ TEST_F(SharedMemory, TakesRoomThoughSignalsInterruptAllButSmallCalls) {
         const std::size_t bytes = 257 * page_bytes();
         const Descriptor file = make_anonymous_file("test", bytes);
         uninterrupted_bytes = pages * page_bytes();
-        take_room(file, 0, bytes, Deadline::after(60));
+        reserve_memory(file, 0, bytes, Deadline::after(60));
         uninterrupted_bytes = 0;
         EXPECT_EQ(bytes_taken(file), bytes) << pages;
     }
@@ -127,7 +128,7 @@ TEST_F(SharedMemory, GivesUpTakingRoomAtTheDeadlineWhereSignalsInterruptAllCalls
     const std::size_t bytes = 64 * page_bytes();
     const Descriptor file = make_anonymous_file("test", bytes);
     always_interrupted = true;
-    EXPECT_EQ(status_of([&] { take_room(file, 0, bytes, Deadline::after(0.01)); }),
+    EXPECT_EQ(status_of([&] { reserve_memory(file, 0, bytes, Deadline::after(0.01)); }),
               VESCOMM_ERROR_TIMEOUT);
     EXPECT_GT(calls, 0);
 }
