@@ -28,7 +28,7 @@ std::shared_ptr<UcxFabric> UcxFabric::connect(Control &control, const std::vecto
                                               const Failure &failure, Deadline deadline) {
     std::shared_ptr<UcxFabric> fabric(
         new UcxFabric(load_ucx(), control.rank(), peers, interface_of(control.local_address())));
-    fabric->wire(control, failure, deadline);
+    fabric->wire_up(control, failure, deadline);
     return fabric;
 }
 

@@ -98,7 +98,7 @@ private:
     UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool> &peers,
               const std::string &interface);
 
-    void wire(Control &control, const Failure &failure, Deadline deadline);
+    void wire_up(Control &control, const Failure &failure, Deadline deadline);
     bool idle() const;
     void wait_for_wiring(const Failure &failure, Deadline deadline);
     bool wired(std::vector<bool> &welcomed);

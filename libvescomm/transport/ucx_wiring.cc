@@ -37,7 +37,7 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
 // UCX connects at the first message. Sending it here, with answers in both directions, finds faults
 // before the first collective. A hello shows that the sender reaches this process, a welcome that
 // this process reaches the sender.
-void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline) {
+void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadline) {
     unsigned major = 0, minor = 0, release = 0;
     hub_.ucx.get_version(&major, &minor, &release);
     Address own;
