@@ -113,9 +113,9 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
     each.authenticated = each.resumed = each.handshake.resumes();
     each.stream->start({[this, &each](std::string_view bytes) { read(each, bytes); },
                         [this, &each, alive = alive_](const std::string &how) {
-                            // The listener evicted this connection after its proof: reconnect at
-                            // once, with the cookie. On a second connection the cookie may be out
-                            // of date.
+                            // A listener that closes the connection after its proof lacks
+                            // capacity: reconnect at once, with the cookie. On a second connection
+                            // the cookie may be out of date.
                             const bool back = each.authenticated && !each.resumed;
                             if (each.resumed) each.handshake.restart();
                             give_up(each, how == "closed" ? "it closed the connection" : how,

@@ -50,8 +50,8 @@ constexpr std::uint16_t derived_ports = 9000;
 //
 // VESCOMM_ADDRESS ("host:port") overrides the address of rank 0, VESCOMM_PORT its port alone, and
 // VESCOMM_SECRET the secret, for every launcher. Default host: 127.0.0.1 if all ranks share this
-// machine, else MASTER_ADDR, else the first host of the Slurm step. Default port: derived from the
-// job's identity.
+// machine, else MASTER_ADDR, else the first host of the Slurm step. Default port: MASTER_PORT + 1
+// if it is set, else derived from the job's identity.
 //
 // Throws Error (INVALID_ARGUMENT) naming the variable, its value, and the remedy.
 Launch read_launch(const std::function<const char *(const char *)> &getenv);

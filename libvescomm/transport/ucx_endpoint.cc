@@ -81,10 +81,10 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
     parameters.user_data = piece;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
     if (message.kind == MessageKind::hello) {
-        // Makes UCX exchange the reply address once all processes are connected. A later exchange,
-        // amid traffic, makes UCX 1.13 abort when a transport stops (an assertion in
-        // ucp_request.c); an earlier one, while connecting, makes it abort when the peer dies (one
-        // in wireup_ep.c).
+        // Makes UCX resolve the remote endpoint once all processes are connected. Resolving it
+        // later, amid traffic, makes UCX 1.13 abort when a transport stops (an assertion in
+        // ucp_request.c); resolving it earlier, while connecting, makes UCX 1.13 abort when the
+        // peer dies (one in wireup_ep.c).
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         parameters.flags = UCP_AM_SEND_FLAG_REPLY;
     }
