@@ -109,9 +109,9 @@ public:
     FrameDecoder(const FrameKey &key, std::size_t payload_limit, std::uint64_t sequence = 0)
         : key_(key), payload_limit_(payload_limit), sequence_(sequence) {}
 
-    // Consumes the bytes of the current frame from the front of `bytes`. complete: type() and
-    // payload() hold a frame until the next call. `bytes` may hold more. incomplete: `bytes` is
-    // empty.
+    // Consumes the bytes of the current frame from the front of `bytes`.
+    // complete: type() and payload() hold a frame until the next call. `bytes` may hold more.
+    // incomplete: `bytes` is empty.
     State read(std::string_view &bytes);
 
     FrameType type() const;

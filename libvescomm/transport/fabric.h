@@ -30,9 +30,9 @@ struct FabricShare {
 // Returns a fabric for a communicator: one that this process already shares with all its peers, or
 // else a new one. Collective over the ranks of `control`, blocking.
 //
-// kind   fabrics of one kind are interchangeable; must be equal on every rank peers  by rank: true
-// to be connected to it. If rank a has b as a peer, b must have a. make   makes a new fabric;
-// collective over the same ranks
+// kind   fabrics of one kind are interchangeable; must be equal on every rank
+// peers  by rank: true to be connected to it. If rank a has b as a peer, b must have a.
+// make   makes a new fabric; collective over the same ranks
 //
 // Throws the errors of the all-gather and of `make`. Threads: safe.
 FabricShare share_fabric(Control &control, const std::string &kind, const std::vector<bool> &peers,

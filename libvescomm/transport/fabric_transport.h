@@ -20,9 +20,9 @@ namespace vescomm {
 // One communicator on a fabric, as a transport: checks the calls, takes the mutex of the fabric,
 // and waits when a memory or the communicator ends.
 //
-// Context: state of one communicator on the fabric; has `memories` and `inbox`. Fabric: opens and
-// closes contexts and sends their puts (TcpFabric, UcxFabric). `name` names the transport,
-// `network` is its name in error sentences.
+// Context: state of one communicator on the fabric; has `memories` and `inbox`.
+// Fabric: opens and closes contexts and sends their puts (TcpFabric, UcxFabric). `name` names the
+// transport, `network` is its name in error sentences.
 template <typename Fabric, typename Context>
 class FabricTransport final : public Transport {
 public:

@@ -20,7 +20,8 @@ namespace vescomm {
 //
 // A raise is one store while no thread sleeps, and does not wait until other ranks see it. A thread
 // that is about to sleep executes a fence in every process of the board instead (membarrier).
-// Threads: safe. Zone: per operation, no allocation; system calls only to sleep and to wake.
+// Threads: safe.
+// Zone: per operation, no allocation; system calls only to sleep and to wake.
 class SignalBoard {
 public:
     static std::size_t bytes(int local_ranks, std::uint32_t channels);

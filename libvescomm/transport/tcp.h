@@ -25,11 +25,11 @@ namespace vescomm {
 //
 // context    number of the communicator on the fabric, equal on all of its ranks, and not in use.
 //            All ranks must have made their transport before any rank puts: synchronise in between.
-// rank       rank of this process in the communicator peers      by rank of the communicator: the
-// number of its process on the fabric, or -1 if it is
+// rank       rank of this process in the communicator
+// peers      by rank of the communicator: the number of its process on the fabric, or -1 if it is
 //            not reached over TCP (another rank of this node, or this rank)
-// failure    receives the end of a connection, or an invalid message on_signal  called by the
-// thread that makes progress on the fabric, when a signal has arrived or a
+// failure    receives the end of a connection, or an invalid message
+// on_signal  called by the thread that makes progress on the fabric, when a signal has arrived or a
 //            put has ended that a thread may be waiting for. Like `failure`, it is called under the
 //            mutex of the fabric.
 //

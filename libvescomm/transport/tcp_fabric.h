@@ -40,8 +40,8 @@ public:
     // the processes. Listens only on the interface that reaches the peers
     // (Control::local_address()), and only until all peers have connected.
     //
-    // peers    by rank: true to connect. If rank a has b as a peer, b must have a. failure  ends
-    // the wait when the control plane reports a failure
+    // peers    by rank: true to connect. If rank a has b as a peer, b must have a.
+    // failure  ends the wait when the control plane reports a failure
     //
     // Throws
     //   SYSTEM       a socket cannot be created, or the interface that reaches the peers is unknown
