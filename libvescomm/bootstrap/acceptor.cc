@@ -6,7 +6,7 @@ namespace vescomm {
 
 namespace {
 
-// A handshake takes one round trip. This leaves time for a machine that is busy loading programs.
+// A handshake takes one round trip. The limit allows for a machine that is busy loading programs.
 constexpr auto max_handshake_time = std::chrono::seconds(10);
 
 }  // namespace
@@ -59,22 +59,22 @@ void Acceptor::tidy() {
     for (const auto &listener : listeners_) {
         if (!listener->starved()) continue;
         starved = true;
-        // Pending connections are the only descriptors that this object can give back.
-        if (pending() > 0) make_room();
+        // Pending connections are the only descriptors that the acceptor can release.
+        if (pending() > 0) drop_oldest();
         listener->retry();
     }
     if (!starved) starved_since_ = {};
     else if (starved_since_ == Clock::time_point{}) starved_since_ = network_.now();
 }
 
-void Acceptor::make_room() {
+void Acceptor::drop_oldest() {
     auto &list = silent_.empty() ? greeted_ : silent_;
     if (!list.empty()) drop(list.front());
 }
 
 void Acceptor::accept(std::unique_ptr<Stream> stream) {
     starved_since_ = {};
-    while (pending() >= max_pending) make_room();
+    while (pending() >= max_pending) drop_oldest();
     const auto pending =
         std::make_shared<Pending>(std::move(stream), secret_, cookies_, network_.now());
     pending->place = silent_.insert(silent_.end(), pending);
@@ -99,11 +99,11 @@ void Acceptor::read(const std::shared_ptr<Pending> &pending, std::string_view by
     }
     switch (state) {
         case ServerHandshake::State::waiting:
-            // Some hundred bytes always fit an empty socket: a peer that does not take them is
-            // none.
+            // An empty socket always takes a few hundred bytes. A peer that does not read them is
+            // not a process of the job.
             if (!pending->stream->drained()) drop(pending);
             return;
-        case ServerHandshake::State::stray:
+        case ServerHandshake::State::rejected:
             return drop(pending);
         case ServerHandshake::State::joined:
             break;
@@ -115,7 +115,7 @@ void Acceptor::read(const std::shared_ptr<Pending> &pending, std::string_view by
 }
 
 void Acceptor::drop(const std::shared_ptr<Pending> &pending) {
-    // The argument may be the list's own.
+    // The argument may refer to the element of the list that is erased.
     // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const auto kept = pending;
     (kept->greeted ? greeted_ : silent_).erase(kept->place);

@@ -14,14 +14,15 @@
 
 namespace vescomm {
 
-// Lets other processes of the job connect. Anyone may connect; only a process that knows the secret
-// is handed on.
+// Accepts connections from other processes of the job. Any process may connect; a connection is
+// handed on only after its peer has authenticated itself with the secret.
 //
-// A pending connection costs a socket and less than a kilobyte. There are at most `max_pending` of
-// them, and none stays longer than a few seconds. Where there are too many, the one is closed that
-// has been silent for the longest time; when all have said hello, the oldest. A process that is
-// closed out after its hello comes back with the cookie of the reply, and needs no second round
-// trip (handshake.h): floods of connections delay it, and do not keep it out.
+// A pending connection costs one socket and less than a kilobyte. At most `max_pending` connections
+// are pending, each for a few seconds. When the limit is reached, the acceptor closes the
+// connection that has been silent for the longest time; if all have sent their hello, it closes the
+// oldest. A process whose connection is closed after its hello reconnects with the cookie of the
+// reply and needs no second round trip (handshake.h). A flood of connections therefore delays a
+// process but does not keep it out.
 //
 // Used in the network's thread only.
 class Acceptor {
@@ -30,7 +31,7 @@ public:
         Claim claim;
         std::unique_ptr<Stream> stream;
         SessionKeys keys;
-        std::string rest;  // bytes that came after the join
+        std::string rest;  // bytes received after the join
     };
     using Admit = std::function<void(Joined)>;
 
@@ -43,14 +44,15 @@ public:
     // Listens at an address, or with a socket that listens already. Throws Error.
     void listen(const TcpAddress &address);
     void listen_with(int descriptor);
-    // No more connections are accepted, and pending ones are closed.
+    // Stops listening and closes all pending connections.
     void close();
-    // The address of the first listener; none: nothing listens.
+    // The address of the first listener; empty if nothing listens.
     TcpAddress address() const;
 
-    // Closes connections that have been pending for too long. Called now and then.
+    // Closes connections that have been pending for too long. Must be called regularly.
     void tidy();
-    // Since when no connection can be accepted for want of descriptors; zero: it can.
+    // The time at which accepting began to fail because the process has no free descriptor; zero if
+    // accepting works.
     Clock::time_point starved_since() const { return starved_since_; }
 
 private:
@@ -60,7 +62,7 @@ private:
     void accept(std::unique_ptr<Stream> stream);
     void read(const std::shared_ptr<Pending> &pending, std::string_view bytes);
     void drop(const std::shared_ptr<Pending> &pending);
-    void make_room();
+    void drop_oldest();
     std::size_t pending() const { return silent_.size() + greeted_.size(); }
 
     Network &network_;
@@ -68,7 +70,7 @@ private:
     Cookies cookies_;
     Admit admit_;
     std::vector<std::unique_ptr<Listener>> listeners_;
-    // Oldest first: those that have not said hello, and those that have.
+    // Pending connections before and after their hello, oldest first.
     std::list<std::shared_ptr<Pending>> silent_, greeted_;
     Clock::time_point starved_since_{};
 };

@@ -28,7 +28,7 @@ void Control::leave(Deadline deadline) noexcept {
             wait_event(seen, deadline.moment());
         }
     } catch (...) {
-        // Out of memory: leaving without goodbye is a failure, and looks like one to the others.
+        // Out of memory. The other ranks treat leaving without goodbye as a failure.
     }
     end_leave();
 }

@@ -19,21 +19,22 @@ namespace vescomm {
 
 class DescriptorExchange;
 
-// A communicator among all of its session.
+// Identifies a communicator within its session.
 struct Membership {
-    std::uint64_t session = 0;  // number of the session in this process; 0: it shares with none
+    // number of the session in this process; 0: the communicator has no session
+    std::uint64_t session = 0;
     std::uint32_t group = 0;  // number of the communicator in the session, the same on every rank
-    std::vector<int> processes;  // by rank: number of its process in the session
+    std::vector<int> processes;  // by rank: number of the rank's process in the session
 };
 
-// The control plane of one communicator: the one operation that set-up needs, and news of peers
-// that are gone. Never on the path of data.
+// The control plane of one communicator: an all-gather for set-up, and notification of failures. It
+// never carries tensor data.
 //
-// Threads: the all-gather and the leaving from one thread at a time; the rest from any.
+// Threads: all-gathers and leaving from one thread at a time; the rest from any thread.
 class Control {
 public:
-    // Called at most once, with the first cause: from a thread of the control plane, or from one
-    // that an all-gather throws that cause in, before it does.
+    // Called at most once, with the first cause of failure. The caller is a thread of the control
+    // plane, or a thread in which an all-gather is about to throw that cause.
     using Listener = std::function<void(vescomm_status_t, const std::string &)>;
 
     virtual ~Control() = default;
@@ -41,71 +42,74 @@ public:
     virtual int rank() const = 0;
     virtual int ranks() const = 0;
 
-    // ---- the all-gather: collective; every rank contributes bytes and receives everyone's ----
+    // ---- the all-gather: collective; every rank contributes bytes and receives all contributions
+    // ----
 
-    // Starts one. `label` says which call this is ("buffer \"block.3\" creation"): when ranks meet
-    // with different labels the communicator fails with MISMATCH, naming two of the ranks and both
-    // labels. One at a time. Throws the communicator's failure.
+    // Starts an all-gather; one may be under way at a time. `label` names the call ("buffer
+    // \"block.3\" creation"). If ranks start with different labels, the communicator fails with
+    // MISMATCH, naming two of the ranks and both labels. Throws the communicator's failure.
     virtual void start_all_gather(std::string_view label, std::string_view bytes) = 0;
-    // The contributions by rank, once all are here. Throws the communicator's failure: PEER_FAILED
-    // names a rank that died.
+    // Returns the contributions by rank, or nothing while some are missing. Throws the
+    // communicator's failure: PEER_FAILED names a rank that died.
     virtual std::optional<std::vector<std::string>> test_all_gather() = 0;
-    // The caller has waited in vain: fails the communicator and throws TIMEOUT, naming the ranks
-    // that have not arrived.
+    // Called when the caller's deadline has passed: fails the communicator and throws TIMEOUT,
+    // naming the ranks that have not arrived.
     [[noreturn]] virtual void expire_all_gather(double waited_seconds) = 0;
-    // Blocking: all of this. Throws TIMEOUT at the deadline.
+    // Runs one all-gather to its end. Blocking. Throws TIMEOUT at the deadline.
     std::vector<std::string> all_gather(std::string_view label, std::string_view bytes,
                                         Deadline deadline);
 
     // ---- the end ----
 
-    // Orderly end: says goodbye. A rank that disappears without goodbye is a failure; one that has
-    // said goodbye is not.
+    // Starts an orderly end by sending goodbye. A rank that disappears without goodbye is a
+    // failure; a rank that disappears after its goodbye is not.
     virtual void start_leave() = 0;
-    // Every rank has said goodbye, or the communicator is broken.
+    // True when every rank has said goodbye, or the communicator is broken.
     virtual bool test_leave() = 0;
-    // The caller no longer waits for the others, and needs no news of them any more.
+    // Called when the caller stops waiting for the other ranks: nothing is reported to it any more.
     virtual void end_leave() noexcept = 0;
-    // That rank has said goodbye.
+    // True when `rank` has said goodbye.
     virtual bool has_left(int rank) const = 0;
-    // Blocking, at most until the deadline.
+    // start_leave() and wait. Blocks at most until the deadline.
     void leave(Deadline deadline) noexcept;
 
-    // ---- news ----
+    // ---- events ----
 
-    // Sets a function that is called from the control thread whenever an answer, a goodbye, a
-    // failure or the end has come. An empty one ends that; it does not return while a call runs.
+    // Sets a function that the control thread calls after each event: a result, a goodbye, a
+    // failure or the end. An empty function removes it; on_event() does not return while a call
+    // runs.
     virtual void on_event(std::function<void()> call) = 0;
-    // Returns after something has come, or at that moment.
+    // Waits until events() differs from `seen`, at most until the given time.
     virtual void wait_event(std::uint64_t seen, Clock::time_point until) = 0;
-    // How often something has come.
+    // Number of events so far.
     virtual std::uint64_t events() const = 0;
 
-    // Sets who hears of the first failure, wherever it happened. A failure that is already known
-    // is delivered at once, from the calling thread.
+    // Sets the function that receives the first failure of the communicator, on whichever rank it
+    // happened. A failure that is already known is delivered at once, from the calling thread.
     virtual void listen(Listener listener) = 0;
-    // Tells every rank that the communicator is broken, and why. Does not block.
+    // Notifies every rank that the communicator is broken, and why. Does not block.
     virtual void fail(vescomm_status_t status, const std::string &why) noexcept = 0;
 
     // ---- other communicators; not every control plane can make them ----
 
-    // Collective over the members, given by rank; this one is among them. A control plane for them
-    // alone; `words` are the same on all of them, and others for every other subgroup of this
-    // communicator. Throws Error.
+    // Creates a control plane for a subgroup. Collective over the members, given by rank; this rank
+    // must be one of them. `words` must be equal on all members and must differ between the
+    // subgroups of this communicator. Throws Error.
     virtual std::unique_ptr<Control> subgroup(std::string_view words,
                                               const std::vector<int> &members, Deadline deadline);
-    // Collective over the ranks that still live, except those in `failed`: a control plane for
-    // them, in the order of their ranks, which are written to `survivors`. Throws Error.
+    // Creates a control plane for the surviving ranks except those in `failed`, in the order of
+    // their ranks, which are written to `survivors`. Collective over these ranks. Throws Error.
     virtual std::unique_ptr<Control> shrink(const std::set<int> &failed, Deadline deadline,
                                             std::vector<int> &survivors);
 
-    // ---- what the other parts of the library build on ----
+    // ---- services for other parts of the library ----
 
-    // A key that only the processes of this job can compute: a keyed hash of its secret.
+    // A key that only the processes of this job can compute: a keyed hash of the job's secret.
     virtual FrameKey derive_key(std::string_view purpose) const = 0;
-    // The numeric address of this process's interface on which the others reach it. Empty: unknown.
+    // The numeric address of this process's interface that the other ranks can reach; empty if
+    // unknown.
     virtual std::string local_address() const = 0;
-    // Transports share connections by it. By default the communicator is alone in its session.
+    // Transports use it to share connections. By default the communicator is alone in its session.
     virtual Membership membership() const;
     // Passes descriptors between processes of one machine.
     virtual DescriptorExchange &descriptors();

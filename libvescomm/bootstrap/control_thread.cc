@@ -13,11 +13,11 @@ namespace {
 struct Shared {
     std::mutex mutex;
     std::weak_ptr<ControlThread> current;
-    // Threads that serve hubs whose own process needs them no more.
+    // Threads that serve hubs which their own process no longer needs.
     std::vector<std::shared_ptr<ControlThread>> serving;
 };
 
-// Never destroyed: a thread may serve others until the process is gone.
+// Never destroyed: a thread may serve other processes until this one ends.
 Shared &shared() {
     static Shared &only = *new Shared;
     return only;
@@ -48,7 +48,7 @@ std::shared_ptr<ControlThread> ControlThread::get() {
     return made;
 }
 
-// Outside the network's thread; the hubs are touched in it alone.
+// Called outside the network's thread; the hubs are accessed inside it only.
 void ControlThread::reap() {
     network_.run([this] {
         std::erase_if(hubs_, [this](const auto &hub) {
@@ -84,7 +84,7 @@ void ControlThread::caught(const std::exception &error) {
                                             std::to_string(core->options().rank) +
                                             " failed: " + error.what());
         } catch (const std::exception &) {
-            // Not even memory to say so: peers see the connection end.
+            // Out of memory for the message. Peers observe the end of the connection.
         }
     }
 }

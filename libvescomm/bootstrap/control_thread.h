@@ -11,23 +11,24 @@
 
 namespace vescomm {
 
-// The control thread of this process, and the hubs in it that outlive the communicators of their
-// own process because other processes still use them.
+// The control thread of this process. It also owns the hubs that outlive the communicators of this
+// process because other processes still use them.
 //
 // Threads: safe.
 class ControlThread {
 public:
-    // The one that there is, or a new one.
+    // Returns the existing thread, or starts one.
     static std::shared_ptr<ControlThread> get();
     ~ControlThread();
 
     OsNetwork &network() { return network_; }
 
-    // In the network's thread: cores that are told when memory runs out in a callback.
+    // Registers a core, which is notified when memory runs out in a callback. In the network's
+    // thread.
     void add(SessionCore *core);
     void remove(SessionCore *core);
 
-    // Takes over a hub until it is deserted. Not in the network's thread.
+    // Owns a hub until it is deserted. Must not be called in the network's thread.
     static void keep(std::shared_ptr<ControlThread> self, std::unique_ptr<SessionCore> hub);
 
 private:
@@ -35,10 +36,10 @@ private:
     void caught(const std::exception &error);
     void reap();
 
-    // Both: the network's thread only.
+    // cores_ and hubs_ are used in the network's thread only.
     std::vector<SessionCore *> cores_;
     std::vector<std::unique_ptr<SessionCore>> hubs_;
-    OsNetwork network_;  // last: its thread uses the others
+    OsNetwork network_;  // last: its thread uses the other members
 };
 
 }  // namespace vescomm

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t name_bytes = 16;
 constexpr std::size_t token_bytes = 32;
 
-// The byte that says that a descriptor comes, or that there is none.
+// First byte of an answer: a descriptor comes with it, or there is none.
 constexpr char granted = 'd';
 constexpr std::string_view refused = "n";
 
@@ -46,7 +46,7 @@ std::string DescriptorServer::offer(int descriptor) {
     }
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.open()) throw system_error("cannot copy a descriptor that others are to share");
-    // The name may be known to anyone who lists sockets; the token is not.
+    // Any user can list the names of sockets, but not the token.
     std::string ticket = name_ + random_hex(token_bytes);
     offers_.emplace(ticket, std::move(copy));
     return ticket;
@@ -54,7 +54,7 @@ std::string DescriptorServer::offer(int descriptor) {
 
 void DescriptorServer::accept(std::unique_ptr<Stream> stream) {
     if (!stream->same_user()) return;
-    // The oldest has had the longest time to say its ticket, which takes one message.
+    // The oldest connection has had the longest time to send its ticket, which takes one message.
     if (pending_.size() >= max_pending) pending_.pop_front();
     const Place pending = pending_.insert(pending_.end(), {std::move(stream), {}});
     pending->stream->start({[this, pending](std::string_view bytes) { read(pending, bytes); },
@@ -65,7 +65,7 @@ void DescriptorServer::accept(std::unique_ptr<Stream> stream) {
 void DescriptorServer::read(Place pending, std::string_view bytes) {
     pending->received += bytes;
     if (pending->received.size() < 2 * token_bytes) return;
-    // Looked up by its whole value; a wrong one is answered like one that has been withdrawn.
+    // The lookup uses the complete value. A wrong ticket gets the same answer as a withdrawn one.
     const auto offer = offers_.find(name_ + pending->received);
     if (offer == offers_.end()) pending->stream->write(refused);
     else pending->stream->write_descriptor(offer->second.get());
@@ -109,7 +109,7 @@ void DescriptorFetch::finish(Descriptor descriptor, const std::string &why) {
     done(std::move(descriptor), why);
 }
 
-// ---- for callers ----
+// ---- for other threads ----
 
 struct DescriptorExchange::Fetch::State {
     std::mutex mutex;
@@ -160,7 +160,7 @@ DescriptorExchange::Fetch DescriptorExchange::fetch(const std::string &ticket) {
                     kept->done = true;
                     kept->changed.notify_all();
                 }
-                // It calls this: it ends a little later.
+                // The fetch makes this call, so it is destroyed later.
                 network.post([ended = std::shared_ptr<DescriptorFetch>(std::move(kept->fetch))] {});
             });
     });

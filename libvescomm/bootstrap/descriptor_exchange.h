@@ -14,18 +14,18 @@
 
 namespace vescomm {
 
-// Passes file descriptors between processes of one machine: one process offers a descriptor under a
-// random ticket, which it tells the others through the authenticated control plane, and each of
-// them fetches a copy. The connection is a Unix socket in the abstract namespace, which leaves
-// nothing in any file system; only processes of the same user that know the ticket are served. No
-// connection outlives a fetch, and nobody waits for a process that is slow.
+// Passes file descriptors between processes of one machine (SCM_RIGHTS). One process offers a
+// descriptor under a random ticket and sends the ticket to the others through the authenticated
+// control plane; each of them fetches a copy. The connection is a Unix socket in the abstract
+// namespace, which leaves nothing in any file system. Only processes of the same user that present
+// the ticket are served. A connection ends with its fetch, and a slow process delays no other.
 //
-// Used in the network's thread only; DescriptorExchange below is for callers.
+// Used in the network's thread only; DescriptorExchange below is for other threads.
 class DescriptorServer {
 public:
     explicit DescriptorServer(Network &network) : network_(network) {}
 
-    // Copies the descriptor. Throws Error.
+    // Offers a copy of the descriptor and returns its ticket. Throws Error.
     std::string offer(int descriptor);
     void withdraw(const std::string &ticket) { offers_.erase(ticket); }
 
@@ -51,7 +51,7 @@ private:
 // Fetches one descriptor. Used in the network's thread only.
 class DescriptorFetch {
 public:
-    // A descriptor, or none and the reason.
+    // Called with a descriptor, or with an empty one and the reason.
     using Done = std::function<void(Descriptor, const std::string &why)>;
 
     DescriptorFetch(Network &network, const std::string &ticket, Done done);
@@ -68,7 +68,7 @@ private:
 
 class OsNetwork;
 
-// Both for callers that wait. Threads: safe.
+// Server and fetch for threads that wait. Threads: safe.
 class DescriptorExchange {
 public:
     // Borrows the network.
@@ -77,7 +77,7 @@ public:
     DescriptorExchange(const DescriptorExchange &) = delete;
     DescriptorExchange &operator=(const DescriptorExchange &) = delete;
 
-    // An offer, withdrawn at the end of its life.
+    // An offer; its destructor withdraws it.
     class Offer {
     public:
         Offer() = default;
@@ -102,10 +102,11 @@ public:
     // Throws Error(SYSTEM).
     Offer offer(int descriptor);
 
-    // Starts to fetch; test() says how that goes.
+    // A fetch under way, started by fetch().
     class Fetch {
     public:
-        // The descriptor, once it is here. Throws Error(SYSTEM) when it cannot be had.
+        // Returns the descriptor, or nothing until it has arrived. Throws Error(SYSTEM) when the
+        // fetch fails.
         std::optional<Descriptor> test();
         // Blocks. Throws Error(TIMEOUT) at the deadline.
         Descriptor wait(Deadline deadline);

@@ -21,7 +21,7 @@ namespace vescomm {
 
 namespace {
 
-// The first byte is none that text protocols begin with, so most strays are told apart by it alone.
+// No text protocol begins with the first byte, so it identifies most foreign connections.
 constexpr std::string_view magic("\xd5VSC", 4);
 
 constexpr std::size_t version_at = 4;
@@ -36,13 +36,13 @@ constexpr std::size_t length_at = 16;
                 "forbids it");
 }
 
-// For the life of the process. In a context of our own, since libcrypto uses its default one
-// without asking whether there was memory to make it.
+// Lives until the process ends. Uses a separate context, because libcrypto uses its default context
+// without checking that its allocation succeeded.
 EVP_MAC *hmac_algorithm() {
     static EVP_MAC *const algorithm = [] {
-        // Called before anything else of OpenSSL. A program may end without freeing its
-        // communicator: the control thread then still computes MACs while exit handlers run, and
-        // OpenSSL's handler would take away its locks.
+        // Must precede every other call of OpenSSL. A program may end without freeing its
+        // communicator. The control thread then computes MACs while exit handlers run, and
+        // OpenSSL's exit handler would destroy the locks that it uses.
         if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1) refuse_libcrypto();
         OSSL_LIB_CTX *const context = OSSL_LIB_CTX_new();
         if (context == nullptr) refuse_libcrypto();
@@ -74,7 +74,7 @@ FrameKey keyed_hash(std::string_view key, std::string_view bytes) {
     const auto data = [](const void *pointer) {
         return static_cast<const unsigned char *>(pointer);
     };
-    // A key of no bytes is one all the same.
+    // EVP_MAC_init() takes an empty key only with a pointer that is not null.
     if (!computation ||
         EVP_MAC_init(computation.get(), data(key.empty() ? digest : key.data()), key.size(),
                      parameters) != 1 ||
@@ -87,7 +87,7 @@ FrameKey keyed_hash(std::string_view key, std::string_view bytes) {
 
 Nonce random_nonce() {
     Nonce nonce;
-    // So few come at once or not at all.
+    // getrandom() returns this few bytes completely or not at all.
     if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
         throw system_error("cannot get random bytes for a connection from the system");
     return nonce;
@@ -185,7 +185,8 @@ FrameDecoder::State FrameDecoder::read(std::string_view &bytes) {
     return State::complete;
 }
 
-// Each field is judged as soon as its last byte is here: a stray rarely gets past the first.
+// Checks each field as soon as its last byte has arrived: foreign bytes rarely pass the first
+// field.
 FrameFault FrameDecoder::check_header_so_far() const {
     const std::size_t known = std::min(frame_.size(), magic.size());
     if (frame_.compare(0, known, magic, 0, known) != 0) return FrameFault::magic;

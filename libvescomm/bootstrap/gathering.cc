@@ -12,11 +12,11 @@ namespace vescomm {
 
 namespace {
 
-// Labels hold names that users choose. Bytes beyond this are not compared; a frame holds no more.
+// Labels hold names that users choose. Bytes beyond this limit are neither sent nor compared.
 constexpr std::size_t compared_label_bytes = 60000;
 constexpr std::size_t shown_label_bytes = 200;
 constexpr std::size_t shown_ranks = 16;
-// Reserved at once for a contribution; more is reserved as bytes arrive.
+// Limit of the memory reserved for a contribution in advance; more is reserved as bytes arrive.
 constexpr std::uint64_t trusted_bytes = 1 << 20;
 
 Error defect(int rank) {
@@ -70,7 +70,7 @@ std::optional<Error> Gathering::begin(int rank, ContributionHead head) {
             fmt::format("collective call {} differs between ranks: rank {} calls {}, rank {} "
                         "calls {}; all ranks must make the same calls in the same order",
                         sequence_, first_, quote(label()), rank, quote(head.label)));
-    // Compared before it is added, so that no sum can overflow.
+    // Compared before the addition, so that the sum cannot overflow.
     if (head.bytes > max_gather_bytes - total_bytes_)
         return Error(
             VESCOMM_ERROR_INVALID_ARGUMENT,

@@ -15,8 +15,7 @@
 
 namespace vescomm {
 
-// The hub's account of one group's all-gather, and a member's account of the result. No network
-// here.
+// State of one group's all-gather: Gathering at the hub, GatherReader at a member. Both are pure.
 //
 //     member    contribution {sequence, bytes, label}, data ...   ->  hub
 //     hub       result {sequence}, data ...                       ->  every member
@@ -24,42 +23,42 @@ namespace vescomm {
 //
 // Ranks are those of the group.
 
-// All contributions together may be no larger: this is the control plane.
+// Limit for the sum of all contributions: this is the control plane.
 constexpr std::uint64_t max_gather_bytes = std::uint64_t{1} << 30;
 
 struct ContributionHead {
-    std::uint64_t sequence = 0;  // counts the calls on one communicator, from 1
+    std::uint64_t sequence = 0;  // number of the all-gather on its communicator, from 1
     std::uint64_t bytes = 0;
     std::string label;
 };
 
 std::string encode(const ContributionHead &head);
-// Nothing when the rest of the payload is malformed.
+// Returns nothing when the rest of the payload is malformed.
 std::optional<ContributionHead> read_contribution_head(WireReader &reader);
 
 // "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, …, 15 and 112 more".
 std::string list_ranks(std::span<const int> ranks);
-// A label in a sentence: quoted, and cut when it is very long.
+// A label for a sentence: quoted, and shortened when it is very long.
 std::string quote(std::string_view label);
 
 class Gathering {
 public:
     explicit Gathering(int ranks) : parts_(ranks) {}
 
-    // Both return the failure that the group has from here on, if any.
+    // begin() and add() return the failure of the group that the call causes, if any.
     std::optional<Error> begin(int rank, ContributionHead head);
     std::optional<Error> add(int rank, std::string_view bytes);
 
     bool complete() const { return finished_ == static_cast<int>(parts_.size()); }
     bool begun() const { return first_ >= 0; }
     bool finished(int rank) const { return parts_[rank].finished; }
-    // The first rank that came, which set the label.
+    // The first rank that contributed; its label is the expected one.
     int first() const { return first_; }
     const std::string &label() const { return parts_[first_].head.label; }
     std::uint64_t sequence() const { return sequence_; }
     std::vector<int> missing() const;
 
-    // The contributions of a complete round, by rank. The next round begins.
+    // Returns the contributions of a complete all-gather, by rank, and begins the next one.
     std::vector<std::string> take();
 
 private:
@@ -79,15 +78,15 @@ private:
     int finished_ = 0;
 };
 
-// The sizes that go before the contributions.
+// The table of sizes that precedes the contributions.
 std::string encode_sizes(std::span<const std::string> contributions);
 
-// Takes the data of a result, in pieces of any size.
+// Decodes the data of a result from pieces of any size.
 class GatherReader {
 public:
     explicit GatherReader(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
 
-    // False when the bytes cannot be right.
+    // Returns false when the bytes are malformed.
     bool add(std::string_view bytes);
     bool complete() const;
     std::vector<std::string> take() { return std::move(contributions_); }

@@ -10,12 +10,12 @@ namespace vescomm {
 
 namespace {
 
-// The hub has this long to say who is missing, after a deadline has passed.
+// Time that the hub has to name the missing ranks after a deadline has passed.
 constexpr auto max_verdict_time = std::chrono::seconds(2);
 
 }  // namespace
 
-struct GroupControl::Ear {
+struct GroupControl::FailureDelivery {
     std::mutex mutex;
     Listener listener;
     bool delivered = false;
@@ -29,31 +29,34 @@ struct GroupControl::Ear {
 };
 
 GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<GroupState> state)
-    : session_(std::move(session)), state_(std::move(state)), ear_(std::make_shared<Ear>()) {
-    // In the thread that finds the first cause: the caller's, which holds the session, or the
+    : session_(std::move(session)),
+      state_(std::move(state)),
+      delivery_(std::make_shared<FailureDelivery>()) {
+    // Runs in the thread that sets the first cause: the caller's, which holds the session, or the
     // network's.
-    state_->failure.on_first([weak = std::weak_ptr(state_), ear = ear_, session = session_.get()] {
-        const auto group = weak.lock();
-        if (!group) return;
-        try {
-            // The others first: the program may end as soon as it learns of this, and then they
-            // would only see that this process is gone.
-            session->post([group, ear](SessionCore &core) {
-                core.client().spread_failure(group);
-                ear->deliver(group->failure);
+    state_->failure.on_first(
+        [weak = std::weak_ptr(state_), delivery = delivery_, session = session_.get()] {
+            const auto group = weak.lock();
+            if (!group) return;
+            try {
+                // Notifies the other ranks first: the program may end as soon as it observes the
+                // failure, and the others would then only observe the end of this process.
+                session->post([group, delivery](SessionCore &core) {
+                    core.client().spread_failure(group);
+                    delivery->deliver(group->failure);
+                    group->wake();
+                });
+            } catch (const std::bad_alloc &) {
+                // Peers observe the failure when this process's connections end.
                 group->wake();
-            });
-        } catch (const std::bad_alloc &) {
-            // Peers learn of it when this process's connections end.
-            group->wake();
-        }
-    });
+            }
+        });
 }
 
 GroupControl::~GroupControl() {
     {
-        const std::lock_guard lock(ear_->mutex);
-        ear_->listener = nullptr;
+        const std::lock_guard lock(delivery_->mutex);
+        delivery_->listener = nullptr;
     }
     state_->on_event({});
     try {
@@ -69,7 +72,7 @@ void GroupControl::wait_until_open(const std::string &label, Deadline deadline) 
         [state = state_, label](SessionCore &core) { core.client().open(state, label); });
     for (;;) {
         const std::uint64_t seen = state_->reports();
-        // A failure that came right behind is the caller's to find.
+        // If a failure came right after the opening, the caller's next call reports it.
         if (state_->opened()) return;
         check();
         if (deadline.expired()) {
@@ -89,7 +92,7 @@ void GroupControl::start_all_gather(std::string_view label, std::string_view byt
                     fmt::format("rank {} has left the communicator and cannot do {} any more",
                                 rank(), quote(label)));
     if (bytes.size() > max_gather_bytes) {
-        // The others must not wait for a contribution that never comes.
+        // Fails the group, because the other ranks must not wait for this contribution.
         fail(VESCOMM_ERROR_INVALID_ARGUMENT,
              fmt::format("{} would gather {} bytes from rank {}; the control plane takes {} in all",
                          quote(label), bytes.size(), rank(), max_gather_bytes));
@@ -114,7 +117,7 @@ void GroupControl::expire_all_gather(double waited_seconds) {
     throw Error(VESCOMM_ERROR_INTERNAL, "an all-gather ended without a result; please report this");
 }
 
-// Asks the hub who is missing, and fails the group with or without its answer.
+// Asks the hub which ranks are missing, and fails the group with or without its answer.
 void GroupControl::give_up(std::uint64_t sequence, double waited_seconds, const std::string &what) {
     session_->post([state = state_, sequence, waited_seconds](SessionCore &core) {
         core.client().expire(state, sequence, waited_seconds);
@@ -150,16 +153,16 @@ void GroupControl::end_leave() noexcept {
 
 void GroupControl::check() {
     if (!state_->failure.broken()) return;
-    ear_->deliver(state_->failure);
+    delivery_->deliver(state_->failure);
     state_->failure.check();
 }
 
 void GroupControl::listen(Listener listener) {
     {
-        const std::lock_guard lock(ear_->mutex);
-        ear_->listener = std::move(listener);
+        const std::lock_guard lock(delivery_->mutex);
+        delivery_->listener = std::move(listener);
     }
-    if (state_->failure.broken()) ear_->deliver(state_->failure);
+    if (state_->failure.broken()) delivery_->deliver(state_->failure);
 }
 
 void GroupControl::fail(vescomm_status_t status, const std::string &why) noexcept {
@@ -182,9 +185,9 @@ std::unique_ptr<Control> GroupControl::shrink(const std::set<int> &failed, Deadl
                                               std::vector<int> &survivors) {
     const std::shared_ptr<Session> session =
         session_->regroup(state_->id, state_->members, state_->rank, failed, deadline, survivors);
-    std::vector<int> everyone;
-    for (int rank = 0; rank < session->ranks(); ++rank) everyone.push_back(rank);
-    return session->open(derive_group(state_->id, "shrunk"), std::move(everyone),
+    std::vector<int> all_ranks;
+    for (int rank = 0; rank < session->ranks(); ++rank) all_ranks.push_back(rank);
+    return session->open(derive_group(state_->id, "shrunk"), std::move(all_ranks),
                          "communicator creation", deadline);
 }
 

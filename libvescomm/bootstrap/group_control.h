@@ -48,16 +48,17 @@ public:
     DescriptorExchange &descriptors() override { return session_->descriptors_; }
 
 private:
-    // The caller's side that the network's thread may use until it is gone.
-    struct Ear;
+    // Reference of the network's thread to the caller's side; cleared when the caller's side is
+    // destroyed.
+    struct FailureDelivery;
 
     void give_up(std::uint64_t sequence, double waited_seconds, const std::string &what);
     void check();
 
     std::shared_ptr<Session> session_;
     std::shared_ptr<GroupState> state_;
-    std::shared_ptr<Ear> ear_;
-    std::string label_;  // of the all-gather under way
+    std::shared_ptr<FailureDelivery> delivery_;
+    std::string label_;  // label of the all-gather under way
     std::uint64_t sequence_ = 0;
     bool left_ = false;
 };

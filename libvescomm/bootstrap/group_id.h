@@ -10,8 +10,8 @@
 
 namespace vescomm {
 
-// Names one group of processes within a session: one communicator. All members compute it alike
-// from what they know alike, so no rank hands out numbers.
+// Identifies one group of processes within a session: one communicator. All members compute it from
+// the same inputs, so no rank assigns numbers.
 struct GroupId {
     std::uint64_t high = 0;
     std::uint64_t low = 0;
@@ -19,7 +19,7 @@ struct GroupId {
     auto operator<=>(const GroupId &) const = default;
 };
 
-// The whole session, where a message concerns no single group.
+// Stands for the whole session where a message concerns no single group.
 inline constexpr GroupId whole_session{};
 
 inline void put_group(std::string &to, const GroupId &id) {
@@ -34,7 +34,7 @@ inline GroupId get_group(WireReader &reader) {
     return id;
 }
 
-// The first 16 bytes of a hash of the parent and of words that tell its children apart.
+// The first 16 bytes of a hash of the parent and of words that differ between its children.
 GroupId derive_group(const GroupId &parent, std::string_view words);
 
 }  // namespace vescomm

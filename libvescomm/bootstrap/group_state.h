@@ -17,10 +17,10 @@
 
 namespace vescomm {
 
-// One process's part in a group: the network's thread reports what it hears from the hub, and the
-// caller's thread waits for it.
+// One process's part in a group. The network's thread reports what the hub sends, and the caller's
+// thread waits for it.
 //
-// Threads: safe, except what is marked as the network thread's.
+// Threads: safe, except the members that belong to the network's thread.
 class GroupState {
 public:
     GroupState(const GroupId &id, int rank, std::vector<int> members)
@@ -32,40 +32,41 @@ public:
     int ranks() const { return static_cast<int>(members.size()); }
 
     Failure failure;
-    // The caller has left, and needs no news any more.
+    // The caller has left: nothing is reported to it any more.
     std::atomic<bool> indifferent{false};
 
-    // ---- reports, each followed by a wake-up of the waiting thread ----
+    // ---- reports; each wakes the waiting thread ----
 
     void report_opened(std::uint32_t number);
     void report_answer(std::vector<std::string> contributions);
     void report_left(int rank);
     void report_all_left();
-    // The failure was set, or anything else that a waiter should look at.
+    // The failure was set, or something else changed that a waiter must check.
     void wake();
 
     // ---- the caller ----
 
     bool opened() const;
-    // Among all groups of the session, counted by the hub. Once it is open.
+    // Number of the group, unique in the session, assigned by the hub. Valid once the group is
+    // open.
     std::uint32_t number() const;
     bool all_left() const;
     bool has_left(int rank) const;
     std::optional<std::vector<std::string>> take_answer();
-    // Waits until something was reported since the call of reports() that gave `seen`.
+    // wait() returns when reports() differs from `seen`, at the latest at `until`.
     std::uint64_t reports() const;
     void wait(std::uint64_t seen, Clock::time_point until) const;
-    // Called after every report, in the thread that reports.
+    // Sets a function that is called after every report, in the reporting thread.
     void on_event(std::function<void()> call);
 
     // ---- the network's thread ----
 
     bool contributed = false;  // an all-gather is under way
-    std::string label;  // of the contribution
+    std::string label;  // label of the contribution
     std::uint64_t answered = 0;  // sequence of the last result
-    std::optional<GatherReader> reader;  // a result of which more is to come
+    std::optional<GatherReader> reader;  // a result whose data are still arriving
     bool said_goodbye = false;
-    bool from_hub = false;  // the failure came from there
+    bool from_hub = false;  // the hub reported the failure
 
 private:
     void changed(std::unique_lock<std::mutex> lock);

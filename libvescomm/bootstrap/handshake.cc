@@ -9,10 +9,10 @@ namespace vescomm {
 
 namespace {
 
-// Longer sentences are cut: they are for people, and must fit any frame.
+// Longer sentences are shortened: people read them, and they must fit in any frame.
 constexpr std::size_t max_sentence_bytes = 8 << 10;
 
-// A cookie holds for one to two epochs: far longer than any handshake.
+// A cookie is valid for one to two epochs, far longer than any handshake takes.
 constexpr std::int64_t epoch_seconds = 60;
 
 SessionKeys open_keys() {
@@ -23,7 +23,7 @@ std::string_view view(const Nonce &nonce) {
     return {reinterpret_cast<const char *>(nonce.data()), nonce.size()};
 }
 
-// Takes a nonce from the front. False when there is none.
+// Consumes a nonce from the front. Returns false when there is none.
 bool take_nonce(std::string_view &payload, Nonce &nonce) {
     if (payload.size() < nonce.size()) return false;
     std::copy_n(payload.begin(), nonce.size(), nonce.begin());
@@ -94,31 +94,32 @@ ServerHandshake::State ServerHandshake::read(std::string_view &bytes, std::strin
             case FrameDecoder::State::incomplete:
                 return State::waiting;
             case FrameDecoder::State::broken:
-                // A process of another version can then say so.
+                // The reply lets a process of another version report the difference.
                 if (keys_.decoder.fault() == FrameFault::version && !greeted_)
                     keys_.encoder.append(reply, FrameType::challenge, view(Nonce{}));
-                return State::stray;
+                return State::rejected;
             case FrameDecoder::State::complete:
                 break;
         }
         if (greeted_) return read_join();
-        if (answer_hello(reply, now) == State::stray) return State::stray;
+        if (answer_hello(reply, now) == State::rejected) return State::rejected;
     }
 }
 
 ServerHandshake::State ServerHandshake::answer_hello(std::string &reply, Clock::time_point now) {
     std::string_view payload = keys_.decoder.payload();
     if (keys_.decoder.type() != FrameType::hello || !take_nonce(payload, joiner_))
-        return State::stray;
+        return State::rejected;
     Nonce cookie;
     const bool resumes = take_nonce(payload, cookie);
-    if (!payload.empty()) return State::stray;
-    if (resumes && !cookies_.valid(joiner_, cookie, now)) return State::stray;
+    if (!payload.empty()) return State::rejected;
+    if (resumes && !cookies_.valid(joiner_, cookie, now)) return State::rejected;
     if (!resumes) {
         cookie = cookies_.issue(joiner_, now);
         keys_.encoder.append(reply, FrameType::challenge, view(cookie));
     }
-    // The proof is frame 0 in this direction, on the connection on which it is sent.
+    // The proof is frame 0 of this direction. A resumed connection starts at frame 1, because the
+    // proof was sent on the earlier connection.
     keys_.encoder =
         FrameEncoder(session_key(secret_, Direction::to_joiner, joiner_, cookie), resumes ? 1 : 0);
     keys_.decoder = FrameDecoder(session_key(secret_, Direction::from_joiner, joiner_, cookie),
@@ -131,7 +132,7 @@ ServerHandshake::State ServerHandshake::answer_hello(std::string &reply, Clock::
 ServerHandshake::State ServerHandshake::read_join() {
     if (keys_.decoder.type() != FrameType::join || cookies_.used(joiner_) ||
         !read_claim(keys_.decoder.payload(), claim_))
-        return State::stray;
+        return State::rejected;
     cookies_.use(joiner_);
     keys_.decoder.set_payload_limit(max_payload_bytes);
     return State::joined;
@@ -143,13 +144,13 @@ ClientHandshake::ClientHandshake(std::string_view secret, Claim claim)
     : secret_(secret), claim_(std::move(claim)), nonce_(random_nonce()), keys_(open_keys()) {}
 
 void ClientHandshake::restart() {
-    proved_ = false;
+    authenticated_ = false;
     nonce_ = random_nonce();
     keys_ = open_keys();
     awaited_ = FrameType::challenge;
 }
 
-// `received`: frames that have come under these keys on an earlier connection.
+// `received`: number of frames received under these keys on an earlier connection.
 void ClientHandshake::use_keys(std::uint64_t received) {
     keys_.encoder = FrameEncoder(session_key(secret_, Direction::from_joiner, nonce_, listener_));
     keys_.decoder = FrameDecoder(session_key(secret_, Direction::to_joiner, nonce_, listener_),
@@ -158,8 +159,8 @@ void ClientHandshake::use_keys(std::uint64_t received) {
 
 std::string ClientHandshake::hello() {
     std::string frames;
-    if (!proved_) {
-        // Another nonce for every connection: nothing is left over from one that broke.
+    if (!authenticated_) {
+        // Every connection uses a fresh nonce, so no state of a broken connection remains.
         restart();
         keys_.encoder.append(frames, FrameType::hello, view(nonce_));
         return frames;
@@ -216,8 +217,8 @@ ClientHandshake::State ClientHandshake::advance() {
     if (type == FrameType::proof) {
         keys_.decoder.set_payload_limit(max_payload_bytes);
         awaited_ = FrameType::welcome;
-        proved_ = true;
-        return State::proved;
+        authenticated_ = true;
+        return State::authenticated;
     }
     return State::welcomed;
 }

@@ -14,7 +14,7 @@ double seconds(Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
-// The host of "1.2.3.4:567" or "[::1]:567".
+// Returns the host of "1.2.3.4:567" or "[::1]:567".
 std::string host_of(const std::string &address) {
     std::string host = address.substr(0, address.rfind(':'));
     if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
@@ -47,7 +47,7 @@ void Hub::admit(const Claim &claim, std::unique_ptr<Link> link, const std::strin
 
     const int rank = static_cast<int>(claim.rank);
     link->stream().limit_silence(seconds(options_.silence));
-    // A process on another machine sees the interface that matters.
+    // The interface that a process on another machine reaches takes precedence over loopback.
     if (const std::string host = link->stream().local().host;
         host_.empty() || (is_loopback(host_) && !is_loopback(host)))
         host_ = host;
@@ -58,7 +58,7 @@ void Hub::admit(const Claim &claim, std::unique_ptr<Link> link, const std::strin
     process.link = std::move(link);
     process.link->send(FrameType::welcome, std::move(welcome));
     if (--awaited_ == 0) start_session();
-    // Last, since frames that have arrived already are read at once.
+    // Last, because frames that have already arrived are handled at once.
     process.link->start(
         {[this, rank](FrameType type, std::string_view payload) { receive(rank, type, payload); },
          [this, rank](const std::string &how) {
@@ -101,7 +101,7 @@ void Hub::refuse(std::unique_ptr<Link> link) {
     refused.finish();
 }
 
-// Everyone learns where the others listen: survivors of this process can then find one another.
+// Sends every process the addresses of all processes, so that survivors can find one another.
 void Hub::start_session() {
     std::string payload;
     const auto send_all = [&] {
@@ -211,7 +211,7 @@ void Hub::receive(int rank, FrameType type, std::string_view payload) {
         group->second.open(rank, std::move(members), std::string(reader.rest()));
         return;
     }
-    // Frames that cross the end of their group change nothing.
+    // Frames that arrive after the end of their group are ignored.
     HubGroup *group = find(id);
     if (group == nullptr) return;
     if (!group->receive(rank, type, reader)) return report_violation(rank);
@@ -227,7 +227,7 @@ void Hub::report_violation(int rank) {
                     process.address));
 }
 
-// A process is gone, or takes no part any more.
+// Records that a process is gone or no longer takes part.
 void Hub::remove(int rank, bool closed, const std::string &absence) {
     Process &process = processes_[rank];
     if (!process.absence.empty()) return;

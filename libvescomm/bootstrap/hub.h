@@ -17,61 +17,62 @@ namespace vescomm {
 
 struct HubOptions {
     int ranks = 1;
-    std::string build;  // of this process's library; the same on all
+    std::string build;  // version and build of this process's library; must be equal on all ranks
     Clock::duration heartbeat{};
     Clock::duration silence{};
-    // Listens for survivors on the interface with this address, and returns where; see regroup.h.
+    // Listens for survivors on the interface with this address and returns the address; see
+    // regroup.h.
     std::function<TcpAddress(const std::string &host)> listen;
 };
 
-// The center of a session's control plane, in the process of its rank 0: a star of authenticated
-// connections.
+// The center of a session's control plane: a star of authenticated connections around the process
+// of rank 0.
 //
-//     rank 1 --+                 The hub knows whether each process lives, and tells the others:
-//     rank 2 --+-- hub (rank 0)  an end of file, a silence, or the failure that one has reported.
+//     rank 1 --+                 The hub detects the end of every process and notifies the others:
+//     rank 2 --+-- hub (rank 0)  an end of file, a silence, or a failure that a process reports.
 //     rank 3 --+
 //
-// Each group of the session has its own account here (hub_group.h). The process of rank 0 takes
-// part like every other, through a port without a connection.
+// The state of each group of the session is a HubGroup (hub_group.h). The process of rank 0 takes
+// part as every other process does, through a port without a connection.
 //
 // Used in the network's thread only.
 class Hub final : public HubPorts {
 public:
-    // What the hub sends to the process of rank 0 itself. Called later, never from within a call of
+    // Delivers a frame to the process of rank 0 itself. Called later, never from within a call of
     // the hub.
     using Local = std::function<void(FrameType, std::string payload)>;
 
     Hub(Network &network, const HubOptions &options, Local local);
 
-    // An authenticated process has come; it is sent a welcome with this payload. `rest`: bytes that
-    // it has sent already.
+    // Adds an authenticated process and sends it a welcome with this payload. `rest`: bytes that
+    // were received after its join.
     void admit(const Claim &claim, std::unique_ptr<Link> link, const std::string &rest,
                std::string welcome = {});
-    // A frame of the process of rank 0.
+    // A frame from the process of rank 0.
     void receive_local(FrameType type, std::string payload);
-    // The process of rank 0 waited in vain for the others.
+    // The process of rank 0 reached its deadline before all processes had joined.
     void expire_meeting(int asking, double waited_seconds);
-    // The session cannot be formed, or goes on without its hub: every process is told.
+    // Ends the session because it cannot be formed or loses its hub, and notifies every process.
     void fail(vescomm_status_t status, const std::string &why);
 
-    // Heartbeats, and processes that have been silent for too long. Called regularly; `stalled` is
-    // how much too late.
+    // Sends heartbeats, and removes processes that have been silent for too long. Must be called
+    // regularly; `stalled` is the delay of this call.
     void tick(Clock::duration stalled);
 
     // Every process has joined.
     bool complete() const { return awaited_ == 0; }
-    // The numeric address of the interface on which the others reach this process.
+    // The numeric address of this process's interface that the other processes can reach.
     const std::string &host() const { return host_; }
-    // No process is connected any more.
+    // No process is connected.
     bool deserted() const;
-    // Every process that is known to exist has been told of a failure.
-    bool everyone_told() const { return joined_ + 1 >= expected_; }
-    // The process of rank 0 ends its session; the others are served until they do.
+    // Every process that is known to exist has been notified of a failure.
+    bool everyone_notified() const { return joined_ + 1 >= expected_; }
+    // The process of rank 0 ends its session; the hub serves the others until they end theirs.
     void end_local();
-    // Closes every connection once everything has been sent.
+    // Closes every connection after all queued bytes have been sent.
     void finish();
 
-    // HubPorts: what groups see of processes.
+    // HubPorts: the interface that groups use.
     void send(int rank, FrameType type, std::string payload) override;
     void send_data(int rank, const GroupId &group, const Pieces &pieces) override;
     std::string absence(int rank) const override;
@@ -79,12 +80,12 @@ public:
 private:
     // One process of the session.
     struct Process {
-        std::unique_ptr<Link> link;  // none: rank 0, or not here
-        std::string address;  // its end of the connection
-        TcpAddress listens;  // where survivors find it
+        std::unique_ptr<Link> link;  // null: rank 0, or not connected
+        std::string address;  // address of its end of the connection
+        TcpAddress listens;  // address on which survivors can reach it
         bool joined = false;
-        bool closed = false;  // it has ended its session in good order
-        std::string absence;  // why it is gone; empty: it is here
+        bool closed = false;  // ended its session in good order
+        std::string absence;  // reason why it is gone; empty: it is connected
     };
 
     void check_claim(const Claim &claim, const std::string &address);
@@ -102,7 +103,7 @@ private:
     std::map<GroupId, HubGroup> groups_;
     std::uint32_t groups_so_far_ = 0;
     std::string host_;
-    std::optional<Error> failure_;  // of the whole session
+    std::optional<Error> failure_;  // failure of the whole session
     std::vector<std::unique_ptr<Link>> refused_;
     int awaited_;
     std::uint32_t joined_ = 0;

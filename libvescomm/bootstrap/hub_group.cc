@@ -16,7 +16,7 @@ int HubGroup::rank_of(int process) const {
     return -1;
 }
 
-// The beginning of every payload.
+// Returns the start of every payload: the id of the group.
 std::string HubGroup::payload() const {
     std::string payload;
     put_group(payload, id_);

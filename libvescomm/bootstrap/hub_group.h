@@ -15,34 +15,34 @@
 
 namespace vescomm {
 
-// The processes of a session as the accounts of its groups see them. Ranks are those of the
-// session.
+// The processes of a session, as its groups use them. Ranks are those of the session.
 class HubPorts {
 public:
     virtual ~HubPorts() = default;
     virtual void send(int rank, FrameType type, std::string payload) = 0;
     virtual void send_data(int rank, const GroupId &group, const Pieces &pieces) = 0;
-    // Why a process takes no part any more: "died, ...". Empty: it does.
+    // Reason why a process no longer takes part ("died, ..."); empty if it takes part.
     virtual std::string absence(int rank) const = 0;
 };
 
-// The hub's account of one group: who takes part, its all-gather, its first failure, and who has
-// left.
+// State of one group at the hub: its members, its all-gather, its first failure, and the members
+// that have left.
 class HubGroup {
 public:
-    // `number`: no other group of the session ever has the same.
+    // `number`: unique among all groups of the session, also past ones.
     HubGroup(HubPorts &ports, const GroupId &id, std::uint32_t number)
         : ports_(ports), id_(id), number_(number) {}
 
-    // The first opening says who the members are, by their session ranks; the others must agree.
+    // A process opens the group. The first opening defines the members, by session rank; the others
+    // must agree.
     void open(int process, std::vector<int> members, std::string label);
-    // A frame of a member; false: it breaks the protocol.
+    // Handles a frame of a member. Returns false if the frame breaks the protocol.
     bool receive(int process, FrameType type, WireReader &reader);
-    // A process that may be a member is gone.
+    // A process is gone; it may be a member.
     void lose(int process, const std::string &absence);
     void fail(vescomm_status_t status, const std::string &why);
 
-    // Nobody will send anything for it any more.
+    // No further frame will be sent for this group.
     bool done() const;
 
 private:
@@ -50,7 +50,7 @@ private:
         int process = 0;
         bool opened = false;
         bool left = false;
-        bool gone = false;  // its process is
+        bool gone = false;  // its process is gone
     };
 
     int rank_of(int process) const;
@@ -66,7 +66,7 @@ private:
     HubPorts &ports_;
     GroupId id_;
     std::uint32_t number_;
-    std::string label_;  // what is being made: "communicator creation"
+    std::string label_;  // the call in progress: "communicator creation"
     std::vector<Member> members_;
     std::size_t opened_ = 0;
     std::size_t left_ = 0;

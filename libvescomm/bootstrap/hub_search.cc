@@ -12,22 +12,23 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The first retries come quickly, since ranks start almost together; later ones spare the network.
+// The first retries follow quickly, since ranks start almost together; later ones spare the
+// network.
 constexpr auto first_pause = milliseconds(10);
 constexpr auto max_pause = milliseconds(250);
 // Head start of an address over the next one in the list.
 constexpr auto head_start = milliseconds(100);
-// An attempt to connect that nobody answers is given up soon. A connection may be taken by the
-// operating system long before its process looks at it (the program may still be loading), so one
-// that stands is given more time.
+// An unanswered attempt to connect is abandoned soon. An established connection gets more time: the
+// operating system may accept it long before the process reads from it, for example while the
+// program is loading.
 constexpr auto max_connect_time = std::chrono::seconds(5);
 constexpr auto max_answer_time = std::chrono::seconds(60);
-// An attempt that takes longer is reported as unanswered, whatever happened before.
+// A longer attempt is reported as unanswered, whatever happened before.
 constexpr auto slow_attempt = std::chrono::seconds(1);
 
 }  // namespace
 
-// One address, and the attempt on it that is under way, if any.
+// One address, and the attempt under way on it, if any.
 struct HubSearch::Try {
     Try(TcpAddress address, std::string_view secret, const Claim &claim, Clock::time_point next)
         : address(std::move(address)), handshake(secret, claim), next(next) {}
@@ -42,11 +43,12 @@ struct HubSearch::Try {
     Clock::time_point deadline{};
     Clock::time_point next;
     Clock::duration pause = first_pause;
-    bool proved = false;  // the listener has, on the present connection or on the one before
-    bool resumed = false;  // the present connection began with a cookie
+    bool authenticated =
+        false;  // the listener is, on the current connection or on the previous one
+    bool resumed = false;  // the current connection began with a cookie
     bool wrong_secret = false;
     bool tried = false;
-    bool gone = false;  // no process listens there, or none that answers
+    bool gone = false;  // no process listens there, or none answers
     std::string trouble;
 };
 
@@ -68,8 +70,9 @@ HubSearch::~HubSearch() {
     *alive_ = false;
 }
 
-bool HubSearch::anyone_proved() const {
-    return std::any_of(tries_.begin(), tries_.end(), [](const Try &each) { return each.proved; });
+bool HubSearch::any_authenticated() const {
+    return std::any_of(tries_.begin(), tries_.end(),
+                       [](const Try &each) { return each.authenticated; });
 }
 
 Clock::time_point HubSearch::tick() {
@@ -81,12 +84,12 @@ Clock::time_point HubSearch::tick() {
             give_up(each, each.attempt ? "no answer" : "connected, but nothing answers there",
                     true);
         if (!*alive) return next;
-        // Two connections of this process would look like two processes.
-        if (!each.under_way() && now >= each.next && !anyone_proved() && !(once_ && each.gone))
+        // The hub would take two connections of this process for two processes.
+        if (!each.under_way() && now >= each.next && !any_authenticated() && !(once_ && each.gone))
             begin(each);
         next = std::min(next, each.under_way() ? each.deadline : std::max(each.next, now));
     }
-    // A try that waits for another one to end is looked at again a little later.
+    // An address that waits for another attempt to end is checked again a little later.
     return std::max(next, now + milliseconds(1));
 }
 
@@ -107,12 +110,13 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
     each.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
     each.deadline = network_.now() + max_answer_time;
     each.handshake.set_port(events_.listen ? events_.listen(each.stream->local()) : 0);
-    each.proved = each.resumed = each.handshake.resumes();
+    each.authenticated = each.resumed = each.handshake.resumes();
     each.stream->start({[this, &each](std::string_view bytes) { read(each, bytes); },
                         [this, &each, alive = alive_](const std::string &how) {
-                            // After its proof the listener had no room: come back at once, with
-                            // the cookie. On a second connection the cookie may be out of date.
-                            const bool back = each.proved && !each.resumed;
+                            // A listener that closes the connection after its proof lacks
+                            // capacity: reconnect at once, with the cookie. On a second connection
+                            // the cookie may be out of date.
+                            const bool back = each.authenticated && !each.resumed;
                             if (each.resumed) each.handshake.restart();
                             give_up(each, how == "closed" ? "it closed the connection" : how,
                                     false);
@@ -128,9 +132,9 @@ void HubSearch::read(Try &each, std::string_view bytes) {
         switch (each.handshake.read(bytes)) {
             case ClientHandshake::State::waiting:
                 return;
-            case ClientHandshake::State::proved:
-                each.proved = true;
-                // From here on the end of the connection says all that there is to know.
+            case ClientHandshake::State::authenticated:
+                each.authenticated = true;
+                // From here on only the end of the connection stops the attempt.
                 each.deadline = Clock::time_point::max();
                 each.stream->write(each.handshake.join());
                 for (Try &other : tries_)
@@ -169,20 +173,20 @@ void HubSearch::read(Try &each, std::string_view bytes) {
     }
 }
 
-// A connection that ended says nothing of the process (`gone` is false): a listener closes some
-// when it is flooded. The next attempt tells.
+// The end of a connection does not imply that the process is gone (`gone` is false): a flooded
+// listener closes some connections. The next attempt decides.
 void HubSearch::give_up(Try &each, const std::string &why, bool gone) {
     each.trouble = fmt::format("{}: {}", to_text(each.address), why);
     each.gone = gone;
     each.attempt.reset();
     each.stream.reset();
-    each.proved = false;
+    each.authenticated = false;
     each.next = network_.now() + each.pause;
     each.pause = std::min<Clock::duration>(each.pause * 3 / 2, max_pause);
     fail_if_hopeless();
 }
 
-// With other addresses still open, one wrong secret may only mean another machine.
+// While other addresses are untried, one wrong secret may only mean another machine.
 void HubSearch::fail_if_hopeless() {
     const Try *wrong = nullptr;
     for (const Try &each : tries_) {

@@ -17,9 +17,9 @@ namespace vescomm {
 
 // Finds a listening process of the job at one of several addresses and joins it.
 //
-// Addresses are tried side by side, since some of them may belong to other networks and lead
-// nowhere. Those that refuse, vanish or talk nonsense are tried again until the object is
-// destroyed: the process may not have started yet.
+// Addresses are tried concurrently, because some may belong to other networks and be unreachable.
+// An address whose connection is refused, ends early or breaks the protocol is tried again until
+// the object is destroyed: the process may not have started yet.
 //
 // Used in the network's thread only.
 class HubSearch {
@@ -27,29 +27,30 @@ public:
     struct Found {
         std::unique_ptr<Stream> stream;
         SessionKeys keys;
-        std::string welcome;  // its payload
-        std::string rest;  // bytes that came after the welcome
+        std::string welcome;  // payload of the welcome
+        std::string rest;  // bytes received after the welcome
     };
     struct Events {
-        // Called at most once, and nothing else afterwards.
+        // Called at most once; no other function is called afterwards.
         std::function<void(Found)> found;
-        // There is no hope, or the other end has refused: called at most once.
+        // Called at most once: the search cannot succeed, or the peer has refused.
         std::function<void(const Error &)> failed;
-        // Connected, before the claim is sent: the port on which this process listens at that end.
+        // Called when connected, before the claim is sent. Returns the port on which this process
+        // listens at the local address.
         std::function<std::uint16_t(const TcpAddress &local)> listen;
     };
 
-    // Network and secret are borrowed. `once`: an address at which nobody listens or answers is not
-    // tried again, and failed() is called when that is all of them.
+    // Network and secret are borrowed. `once`: an address at which no process listens or answers is
+    // not tried again, and failed() is called when no address is left.
     HubSearch(Network &network, std::vector<TcpAddress> addresses, std::string_view secret,
               Claim claim, bool once, Events events);
     ~HubSearch();
 
-    // Starts attempts that are due, and gives up those that take too long. Called every few
-    // milliseconds; returns when to call it next.
+    // Starts attempts that are due, and abandons those that take too long. Returns the time of the
+    // next call, a few milliseconds ahead.
     Clock::time_point tick();
 
-    // A sentence for a search that ended without result: the last trouble at each address.
+    // A sentence for a search that found nothing: the last error at each address.
     std::string trouble() const;
 
 private:
@@ -59,7 +60,7 @@ private:
     void connected(Try &attempt, std::unique_ptr<Stream> stream, const std::string &why);
     void read(Try &attempt, std::string_view bytes);
     void give_up(Try &attempt, const std::string &why, bool gone);
-    bool anyone_proved() const;
+    bool any_authenticated() const;
     void fail_if_hopeless();
 
     Network &network_;

@@ -21,12 +21,12 @@ Error wrong(const std::string &text) {
     return Error(VESCOMM_ERROR_INVALID_ARGUMENT, text);
 }
 
-// The environment, read strictly.
+// The environment, parsed strictly.
 class Variables {
 public:
     explicit Variables(const std::function<const char *(const char *)> &getenv) : getenv_(getenv) {}
 
-    // Empty: not set.
+    // Returns an empty string if the variable is not set.
     std::string text(const char *name) const {
         const char *value = getenv_(name);
         return value == nullptr ? std::string() : std::string(value);
@@ -34,7 +34,7 @@ public:
 
     bool set(const char *name) const { return !text(name).empty(); }
 
-    // The first that is set; nullptr: none.
+    // Returns the first name that is set, or nullptr.
     const char *first_set(std::span<const char *const> names) const {
         for (const char *name : names)
             if (name != nullptr && set(name)) return name;
@@ -59,25 +59,25 @@ private:
 
 constexpr int any = std::numeric_limits<int>::max();
 
-// Everything the table can say of a launcher. Lists are tried from the left.
+// The variables of one launcher. Lists are tried in order.
 struct Launcher {
     const char *name;
     const char *rank;
     const char *ranks[2];
     const char *local_rank;
-    // Set by this launcher only where it starts processes, not around them; nullptr: `rank` is
-    // that.
+    // Variable that the launcher sets only in processes that it starts, not around them; nullptr:
+    // `rank` is such a variable.
     const char *witness;
-    // All ranks share this machine when this count equals `ranks` …
+    // All ranks share this machine if this count equals `ranks` …
     const char *local_ranks;
-    // … or this one is 1.
+    // … or if this count is 1.
     const char *nodes[2];
     const char *host_list[2];
-    // What tells jobs apart. Ranks of a job agree on all of them.
+    // Variables that distinguish jobs; equal on all ranks of a job.
     const char *identity[3];
 };
 
-// The order is the order of detection.
+// The order of detection.
 constexpr Launcher launchers[] = {
     {.name = "vescomm",
      .rank = "VESCOMM_RANK",
@@ -96,7 +96,7 @@ constexpr Launcher launchers[] = {
      .local_ranks = "LOCAL_WORLD_SIZE",
      .nodes = {},
      .host_list = {},
-     // The count keeps out processes that are left of the run before a restart.
+     // The restart count excludes processes that remain from the run before a restart.
      .identity = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"}},
     {.name = "Open MPI",
      .rank = "OMPI_COMM_WORLD_RANK",
@@ -115,11 +115,11 @@ constexpr Launcher launchers[] = {
      .local_ranks = "MPI_LOCALNRANKS",
      .nodes = {},
      .host_list = {},
-     // Hydra names no job, so two that start in one directory at the same moment collide.
+     // Hydra does not name the job: two jobs started in one directory at the same moment collide.
      .identity = {"PMI_PORT", "USER", "PWD"}},
     {.name = "Slurm",
      .rank = "SLURM_PROCID",
-     // The second also counts the tasks that a batch job may start, of which there may be more.
+     // SLURM_NTASKS also counts tasks that a batch job may start, and may be larger.
      .ranks = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
      .local_rank = "SLURM_LOCALID",
      .witness = "SLURM_STEP_ID",
@@ -141,7 +141,7 @@ std::string identity_of(const Launcher &launcher, const Variables &variables) {
     return identity;
 }
 
-// FNV-1a: the same on every machine, which std::hash does not promise.
+// FNV-1a, because std::hash may differ between machines.
 std::uint16_t derived_port(std::string_view identity) {
     std::uint64_t hash = 0xcbf29ce484222325;
     for (const unsigned char byte : identity) hash = (hash ^ byte) * 0x100000001b3;
@@ -157,7 +157,7 @@ bool all_local(const Launcher &launcher, const Variables &variables, int ranks) 
 }
 
 std::string find_host(const Launcher &launcher, const Variables &variables, int ranks) {
-    // Before the name of this machine: nobody else needs to reach it.
+    // Preferred over the name of this machine, since no other machine needs to reach it.
     if (all_local(launcher, variables, ranks)) return "127.0.0.1";
     if (variables.set("MASTER_ADDR")) return variables.text("MASTER_ADDR");
     if (const char *name = variables.first_set(launcher.host_list)) {
@@ -178,7 +178,7 @@ std::string find_host(const Launcher &launcher, const Variables &variables, int 
 std::uint16_t find_port(const Launcher &launcher, const Variables &variables) {
     if (const auto port = variables.number("VESCOMM_PORT", 1, 65535))
         return static_cast<std::uint16_t>(*port);
-    // torchrun's own store listens on MASTER_PORT itself. The last port has no next one.
+    // torchrun's own store listens on MASTER_PORT itself. Port 65535 has no next port.
     if (const auto port = variables.number("MASTER_PORT", 1, 65534))
         return static_cast<std::uint16_t>(*port + 1);
     if (std::string_view(launcher.name) == "torchrun")
@@ -233,7 +233,8 @@ Launch read(const Launcher &launcher, const Variables &variables) {
     return launch;
 }
 
-// Half a pair is a mistake where the names are nobody else's, and a coincidence elsewhere.
+// An incomplete pair of VESCOMM_ variables is a mistake; an incomplete pair of other variables may
+// be a coincidence.
 void check_pairs(const Variables &variables) {
     if (variables.set("VESCOMM_RANK") != variables.set("VESCOMM_RANKS")) {
         const bool rank = variables.set("VESCOMM_RANK");

@@ -8,8 +8,8 @@ namespace vescomm {
 
 namespace {
 
-// Frames are made when the operating system has taken the ones before, about this many bytes at a
-// time: what waits stays in the pieces that all links share.
+// Frames are encoded when the operating system has taken the previous ones, about this many bytes
+// at a time: queued bytes stay in the pieces that all links share.
 constexpr std::size_t batch_bytes = std::size_t{64} << 10;
 
 }  // namespace
@@ -37,7 +37,7 @@ void Link::start(Events events, const std::string &rest) {
 }
 
 void Link::take_frames(std::string_view bytes) {
-    // Kept for the call, in which the link may be destroyed.
+    // Copies for the duration of the call, which may destroy the link.
     const auto alive = alive_;
     const auto events = events_;
     while (*alive && open()) {
@@ -67,7 +67,7 @@ void Link::send_data(const GroupId &group, Pieces pieces) {
     if (stream_->drained()) send_more();
 }
 
-// Moves up to one frame's worth of bytes out of the pieces. True while more are left.
+// Moves up to one frame's payload out of the pieces. Returns true while more are left.
 bool Link::cut_frame(Waiting &waiting, std::string &payload) {
     const auto &pieces = *waiting.pieces;
     while (waiting.piece < pieces.size() && payload.size() < max_payload_bytes) {

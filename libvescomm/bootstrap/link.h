@@ -15,17 +15,17 @@
 
 namespace vescomm {
 
-// Bytes that wait to be sent, perhaps on many links at once: never copied as a whole.
+// Bytes queued for sending, possibly on many links at once; never copied as a whole.
 using Pieces = std::shared_ptr<const std::vector<std::string>>;
 
-// An authenticated connection between two processes: frames in, frames out, in order.
+// An authenticated connection between two processes that carries frames in order.
 //
-// Used in the network's thread only. Destroying it closes the connection at once; nothing is called
-// back afterwards.
+// Used in the network's thread only. Destroying it closes the connection at once; no callback runs
+// afterwards.
 class Link {
 public:
     struct Events {
-        // The payload is valid during the call, in which the link may be destroyed.
+        // A frame has arrived. The payload is valid during the call; the call may destroy the link.
         std::function<void(FrameType, std::string_view payload)> frame;
         // The connection ended, with words that complete "its connection ...". Called at most once.
         std::function<void(const std::string &how)> ended;
@@ -36,31 +36,31 @@ public:
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
 
-    // `rest`: bytes that were received already.
+    // `rest`: bytes received before the link was made.
     void start(Events events, const std::string &rest);
 
     void send(FrameType type, std::string payload = {});
-    // Sends pieces one behind the other, as data frames of a group. Other frames wait until all are
+    // Sends pieces in order, as data frames of a group. Other frames wait until all pieces are
     // sent.
     void send_data(const GroupId &group, Pieces pieces);
 
-    // Everything has been taken by the operating system.
+    // The operating system has taken all bytes.
     bool quiet() const;
     void close();
-    // Closes the connection once everything has been sent.
+    // Closes the connection after all queued bytes have been sent.
     void finish();
     bool open() const { return stream_ != nullptr; }
-    // The stream below; only while open.
+    // The underlying stream; valid while open().
     Stream &stream() { return *stream_; }
 
-    // Latest moments at which bytes came, and went.
+    // The latest times at which bytes were received and sent.
     Clock::time_point received_at() const { return received_at_; }
     Clock::time_point sent_at() const { return sent_at_; }
-    // Does not count against the peer a time in which this process itself stood still.
+    // Excludes from the peer's silence a time in which this process itself did not run.
     void forgive(Clock::duration time) { received_at_ += time; }
 
 private:
-    // What still has to become frames: one frame, or the rest of a list of pieces.
+    // Queued for encoding: one frame, or the rest of a list of pieces.
     struct Waiting {
         FrameType type = FrameType::data;
         std::string payload;
@@ -83,7 +83,7 @@ private:
     bool finishing_ = false;
     Clock::time_point received_at_;
     Clock::time_point sent_at_;
-    // Tells a callback that its link is gone.
+    // False once the link is destroyed; checked by callbacks.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

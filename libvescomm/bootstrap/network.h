@@ -13,14 +13,14 @@
 
 namespace vescomm {
 
-// The operating system as the control plane sees it: a clock, timers, and byte streams.
-// os_network.h is the real one; tests/bootstrap/simulated_network.h is one of simulated time, in
-// which messages are late, connections break, and processes stop.
+// The interface of the control plane to the operating system: a clock, timers, and byte streams.
+// os_network.h is the real one. tests/bootstrap/simulated_network.h simulates time, delays
+// messages, breaks connections and stops processes.
 //
-// Everything runs in one thread, the network's: every method but Network::post() is called there,
-// and so is every callback. A callback may destroy the object that calls it.
+// Everything runs in one thread, the network's thread: every method except Network::post() must be
+// called there, and every callback runs there. A callback may destroy the object that calls it.
 
-// A connected stream of bytes. Destroying it closes it at once and calls nothing any more.
+// A connected stream of bytes. Destroying it closes it at once; no callback runs afterwards.
 class Stream {
 public:
     struct Events {
@@ -28,40 +28,41 @@ public:
         std::function<void(std::string_view)> bytes;
         // The connection ended, with words that complete "its connection ...". Called at most once.
         std::function<void(const std::string &how)> ended;
-        // The operating system has taken everything that was written.
+        // The operating system has taken all written bytes.
         std::function<void()> drained;
     };
 
     virtual ~Stream() = default;
 
-    // Begins to read. Called again, it hands the stream to another owner's callbacks.
+    // Starts reading. A second call replaces the callbacks, for a new owner.
     virtual void start(Events events) = 0;
-    // Queues bytes; never blocks. After the connection has ended they are dropped.
+    // Queues bytes; never blocks. Bytes written after the end of the connection are dropped.
     virtual void write(std::string_view bytes) = 0;
     virtual bool drained() const = 0;
 
-    // Both ends, for sentences and for listeners on the same interface: "1.2.3.4:567".
+    // Addresses of both ends ("1.2.3.4:567"), for sentences and for listeners on the same
+    // interface.
     virtual std::string peer() const = 0;
     virtual TcpAddress local() const = 0;
-    // No byte is lost to a peer whose machine has vanished for longer than this: the connection
-    // ends instead.
+    // Ends the connection when written bytes stay unacknowledged for longer than this, for example
+    // because the peer's machine has vanished.
     virtual void limit_silence(double seconds) = 0;
 
-    // Streams within a machine also carry descriptors, each with a byte of its own.
+    // Streams within a machine can also carry descriptors, each together with one byte.
     virtual void write_descriptor(int descriptor) = 0;
-    // The descriptor that came with the bytes of the present call, if any.
+    // Returns the descriptor that came with the bytes of the current `bytes` call, if any.
     virtual Descriptor take_descriptor() = 0;
-    // Whether the other end is a process of the same user of this machine.
+    // True if the peer is a process of the same user of this machine.
     virtual bool same_user() const = 0;
 };
 
-// Destroying it cancels the call.
+// A pending call. Destroying it cancels the call.
 class Timer {
 public:
     virtual ~Timer() = default;
 };
 
-// An attempt to connect. Destroying it gives up.
+// An attempt to connect. Destroying it cancels the attempt.
 class Attempt {
 public:
     virtual ~Attempt() = default;
@@ -72,7 +73,7 @@ class Listener {
 public:
     virtual ~Listener() = default;
     virtual TcpAddress address() const = 0;
-    // Accepting failed for want of descriptors, until something is closed: try again now.
+    // starved(): accepting fails because the process has no free descriptor. retry() tries again.
     virtual bool starved() const = 0;
     virtual void retry() = 0;
 };
@@ -80,24 +81,24 @@ public:
 class Network {
 public:
     using Accepted = std::function<void(std::unique_ptr<Stream>)>;
-    // A stream, or nullptr and the reason.
+    // Called with a stream, or with nullptr and the reason.
     using Connected = std::function<void(std::unique_ptr<Stream>, const std::string &why)>;
 
     virtual ~Network() = default;
 
     virtual Clock::time_point now() const = 0;
-    // Runs a function in the network's thread, soon. From any thread.
+    // Queues a function for the network's thread. May be called from any thread.
     virtual void post(std::function<void()> function) = 0;
     virtual std::unique_ptr<Timer> at(Clock::time_point when, std::function<void()> function) = 0;
 
     // Connects to a name or a numeric address; `done` is called once, later.
     virtual std::unique_ptr<Attempt> connect(const TcpAddress &address, Connected done) = 0;
-    // Listens as listen_on() says. Throws Error.
+    // Listens as listen_on() describes. Throws Error.
     virtual std::unique_ptr<Listener> listen(const TcpAddress &address, Accepted accepted) = 0;
-    // Uses a socket that listens already, of which it takes a copy. Throws Error.
+    // Listens with a copy of a socket that listens already. Throws Error.
     virtual std::unique_ptr<Listener> listen_with(int descriptor, Accepted accepted) = 0;
 
-    // The same within this machine: by a name without an entry in any file system.
+    // Connect and listen within this machine, by a name that appears in no file system.
     virtual std::unique_ptr<Attempt> connect_local(const std::string &name, Connected done) = 0;
     virtual std::unique_ptr<Listener> listen_local(const std::string &name, Accepted accepted) = 0;
 };

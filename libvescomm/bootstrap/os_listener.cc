@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-// First, since it says how asio is used.
+// Included first: defines the asio macros.
 #include "bootstrap/os_stream.h"
 
 #include "bootstrap/os_listener.h"
@@ -19,14 +19,14 @@ namespace vescomm {
 
 namespace {
 
-// Accepted in a row before others have their turn.
+// Number of connections accepted in a row before other events are handled.
 constexpr int accepted_at_once = 64;
-// Between two attempts where descriptors are used up.
+// Interval between attempts to accept while descriptors are used up.
 constexpr auto local_pause = std::chrono::milliseconds(5);
 
 struct ListeningSocket : std::enable_shared_from_this<ListeningSocket> {
-    // `local`: nobody calls retry(). A spare descriptor is kept then, so that connections are
-    // accepted one after another when the process has as many files open as it may.
+    // `local`: retry() is not called. The socket then keeps a spare descriptor, so that connections
+    // are accepted one after another while the process has reached its limit of open files.
     ListeningSocket(asio::io_context &context, Descriptor descriptor, Network::Accepted accepted,
                     bool local)
         : context(context),
@@ -73,13 +73,13 @@ struct ListeningSocket : std::enable_shared_from_this<ListeningSocket> {
                     spare = Descriptor();
                     continue;
                 }
-                // Waiting again now would only spin: the connection is still there to accept.
+                // The connection is still pending, so waiting for it again would spin.
                 if (local) return accept_soon();
                 starved = true;
                 return;
             }
             if (errno == EAGAIN) break;
-            // Any other error concerns the connection that was to be accepted, which is gone.
+            // Any other error concerns the connection to be accepted, which is gone.
         }
         if (owner.open()) wait();
     }

@@ -9,8 +9,8 @@
 
 namespace vescomm {
 
-// Accepts connections on sockets that listen. `local`: within this machine; such a listener tries
-// again by itself when descriptors are used up, and keeps one for that case. Throws Error.
+// Accepts connections on listening sockets. `local`: within this machine; such a listener keeps one
+// spare descriptor and retries by itself when descriptors are used up. Throws Error.
 std::unique_ptr<Listener> make_os_listener(asio::io_context &context,
                                            std::vector<Descriptor> descriptors,
                                            const Network::Accepted &accepted, TcpAddress address,

@@ -17,7 +17,7 @@
 #include <system_error>
 #include <thread>
 
-// First, since it says how asio is used.
+// Included first: defines the asio macros.
 #include "bootstrap/os_stream.h"
 
 #include "bootstrap/os_listener.h"
@@ -33,7 +33,7 @@ namespace vescomm {
 
 namespace {
 
-// Between two attempts where the queue of a socket within this machine is full.
+// Interval between attempts to connect while the queue of a local socket is full.
 constexpr auto local_pause = std::chrono::milliseconds(5);
 
 class OsTimer final : public Timer {
@@ -58,7 +58,7 @@ std::string reason_of(int code) {
     return std::generic_category().message(code);
 }
 
-// A machine may connect to itself when it picks the very port that it looks for.
+// A socket can connect to itself when its own port is the one it connects to.
 bool connected_to_itself(int socket) {
     SocketAddress here, there;
     here.length = there.length = sizeof(sockaddr_storage);
@@ -68,7 +68,7 @@ bool connected_to_itself(int socket) {
            std::memcmp(&here.storage, &there.storage, here.length) == 0;
 }
 
-// Tries what an address stands for, one socket address after another.
+// Tries the socket addresses of one name in order.
 struct Connecting : std::enable_shared_from_this<Connecting> {
     Connecting(asio::io_context &context, std::vector<SocketAddress> where, Network::Connected done)
         : context(context), where(std::move(where)), done(std::move(done)), timer(context) {}
@@ -82,12 +82,12 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
             Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!socket.open()) return fail(errno);
         if (address.family() != AF_UNIX) {
-            // The port that this end gets must not keep the hub from listening on it.
+            // The local port of this connection must not prevent the hub from listening on it.
             const int yes = 1;
             setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         }
         if (::connect(socket.get(), address.get(), address.length) == 0) return established();
-        // The queue of a local socket is full: whoever fills it, it will be emptied.
+        // The queue of a local socket is full; the listener will empty it.
         if (address.family() == AF_UNIX && errno == EAGAIN) return connect_soon();
         if (errno != EINPROGRESS && errno != EINTR) return fail(errno);
         handle.emplace(context, socket.get());
@@ -163,7 +163,7 @@ private:
     std::shared_ptr<Connecting> connecting_;
 };
 
-// A leading zero byte makes the name abstract: it is in no file system.
+// A leading zero byte makes the name abstract: it appears in no file system.
 SocketAddress local_name(const std::string &name) {
     sockaddr_un local{};
     local.sun_family = AF_UNIX;
@@ -179,7 +179,7 @@ SocketAddress local_name(const std::string &name) {
 }  // namespace
 
 struct OsNetwork::Machinery {
-    // One thread only: asio may leave out its own hand-over between threads.
+    // One thread runs the loop, so asio may omit its own synchronisation.
     asio::io_context context{1};
     asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
     std::thread thread;
@@ -230,7 +230,7 @@ void OsNetwork::run(const std::function<void()> &function) {
         } catch (...) {
             thrown = std::current_exception();
         }
-        // Notified under the lock: the waiter destroys both when it sees `done`.
+        // Notified under the lock, because the waiter destroys both when it sees `done`.
         const std::lock_guard lock(mutex);
         done = true;
         changed.notify_all();
@@ -247,7 +247,7 @@ std::unique_ptr<Timer> OsNetwork::at(Clock::time_point when, std::function<void(
 std::unique_ptr<Attempt> OsNetwork::connect(const TcpAddress &address, Connected done) {
     const auto connecting = std::make_shared<Connecting>(
         machinery_->context, std::vector<SocketAddress>{}, std::move(done));
-    // Perhaps called in another thread, after the network is gone.
+    // May be called in another thread, after the network is gone.
     const auto resolved = [machinery = machinery_, connecting](std::vector<SocketAddress> found,
                                                                const std::string &why) {
         asio::post(machinery->context, [connecting, found, why] {

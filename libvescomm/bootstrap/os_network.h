@@ -10,15 +10,16 @@
 
 namespace vescomm {
 
-// The network of the operating system, and the one thread of this process that serves the control
-// planes of all its communicators. The thread sleeps when nothing happens; every signal is blocked
-// in it, so handlers of the program run in the program's threads.
+// The network of the operating system. One thread of this process serves the control planes of all
+// its communicators. The thread sleeps while nothing happens. It blocks every signal, so handlers
+// of the program run in the program's threads.
 class OsNetwork final : public Network {
 public:
-    // `caught` is given an exception that a callback let out, in the network's thread; the thread
-    // goes on.
+    // `caught` is called in the network's thread with every exception that leaves a callback; the
+    // thread then continues.
     explicit OsNetwork(std::function<void(const std::exception &)> caught);
-    // Ends the thread after the callback that is running. Not in the network's thread.
+    // Ends the thread after the callback that is running. Must not be called in the network's
+    // thread.
     ~OsNetwork() override;
 
     Clock::time_point now() const override { return Clock::now(); }
@@ -30,7 +31,7 @@ public:
     std::unique_ptr<Attempt> connect_local(const std::string &name, Connected done) override;
     std::unique_ptr<Listener> listen_local(const std::string &name, Accepted accepted) override;
 
-    // Runs a function in the network's thread and waits for its end; its exceptions come out here.
+    // Runs a function in the network's thread and waits for its end. Rethrows its exceptions.
     void run(const std::function<void()> &function);
 
 private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t read_bytes = std::size_t{64} << 10;
 
-// A socket, kept alive by whoever waits for it. Closing it ends the waits.
+// A socket, kept alive by pending waits. Closing it ends the waits.
 struct Socket : std::enable_shared_from_this<Socket> {
     Socket(asio::io_context &context, Descriptor descriptor)
         : owner(std::move(descriptor)), handle(context, owner.get()) {}
@@ -40,7 +40,7 @@ struct Socket : std::enable_shared_from_this<Socket> {
     }
 
     void read_some() {
-        // One buffer for all sockets of the thread: each call empties it.
+        // One buffer serves all sockets of the thread: each call empties it.
         thread_local std::array<char, read_bytes> buffer;
         if (!owner.open()) return;
         alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
@@ -84,7 +84,7 @@ struct Socket : std::enable_shared_from_this<Socket> {
             }
             if (errno == EINTR) continue;
             if (errno == EAGAIN) return wait_to_write();
-            // Reading finds the same error, after the bytes that the peer sent before.
+            // Reading reports the same error, after the bytes that the peer sent before.
             break;
         }
         outgoing.clear();
@@ -111,11 +111,11 @@ struct Socket : std::enable_shared_from_this<Socket> {
     }
 
     Descriptor owner;
-    asio::posix::stream_descriptor handle;  // borrows it, to wait
-    std::shared_ptr<const Stream::Events> events;  // kept during a call that replaces them
+    asio::posix::stream_descriptor handle;  // borrows `owner`, to wait
+    std::shared_ptr<const Stream::Events> events;  // copied during a call, which may replace them
     std::string outgoing;
     std::size_t sent = 0;
-    bool waiting = false;  // until the socket takes more
+    bool waiting = false;  // for the socket to take more bytes
     Descriptor received;
 };
 
@@ -156,7 +156,7 @@ public:
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = CMSG_LEN(sizeof(int));
         std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-        // A byte into an empty socket never waits.
+        // Sending one byte into an empty socket never blocks.
         [[maybe_unused]] const ssize_t sent =
             sendmsg(socket_->owner.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     }

@@ -4,12 +4,12 @@
 
 #include <memory>
 
-// Every file that includes asio includes this first: they must agree on these.
+// Every file that includes asio includes this header first: the macros must agree.
 #ifndef ASIO_STANDALONE
 #define ASIO_STANDALONE
 #endif
-// One thread runs the loop, and work from others passes through the loop's mutex, so asio's own
-// fences add nothing. ThreadSanitizer does not know fences.
+// One thread runs the loop, and other threads hand over work under the loop's mutex, so asio's own
+// fences add nothing. ThreadSanitizer does not support fences.
 #ifndef ASIO_DISABLE_FENCED_BLOCK
 #define ASIO_DISABLE_FENCED_BLOCK
 #endif

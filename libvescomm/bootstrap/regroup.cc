@@ -10,10 +10,10 @@ namespace vescomm {
 
 namespace {
 
-// How often the leader asks members that have not come whether they still exist.
+// Interval at which the leader checks whether members that have not come still exist.
 constexpr auto ask_period = std::chrono::milliseconds(50);
 
-// The end of a reason that the operating system gives for a port at which nobody listens.
+// True if the reason says that no process listens on the port.
 bool refused(const std::string &why) {
     return why == std::generic_category().message(ECONNREFUSED);
 }
@@ -71,7 +71,7 @@ void Regroup::follow() {
                       .ranks = static_cast<std::uint32_t>(addresses_.size()),
                       .port = 0,
                       .build = core_.options().build};
-    // Replaced from within its own callback: the old one ends a little later.
+    // search_ is replaced from within its own callback, so the old search is destroyed later.
     network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
     search_ = std::make_unique<HubSearch>(
         network_, std::vector{addresses_[static_cast<std::size_t>(member)]}, core_.options().secret,
@@ -87,8 +87,8 @@ void Regroup::follow() {
                               events_.done(std::move(result));
                           },
                           [this, member](const Error &error) {
-                              // Its process is gone, or went while this one waited: the next one
-                              // leads.
+                              // The member is gone, or ended while this process waited: the next
+                              // member leads.
                               if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
                               gone_.insert(member);
                               begin();
@@ -97,7 +97,7 @@ void Regroup::follow() {
     look_again();
 }
 
-// A member that does not answer at all is given up by the search.
+// The search abandons a member that does not answer.
 void Regroup::look_again() {
     if (over_) return;
     const auto searching = search_.get();
@@ -171,7 +171,7 @@ void Regroup::decide() {
         result.followers.push_back(std::move(*each));
         each = waiting.erase(each);
     }
-    // Called from within callbacks of what it takes over.
+    // Posted, because decide() runs within callbacks of the objects that done() takes over.
     network_.post([this, alive = alive_, shared = std::make_shared<Result>(std::move(result))] {
         if (*alive) events_.done(std::move(*shared));
     });

@@ -14,13 +14,14 @@
 
 namespace vescomm {
 
-// How the members of a group that survive a failure find one another, also when the hub is gone.
+// The rendezvous of the members of a group that survive a failure, also when the hub is gone.
 //
-// Every process of a session listens, and knows where the others do. The lowest member that is not
-// known to be gone leads: the others connect to it, in the order of ranks where one refuses (its
-// process is gone). The leader waits until every member has come or is gone; it asks those that are
-// silent by connecting to them, which the operating system refuses for a process that has ended.
-// It then tells everyone who survives, and becomes the hub of a new session among them.
+// Every process of a session listens, and knows the addresses of the others. The lowest member that
+// is not known to be gone leads. The others connect to it; if a connection is refused because the
+// process is gone, they try the next rank. The leader waits until every member has come or is gone.
+// It connects to silent members, because the operating system refuses connections to a process that
+// has ended. It then sends the list of survivors to all of them and becomes the hub of their new
+// session.
 //
 //     rank 0 (dead)    rank 1          rank 2          rank 3
 //         X <--------- connect         connect ------> X (0 refuses both)
@@ -33,29 +34,29 @@ class Regroup {
 public:
     struct Result {
         std::vector<int> survivors;  // ranks in the group, ascending
-        // The leader's: the connections to the others. Theirs: the one to the leader.
+        // Leader: connections to the other survivors. Others: the connection to the leader.
         std::vector<SessionCore::Survivor> followers;
         std::optional<HubSearch::Found> leader;
-        std::string welcome;  // as the leader sends it
+        std::string welcome;  // the payload that the leader sends
     };
     struct Events {
         std::function<void(Result)> done;
         std::function<void(const Error &)> failed;
-        // As HubSearch::Events::listen, for the new session.
+        // HubSearch::Events::listen of the new session.
         std::function<std::uint16_t(const TcpAddress &local)> listen;
     };
 
-    // `addresses`: where each member of the group listens. `gone`: members that are known to be.
-    // `excluded`: members that the caller names as failed, whether they are or not.
-    // The core is borrowed: it keeps the members that have come before.
+    // `addresses`: address on which each member of the group listens. `gone`: members known to be
+    // gone. `excluded`: members that the caller names as failed, gone or not. The core is borrowed:
+    // it holds the connections of members that came earlier.
     Regroup(Network &network, SessionCore &core, const GroupId &group, int rank,
             std::vector<TcpAddress> addresses, std::set<int> gone, std::set<int> excluded,
             Events events);
     ~Regroup();
 
     void begin();
-    // The caller has waited in vain: a sentence about who is missing. Everyone who waits here is
-    // told.
+    // Called when the caller's deadline has passed. Returns a sentence that names the missing
+    // members, and notifies every waiting member.
     std::string expire(double waited_seconds);
 
 private:

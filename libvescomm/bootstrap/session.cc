@@ -17,15 +17,15 @@ namespace vescomm {
 
 namespace {
 
-// For last words to reach the sockets, and for the others to end their sessions, when a process
-// ends its own.
+// Time for a process that ends its session to send its last frames, and for the others to end
+// theirs.
 constexpr auto max_farewell_time = std::chrono::milliseconds(250);
-// How often that is looked at.
+// Interval at which a process checks whether its session is deserted.
 constexpr auto farewell_period = std::chrono::milliseconds(1);
 
-// A creation that was refused because another one overlapped waits this long for that one.
+// Time for which a creation that was refused because of an overlap waits for the other creation.
 constexpr auto max_overlap_time = std::chrono::seconds(3);
-// Tells such a failure from others, also on ranks that only hear of it.
+// Identifies such a failure, also on ranks to which it is reported.
 constexpr std::string_view overlap_words =
     "create communicators of the same processes at the same time";
 
@@ -62,7 +62,7 @@ void check(const SessionOptions &options) {
 
 struct Entry {
     std::weak_ptr<Session> session;
-    bool meeting = false;  // a thread makes one
+    bool meeting = false;  // a thread is making the session
 };
 
 struct Registry {
@@ -71,7 +71,7 @@ struct Registry {
     std::map<std::string, Entry> entries;
 };
 
-// Never destroyed: threads may end their communicators until the process is gone.
+// Never destroyed: threads may free their communicators until the process ends.
 Registry &registry() {
     static Registry &only = *new Registry;
     return only;
@@ -105,7 +105,7 @@ void Session::post(std::function<void(SessionCore &)> function) {
         });
 }
 
-// Made in the network's thread. It may outlive the session, as a hub that serves others.
+// Runs in the network's thread. The core may outlive the session, as a hub that serves others.
 void Session::make_core() {
     core_ = std::make_unique<SessionCore>(thread_->network(), options_,
                                           [this, alive = std::weak_ptr(alive_)] {
@@ -159,7 +159,7 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
         creation.begin(made, true);
         session = std::move(made);
     } catch (const std::system_error &error) {
-        // What asio throws, such as for want of descriptors.
+        // Thrown by asio, for example when there are no free descriptors.
         finish();
         throw Error(VESCOMM_ERROR_SYSTEM, fmt::format("rank {} cannot set up the control plane: {}",
                                                       options.rank, error.what()));
@@ -173,13 +173,13 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
 
 void Session::wait_until_met(Deadline deadline) {
     const auto begin = Clock::now();
-    bool started = false, told = false, expired = false;
+    bool started = false, notified = false, expired = false;
     std::optional<Error> failure;
     const auto look = [&] {
         thread_->network().run([&] {
             started = core_->started();
             failure = core_->failure();
-            told = core_->everyone_told();
+            notified = core_->everyone_notified();
         });
     };
     auto until = deadline.moment();
@@ -191,7 +191,7 @@ void Session::wait_until_met(Deadline deadline) {
         if (started || failure) break;
         if (Clock::now() >= until) {
             if (std::exchange(expired, true)) break;
-            // For the hub to say who is missing.
+            // Gives the hub time to name the missing ranks.
             const double waited = seconds_since(begin);
             thread_->network().run([&] { core_->expire(waited); });
             until = Clock::now() + std::chrono::seconds(2);
@@ -208,11 +208,11 @@ void Session::wait_until_met(Deadline deadline) {
                     fmt::format("rank {} gave up waiting for all ranks to come after {:.1f} s, and "
                                 "rank 0 did not say who is missing; see whether rank 0 is running",
                                 options_.rank, seconds_since(begin)));
-    // Ranks that come a little later deserve to hear why. After a timeout they have had time.
+    // Stays to notify ranks that come a little later. After a timeout they have had enough time.
     if (options_.rank == 0 && failure->status != VESCOMM_ERROR_TIMEOUT) {
         const auto linger =
             std::min(deadline.moment(), Deadline::after(options_.linger_seconds).moment());
-        while (!told && Clock::now() < linger) {
+        while (!notified && Clock::now() < linger) {
             std::unique_lock lock(mutex_);
             changed_.wait_for(lock, std::chrono::milliseconds(5));
             lock.unlock();
@@ -223,7 +223,7 @@ void Session::wait_until_met(Deadline deadline) {
 }
 
 Session::~Session() {
-    // Its own thread frees what it has been using.
+    // The network's thread frees the objects that it uses.
     try {
         OsNetwork &network = thread_->network();
         bool done = core_ == nullptr;
@@ -248,10 +248,10 @@ Session::~Session() {
             thread_->remove(core_.get());
             core_.reset();
         });
-        // Other processes still use it.
+        // Other processes still use the hub.
         if (hub) ControlThread::keep(thread_, std::move(hub));
     } catch (...) {
-        // Out of memory: the connections stay until the process ends.
+        // Out of memory: the connections stay open until the process ends.
         [[maybe_unused]] auto *leaked = core_.release();
     }
 }
@@ -281,7 +281,7 @@ std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> membe
         const std::lock_guard lock(mutex_);
         creation->group_ = state;
     }
-    // Opened also where creations overlap: the others must hear of it.
+    // Opened even if creations overlap, because the other ranks must be notified.
     if (creation != nullptr) {
         post([state, label](SessionCore &core) { core.client().open(state, label); });
         try {
@@ -370,7 +370,7 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         shared.changed.notify_all();
     };
     const std::shared_ptr<Session> made(new Session(thread_, options_));
-    // At once, while no byte of a connection is lost between two owners.
+    // Called at once: a connection changes its owner without losing a byte.
     const auto begin_session = [&](Regroup::Result result) {
         made->options_.ranks = static_cast<int>(result.survivors.size());
         made->options_.rank =

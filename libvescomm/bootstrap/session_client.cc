@@ -34,7 +34,7 @@ void SessionClient::receive(FrameType type, std::string_view payload) {
         const Error error = read_failure(reader);
         return fail(error.status, error.what());
     }
-    // Frames that cross the end of their group change nothing.
+    // Frames that arrive after the end of their group are ignored.
     const auto found = groups_.find(id);
     if (found == groups_.end()) return;
     const std::shared_ptr<GroupState> group = found->second;
@@ -178,7 +178,7 @@ void SessionClient::spread_failure(const std::shared_ptr<GroupState> &group) {
 void SessionClient::leave(const std::shared_ptr<GroupState> &group) {
     if (group->said_goodbye) return;
     group->said_goodbye = true;
-    // Without a hub nobody is left to wait for.
+    // The hub is gone, so there is nothing to wait for.
     if (failure_) return group->report_all_left();
     send(FrameType::goodbye, group->id);
 }

@@ -13,22 +13,23 @@
 
 namespace vescomm {
 
-// One process's side of a session: what it hears from the hub, for all of its groups, and what it
-// says. The process of rank 0 has one as well; its frames go to the hub without a connection.
+// One process's side of a session: handles the frames that the hub sends, for all groups of the
+// process, and sends its own. The process of rank 0 also has one; its frames reach the hub without
+// a connection.
 //
 // Used in the network's thread only.
 class SessionClient {
 public:
-    // How frames reach the hub.
+    // Functions that send frames to the hub.
     struct Port {
         std::function<void(FrameType, std::string payload)> send;
         std::function<void(const GroupId &, Pieces)> send_data;
     };
 
-    // `changed`: called when the session has begun or failed.
+    // `changed` is called when the session has begun or failed.
     SessionClient(int rank, int ranks, Port port, std::function<void()> changed);
 
-    // A frame of the hub.
+    // A frame from the hub.
     void receive(FrameType type, std::string_view payload);
     // The hub is gone: every group fails.
     void lose_hub(const std::string &absence);
@@ -37,13 +38,14 @@ public:
 
     bool started() const { return started_; }
     const std::optional<Error> &failure() const { return failure_; }
-    // Why a process takes no part any more; empty: it does.
+    // Reason why a process no longer takes part; empty if it takes part.
     const std::string &absence(int rank) const { return processes_[rank].absence; }
-    // A process has ended its session in good order, or died: no new group of all can be made.
+    // A process has ended its session in good order, or died: no new group of all processes can be
+    // made.
     bool anyone_absent() const { return absent_ > 0; }
-    // All that are absent have ended their sessions in good order, and some have.
+    // At least one process is absent, and every absent one has ended its session in good order.
     bool ended_in_order() const { return absent_ > 0 && died_ == 0; }
-    // Where survivors find a process.
+    // Address on which survivors can reach a process.
     const std::string &listens(int rank) const { return processes_[rank].listens; }
 
     // ---- groups ----
@@ -51,13 +53,13 @@ public:
     void open(const std::shared_ptr<GroupState> &group, const std::string &label);
     void contribute(const std::shared_ptr<GroupState> &group, const ContributionHead &head,
                     std::string bytes);
-    // The caller has waited in vain for an all-gather, or (0) for the others to open the group.
+    // The caller's deadline has passed in an all-gather, or (sequence 0) before the group was open.
     void expire(const std::shared_ptr<GroupState> &group, std::uint64_t sequence,
                 double waited_seconds);
-    // The group's failure was set here: the others are told.
+    // The group's failure was set in this process: notifies the other members.
     void spread_failure(const std::shared_ptr<GroupState> &group);
     void leave(const std::shared_ptr<GroupState> &group);
-    // Nothing more is reported to it.
+    // Stops reporting to the group.
     void forget(const std::shared_ptr<GroupState> &group);
     bool idle() const { return groups_.empty(); }
 

@@ -11,10 +11,10 @@ namespace vescomm {
 
 namespace {
 
-// A process that runs out of descriptors while others connect is told of after this time.
+// Time after which the hub fails the session because this process has no free descriptor.
 constexpr auto max_starved_time = std::chrono::seconds(1);
 
-// A year stands for "longer than any job": larger values would overflow the clock.
+// A year stands for "longer than any job"; larger values would overflow the clock.
 Clock::duration duration_of(double seconds) {
     const double capped = std::clamp(seconds, 0.0, 365.0 * 24 * 3600);
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(capped));
@@ -47,7 +47,7 @@ void SessionCore::make_hub() {
             .heartbeat = heartbeat_,
             .silence = silence_,
             .listen = [this](const std::string &host) { return listen_for_survivors(host); }},
-        // Called later by the network, perhaps when this object is gone.
+        // Called later by the network, possibly after this object is destroyed.
         [alive = std::weak_ptr<bool>(alive_), this](FrameType type, const std::string &payload) {
             if (!alive.expired()) client_->receive(type, payload);
         });
@@ -103,7 +103,7 @@ void SessionCore::set_rank(int rank, int ranks) {
 void SessionCore::begin_hub(std::vector<Survivor> survivors, const std::string &welcome) {
     make_hub();
     for (Survivor &survivor : survivors) {
-        // It died after the survivors were counted.
+        // This survivor died after the survivors were counted.
         if (!survivor.link->open())
             hub_->fail(VESCOMM_ERROR_PEER_FAILED,
                        fmt::format("rank {} of {} died while the survivors met",
@@ -131,7 +131,7 @@ void SessionCore::connected(HubSearch::Found found) {
     found.stream->limit_silence(options_.silence_seconds);
     hub_address_ = found.stream->peer();
     link_ = std::make_unique<Link>(network_, std::move(found.stream), std::move(found.keys));
-    // The search calls this, so it ends a little later.
+    // The search makes this call, so it is destroyed later.
     network_.post([ended = std::shared_ptr<HubSearch>(std::move(search_))] {});
     link_->start(
         {[this](FrameType type, std::string_view payload) { client_->receive(type, payload); },
@@ -172,14 +172,15 @@ void SessionCore::admit(Acceptor::Joined joined) {
     if (joined.claim.purpose != Claim::Purpose::session) return wait_here(std::move(joined));
     auto link = std::make_unique<Link>(network_, std::move(joined.stream), std::move(joined.keys));
     hub_->admit(joined.claim, std::move(link), joined.rest);
-    // Everyone is here, and the port is free for the next session. The acceptor calls this.
+    // Every process has joined, and the port is free for the next session. Posted, because the
+    // acceptor makes this call.
     if (hub_->complete())
         network_.post([alive = std::weak_ptr<bool>(alive_), this] {
             if (!alive.expired()) acceptor_.close();
         });
 }
 
-// Keeps a survivor until this process regroups with it. Its connection ends when it dies.
+// Keeps a survivor until this process regroups with it. Its connection ends when the survivor dies.
 void SessionCore::wait_here(Acceptor::Joined joined) {
     if (joined.claim.purpose != Claim::Purpose::regroup) return;
     survivors_.push_back({joined.claim, std::make_unique<Link>(network_, std::move(joined.stream),
@@ -187,7 +188,7 @@ void SessionCore::wait_here(Acceptor::Joined joined) {
     Link *link = survivors_.back().link.get();
     link->start({[](FrameType, std::string_view) {},
                  [this, link](const std::string &) {
-                     // The link calls this: it ends a little later.
+                     // The link makes this call, so it is destroyed later.
                      const auto gone = std::ranges::find_if(
                          survivors_, [&](const Survivor &each) { return each.link.get() == link; });
                      if (gone == survivors_.end()) return;

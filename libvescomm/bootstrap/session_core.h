@@ -19,75 +19,75 @@ namespace vescomm {
 struct SessionOptions {
     int rank = 0;
     int ranks = 1;
-    // Where the hub listens: rank 0 on the first, the others try all. Ignored for one rank.
+    // Addresses of the hub: rank 0 listens on the first, the others try all. Ignored for one rank.
     std::vector<TcpAddress> addresses;
-    // Not empty, the same on every rank. Ignored for one rank.
+    // Must not be empty, and must be equal on every rank. Ignored for one rank.
     std::string secret;
-    // Rank 0: a TCP socket that listens already, used instead of `addresses`. Borrowed: a copy is
-    // taken, and the original may serve the next session.
+    // Rank 0: a listening TCP socket that is used instead of `addresses`; -1: none. Borrowed: the
+    // session uses a copy, and the original may serve the next session.
     int listen_descriptor = -1;
-    // An idle connection carries a sign of life this often.
+    // Interval of heartbeats on an idle connection.
     double heartbeat_seconds = 1.0;
-    // A process that is silent for longer is lost. Ten heartbeats: enough for a process that is
-    // stopped for a moment or a machine that swaps. Time in which this process itself stood still
-    // does not count.
+    // A process that is silent for longer is considered dead. The default of ten heartbeats
+    // tolerates a process that is stopped for a moment and a machine that swaps. Time in which this
+    // process itself did not run does not count.
     double silence_seconds = 10.0;
-    // After processes failed to meet, rank 0 stays this long to tell the others why, unless all
-    // know.
+    // After a failure to meet, rank 0 stays alive for this time to notify the others of the reason.
+    // It ends earlier once all have been notified.
     double linger_seconds = 3.0;
-    // Version and build of the library; all ranks must have the same.
+    // Version and build of the library; must be equal on all ranks.
     std::string build;
 };
 
-// A process that takes part in a session: connections and timers, all in the network's thread.
-// session.h wraps it for callers that wait; the tests run many of them over a simulated network.
+// One process of a session: connections and timers, all in the network's thread. session.h wraps it
+// for threads that wait; the tests run many of them over a simulated network.
 class SessionCore {
 public:
-    // A process that survives with others, and waits for this one to regroup; see regroup.h.
+    // A surviving process that waits for this one to regroup; see regroup.h.
     struct Survivor {
         Claim claim;  // with its rank in that group
         std::unique_ptr<Link> link;
     };
 
-    // `changed`: called when the session has started, failed, or is deserted.
+    // `changed` is called when the session has started, failed, or is deserted.
     SessionCore(Network &network, SessionOptions options, std::function<void()> changed);
     ~SessionCore();
 
-    // Begins to meet: listens, or looks for the hub. Throws Error.
+    // Starts meeting: listens, or searches for the hub. Throws Error.
     void begin();
-    // The same where survivors have met already, and each knows its rank: the hub takes their
-    // connections, the others have one to it.
+    // Alternative to begin() for survivors that have met and know their ranks: the hub takes over
+    // the connections to the others, each other process its connection to the hub.
     void set_rank(int rank, int ranks);
     void begin_hub(std::vector<Survivor> survivors, const std::string &welcome);
     void begin_client(HubSearch::Found found);
 
     bool started() const { return client_->started(); }
     std::optional<Error> failure() const;
-    // The caller has waited in vain for all processes to meet.
+    // The caller's deadline has passed before all processes had joined.
     void expire(double waited_seconds);
-    // Why the hub has not been found so far, for a sentence.
+    // Reason why the hub has not been found so far, for a sentence.
     std::string trouble() const { return search_ ? search_->trouble() : std::string(); }
 
-    // Once it has begun.
+    // Valid once begun().
     SessionClient &client() { return *client_; }
     bool begun() const { return client_ != nullptr; }
     const SessionOptions &options() const { return options_; }
-    // The numeric address of the interface on which the others reach this process; empty: there are
-    // none.
+    // The numeric address of the interface on which the other processes reach this one; empty if
+    // there are none.
     std::string host() const;
 
-    // This process has no group any more: says so and lets connections end. The hub serves the
-    // others until they are gone.
+    // Called when this process has no group any more: says so and closes connections after all
+    // bytes are sent. The hub serves the other processes until they are gone.
     void finish();
-    // Nothing is left to be sent or served.
+    // Nothing is left to send or to serve.
     bool deserted() const;
-    bool everyone_told() const { return hub_ == nullptr || hub_->everyone_told(); }
+    bool everyone_notified() const { return hub_ == nullptr || hub_->everyone_notified(); }
 
-    // Listens for survivors on an interface, and returns where.
+    // Listens for survivors on an interface and returns the address.
     TcpAddress listen_for_survivors(const std::string &host);
     // Survivors that wait for this process.
     std::list<Survivor> &survivors() { return survivors_; }
-    // Called when one has come or gone.
+    // Sets a function that is called when a survivor has come or gone.
     void on_survivor(std::function<void()> call) { survivor_changed_ = std::move(call); }
 
 private:
@@ -107,7 +107,7 @@ private:
     std::function<void()> changed_;
     const Clock::duration heartbeat_;
     const Clock::duration silence_;
-    Acceptor acceptor_;  // the hub's, until every process has joined
+    Acceptor acceptor_;  // for the hub, until every process has joined
     Acceptor survivor_acceptor_;
     std::unique_ptr<Hub> hub_;
     std::unique_ptr<HubSearch> search_;

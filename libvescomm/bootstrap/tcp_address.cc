@@ -33,7 +33,7 @@ struct Resolution {
 Resolution look_up(const TcpAddress &address, int flags) {
     Resolution result;
     result.code = EAI_NONAME;
-    // glibc takes this for no name at all, and answers with loopback.
+    // glibc treats "*" as no name and returns loopback.
     if (address.host == "*") return result;
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
@@ -80,13 +80,13 @@ std::uint16_t port_number(const SocketAddress &address) {
     return ntohs(reinterpret_cast<const sockaddr_in *>(&address.storage)->sin_port);
 }
 
-// Empty where it is not to be had.
+// Returns an empty string on failure.
 std::string numeric_host(const SocketAddress &address) {
     char host[NI_MAXHOST];
     if (getnameinfo(address.get(), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
         0)
         return {};
-    // IPv4 through an IPv6 socket is still IPv4.
+    // An IPv4 address mapped into IPv6 is shown as IPv4.
     constexpr std::string_view mapped = "::ffff:";
     std::string_view text = host;
     if (text.starts_with(mapped) && text.find('.') != std::string_view::npos)
@@ -106,7 +106,7 @@ Error cannot_listen(const TcpAddress &address, int code) {
 
 std::vector<Descriptor> listen_on_all_interfaces(const TcpAddress &address) {
     int code = 0;
-    // One IPv6 socket takes IPv4 as well; machines without IPv6 get a plain one.
+    // One IPv6 socket also accepts IPv4; machines without IPv6 get an IPv4 socket.
     for (const char *any : {"::", "0.0.0.0"}) {
         for (const SocketAddress &entry : look_up({any, address.port}, AI_NUMERICHOST).found) {
             Descriptor listener = try_to_listen(entry);
@@ -146,7 +146,7 @@ TcpAddress parse_tcp_address(std::string_view text, std::string_view what) {
     else if (host.find_first_of(":[]") != std::string_view::npos)
         throw wrong("an IPv6 address needs brackets");
     if (host.empty()) throw wrong("it has no host");
-    // Neither a name nor a numeric address has any other character.
+    // Host names and numeric addresses contain none of these characters.
     if (std::any_of(host.begin(), host.end(), [](unsigned char c) {
             return c <= ' ' || c == '/' || c == '*' || c == '[' || c == ']' || c == 127;
         }))
@@ -207,7 +207,8 @@ std::vector<Descriptor> listen_on(const TcpAddress &address) {
         Descriptor listener = try_to_listen(entry);
         if (listener.open()) listeners.push_back(std::move(listener));
         else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) code = errno;
-        // With a free port, all sockets must have the same one: the first is enough.
+        // All sockets must have the same port. With port 0 each would get another one, so one
+        // socket is used.
         if (!listeners.empty() && address.port == 0) break;
     }
     if (code != 0) throw cannot_listen(address, code);
@@ -224,8 +225,8 @@ Descriptor copy_of_listener(int descriptor) {
         listening != 0 && (family == AF_INET || family == AF_INET6);
     if (!good)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                    fmt::format("descriptor {} is not a TCP socket that listens; whoever started "
-                                "this process promised one",
+                    fmt::format("descriptor {} is not a TCP socket that listens; the launcher of "
+                                "this process passed it",
                                 descriptor));
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
     if (!copy.open() || fcntl(copy.get(), F_SETFL, fcntl(copy.get(), F_GETFL) | O_NONBLOCK) != 0)
@@ -254,7 +255,7 @@ std::vector<TcpAddress> own_addresses(std::uint16_t port) {
             inet_ntop(AF_INET, &inet->sin_addr, text, sizeof text);
         } else if (entry->ifa_addr->sa_family == AF_INET6) {
             const auto *inet6 = reinterpret_cast<const sockaddr_in6 *>(entry->ifa_addr);
-            // Needs the name of an interface, which differs between machines.
+            // A link-local address needs the name of an interface, which differs between machines.
             if (IN6_IS_ADDR_LINKLOCAL(&inet6->sin6_addr)) continue;
             inet_ntop(AF_INET6, &inet6->sin6_addr, text, sizeof text);
         } else {
@@ -269,7 +270,7 @@ std::vector<TcpAddress> own_addresses(std::uint16_t port) {
 
 namespace {
 
-// One end of a connection, by getsockname() or getpeername().
+// The address of one end of a connection; `query` is getsockname() or getpeername().
 template <typename Query>
 TcpAddress end_of(int socket, Query query) {
     SocketAddress address;

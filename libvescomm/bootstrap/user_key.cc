@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t key_bytes = 32;
 
-// Nothing unless the file is a regular one of this user, which nobody else can read or write.
+// Returns the key if the file is a regular one of this user and no other user can read or write it.
 std::optional<std::string> read_key(const std::string &name) {
     const Descriptor file(open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
@@ -33,7 +33,7 @@ std::optional<std::string> read_key(const std::string &name) {
     return key;
 }
 
-// Makes the file as a whole, under a name of its own first; another process may be quicker.
+// Writes the file completely under a temporary name, then links it; another process may be faster.
 void make_key(const std::string &name) {
     unsigned char random[key_bytes + 8];
     if (getrandom(random, sizeof random, 0) != sizeof random) return;

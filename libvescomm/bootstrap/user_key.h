@@ -8,11 +8,11 @@
 namespace vescomm {
 
 // A random key that only this user of this machine can read: 32 bytes in the file "vescomm/key"
-// below `folder`, made when it is not there. Nothing where there can be no such file, or where it
-// belongs to another user or others may read it.
+// below `folder`, which is created if missing. Returns nothing if the file cannot be created,
+// belongs to another user, or is readable by others.
 std::optional<std::string> user_key(const std::string &folder);
 
-// $XDG_CACHE_HOME, or .cache in $HOME; empty: the environment names neither.
+// $XDG_CACHE_HOME, or $HOME/.cache; empty if neither is an absolute path.
 std::string user_cache_folder();
 
 }  // namespace vescomm

@@ -9,7 +9,7 @@
 
 namespace vescomm {
 
-// Numbers as they travel: little-endian, whatever the machine.
+// Numbers in messages are little-endian on every machine.
 
 template <std::unsigned_integral Number>
 void put_number(std::string &to, Number number) {
@@ -17,7 +17,7 @@ void put_number(std::string &to, Number number) {
         to.push_back(static_cast<char>(static_cast<unsigned char>(number >> (8 * i))));
 }
 
-// Reads sizeof(Number) bytes, which must be there.
+// Reads sizeof(Number) bytes; the caller guarantees that they exist.
 template <std::unsigned_integral Number>
 Number get_number(const char *from) {
     Number number = 0;
@@ -27,8 +27,8 @@ Number get_number(const char *from) {
     return number;
 }
 
-// Reads a payload from front to back. Past its end every number is zero and good() is false, so a
-// reader checks once, after the last number.
+// Reads a payload from front to back. Past the end every number is zero and good() is false, so one
+// check after the last number suffices.
 class WireReader {
 public:
     explicit WireReader(std::string_view bytes) : rest_(bytes) {}
@@ -45,7 +45,7 @@ public:
         return value;
     }
 
-    // Bytes from the front, as many as there are at most.
+    // Removes and returns up to `bytes` bytes from the front.
     std::string_view take(std::size_t bytes) {
         const std::string_view taken = rest_.substr(0, bytes);
         rest_.remove_prefix(taken.size());
@@ -54,7 +54,7 @@ public:
 
     std::string_view rest() const { return rest_; }
     bool good() const { return good_; }
-    // Every byte was read, and none was missing.
+    // All bytes were read, and no read went past the end.
     bool finished() const { return good_ && rest_.empty(); }
 
 private:

@@ -15,7 +15,7 @@ namespace vescomm {
 
 namespace {
 
-// Fabrics have the number of the communicator that they were made with: it is the same on all
+// A fabric has the number of the communicator with which it was made, which is equal on all
 // processes of the session.
 using Number = std::uint32_t;
 
@@ -23,7 +23,7 @@ struct Entry {
     std::uint64_t session = 0;
     Number number = 0;
     std::string kind;
-    std::unordered_map<int, int> numbers;  // on the fabric, by process of the session
+    std::unordered_map<int, int> numbers;  // number on the fabric, by process of the session
     std::weak_ptr<Fabric> fabric;
 };
 
@@ -35,7 +35,7 @@ public:
         entries_.push_back(std::move(entry));
     }
 
-    // Those that connect this process with all its peers.
+    // Returns the fabrics that connect this process with all its peers.
     std::map<Number, FabricShare> find(const Membership &membership, const std::string &kind,
                                        const std::vector<bool> &peers) {
         std::map<Number, FabricShare> found;
@@ -93,8 +93,8 @@ FabricShare share_fabric(Control &control, const std::string &kind, const std::v
     std::map<Number, FabricShare> mine;
     if (membership.session != 0) mine = all_fabrics().find(membership, kind, peers);
     const auto all = control.all_gather(kind + " connections", write_numbers(mine), deadline);
-    // One that only some have is of no use: its connections to the others may have ended, or it is
-    // being made in another thread.
+    // A fabric that only some ranks have cannot be shared: its connections to the others may have
+    // ended, or another thread is still making it.
     for (auto &[number, share] : mine)
         if (std::ranges::all_of(
                 all, [number = number](const auto &its) { return has_number(its, number); }))

@@ -12,10 +12,10 @@
 
 namespace vescomm {
 
-// The ranks that the processes of a fabric have in one communicator.
+// The ranks in one communicator of the processes of a fabric.
 class ProcessRanks {
 public:
-    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
+    // `peers`: by rank of the communicator, the number of its process on the fabric, or -1.
     explicit ProcessRanks(const std::vector<int> &peers) {
         for (std::size_t peer = 0; peer < peers.size(); ++peer) {
             if (peers[peer] < 0) continue;
@@ -25,26 +25,26 @@ public:
         }
     }
 
-    // -1: the process is not in this communicator.
+    // Returns -1 if the process is not in this communicator.
     int rank_of(int process) const noexcept {
         const auto at = static_cast<std::size_t>(process);
         return at < ranks_.size() ? ranks_[at] : -1;
     }
 
 private:
-    std::vector<int> ranks_;  // by number on the fabric
+    std::vector<int> ranks_;  // by number of the process on the fabric
 };
 
-// The communicators on one fabric. Context: has `id`, `has_news` and `on_signal`.
+// The communicators on one fabric. Context must have `id`, `has_news` and `on_signal`.
 template <typename Context>
 struct FabricContexts {
-    // nullptr: there is none.
+    // Returns nullptr if there is no such context.
     Context *find(std::uint32_t id) const noexcept {
         const auto found = contexts.find(id);
         return found == contexts.end() ? nullptr : found->second;
     }
 
-    // From now on messages find a context. Throws where its id is in use.
+    // Adds a context, so that messages can find it. Throws if its id is in use.
     void add(Context &context, const char *network) {
         news.reserve(contexts.size() + 1);
         if (!contexts.emplace(context.id, &context).second)
@@ -52,14 +52,14 @@ struct FabricContexts {
                                                     " of the " + network + " fabric is in use");
     }
 
-    // Something happened that a thread of that communicator may sleep for.
+    // Records that a thread of the context's communicator may need to be woken.
     void note(Context &context) noexcept {
         if (context.has_news) return;
         context.has_news = true;
-        news.push_back(&context);  // add() reserved the place
+        news.push_back(&context);  // add() reserved the capacity
     }
 
-    // Wakes the threads of all that were noted. True: there were any.
+    // Wakes the threads of all recorded contexts. Returns true if there were any.
     bool deliver_news() noexcept {
         if (news.empty()) return false;
         for (Context *context : news) {

@@ -18,16 +18,16 @@
 namespace vescomm {
 
 // One communicator on a fabric, as a transport: checks the calls, takes the mutex of the fabric,
-// and waits where a memory or the communicator ends.
+// and waits when a memory or the communicator ends.
 //
-// Context: what the fabric knows of one communicator; has `memories` and `inbox`.
-// Fabric: opens and closes contexts and sends their puts (TcpFabric, UcxFabric); `name` is that of
-// the transport, `network` the one in sentences.
+// Context: state of one communicator on the fabric; has `memories` and `inbox`.
+// Fabric: opens and closes contexts and sends their puts (TcpFabric, UcxFabric). `name` names the
+// transport, `network` is its name in error sentences.
 template <typename Fabric, typename Context>
 class FabricTransport final : public Transport {
 public:
-    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
-    // `arguments`: of the context.
+    // `peers`: by rank of the communicator, the number of its process on the fabric, or -1.
+    // `arguments`: passed to the constructor of the context.
     template <typename... Arguments>
     FabricTransport(std::shared_ptr<Fabric> fabric, const std::vector<int> &peers, Failure &failure,
                     Arguments &&...arguments)
@@ -66,7 +66,7 @@ public:
 
     void forget(MemoryId id) noexcept override {
         if (stopped_ || fabric_->inherited()) return;
-        // A broken communicator moves nothing any more: waiting for it would be in vain.
+        // A failed communicator advances nothing, so waiting would never end.
         if (failure_.broken()) return stop();
         const Deadline deadline = Deadline::after(grace_seconds);
         for (;;) {
@@ -131,7 +131,7 @@ public:
     }
 
 private:
-    // How long a transport waits, when it stops or forgets a memory, for what should take no time.
+    // Time that a transport waits, when it stops or forgets a memory, for puts under way to end.
     static constexpr double grace_seconds = 1.0;
 
     static const std::vector<int> &require_reached(const Fabric &fabric,
@@ -151,7 +151,7 @@ private:
                                                     " is used after it has been stopped");
     }
 
-    // A put that is not made. `why`: nullptr where the communicator has ended.
+    // Ends a put that is not made. `why`: nullptr if the communicator has ended.
     void refuse(const Put &put, const char *why) noexcept {
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         if (why == nullptr) return;
@@ -164,7 +164,7 @@ private:
         });
     }
 
-    // Breaks the communicator; without the sentence where there is no memory for it.
+    // Fails the communicator; without a sentence if there is no memory for it.
     template <typename Sentence>
     void fail(Sentence sentence) noexcept {
         if (failure_.broken()) return;

@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-// The names of one version of control groups.
+// File names of one version of control groups.
 struct GroupFiles {
     const char *limit;
     const char *used;
-    // Page cache in memory.stat, with that of the groups below.
+    // Keys in memory.stat for the page cache, including that of child groups.
     const char *inactive_cache;
     const char *active_cache;
 };
@@ -24,7 +24,7 @@ constexpr GroupFiles version_1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file", "total_active_file"};
 constexpr GroupFiles version_2{"memory.max", "memory.current", "inactive_file", "active_file"};
 
-// Bytes that /proc/meminfo says can be had, without and with moving others out to swap.
+// Memory that /proc/meminfo reports as available, plus free swap.
 std::uint64_t free_on_machine(const std::string &root) {
     std::ifstream file(root + "/proc/meminfo");
     std::string key, unit;
@@ -38,7 +38,7 @@ std::uint64_t free_on_machine(const std::string &root) {
     return known ? free : unlimited;
 }
 
-// In version 2 a group without a limit says "max", which is no number.
+// In version 2 a group without a limit contains "max", which does not parse as a number.
 std::uint64_t free_in_group(const std::string &folder, const GroupFiles &names) {
     std::uint64_t limit = 0, used = 0;
     if (!(std::ifstream(folder + "/" + names.limit) >> limit) ||
@@ -52,8 +52,8 @@ std::uint64_t free_in_group(const std::string &folder, const GroupFiles &names) 
     return limit > used ? limit - used : 0;
 }
 
-// The least of a group and all that it is in. In a container the path may be that of the host, of
-// which nothing can be seen; then the mount itself is the group of the container.
+// The minimum over a group and all its ancestors. In a container the path may be that of the host,
+// which is not visible there; then the mount itself is the group of the container.
 std::uint64_t free_along(const std::string &mount, std::string group, const GroupFiles &names) {
     std::uint64_t free = free_in_group(mount, names);
     for (; group.size() > 1; group.erase(group.rfind('/')))
@@ -61,12 +61,12 @@ std::uint64_t free_along(const std::string &mount, std::string group, const Grou
     return free;
 }
 
-// Whether a list with commas has the name.
+// True if a comma-separated list contains the name.
 bool lists(const std::string &list, const std::string &name) {
     return ("," + list + ",").find("," + name + ",") != std::string::npos;
 }
 
-// A line of /proc/self/cgroup is ID:CONTROLLERS:PATH; version 2 has no controllers there.
+// A line of /proc/self/cgroup is ID:CONTROLLERS:PATH; version 2 lists no controllers.
 std::uint64_t free_in_groups(const std::string &root) {
     const std::string mount = root + "/sys/fs/cgroup";
     std::ifstream groups(root + "/proc/self/cgroup");

@@ -7,9 +7,9 @@
 
 namespace vescomm {
 
-// Bytes that this process may still take: the least of what the machine has and what the control
-// groups (version 1 or 2) of the process allow, page cache that can be dropped counted as free.
-// Tests put /proc and /sys below another folder, `root`.
+// Bytes that this process can still allocate: the minimum of the free memory of the machine and of
+// the limits of the process's control groups (version 1 or 2). Page cache that can be dropped
+// counts as free. `root`: folder that contains proc and sys, for tests.
 std::uint64_t free_memory(const std::string &root = {});
 
 }  // namespace vescomm

@@ -24,10 +24,10 @@ constexpr std::uint32_t channels = 1u << 12;  // tests use few
 
 class LoopbackHub {
 public:
-    explicit LoopbackHub(const Nodes &nodes) : nodes(nodes), mail(nodes.ranks()) {
+    explicit LoopbackHub(const Nodes &nodes) : nodes(nodes), inboxes(nodes.ranks()) {
         for (int node = 0; node < nodes.count(); ++node) {
-            const auto seats = static_cast<int>(nodes.members(node).size());
-            const std::size_t bytes = SignalBoard::bytes(seats, channels);
+            const auto local_ranks = static_cast<int>(nodes.members(node).size());
+            const std::size_t bytes = SignalBoard::bytes(local_ranks, channels);
             boards.emplace_back(make_anonymous_file("vescomm loopback", bytes), bytes);
         }
         for (int rank = 0; rank < nodes.ranks(); ++rank) {
@@ -36,7 +36,7 @@ public:
         }
     }
 
-    // The n-th memory of every rank is the same memory: made by whoever comes first.
+    // The n-th memory of every rank is one memory, made by the first rank that asks for it.
     struct Memory {
         std::vector<std::shared_ptr<std::byte[]>> slabs;  // by rank
         std::uint64_t bytes = 0;
@@ -59,7 +59,7 @@ public:
     }
 
     static std::shared_ptr<std::byte[]> make_slab(std::uint64_t bytes) {
-        // Aligned as the real thing is, since callers may count on a page.
+        // Page-aligned like shared memory, because callers may rely on it.
         const std::size_t size = round_up_to_page(std::max<std::uint64_t>(bytes, 1));
         auto *data = static_cast<std::byte *>(std::aligned_alloc(page_bytes(), size));
         if (data == nullptr) throw std::bad_alloc();
@@ -67,13 +67,13 @@ public:
         return {data, [](std::byte *p) { std::free(p); }};
     }
 
-    struct Letter {
+    struct Message {
         int from;
         Put put;
     };
-    struct EagerBuffers {
+    struct Inbox {
         std::mutex mutex;
-        std::deque<Letter> letters;
+        std::deque<Message> messages;
         std::map<std::tuple<int, std::uint32_t, std::uint32_t>, std::uint64_t> signals;
     };
 
@@ -82,7 +82,7 @@ public:
     std::vector<MappedMemory> boards;
     std::vector<Descriptor> wakers;
     std::vector<std::shared_ptr<Memory>> memories;
-    std::vector<EagerBuffers> mail;
+    std::vector<Inbox> inboxes;
 };
 
 namespace {
@@ -106,9 +106,9 @@ public:
     LoopbackTransport(std::shared_ptr<LoopbackHub> hub, int rank)
         : hub_(std::move(hub)), rank_(rank) {
         const int node = hub_->nodes.node_of(rank);
-        const auto seats = static_cast<int>(hub_->nodes.members(node).size());
+        const auto local_ranks = static_cast<int>(hub_->nodes.members(node).size());
         board_ = std::make_unique<SignalBoard>(
-            hub_->boards[node].data(), seats, channels, hub_->nodes.local_rank(rank),
+            hub_->boards[node].data(), local_ranks, channels, hub_->nodes.local_rank(rank),
             hub_->wakers[rank].get(),
             [this, node](int local_rank) { ring_waker(node, local_rank); });
     }
@@ -133,10 +133,10 @@ public:
     void forget(MemoryId memory) noexcept override { targets_.erase(memory); }
 
     void put(const Put &put) noexcept override {
-        auto &box = hub_->mail[put.peer];
+        auto &inbox = hub_->inboxes[put.peer];
         {
-            std::lock_guard lock(box.mutex);
-            box.letters.push_back({rank_, put});
+            std::lock_guard lock(inbox.mutex);
+            inbox.messages.push_back({rank_, put});
         }
         wake(put.peer);
     }
@@ -155,55 +155,56 @@ public:
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
         if (maps(peer)) return board_->value(hub_->nodes.local_rank(peer), signal);
-        auto &box = hub_->mail[rank_];
-        std::lock_guard lock(box.mutex);
-        const auto found = box.signals.find({peer, signal.channel, signal.flag});
-        return found == box.signals.end() ? 0 : found->second;
+        auto &inbox = hub_->inboxes[rank_];
+        std::lock_guard lock(inbox.mutex);
+        const auto found = inbox.signals.find({peer, signal.channel, signal.flag});
+        return found == inbox.signals.end() ? 0 : found->second;
     }
 
-    // Delivers one letter, so that what is in flight is in flight for a while.
+    // Delivers one message per call, so that the others stay in flight for a while.
     bool progress() noexcept override {
-        auto &box = hub_->mail[rank_];
-        std::unique_lock lock(box.mutex);
-        if (box.letters.empty()) return false;
-        const LoopbackHub::Letter letter = box.letters.front();
-        box.letters.pop_front();
-        const Put &put = letter.put;
+        auto &inbox = hub_->inboxes[rank_];
+        std::unique_lock lock(inbox.mutex);
+        if (inbox.messages.empty()) return false;
+        const LoopbackHub::Message message = inbox.messages.front();
+        inbox.messages.pop_front();
+        const Put &put = message.put;
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
-        auto &counter = box.signals[{letter.from, put.signal.channel, put.signal.flag}];
+        auto &counter = inbox.signals[{message.from, put.signal.channel, put.signal.flag}];
         counter = std::max(counter, put.value);
         if (put.called != 0) {
             auto &called =
-                box.signals[{letter.from, put.signal.channel, signature_flag_for(put.bytes)}];
+                inbox.signals[{message.from, put.signal.channel, signature_flag_for(put.bytes)}];
             called = std::max(called, signature_value(put.value, put.called));
         }
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         lock.unlock();
-        if (put.pending != nullptr) wake(letter.from);
+        if (put.pending != nullptr) wake(message.from);
         wake(rank_);
         return true;
     }
 
-    // Takes back what nobody has read yet: it lies where it was put from.
+    // Withdraws undelivered messages, whose bytes are still in the memory of this rank.
     void stop() noexcept override {
-        for (auto &box : hub_->mail) {
-            std::lock_guard lock(box.mutex);
-            std::erase_if(box.letters, [this](const auto &letter) { return letter.from == rank_; });
+        for (auto &inbox : hub_->inboxes) {
+            std::lock_guard lock(inbox.mutex);
+            std::erase_if(inbox.messages,
+                          [this](const auto &message) { return message.from == rank_; });
         }
     }
 
     SignalBoard *board() noexcept override { return board_.get(); }
 
 private:
-    // The board of this rank can ring only its own node; the others have theirs.
+    // The board of this rank rings only its own node; a temporary board rings another node.
     void wake(int peer) noexcept {
         if (maps(peer)) {
             board_->ring(hub_->nodes.local_rank(peer));
             return;
         }
         const int node = hub_->nodes.node_of(peer);
-        const auto seats = static_cast<int>(hub_->nodes.members(node).size());
-        SignalBoard(hub_->boards[node].data(), seats, channels, 0, -1,
+        const auto local_ranks = static_cast<int>(hub_->nodes.members(node).size());
+        SignalBoard(hub_->boards[node].data(), local_ranks, channels, 0, -1,
                     [this, node](int local_rank) { ring_waker(node, local_rank); })
             .ring(hub_->nodes.local_rank(peer));
     }
@@ -211,7 +212,7 @@ private:
     void ring_waker(int node, int local_rank) const noexcept {
         const int member = hub_->nodes.members(node)[static_cast<std::size_t>(local_rank)];
         const std::uint64_t one = 1;
-        // The only way to fail is a counter at its limit, which is readable all the same.
+        // write() fails only if the counter is at its limit, and then the descriptor is readable.
         [[maybe_unused]] const auto written = write(hub_->wakers[member].get(), &one, sizeof one);
     }
 

@@ -9,14 +9,14 @@
 
 namespace vescomm {
 
-// What the threads of one process share that play the ranks of a communicator, for tests: ranks of
-// one pretended node map one another's memory, and puts to other nodes arrive when the target makes
-// progress, as over a network, late and one at a time.
+// State shared by the threads of one process that act as the ranks of a communicator, for tests.
+// Ranks of one emulated node map one another's memory. Puts to other nodes arrive when the target
+// makes progress, late and one at a time, as over a network.
 class LoopbackHub;
 
 std::shared_ptr<LoopbackHub> make_loopback_hub(const Nodes &nodes);
 
-// The transport of one rank. Threads: each rank's from its own.
+// The transport of one rank. Threads: each rank calls its own transport from its own thread.
 std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub, int rank);
 
 }  // namespace vescomm

@@ -10,8 +10,8 @@
 
 namespace vescomm {
 
-// A memory of a rank into which its peers may put. Travels through the control plane, sealed
-// (sealed.h): opening one that is damaged throws SYSTEM.
+// Describes a memory of a rank into which its peers may put. Sent through the control plane in
+// sealed form (sealed.h); opening a damaged one throws SYSTEM.
 struct Offer {
     MemoryId memory = 0;
     std::uint32_t rank = 0;

@@ -12,14 +12,14 @@ namespace vescomm {
 
 namespace {
 
-// Channels for the requests and memories that a communicator has at a time, and for its
-// eager_buffers, which takes some for each rank. A channel takes 64 bytes of memory for each rank
-// of the node when it is first used, and as much of the address space from the beginning.
+// Channels for the requests and memories that a communicator has at a time, and 8 per rank for its
+// eager buffers. Each channel reserves 64 bytes of address space for each rank of the node, and
+// takes the memory when it is first used.
 std::uint32_t channels_for(int ranks) {
     return (1u << 16) + 8 * static_cast<std::uint32_t>(ranks);
 }
 
-// One file for the whole node: a slab for all, or one after another, each on a page of its own.
+// One file for the whole node: one common slab, or one slab per rank, each starting on a page.
 class NodeMapping final : public Mapping {
 public:
     NodeMapping(MappedMemory memory, std::vector<std::byte *> bases)
@@ -46,10 +46,10 @@ public:
         try {
             if (leads()) board = make("vescomm signals", bytes);
         } catch (const Error &error) {
-            // The others wait for it: all are told.
+            // The other ranks wait for this one, so the error is sent to all.
             failed = error.what();
         }
-        // Ticket and wake name have no zero bytes.
+        // Neither the ticket nor the wake name contains zero bytes.
         const auto said = control.all_gather(
             "node sharing", board.offer.ticket() + '\0' + wake_.name() + '\0' + failed, deadline);
         for (const int member : nodes.members(nodes.node_of(rank_))) {
@@ -65,7 +65,7 @@ public:
             if (member == leader()) board.ticket = text.substr(0, first);
         }
         signals_ = MappedMemory(fetch(board, bytes, deadline), bytes);
-        // The leader keeps its offer until all have fetched.
+        // The leader keeps its offer until all ranks have fetched the descriptor.
         control.all_gather("node shared", {}, deadline);
         board_ = std::make_unique<SignalBoard>(
             signals_.data(), locals_, channels, nodes.local_rank(rank_), wake_.descriptor(),
@@ -83,13 +83,13 @@ public:
 
     std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve) override {
         reserve_ = reserve;
-        // No machine has this much, and sums below cannot overflow.
+        // No machine has this much memory. The limit keeps the sums below from overflowing.
         if (bytes > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(locals_))
             throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                         std::to_string(bytes) + " bytes are more than any node has");
         if (!leads()) return {};
         const std::size_t total = total_bytes(bytes, sharing);
-        if (reserve) require_room(total);
+        if (reserve) require_free_memory(total);
         shared_ = make("vescomm memory", total);
         return shared_.offer.ticket();
     }
@@ -104,16 +104,17 @@ public:
         const Descriptor file = fetch(shared_, total, deadline);
         const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
         if (!reserve_) {
-            // Pages are taken when they are touched.
+            // Pages are allocated when they are touched.
         } else if (one) {
-            // Each takes its part of the common slab, so that the pages spread over the machine.
+            // Each rank allocates its part of the common slab, so that the pages spread over the
+            // machine.
             const auto edge = [&](std::size_t part) {
                 return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
                        page_bytes();
             };
-            take_room(file, edge(local), edge(local + 1) - edge(local), deadline);
+            reserve_memory(file, edge(local), edge(local + 1) - edge(local), deadline);
         } else {
-            take_room(file, slab * local, slab, deadline);
+            reserve_memory(file, slab * local, slab, deadline);
         }
         MappedMemory memory(file, total);
         std::vector<std::byte *> bases(nodes_.ranks(), nullptr);
@@ -136,7 +137,7 @@ public:
     SignalBoard *board() noexcept override { return board_.get(); }
 
 private:
-    // A file that the first rank of the node has made, and the others fetch.
+    // A file that the first rank of the node makes and the others fetch.
     struct Shared {
         Descriptor file;
         DescriptorExchange::Offer offer;
@@ -170,11 +171,11 @@ private:
     int rank_;
     int locals_;
     WakeSocket wake_;
-    std::vector<std::string> names_;  // of the wake sockets, by seat
+    std::vector<std::string> names_;  // names of the wake sockets, by local rank
     MappedMemory signals_;
     std::unique_ptr<SignalBoard> board_;
-    Shared shared_;  // between share() and end_sharing()
-    bool reserve_ = true;  // of that memory
+    Shared shared_;  // valid between share() and end_sharing()
+    bool reserve_ = true;  // allocate the pages of shared_ in map()
 };
 
 }  // namespace

@@ -10,12 +10,12 @@
 
 namespace vescomm {
 
-// Shared memory between the ranks of one node: maps memory of anonymous files that are passed by
-// descriptor, and raises signals on a board in one of them. When the last process is gone, however
-// it went, nothing is left.
+// Shared memory between the ranks of one node. Maps anonymous files that are passed by descriptor,
+// and raises signals on a board in one of them. Nothing remains when the last process has ended, in
+// whatever way.
 //
-// Collective over all ranks of the communicator.
-// The control plane is borrowed for the life of the transport.
+// Collective over all ranks of the communicator. The control plane is borrowed for the life of the
+// transport.
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
                                                Deadline deadline);
 

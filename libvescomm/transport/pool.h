@@ -6,14 +6,14 @@
 
 namespace vescomm {
 
-// Things of one kind that are taken and given back all the time, at addresses that stay. Memory is
-// asked of the system only when more are out than ever before, and kept until the end.
+// Objects of one kind that are taken and given back often, at stable addresses. Memory is allocated
+// only when more objects are in use than ever before, and is kept until the end.
 //
 // Thing: has a member `Thing *next`, which links it while it is not taken.
 template <typename Thing>
 class Pool {
 public:
-    // With whatever its last user left in it. nullptr: there is no memory.
+    // Returns an object in the state in which its last user left it, or nullptr if memory ran out.
     Thing *take() noexcept {
         if (free_ == nullptr) {
             try {
@@ -33,7 +33,7 @@ public:
         free_ = thing;
     }
 
-    // Visits what was ever taken, whether it is at the moment or not.
+    // Visits every object that was ever taken, in use or not.
     template <typename Visit>
     void for_each(Visit visit) {
         for (Thing &thing : all_) visit(thing);

@@ -12,9 +12,9 @@
 
 namespace vescomm {
 
-// A memory of one communicator into which ranks put.
+// A memory of one communicator that is a target of puts.
 struct PutMemory {
-    // The same memory at a peer.
+    // The memory of that number at a peer.
     struct Target {
         bool accepted = false;
         std::uint64_t bytes = 0;
@@ -23,34 +23,34 @@ struct PutMemory {
     bool offered = false;  // by this rank
     std::byte *base = nullptr;
     std::uint64_t bytes = 0;
-    void *registration = nullptr;  // with the network, for transports that register memory
+    void *registration = nullptr;  // handle of transports that register memory with the network
     std::vector<Target> targets;  // by rank
     std::uint32_t uses = 0;  // puts under way, from and to this rank
 };
 
-// The memories of one communicator that this rank offers to its peers, and how large they are
-// there.
+// The memories of one communicator that this rank offers to its peers, and their sizes at the
+// peers.
 class PutMemories {
 public:
-    // `network`: its name in sentences.
+    // `network`: its name in error sentences.
     PutMemories(const char *network, int rank, std::size_t ranks)
         : network_(network), rank_(rank), ranks_(ranks) {}
 
-    // Returns the sealed offer for the peers. Throws where it was offered before.
+    // Returns the sealed offer for the peers. Throws if the memory was offered before.
     std::string offer(MemoryId id, std::byte *base, std::uint64_t bytes);
 
-    // Throws when the offer is damaged or not the one expected.
+    // Throws if the offer is damaged or is not the expected one.
     void accept(MemoryId id, int peer, std::string_view sealed);
 
-    // nullptr: unknown. The address stays until forget().
+    // Returns nullptr if the memory is unknown. The address is stable until forget().
     PutMemory *find(MemoryId id) noexcept;
 
-    // Finds the memory that a put of this rank goes to; nullptr where the put has no bytes. Returns
-    // nullptr, or what is wrong with the put.
+    // Finds the memory that a put of this rank targets; `memory` is nullptr if the put has no
+    // bytes. Returns nullptr, or the fault of the put.
     const char *find_target(const Put &put, PutMemory *&memory) noexcept;
 
-    // Finds the memory of this rank that a message goes to. Returns nullptr, or what is wrong with
-    // the message.
+    // Finds the memory of this rank that a message targets. Returns nullptr, or the fault of the
+    // message.
     const char *find_offered(MemoryId id, PutMemory *&memory) noexcept;
 
     void forget(MemoryId id) noexcept { memories_.erase(id); }

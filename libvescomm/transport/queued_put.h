@@ -10,12 +10,13 @@
 
 namespace vescomm {
 
-// A put, or a batch of small parts (put_batch.h), that its transport has not handed over in full.
+// A put, or a batch of small parts (put_batch.h), that its transport has not handed over
+// completely.
 struct QueuedPut {
     Put put;
-    std::uint64_t sent = 0;  // bytes that are in messages
-    std::uint32_t *uses = nullptr;  // of the target memory; nullptr: no bytes
-    // The parts of a batch, one after another. The capacity is kept from put to put.
+    std::uint64_t sent = 0;  // bytes handed over in messages so far
+    std::uint32_t *uses = nullptr;  // use count of the target memory; nullptr: the put has no bytes
+    // The parts of a batch, back to back. The capacity is kept from put to put.
     std::vector<std::byte> batch;
 
     void clear() noexcept {

@@ -12,14 +12,14 @@
 
 namespace vescomm {
 
-// Limit of the channels that a received signal may name: bounds what a hostile message can make us
-// allocate.
+// Limit of the channels that a received signal may name. It bounds the memory that a hostile
+// message can make this process allocate.
 inline constexpr std::uint32_t max_channels = 1u << 19;
 
 // The signals that one peer has raised for this rank.
 //
-// Grows with the channels in use and never moves, so that readers need no lock: segment k holds
-// twice the channels of segment k - 1 and, once made, stays until the end.
+// The table grows with the channels in use and never moves, so readers need no lock. Segment k
+// holds twice the channels of segment k - 1 and, once allocated, stays until the end.
 //
 // Threads: raise() from one thread at a time; read() from any.
 class ReceivedSignals {
@@ -32,12 +32,12 @@ public:
         for (auto &segment : segments_) std::free(segment.load(std::memory_order_relaxed));
     }
 
-    // Publishes what was written before. False: there is no memory for the channel.
+    // Publishes everything written before. Returns false if there is no memory for the channel.
     bool raise(SignalName name, std::uint64_t value) noexcept {
         const Place place = find(name);
         std::uint64_t *segment = segments_[place.segment].load(std::memory_order_relaxed);
         if (segment == nullptr) {
-            // calloc: pages of channels that are never used stay untouched.
+            // calloc(): pages of channels that are never used stay unallocated.
             segment = static_cast<std::uint64_t *>(
                 std::calloc(std::size_t{first_channels} << place.segment,
                             flags_per_channel * sizeof(std::uint64_t)));
@@ -45,13 +45,13 @@ public:
             segments_[place.segment].store(segment, std::memory_order_release);
         }
         std::atomic_ref<std::uint64_t> counter(segment[place.index]);
-        // A signal never falls, whatever a peer sends.
+        // A signal never decreases, whatever a peer sends.
         if (value > counter.load(std::memory_order_relaxed))
             counter.store(value, std::memory_order_release);
         return true;
     }
 
-    // 0 before the first raise(), and for names out of range.
+    // Returns 0 before the first raise(), and for names out of range.
     std::uint64_t read(SignalName name) const noexcept {
         if (name.channel >= max_channels || name.flag >= flags_per_channel) return 0;
         const Place place = find(name);

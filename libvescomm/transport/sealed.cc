@@ -13,8 +13,8 @@ namespace {
 struct Seal {
     std::uint32_t magic = 0;
     std::uint32_t reserved = 0;
-    std::uint64_t bytes = 0;  // that follow the seal
-    std::uint64_t checksum = 0;  // of those bytes, seeded with the magic
+    std::uint64_t bytes = 0;  // number of bytes after this head
+    std::uint64_t checksum = 0;  // checksum of those bytes, seeded with the magic
 };
 
 }  // namespace
@@ -38,7 +38,7 @@ std::string_view open_sealed(std::uint32_t magic, std::string_view sealed,
     std::memcpy(&seal, sealed.data(), sizeof seal);
     const std::string_view body = sealed.substr(sizeof seal);
     if (seal.magic != magic || seal.reserved != 0)
-        refuse_sealed(what, "it does not begin with its mark");
+        refuse_sealed(what, "it does not begin with its magic number");
     if (seal.bytes != body.size())
         refuse_sealed(what, "it announces " + std::to_string(seal.bytes) + " bytes and has " +
                                 std::to_string(body.size()));

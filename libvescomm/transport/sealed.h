@@ -9,13 +9,14 @@
 
 namespace vescomm {
 
-// Values that the control plane carries once, with their length and an XXH3 checksum: a head of
-// fixed size and bytes that follow it. The magic number says what is sealed: "VC", "U" or "T" for
-// the transport, and a letter. A change of the format changes the letter.
+// Values that the control plane carries once, protected by their length and an XXH3 checksum
+// against damage and version skew. A value is a head of fixed size and bytes that follow it. The
+// magic number identifies the type: "VC", "U" or "T" for the transport, and a letter. A change of
+// the format changes the letter.
 
 std::string seal_bytes(std::uint32_t magic, std::string_view body);
 
-// The body. Throws SYSTEM where it is damaged; `what` begins the sentence.
+// Returns the body. Throws SYSTEM if it is damaged; the sentence begins with `what`.
 std::string_view open_sealed(std::uint32_t magic, std::string_view sealed, const std::string &what);
 
 // Throws SYSTEM: `what` arrived damaged, and why.
@@ -27,7 +28,7 @@ std::string seal_up(std::uint32_t magic, const Head &head, std::string_view tail
     return seal_bytes(magic, body.append(tail));
 }
 
-// Splits what seal_up() joined.
+// Splits a value that seal_up() joined.
 template <typename Head>
 std::string break_seal(std::uint32_t magic, std::string_view sealed, const std::string &what,
                        Head &head) {

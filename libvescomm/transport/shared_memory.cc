@@ -17,12 +17,12 @@ namespace vescomm {
 
 namespace {
 
-// Nobody changes the size any more, nor these seals.
+// The size cannot be changed any more, nor can these seals.
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
-void require_room(std::size_t bytes) {
+void require_free_memory(std::size_t bytes) {
     const std::uint64_t free = free_memory();
     if (bytes > free)
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
@@ -85,7 +85,8 @@ void require_sealed(const Descriptor &file, std::size_t bytes) {
                         " bytes of sealed memory belong; run the same vescomm on all ranks");
 }
 
-void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, Deadline deadline) {
+void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t bytes,
+                    Deadline deadline) {
     std::size_t at_once = bytes;
     for (std::size_t done = 0; done < bytes;) {
         const std::size_t count = std::min(at_once, bytes - done);
@@ -102,7 +103,8 @@ void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, De
                         "taking " + std::to_string(bytes) +
                             " bytes of shared memory was interrupted by signals until the timeout "
                             "passed; see which timer of the program sends them");
-        // An interrupted call gives back what it had: a whole slab might never come through.
+        // An interrupted call gives back everything it allocated, so a whole slab might never
+        // succeed.
         at_once = std::max(page_bytes(), round_up_to_page(count / 2));
     }
 }

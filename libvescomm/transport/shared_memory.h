@@ -10,11 +10,11 @@
 
 namespace vescomm {
 
-// A mapped range of memory; unmapped at the end of its life.
+// A mapped range of memory; the destructor unmaps it.
 class MappedMemory {
 public:
     MappedMemory() = default;
-    // Maps the whole of a file, to read and write, shared with whoever else maps it.
+    // Maps a whole file for reading and writing, shared with all other mappings of it.
     MappedMemory(const Descriptor &file, std::size_t bytes);
     MappedMemory(MappedMemory &&other) noexcept;
     MappedMemory &operator=(MappedMemory &&other) noexcept;
@@ -31,21 +31,23 @@ private:
 std::size_t page_bytes();
 std::size_t round_up_to_page(std::size_t bytes);
 
-// Memory without a name, zeroed, sparse: pages take room when they are first touched. Its size is
-// sealed: a process that has the descriptor cannot truncate it, which would end every other one
-// that touches the mapping (SIGBUS).
+// Creates a file of zeroed memory without a name. It is sparse: pages are allocated when they are
+// first touched. Its size is sealed (F_SEAL_SHRINK, F_SEAL_GROW): a process that has the descriptor
+// cannot truncate the file, which would kill every process that touches the mapping (SIGBUS).
 Descriptor make_anonymous_file(const char *purpose, std::size_t bytes);
 
-// Throws unless the file, received from another process, has the given size and is sealed.
+// Throws unless the file, received from another process, has the given size and its size is sealed.
 void require_sealed(const Descriptor &file, std::size_t bytes);
 
-// Throws OUT_OF_MEMORY unless that many bytes are free on this machine, or to this process's
-// control group. The kernel itself would go on until it has to kill somebody.
-void require_room(std::size_t bytes);
+// Throws OUT_OF_MEMORY unless this many bytes are free on this machine and in this process's
+// control group. Otherwise the kernel would overcommit until it kills a process.
+void require_free_memory(std::size_t bytes);
 
-// Takes room for [offset, offset + bytes) now, so that running out is an error here and not a fault
-// at some later access. The pages land near the calling thread's processor. Signals that interrupt
-// it make it take less at a time. Throws Error(TIMEOUT) when the deadline passes.
-void take_room(const Descriptor &file, std::size_t offset, std::size_t bytes, Deadline deadline);
+// Allocates the pages of [offset, offset + bytes) now, so that running out of memory is an error
+// here and not a fault at a later access. The pages are placed near the calling thread's processor.
+// After an interruption by a signal it allocates less at a time. Throws Error(TIMEOUT) when the
+// deadline passes.
+void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t bytes,
+                    Deadline deadline);
 
 }  // namespace vescomm

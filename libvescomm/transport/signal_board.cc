@@ -13,21 +13,21 @@ namespace vescomm {
 
 namespace {
 
-// The memory may be mapped at different addresses, so the private forms of futex will not do.
+// The memory may be mapped at different addresses, so private futexes cannot be used.
 long futex(std::atomic<std::uint32_t> &word, int operation, std::uint32_t value,
            const timespec *timeout) {
     static_assert(sizeof(word) == sizeof(std::uint32_t));
     return syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }
 
-// Whether this process takes part in the fences of others; asked once.
+// True if this process takes part in the fences of other processes. Registered once.
 bool takes_fences() {
     static const bool registered =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
     return registered;
 }
 
-// A fence in every running thread of every process that takes part.
+// Executes a fence in every running thread of every process that takes part.
 void fence_all() noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (takes_fences()) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
@@ -35,15 +35,16 @@ void fence_all() noexcept {
 
 }  // namespace
 
-std::size_t SignalBoard::bytes(int seats, std::uint32_t channels) {
-    const auto lines = 1 + static_cast<std::size_t>(seats) * (1 + std::size_t{channels});
+std::size_t SignalBoard::bytes(int local_ranks, std::uint32_t channels) {
+    const auto lines = 1 + static_cast<std::size_t>(local_ranks) * (1 + std::size_t{channels});
     return 64 * lines;
 }
 
-SignalBoard::SignalBoard(std::byte *memory, int seats, std::uint32_t channels, int own_local_rank,
-                         int wake_descriptor, std::function<void(int local_rank)> wake)
+SignalBoard::SignalBoard(std::byte *memory, int local_ranks, std::uint32_t channels,
+                         int own_local_rank, int wake_descriptor,
+                         std::function<void(int local_rank)> wake)
     : memory_(memory),
-      seats_(seats),
+      local_ranks_(local_ranks),
       channels_(channels),
       own_local_rank_(own_local_rank),
       wake_descriptor_(wake_descriptor),
@@ -59,16 +60,16 @@ SignalBoard::Doorbell &SignalBoard::doorbell(int local_rank) const noexcept {
 }
 
 std::atomic<std::uint64_t> &SignalBoard::counter(int local_rank, SignalName signal) const noexcept {
-    const std::size_t line = 1 +
-                             static_cast<std::size_t>(seats_) * (1 + std::size_t{signal.channel}) +
-                             static_cast<std::size_t>(local_rank);
+    const std::size_t line =
+        1 + static_cast<std::size_t>(local_ranks_) * (1 + std::size_t{signal.channel}) +
+        static_cast<std::size_t>(local_rank);
     return *reinterpret_cast<std::atomic<std::uint64_t> *>(memory_ + 64 * line + 8 * signal.flag);
 }
 
-// Raiser: store the counter, then load who sleeps. Sleeper: store that it sleeps, fence everyone,
-// then load the counters. A raiser that was not past its store at the fence sees the sleeper, and
-// of one that was, the sleeper sees the counter. Where not all can be fenced, raisers fence
-// themselves.
+// The raiser stores the counter, then loads the number of sleepers. The sleeper stores that it
+// sleeps, fences all threads, then loads the counters. If the raiser has not executed its store
+// when the fence runs, its later load sees the sleeper. If it has, the sleeper sees the counter. If
+// some process cannot be fenced, raisers execute the fence themselves.
 void SignalBoard::raise(SignalName signal, std::uint64_t value) noexcept {
     counter(own_local_rank_, signal).store(value, std::memory_order_release);
     stored();
@@ -79,7 +80,7 @@ void SignalBoard::stored() noexcept {
     if (header().unfenced.load(std::memory_order_relaxed) > 0)
         std::atomic_thread_fence(std::memory_order_seq_cst);
     if (header().asleep.load(std::memory_order_relaxed) == 0) return;
-    for (int local_rank = 0; local_rank < seats_; ++local_rank)
+    for (int local_rank = 0; local_rank < local_ranks_; ++local_rank)
         if (local_rank != own_local_rank_) ring(local_rank);
 }
 

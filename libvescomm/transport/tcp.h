@@ -18,23 +18,23 @@ namespace vescomm {
 
 // One communicator on a fabric.
 //
-// A put travels as messages [header | bytes] of up to 512 KiB, straight from the memory of the
-// sender, and into that of the receiver. It ends when the kernel has taken all of it, and of the
-// signals that were raised behind it meanwhile: its source may be reused then, and all of that
-// arrives even if this rank makes no progress any more.
+// A put is sent as messages [header | bytes] of up to 512 KiB, directly from the sender's memory
+// into the receiver's. A put ends when the kernel has taken all of it and of the signals raised
+// after it meanwhile. Its source may then be reused, and everything arrives even if this rank makes
+// no further progress.
 //
-// context    number of the communicator on the fabric, the same on all of its ranks, and not in
-// use.
-//            No rank may put before all have made their transport: let them meet in between.
-// rank       of this process in the communicator
-// peers      by rank of the communicator: the number of that process on the fabric, or -1 where it
-//            is not reached over TCP (another rank of this node, or this rank)
-// failure    where a connection that ends, or a message that cannot be right, is reported
-// on_signal  called, by whichever thread makes progress on the fabric, when a signal has arrived or
-//            a put has ended that somebody may be waiting for. Both under the mutex of the fabric.
+// context    number of the communicator on the fabric, equal on all of its ranks, and not in use.
+//            All ranks must have made their transport before any rank puts: synchronise in between.
+// rank       rank of this process in the communicator
+// peers      by rank of the communicator: the number of its process on the fabric, or -1 if it is
+//            not reached over TCP (another rank of this node, or this rank)
+// failure    receives the end of a connection, or an invalid message
+// on_signal  called by the thread that makes progress on the fabric, when a signal has arrived or a
+//            put has ended that a thread may be waiting for. Like `failure`, it is called under the
+//            mutex of the fabric.
 //
-// Ordering: as Transport says. Completion: a put's pending counter falls when its bytes have left,
-// and in any case, sent or not, when stop() returns.
+// Ordering: see Transport. Completion: a put's pending counter is decremented when its bytes have
+// left, and at the latest, sent or not, when stop() returns.
 std::unique_ptr<Transport> make_tcp_transport(std::shared_ptr<TcpFabric> fabric,
                                               std::uint32_t context, int rank,
                                               const std::vector<int> &peers, Failure &failure,

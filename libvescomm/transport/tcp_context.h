@@ -14,20 +14,20 @@
 
 namespace vescomm {
 
-// One communicator on a TcpFabric: its memories, what arrives for it, and what it has to send.
+// One communicator on a TcpFabric: its memories, its incoming messages, and its queues of puts.
 //
-// Threads: everything under the mutex of the fabric, but for inbox.signalled().
+// Threads: everything under the mutex of the fabric, except inbox.signalled().
 class TcpContext {
 public:
-    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
+    // `peers`: by rank of the communicator, the number of its process on the fabric, or -1.
     TcpContext(std::uint32_t id, int rank, const std::vector<int> &peers, Failure &failure,
                std::function<void()> on_signal);
 
-    // The rank of a process of the fabric; -1: it is not in this communicator.
+    // The rank of a process of the fabric; -1: the process is not in this communicator.
     int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
 
-    // A connection has ended: a failure, unless that peer has said goodbye and nothing was under
-    // way from it (`busy`) or to it.
+    // A connection has ended. The communicator fails unless the peer has said goodbye and nothing
+    // was under way from it (`busy`) or to it.
     void lose(int process, bool busy, const std::string &why) noexcept;
 
     const std::uint32_t id;
@@ -37,8 +37,8 @@ public:
     PutMemories memories;
     TcpInbox inbox;
     std::vector<TcpQueue> queues;  // by rank
-    std::vector<bool> left;  // by rank: it has said goodbye
-    bool has_news = false;  // and is in the fabric's list of those that have
+    std::vector<bool> left;  // by rank: true if it has said goodbye
+    bool has_news = false;  // the context is in the fabric's list of news
 
 private:
     const ProcessRanks ranks_;

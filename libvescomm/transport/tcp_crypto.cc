@@ -14,8 +14,8 @@
 
 namespace vescomm {
 
-// Before anything else of OpenSSL: its handlers at exit would take its locks away under a thread
-// that still works.
+// Must precede every other call of OpenSSL: its exit handlers would destroy locks that a thread
+// still uses.
 static void prepare_openssl() {
     static const int no_cleanup_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
     (void)no_cleanup_at_exit;
@@ -59,7 +59,8 @@ RecordCipher::RecordCipher(Purpose purpose, const FrameKey &key)
 
 RecordCipher::~RecordCipher() = default;
 
-// The nonce is the number of the record: each key is used for one direction of one connection.
+// The nonce is the number of the record. It is never reused, because a key serves only one
+// direction of one connection.
 bool RecordCipher::begin(std::string_view head) noexcept {
     std::array<unsigned char, 12> nonce{};
     for (std::size_t i = 0; i < sizeof number_; ++i)

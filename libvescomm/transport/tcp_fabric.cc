@@ -39,15 +39,14 @@ struct TcpConnection {
 
 namespace {
 
-// Up to so many connections are read without asking which of them has something: a read that finds
-// nothing costs no more than that question.
+// Up to this many connections are read without epoll_wait(): a read that finds nothing costs no
+// more than that call.
 constexpr std::size_t max_read_unasked = 4;
 
-// Segments in each direction in one call of progress(), so that a busy network cannot keep the
-// caller.
+// Segments in each direction per call of progress(), so that a busy network cannot hold the caller.
 constexpr int max_rounds = 8;
 
-// What a rank tells the others of how it is reached.
+// The address of a rank, sent to all ranks.
 constexpr std::uint32_t address_magic = 0x41544356;  // "VCTA"
 struct AddressHead {
     TcpSession session{};
@@ -72,7 +71,7 @@ AddressHead head_of(const TcpMeeting &meeting, bool encrypted) {
     return head;
 }
 
-// How all ranks are reached; throws where they do not agree.
+// Decodes the addresses of all ranks. Throws if the ranks disagree.
 std::vector<TcpPeer> read_addresses(const std::vector<std::string> &all, std::size_t self,
                                     const std::vector<bool> &peers, bool encrypted) {
     std::vector<TcpPeer> read(all.size());
@@ -113,20 +112,20 @@ std::shared_ptr<TcpFabric> TcpFabric::connect(Control &control, const std::vecto
                         " does not know which of its interfaces reaches the other "
                         "nodes; its control plane has no connection to them");
     TcpMeeting meeting(control.derive_key("vescomm tcp"), control.rank(), options.encrypted);
-    // Lower ranks are connected to, so the highest one has nobody to listen for.
+    // Every rank connects to lower ranks, so only a rank with higher peers listens.
     const auto after = peers.begin() + static_cast<std::ptrdiff_t>(rank) + 1;
     if (std::find(after, peers.end(), true) != peers.end()) meeting.listen(interface);
     const auto all = control.all_gather(
         "tcp addresses", seal_up(address_magic, head_of(meeting, options.encrypted), interface),
         deadline);
-    std::vector<TcpMet> met =
+    std::vector<TcpEstablished> established =
         meeting.meet(read_addresses(all, rank, peers, options.encrypted), failure, deadline);
 
     std::shared_ptr<TcpFabric> fabric(new TcpFabric(peers.size()));
-    for (std::size_t peer = 0; peer < met.size(); ++peer)
-        if (met[peer].socket.open())
-            fabric->add(static_cast<int>(peer), std::move(met[peer].socket),
-                        options.encrypted ? &met[peer].keys : nullptr, peer > rank);
+    for (std::size_t peer = 0; peer < established.size(); ++peer)
+        if (established[peer].socket.open())
+            fabric->add(static_cast<int>(peer), std::move(established[peer].socket),
+                        options.encrypted ? &established[peer].keys : nullptr, peer > rank);
     return fabric;
 }
 
@@ -149,9 +148,10 @@ void TcpFabric::add(int process, Descriptor socket, const TcpKeys *keys, bool ac
 }
 
 TcpFabric::~TcpFabric() {
-    if (inherited()) return;  // closing its copies of the descriptors is all that a child may do
+    if (inherited()) return;  // a child may only close its copies of the descriptors
     for (TcpConnection *connection : open_) {
-        // Unread bytes would have the kernel discard what is still to be sent.
+        // With unread bytes in the socket, the kernel would discard bytes that are still to be
+        // sent.
         shutdown(connection->socket.get(), SHUT_WR);
         constexpr int max_reads = 256;
         for (int i = 0; i < max_reads; ++i)
@@ -191,7 +191,7 @@ void TcpFabric::close(TcpContext &context, double patience_seconds) noexcept {
     }
     hub_.contexts.erase(context.id);
     std::erase(hub_.news, &context);
-    // So that peers which are about to stop as well do not take the end for a failure.
+    // Sends the goodbyes, so that peers that are about to stop do not report the end as a failure.
     const Deadline deadline = Deadline::after(patience_seconds);
     while (owes(context) && !deadline.expired()) {
         if (step() || !arm_locked()) continue;
@@ -202,7 +202,7 @@ void TcpFabric::close(TcpContext &context, double patience_seconds) noexcept {
     }
 }
 
-// Whether something of a communicator that was closed is still to be sent.
+// True if bytes of a closed communicator are still to be sent.
 bool TcpFabric::owes(const TcpContext &context) const noexcept {
     return std::any_of(open_.begin(), open_.end(), [&](const TcpConnection *connection) {
         return !connection->lost && connection->sender.owes(context.id);
@@ -219,7 +219,7 @@ void TcpFabric::put(TcpContext &context, int process, const Put &put, PutMemory 
 // ---- progress ----
 
 bool TcpFabric::progress() noexcept {
-    // Whoever holds the mutex moves things along, and wakes those for whom something came.
+    // The thread that holds the mutex advances everything and wakes the threads that wait for it.
     std::unique_lock lock(mutex_, std::try_to_lock);
     return lock.owns_lock() && step();
 }
@@ -254,7 +254,7 @@ bool TcpFabric::step(TcpConnection &connection) noexcept {
         bool any = connection.sender.waiting() && connection.sender.pump();
         any |= receive(connection);
         moved |= any;
-        // A signal that has come is more urgent than what else may.
+        // A signal that has arrived is handled before more is read.
         if (!any || connection.lost || !hub_.news.empty()) break;
     }
     check(connection);
@@ -286,23 +286,24 @@ bool TcpFabric::arm_locked() noexcept {
 
 // ---- connections ----
 
-// After whatever may have failed, or left something to be sent.
+// Called after every action that may have failed or left bytes to be sent.
 void TcpFabric::check(TcpConnection &connection) noexcept {
     if (connection.lost) return;
     if (connection.sender.failed()) {
-        // Messages that came before the end are still to be read: the peer may have said goodbye.
+        // Messages that arrived before the end must still be read: the peer may have said goodbye.
         bool moved = false;
         while (connection.receiver.read(connection.socket.get(), moved) ==
                TcpReceiver::State::more) {
         }
         return lose(connection, connection.sender.why());
     }
-    // A thread may sleep already, and this one turn to something else.
+    // The calling thread may not return, and another thread may be asleep: epoll must report the
+    // socket.
     if (connection.sender.blocked() && connection.sender.waiting())
         watch(connection, EPOLLIN | EPOLLOUT);
 }
 
-// Has epoll report these events of a connection; 0: none. False: the system refused.
+// Sets the events of a connection that epoll reports; 0: none. Returns false if the system refused.
 bool TcpFabric::watch(TcpConnection &connection, std::uint32_t events) noexcept {
     if (connection.watched == events) return true;
     epoll_event event{};
@@ -319,7 +320,7 @@ bool TcpFabric::watch(TcpConnection &connection, std::uint32_t events) noexcept 
 void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept {
     if (connection.lost) return;
     connection.lost = true;
-    // Its end would be reported for ever.
+    // epoll would report the end of the connection for ever.
     watch(connection, 0);
     for (const auto &[id, context] : hub_.contexts) {
         const bool busy =

@@ -25,10 +25,10 @@ struct TcpFabricOptions {
     bool encrypted = false;  // AES-256-GCM; the same on all ranks
 };
 
-// The data connections of one process to processes on other nodes: one TCP connection each, which
-// the communicators of the process share.
+// The data connections of one process to processes on other nodes: one TCP connection to each,
+// shared by the communicators of the process.
 //
-// Threads: safe. One mutex covers everything; it is held for the time of a few system calls, and no
+// Threads: safe. One mutex covers everything. It is held for a few system calls at a time, and no
 // call waits for a peer. on_signal and the Failure of a context are called under it, and must not
 // call back.
 class TcpFabric final : public Fabric {
@@ -36,16 +36,16 @@ public:
     static constexpr const char *name = "tcp";
     static constexpr const char *network = "TCP";
 
-    // Connects this process with its peers: collective over the ranks of `control`, which number
-    // the processes. Listens on the one interface that reaches the peers
-    // (Control::local_address()), and only until all have come.
+    // Connects this process with its peers. Collective over the ranks of `control`, which number
+    // the processes. Listens only on the interface that reaches the peers
+    // (Control::local_address()), and only until all peers have connected.
     //
-    // peers    by rank: whether to connect. If rank a has b as a peer, b must have a.
-    // failure  ends the wait when the control plane reports one
+    // peers    by rank: true to connect. If rank a has b as a peer, b must have a.
+    // failure  ends the wait when the control plane reports a failure
     //
     // Throws
-    //   SYSTEM       sockets are not to be had, or it is unknown which interface reaches the peers
-    //   MISMATCH     the ranks do not agree on encryption, or have different byte orders
+    //   SYSTEM       a socket cannot be created, or the interface that reaches the peers is unknown
+    //   MISMATCH     the ranks disagree on encryption, or have different byte orders
     //   TIMEOUT      names the ranks that cannot be reached
     static std::shared_ptr<TcpFabric> connect(Control &control, const std::vector<bool> &peers,
                                               const TcpFabricOptions &options,
@@ -55,17 +55,19 @@ public:
     TcpFabric &operator=(const TcpFabric &) = delete;
 
     bool connects(int process) const noexcept override;
-    // True: there is a connection to a process, or was.
+    // True if there is or was a connection to the process.
     bool reaches(int process) const noexcept {
         const auto at = static_cast<std::size_t>(process);
         return at < connections_.size() && connections_[at] != nullptr;
     }
 
-    // Messages for this context are delivered from now on; its id must not be in use. Before any
-    // rank sends, all must have opened theirs: messages for a context that is not open are dropped.
+    // Delivers messages for this context from now on; its id must not be in use. All ranks must
+    // have opened their contexts before any rank sends: messages for a context that is not open are
+    // dropped.
     void open(TcpContext &context);
-    // Ends that: tells the peers, and when it returns no byte of its memories is touched any more.
-    // `patience_seconds` for the kernel to take what is still to be sent.
+    // Ends delivery and sends the peers a goodbye. After the return no byte of the context's
+    // memories is touched. Waits at most `patience_seconds` for the kernel to take the remaining
+    // bytes.
     void close(TcpContext &context, double patience_seconds) noexcept;
 
     // See Transport.
@@ -73,15 +75,15 @@ public:
     int descriptor() const noexcept { return hub_.epoll.get(); }
     bool arm() noexcept;
 
-    // Everything below is called with this mutex held.
+    // The functions below must be called with this mutex held.
     std::mutex &mutex() const noexcept { return mutex_; }
 
-    // `memory`: where the put goes; nullptr where it has no bytes.
+    // `memory`: the target of the put; nullptr if the put has no bytes.
     void put(TcpContext &context, int process, const Put &put, PutMemory *memory) noexcept;
-    // Moves everything along once. True: something moved.
+    // Advances all connections once. Returns true if anything advanced.
     bool step() noexcept;
 
-    // This process is a child that inherited the fabric: the connections are its parent's.
+    // True in a child that inherited the fabric by fork(): the connections belong to its parent.
     bool inherited() const noexcept;
 
 private:
@@ -98,8 +100,9 @@ private:
     const pid_t process_;
     mutable std::mutex mutex_;
     TcpHub hub_;
-    std::vector<std::unique_ptr<TcpConnection>> connections_;  // by number; nullptr: none
-    std::vector<TcpConnection *> open_;  // those that are made
+    // by number of the process; nullptr: none
+    std::vector<std::unique_ptr<TcpConnection>> connections_;
+    std::vector<TcpConnection *> open_;  // the connections that exist
 };
 
 }  // namespace vescomm

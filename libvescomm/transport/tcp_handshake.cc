@@ -10,12 +10,11 @@
 namespace vescomm {
 namespace {
 
-// The first byte is one that text protocols do not begin with. A change of the format changes the
-// digit.
+// No text protocol begins with the first byte. A change of the format changes the digit.
 constexpr std::string_view magic("\xd5VSCTCP1", 8);
 constexpr std::uint32_t encrypted_bit = 1;
 
-// The part of a hello that its MAC covers.
+// The bytes of a hello before its nonce.
 std::string claim_bytes(const TcpClaim &claim) {
     std::string bytes(magic);
     bytes.append(claim.session.begin(), claim.session.end());
@@ -32,7 +31,7 @@ constexpr std::size_t nonce_size = sizeof(Nonce);
 static_assert(tcp_hello_bytes == claim_size + nonce_size + sizeof(FrameKey));
 static_assert(tcp_answer_bytes == magic.size() + nonce_size + sizeof(FrameKey));
 
-// Moves bytes until `to` has `size` of them; true when it has.
+// Moves bytes until `to` has `size` of them. Returns true when it has.
 bool fill(std::string &to, std::size_t size, std::string_view &bytes) {
     const std::size_t count = std::min(size - to.size(), bytes.size());
     to.append(bytes.substr(0, count));
@@ -46,7 +45,7 @@ void append_mac(std::string &to, const FrameKey &key, std::string_view purpose,
     to.append(view(mac));
 }
 
-// Whether `bytes` ends with the MAC over what precedes it.
+// True if `bytes` ends with the MAC over the bytes before it.
 bool has_mac(std::string_view bytes, const FrameKey &key, std::string_view purpose,
              std::string_view before) {
     const std::string_view covered = bytes.substr(0, bytes.size() - sizeof(FrameKey));
@@ -108,7 +107,7 @@ bool TcpAcceptor::check_hello() {
 TcpAcceptor::State TcpAcceptor::read(std::string_view &bytes) {
     if (hello_.size() < tcp_hello_bytes) {
         const bool whole = fill(hello_, tcp_hello_bytes, bytes);
-        // Most of what is not a rank is told apart by its first byte.
+        // The first byte identifies most foreign connections.
         const std::size_t known = std::min(hello_.size(), magic.size());
         if (std::string_view(hello_).substr(0, known) != magic.substr(0, known))
             return State::refused;

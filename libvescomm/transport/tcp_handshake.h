@@ -12,7 +12,7 @@
 
 namespace vescomm {
 
-// How the two ends of a data connection come to trust each other, before any byte of data:
+// Mutual authentication of the two ends of a data connection, before any byte of data:
 //
 //     connecting rank                                 accepting rank
 //     hello (session, from, to, nonce a, MAC) ─────►
@@ -20,20 +20,20 @@ namespace vescomm {
 //     confirm (MAC)                           ─────►
 //                                             ◄─────  ready (MAC)
 //
-// Every MAC is HMAC-SHA256, under a key derived from the secret of the job, over everything that
-// was said before on this connection. The session is a random number that the accepting rank has
-// told through the control plane, so a hello that was recorded elsewhere is refused. Answer and
-// confirm prove that each end knows the key, on a nonce of the other's. A hello that is authentic
-// earns its connection a place that unauthenticated peers cannot take from it.
+// Every MAC is HMAC-SHA256, under a key derived from the secret of the job, over all earlier bytes
+// of the connection. The session is a random number that the accepting rank has sent through the
+// control plane, so a hello recorded elsewhere is refused. Answer and confirm show that each end
+// knows the key, on a nonce of the other end. A connection with an authentic hello gets a slot that
+// unauthenticated peers cannot take.
 //
-// All classes are pure: bytes in, bytes out, but for random numbers.
+// All classes are pure, except for random numbers: bytes in, bytes out.
 
 using TcpSession = std::array<unsigned char, 16>;
 
-// Throws where the system has no random bytes.
+// Throws if the system has no random bytes.
 TcpSession random_session();
 
-// What both ends must agree on.
+// Values on which both ends must agree.
 struct TcpClaim {
     TcpSession session{};
     std::uint32_t from = 0;  // the connecting rank
@@ -52,21 +52,21 @@ inline constexpr std::size_t tcp_answer_bytes = 72;
 inline constexpr std::size_t tcp_confirm_bytes = 32;
 inline constexpr std::size_t tcp_ready_bytes = 32;
 
-// The connecting end. hello() is sent first, confirm() once read() says `answered`.
+// The connecting end. Send hello() first, and confirm() once read() returns `answered`.
 class TcpConnector {
 public:
     enum class State {
-        waiting,  // for more bytes
-        answered,  // the other end knows the key: send confirm()
-        ready,  // the connection is made, and keys() are known
-        refused,  // the other end is not the rank that was to be reached
+        waiting,  // more bytes are needed
+        answered,  // the peer knows the key: send confirm()
+        ready,  // the connection is established, and keys() is valid
+        refused,  // the peer is not the expected rank
     };
 
     TcpConnector(const FrameKey &key, const TcpClaim &claim);
 
     const std::string &hello() const { return hello_; }
     const std::string &confirm() const { return confirm_; }
-    // Removes from the front of `bytes` what belongs to the handshake.
+    // Consumes the bytes of the handshake from the front of `bytes`.
     State read(std::string_view &bytes);
     TcpKeys keys() const;
 
@@ -79,13 +79,13 @@ private:
 class TcpAcceptor {
 public:
     enum class State {
-        waiting,  // for more bytes
-        answered,  // the hello is authentic: send answer(). claim() is known
-        confirmed,  // send ready(); the connection is made
+        waiting,  // more bytes are needed
+        answered,  // the hello is authentic: send answer(); claim() is valid
+        confirmed,  // send ready(); the connection is established
         refused,  // close the connection
     };
 
-    // Accepts ranks that connect to `claim.to` in its session, if they want the same.
+    // Accepts ranks that connect to `claim.to` in its session and agree on encryption.
     TcpAcceptor(const FrameKey &key, const TcpClaim &claim);
 
     State read(std::string_view &bytes);

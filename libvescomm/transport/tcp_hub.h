@@ -14,9 +14,9 @@
 
 namespace vescomm {
 
-// State that the connections of one fabric share.
+// State shared by the connections of one fabric.
 struct TcpHub : FabricContexts<TcpContext> {
-    // Tells the owner that a put is over, and takes it back.
+    // Reports the end of a put to its owner and returns it to the pool.
     void end(TcpPut *put) noexcept {
         if (put->put.pending != nullptr) put->put.pending->fetch_sub(1, std::memory_order_release);
         if (put->uses != nullptr) --*put->uses;
@@ -25,8 +25,8 @@ struct TcpHub : FabricContexts<TcpContext> {
     }
 
     Descriptor epoll;
-    std::vector<std::byte> staging;  // for what a connection receives before its place is known
-    std::vector<std::byte> plain;  // for a record that was decrypted; empty where none are
+    std::vector<std::byte> staging;  // received bytes whose target is not known yet
+    std::vector<std::byte> plain;  // a decrypted record; empty without encryption
     Pool<TcpPut> puts;
 };
 

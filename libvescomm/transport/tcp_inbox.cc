@@ -9,8 +9,8 @@
 namespace vescomm {
 namespace {
 
-// Limit of the bytes that one peer may send before they are expected. Schedules send only little
-// early, and no rank is more than an operation ahead.
+// Limit of the bytes in the unexpected queue of one peer. Schedules send few eager bytes, and no
+// rank is more than one operation ahead.
 constexpr std::uint64_t max_unexpected_bytes = 256 << 20;
 
 }  // namespace
@@ -27,7 +27,7 @@ bool TcpInbox::is_expected(const Sender &sender, const TcpMessage &message) noex
     return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
 }
 
-// Finds the memory that a message goes to, if it has bytes. Returns nullptr, or what is wrong.
+// Finds the target memory of a message, if it has bytes. Returns nullptr, or the fault.
 const char *TcpInbox::find(const TcpMessage &message, PutMemory *&memory) noexcept {
     memory = nullptr;
     if (message.bytes == 0) return nullptr;
@@ -74,7 +74,8 @@ void TcpInbox::end(int peer, const TcpMessage &message, const TcpLanding &landin
         raise(peer, message);
     }
     if (landing.unexpected == nullptr) return;
-    // It may have become expected meanwhile; expect() has not seen it.
+    // The message may have become expected meanwhile; it was not in the queue that expect()
+    // searched.
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
     if (!is_expected(sender, message)) return queue(sender, landing.unexpected);
     take_in(peer, message, landing.unexpected->bytes.data());
@@ -138,7 +139,7 @@ void TcpInbox::queue(Sender &sender, TcpUnexpected *unexpected) noexcept {
     sender.unexpected_bytes += unexpected->message.bytes;
 }
 
-// Large ones are seldom: their room goes back to the system.
+// Large messages are rare: their memory returns to the system.
 void TcpInbox::give_back(TcpUnexpected *unexpected) noexcept {
     constexpr std::size_t max_kept_bytes = 256 << 10;
     if (unexpected->bytes.capacity() > max_kept_bytes)

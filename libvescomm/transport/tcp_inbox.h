@@ -13,26 +13,26 @@
 
 namespace vescomm {
 
-// A message that came before its receiver expected it (Put::early).
+// An eager message that arrived before its receiver expected it (Put::eager).
 struct TcpUnexpected {
     TcpUnexpected *next = nullptr;
     TcpMessage message;
-    std::vector<std::byte> bytes;  // the room is kept from message to message
+    std::vector<std::byte> bytes;  // the capacity is kept from message to message
 };
 
-// Where the bytes of a message go that arrive bit by bit.
+// Destination of the bytes of a message that arrives in pieces.
 struct TcpLanding {
-    std::byte *to = nullptr;  // nullptr: nowhere, they are read and dropped
-    PutMemory *memory = nullptr;  // that they are written to directly
-    TcpUnexpected *unexpected = nullptr;  // that keeps them
+    std::byte *to = nullptr;  // nullptr: the bytes are read and dropped
+    PutMemory *memory = nullptr;  // memory into which they are written directly; nullptr: none
+    // message of the unexpected queue that holds them; nullptr: none
+    TcpUnexpected *unexpected = nullptr;
 };
 
-// What arrives at this rank of one communicator. Messages come from authenticated peers, in order,
-// and are not trusted all the same: one that cannot be right breaks the communicator and changes
-// nothing else.
+// Incoming messages of one communicator at this rank. Messages come from authenticated peers and in
+// order, but are not trusted: an invalid message fails the communicator and changes nothing else.
 //
 // Threads: the owner serialises all calls, except signalled(), which may be called by any thread.
-// Zone: per operation; memory is allocated only when more comes unexpected than ever before.
+// Zone: per operation; memory is allocated only when more messages are unexpected than ever before.
 class TcpInbox {
 public:
     TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories);
@@ -44,26 +44,26 @@ public:
         return senders_[static_cast<std::size_t>(peer)].signals.read(signal);
     }
 
-    // Takes in a message of which all bytes are here.
+    // Handles a message that has arrived completely.
     void receive(int peer, const TcpMessage &message, const std::byte *bytes) noexcept;
 
-    // The same in two steps, for a put of which some bytes are still to come. Not for batches.
+    // Handle a message in two steps while some of its bytes are still to come. Not for batches.
     TcpLanding begin(int peer, const TcpMessage &message) noexcept;
     void end(int peer, const TcpMessage &message, const TcpLanding &landing) noexcept;
-    // Instead of end(): the rest does not come, or is not taken.
+    // Replaces end() if the rest of the message will not arrive or is not wanted.
     void give_up(const TcpLanding &landing) noexcept;
 
-    // Breaks the communicator because of a message.
+    // Fails the communicator because of an invalid message.
     void refuse(int peer, const char *why) noexcept;
 
-    // Whether a signal has been raised since the last call.
+    // True if a signal has been raised since the last call.
     bool take_news() noexcept;
 
 private:
     struct Sender {
         ReceivedSignals signals;
-        ReceivedSignals expects;  // what this rank expects of that sender
-        TcpUnexpected *first = nullptr;  // the unexpected messages, in order
+        ReceivedSignals expects;  // the credit that this rank has granted to the sender
+        TcpUnexpected *first = nullptr;  // the unexpected queue, in order
         TcpUnexpected *last = nullptr;
         std::uint64_t unexpected_bytes = 0;
     };

@@ -19,23 +19,23 @@
 namespace vescomm {
 namespace {
 
-// Connections that have not sent an authentic hello: how many (where descriptors are scarce, this
-// share of them), and how long they may take.
-constexpr std::size_t max_unproven = 1024;
-constexpr std::size_t unproven_share = 8;
-constexpr auto unproven_patience = std::chrono::seconds(5);
-// Accepted in a row before the others have their turn.
+// Limits for connections without an authentic hello: their number, the share of all descriptors
+// that they may use when descriptors are scarce, and their time.
+constexpr std::size_t max_unauthenticated = 1024;
+constexpr std::size_t unauthenticated_share = 8;
+constexpr auto unauthenticated_patience = std::chrono::seconds(5);
+// Number of connections accepted in a row before others are served.
 constexpr int max_accepted_at_once = 512;
 
 // Attempts to reach one rank that may be under way at a time. When a flood has filled the queue of
-// a listener the kernel drops the first packet of an attempt, and sends the next one a second
-// later; another attempt comes sooner.
+// a listener, the kernel drops the first packet of an attempt and retransmits it a second later; a
+// new attempt succeeds sooner.
 constexpr std::size_t max_attempts = 4;
 constexpr auto first_retry = std::chrono::milliseconds(250);
 constexpr auto max_retry = std::chrono::milliseconds(2000);
-// An attempt that has not been answered for so long makes room for another.
+// An attempt that is not answered for this time is replaced by another.
 constexpr auto answer_patience = std::chrono::seconds(10);
-// After an attempt that was refused at once.
+// Pause after an attempt that was refused at once.
 constexpr auto retry_pause = std::chrono::milliseconds(20);
 constexpr int poll_milliseconds = 20;
 
@@ -51,7 +51,7 @@ void set_option(int socket, int option, int value) {
     setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-// A few bytes always fit an empty socket. What does not take them is no rank.
+// An empty socket always takes a few bytes. A peer that does not take them is not a rank.
 bool send_all(int socket, const std::string &bytes) {
     return send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
@@ -68,7 +68,7 @@ std::string host_bytes(const SocketAddress &address) {
 
 enum class Read { some, nothing, ended };
 
-// Reads `most` bytes at most: what follows the handshake is not for it.
+// Reads at most `max` bytes: bytes after the handshake must stay in the socket.
 Read read_some(int socket, std::size_t max, std::string &bytes, std::string &problem) {
     char buffer[tcp_hello_bytes];
     const ssize_t got = recv(socket, buffer, std::min(max, sizeof buffer), MSG_DONTWAIT);
@@ -88,9 +88,9 @@ struct TcpMeeting::Incoming {
 
     Descriptor socket;
     TcpAcceptor acceptor;
-    std::size_t wanted = tcp_hello_bytes;  // of the message that it is sending
+    std::size_t wanted = tcp_hello_bytes;  // bytes missing of the message that the peer is sending
     Clock::time_point came = Clock::now();
-    bool proven = false;
+    bool authenticated = false;
 };
 
 // A connection that this rank is making.
@@ -100,7 +100,7 @@ struct TcpMeeting::Attempt {
 
     Descriptor socket;
     TcpConnector connector;
-    enum { connecting, greeted, confirmed } stage = connecting;
+    enum { connecting, greeted, confirmed } phase = connecting;
     Clock::time_point begin = Clock::now();
     std::size_t wanted = tcp_answer_bytes;
 };
@@ -108,9 +108,10 @@ struct TcpMeeting::Attempt {
 // The attempts to reach one rank.
 struct TcpMeeting::Outgoing {
     std::list<Attempt> attempts;
-    Clock::time_point next{};  // when another one may begin
+    Clock::time_point next{};  // when the next attempt may begin
     std::chrono::milliseconds retry = first_retry;
-    // Both ends take the connection on which the handshake was completed, so there is one of them.
+    // An attempt is confirmed, and the others wait. Both ends keep the connection on which the
+    // handshake was completed, so that there is exactly one.
     bool confirmed = false;
 };
 
@@ -119,10 +120,11 @@ TcpMeeting::TcpMeeting(const FrameKey &key, int rank, bool encrypted)
       rank_(rank),
       encrypted_(encrypted),
       session_(random_session()),
-      max_unproven_(max_unproven) {
+      max_unauthenticated_(max_unauthenticated) {
     rlimit descriptors{};
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0)
-        max_unproven_ = std::min<std::size_t>(max_unproven, descriptors.rlim_cur / unproven_share);
+        max_unauthenticated_ = std::min<std::size_t>(max_unauthenticated,
+                                                     descriptors.rlim_cur / unauthenticated_share);
 }
 
 TcpMeeting::~TcpMeeting() = default;
@@ -143,10 +145,10 @@ void TcpMeeting::listen(const std::string &interface) {
     port_ = port_of(listener_.get());
 }
 
-std::vector<TcpMet> TcpMeeting::meet(std::vector<TcpPeer> peers, const Failure &failure,
-                                     Deadline deadline) {
+std::vector<TcpEstablished> TcpMeeting::meet(std::vector<TcpPeer> peers, const Failure &failure,
+                                             Deadline deadline) {
     peers_ = std::move(peers);
-    met_.resize(peers_.size());
+    established_.resize(peers_.size());
     outgoing_.resize(static_cast<std::size_t>(rank_));
     while (!done()) {
         failure.check();
@@ -161,18 +163,18 @@ std::vector<TcpMet> TcpMeeting::meet(std::vector<TcpPeer> peers, const Failure &
         const auto now = Clock::now();
         connect_some(now);
         accept_some();
-        advance_unproven(now);
+        advance_unauthenticated(now);
         if (!done()) wait();
     }
     listener_ = Descriptor();
-    unproven_.clear();
-    proven_.clear();
-    return std::move(met_);
+    unauthenticated_.clear();
+    authenticated_.clear();
+    return std::move(established_);
 }
 
 bool TcpMeeting::done() const {
     for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-        if (peers_[peer].wanted && !met_[peer].socket.open()) return false;
+        if (peers_[peer].wanted && !established_[peer].socket.open()) return false;
     return true;
 }
 
@@ -181,7 +183,7 @@ std::string TcpMeeting::missing() const {
     std::string names;
     std::size_t count = 0;
     for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-        if (peers_[peer].wanted && !met_[peer].socket.open() && ++count <= max)
+        if (peers_[peer].wanted && !established_[peer].socket.open() && ++count <= max)
             names += (names.empty() ? "" : ", ") + rank_name(peer);
     return count <= max ? names : names + " and " + std::to_string(count - max) + " more";
 }
@@ -190,27 +192,27 @@ std::string TcpMeeting::missing() const {
 
 void TcpMeeting::connect_some(Clock::time_point now) {
     for (std::size_t peer = 0; peer < outgoing_.size(); ++peer) {
-        if (!peers_[peer].wanted || met_[peer].socket.open()) continue;
+        if (!peers_[peer].wanted || established_[peer].socket.open()) continue;
         Outgoing &outgoing = outgoing_[peer];
         for (auto attempt = outgoing.attempts.begin(); attempt != outgoing.attempts.end();) {
-            // A confirmed one may be made already at the other end.
+            // The peer may already have established a confirmed connection, so it is never late.
             const bool late =
-                attempt->stage != Attempt::confirmed && now - attempt->begin > answer_patience;
+                attempt->phase != Attempt::confirmed && now - attempt->begin > answer_patience;
             if (!late && advance(*attempt, outgoing)) {
                 ++attempt;
                 continue;
             }
-            if (attempt->stage == Attempt::confirmed) outgoing.confirmed = false;
+            if (attempt->phase == Attempt::confirmed) outgoing.confirmed = false;
             attempt = outgoing.attempts.erase(attempt);
             outgoing.next = std::min(outgoing.next, now + retry_pause);
         }
         for (Attempt &attempt : outgoing.attempts) {
-            if (attempt.stage != Attempt::confirmed || attempt.wanted > 0) continue;
-            met_[peer] = {std::move(attempt.socket), attempt.connector.keys()};
+            if (attempt.phase != Attempt::confirmed || attempt.wanted > 0) continue;
+            established_[peer] = {std::move(attempt.socket), attempt.connector.keys()};
             outgoing.attempts.clear();
             break;
         }
-        if (!met_[peer].socket.open() && !outgoing.confirmed && now >= outgoing.next &&
+        if (!established_[peer].socket.open() && !outgoing.confirmed && now >= outgoing.next &&
             outgoing.attempts.size() < max_attempts) {
             start_attempt(static_cast<int>(peer), outgoing);
             outgoing.next = now + outgoing.retry;
@@ -235,7 +237,8 @@ void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
         return;
     }
     set_option(made.get(), TCP_NODELAY, 1);
-    // On this side it means: the packet that completes the connection waits for the hello.
+    // On the connecting side this option delays the packet that completes the connection until it
+    // can carry the hello.
     set_option(made.get(), TCP_DEFER_ACCEPT, 1);
     if (connect(made.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) {
         last_problem_ = to_text(to.address) + ": " + reason(errno);
@@ -246,9 +249,9 @@ void TcpMeeting::start_attempt(int peer, Outgoing &outgoing) {
     outgoing.attempts.emplace_back(std::move(made), key_, claim);
 }
 
-// False: the attempt has failed.
+// Returns false if the attempt has failed.
 bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
-    if (attempt.stage == Attempt::connecting) {
+    if (attempt.phase == Attempt::connecting) {
         pollfd entry{attempt.socket.get(), POLLOUT, 0};
         if (poll(&entry, 1, 0) != 1) return true;
         int code = 0;
@@ -258,11 +261,11 @@ bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
             last_problem_ = reason(code != 0 ? code : errno);
             return false;
         }
-        attempt.stage = Attempt::greeted;
+        attempt.phase = Attempt::greeted;
     }
     while (attempt.wanted > 0) {
-        // The others wait while one of them is confirmed.
-        if (attempt.stage == Attempt::greeted && outgoing.confirmed) return true;
+        // The other attempts wait while one is confirmed.
+        if (attempt.phase == Attempt::greeted && outgoing.confirmed) return true;
         std::string bytes;
         const Read read = read_some(attempt.socket.get(), attempt.wanted, bytes, last_problem_);
         if (read == Read::nothing) return true;
@@ -274,7 +277,7 @@ bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
                 break;
             case TcpConnector::State::answered:
                 if (!send_all(attempt.socket.get(), attempt.connector.confirm())) return false;
-                attempt.stage = Attempt::confirmed;
+                attempt.phase = Attempt::confirmed;
                 outgoing.confirmed = true;
                 attempt.wanted = tcp_ready_bytes;
                 break;
@@ -291,7 +294,7 @@ bool TcpMeeting::advance(Attempt &attempt, Outgoing &outgoing) {
 // ---- accepting ----
 
 void TcpMeeting::accept_some() {
-    resting_ = false;
+    paused_ = false;
     for (int i = 0; listener_.open() && i < max_accepted_at_once; ++i) {
         SocketAddress from;
         from.length = sizeof from.storage;
@@ -303,66 +306,66 @@ void TcpMeeting::accept_some() {
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             last_problem_ = reason(errno);
-            resting_ = !evict_unproven();
-            if (resting_) break;
+            paused_ = !evict_unauthenticated();
+            if (paused_) break;
             continue;
         }
         if (errno == EAGAIN) break;
-        // Anything else concerns the connection that was to be accepted, which is gone.
+        // Any other error concerns the connection to be accepted, which is gone.
     }
-    for (auto incoming = proven_.begin(); incoming != proven_.end();) {
+    for (auto incoming = authenticated_.begin(); incoming != authenticated_.end();) {
         if (advance(*incoming)) ++incoming;
-        else incoming = proven_.erase(incoming);
+        else incoming = authenticated_.erase(incoming);
     }
 }
 
-// Most of what is not a rank is closed here, at once.
+// Most connections that do not come from a rank are closed here at once.
 void TcpMeeting::take(Descriptor socket, const SocketAddress &from) {
     const TcpClaim claim{session_, 0, static_cast<std::uint32_t>(rank_), encrypted_};
     set_option(socket.get(), TCP_NODELAY, 1);
     std::list<Incoming> made;
     made.emplace_back(std::move(socket), key_, claim);
     if (!advance(made.back())) return;
-    if (made.back().proven) return proven_.splice(proven_.end(), made);
-    std::list<Incoming> &same = unproven_[host_bytes(from)];
+    if (made.back().authenticated) return authenticated_.splice(authenticated_.end(), made);
+    std::list<Incoming> &same = unauthenticated_[host_bytes(from)];
     same.splice(same.end(), made);
-    if (++unproven_count_ > max_unproven_) evict_unproven();
+    if (++unauthenticated_count_ > max_unauthenticated_) evict_unauthenticated();
 }
 
-// Closes the oldest one of the address that has most of them: opening many takes places from nobody
-// else. False: there is none.
-bool TcpMeeting::evict_unproven() {
+// Closes the oldest connection of the address that has most of them, so that an address with many
+// connections takes slots only from itself. Returns false if there is no connection.
+bool TcpMeeting::evict_unauthenticated() {
     const auto max = std::max_element(
-        unproven_.begin(), unproven_.end(),
+        unauthenticated_.begin(), unauthenticated_.end(),
         [](const auto &a, const auto &b) { return a.second.size() < b.second.size(); });
-    if (max == unproven_.end()) return false;
+    if (max == unauthenticated_.end()) return false;
     max->second.pop_front();
-    if (max->second.empty()) unproven_.erase(max);
-    --unproven_count_;
+    if (max->second.empty()) unauthenticated_.erase(max);
+    --unauthenticated_count_;
     return true;
 }
 
-void TcpMeeting::advance_unproven(Clock::time_point now) {
-    for (auto same = unproven_.begin(); same != unproven_.end();) {
+void TcpMeeting::advance_unauthenticated(Clock::time_point now) {
+    for (auto same = unauthenticated_.begin(); same != unauthenticated_.end();) {
         std::list<Incoming> &list = same->second;
         for (auto incoming = list.begin(); incoming != list.end();) {
             const auto next = std::next(incoming);
-            const bool late = now - incoming->came > unproven_patience;
+            const bool late = now - incoming->came > unauthenticated_patience;
             const bool open = !late && advance(*incoming);
-            if (open && !incoming->proven) {
+            if (open && !incoming->authenticated) {
                 incoming = next;
                 continue;
             }
-            if (open) proven_.splice(proven_.end(), list, incoming);
+            if (open) authenticated_.splice(authenticated_.end(), list, incoming);
             else list.erase(incoming);
-            --unproven_count_;
+            --unauthenticated_count_;
             incoming = next;
         }
-        same = list.empty() ? unproven_.erase(same) : std::next(same);
+        same = list.empty() ? unauthenticated_.erase(same) : std::next(same);
     }
 }
 
-// False: close it. It is made, or not from a rank.
+// Returns false if the connection is to be closed: it was established and moved away, or failed.
 bool TcpMeeting::advance(Incoming &incoming) {
     while (true) {
         std::string bytes, problem;
@@ -375,17 +378,18 @@ bool TcpMeeting::advance(Incoming &incoming) {
             case TcpAcceptor::State::waiting:
                 continue;
             case TcpAcceptor::State::answered:
-                if (!has_place(incoming.acceptor.claim().from) ||
+                if (!has_capacity(incoming.acceptor.claim().from) ||
                     !send_all(incoming.socket.get(), incoming.acceptor.answer()))
                     return false;
-                incoming.proven = true;
+                incoming.authenticated = true;
                 incoming.wanted = tcp_confirm_bytes;
                 continue;
             case TcpAcceptor::State::confirmed:
-                // In place of an earlier one: the peer confirms another only when that has failed.
+                // Replaces an earlier connection: the peer confirms another one only after that one
+                // has failed.
                 if (send_all(incoming.socket.get(), incoming.acceptor.ready()))
-                    met_[incoming.acceptor.claim().from] = {std::move(incoming.socket),
-                                                            incoming.acceptor.keys()};
+                    established_[incoming.acceptor.claim().from] = {std::move(incoming.socket),
+                                                                    incoming.acceptor.keys()};
                 return false;
             case TcpAcceptor::State::refused:
                 return false;
@@ -393,12 +397,12 @@ bool TcpMeeting::advance(Incoming &incoming) {
     }
 }
 
-// Whether one more handshake of a rank may begin: it makes only so many attempts at a time.
-bool TcpMeeting::has_place(std::uint32_t from) {
+// True if another handshake of a rank may begin; a rank makes at most max_attempts at a time.
+bool TcpMeeting::has_capacity(std::uint32_t from) {
     if (from <= static_cast<std::uint32_t>(rank_) || from >= peers_.size() || !peers_[from].wanted)
         return false;
     std::size_t count = 0;
-    for (const Incoming &other : proven_)
+    for (const Incoming &other : authenticated_)
         if (other.acceptor.claim().from == from) ++count;
     return count < max_attempts;
 }
@@ -407,15 +411,16 @@ bool TcpMeeting::has_place(std::uint32_t from) {
 
 void TcpMeeting::wait() {
     std::vector<pollfd> entries;
-    if (listener_.open() && !resting_) entries.push_back({listener_.get(), POLLIN, 0});
-    for (const auto &[from, list] : unproven_)
+    if (listener_.open() && !paused_) entries.push_back({listener_.get(), POLLIN, 0});
+    for (const auto &[from, list] : unauthenticated_)
         for (const Incoming &incoming : list) entries.push_back({incoming.socket.get(), POLLIN, 0});
-    for (const Incoming &incoming : proven_) entries.push_back({incoming.socket.get(), POLLIN, 0});
+    for (const Incoming &incoming : authenticated_)
+        entries.push_back({incoming.socket.get(), POLLIN, 0});
     for (const Outgoing &outgoing : outgoing_)
         for (const Attempt &attempt : outgoing.attempts) {
-            const bool connecting = attempt.stage == Attempt::connecting;
-            // One that waits for the confirmed one is not listened to.
-            if (attempt.stage == Attempt::greeted && outgoing.confirmed) continue;
+            const bool connecting = attempt.phase == Attempt::connecting;
+            // An attempt that waits for the confirmed one is not polled.
+            if (attempt.phase == Attempt::greeted && outgoing.confirmed) continue;
             entries.push_back(
                 {attempt.socket.get(), static_cast<short>(connecting ? POLLOUT : POLLIN), 0});
         }

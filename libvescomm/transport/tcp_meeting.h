@@ -15,28 +15,28 @@
 
 namespace vescomm {
 
-// How a rank is reached.
+// The address of a rank.
 struct TcpPeer {
-    bool wanted = false;  // a connection to it is to be made
+    bool wanted = false;  // a connection to it is needed
     TcpAddress address;
     TcpSession session{};
 };
 
-// A connection that both ends have authenticated.
-struct TcpMet {
-    Descriptor socket;  // not open: there is none
+// An established connection that both ends have authenticated.
+struct TcpEstablished {
+    Descriptor socket;  // closed: there is no connection
     TcpKeys keys;
 };
 
-// Makes the connections of this rank to its peers: it connects to those of lower rank, and accepts
-// those of higher rank.
+// Establishes the connections of this rank to its peers: it connects to peers of lower rank, and
+// accepts peers of higher rank.
 //
-// Anyone may connect meanwhile. A connection whose first 108 bytes are not an authentic hello is
-// closed; one that sends fewer costs a socket and as many bytes, there are some hundred of them at
-// most, and none stays longer than some seconds. When there are more, the oldest one of the address
-// that has most of them is closed. A peer sends its hello with the last packet that opens the
-// connection, so it is hardly ever among them; once its hello is here, nobody can take its place.
-// Connections that fail are tried again until the deadline.
+// Any process may connect meanwhile. A connection whose first 108 bytes are not an authentic hello
+// is closed. A connection that sends fewer bytes costs a socket and these bytes. There are at most
+// some hundred such connections, each for at most some seconds. Beyond that, the oldest connection
+// of the address that has most of them is closed. A peer sends its hello with the last packet that
+// opens the connection, so it is hardly ever among them. Once its hello has arrived, no other
+// process can take its slot. Failed connections are tried again until the deadline.
 class TcpMeeting {
 public:
     TcpMeeting(const FrameKey &key, int rank, bool encrypted);
@@ -44,14 +44,15 @@ public:
     TcpMeeting(const TcpMeeting &) = delete;
     TcpMeeting &operator=(const TcpMeeting &) = delete;
 
-    // On a free port of one numeric address. Throws.
+    // Listens on a free port of one numeric address. Throws.
     void listen(const std::string &interface);
 
     const TcpSession &session() const { return session_; }
     std::uint16_t port() const { return port_; }
 
-    // Blocking. Throws TIMEOUT naming the ranks that are missing, and whatever broke `failure`.
-    std::vector<TcpMet> meet(std::vector<TcpPeer> peers, const Failure &failure, Deadline deadline);
+    // Blocking. Throws TIMEOUT naming the missing ranks, or the cause of `failure`.
+    std::vector<TcpEstablished> meet(std::vector<TcpPeer> peers, const Failure &failure,
+                                     Deadline deadline);
 
 private:
     struct Incoming;
@@ -64,10 +65,10 @@ private:
     bool advance(Attempt &attempt, Outgoing &outgoing);
     void accept_some();
     void take(Descriptor socket, const SocketAddress &from);
-    bool evict_unproven();
-    void advance_unproven(Clock::time_point now);
+    bool evict_unauthenticated();
+    void advance_unauthenticated(Clock::time_point now);
     bool advance(Incoming &incoming);
-    bool has_place(std::uint32_t from);
+    bool has_capacity(std::uint32_t from);
     void wait();
     std::string missing() const;
 
@@ -78,13 +79,13 @@ private:
     Descriptor listener_;
     std::uint16_t port_ = 0;
     std::vector<TcpPeer> peers_;
-    std::vector<TcpMet> met_;
+    std::vector<TcpEstablished> established_;
     std::vector<Outgoing> outgoing_;  // by rank
-    std::map<std::string, std::list<Incoming>> unproven_;  // by address; the oldest first
-    std::size_t unproven_count_ = 0;
-    std::size_t max_unproven_;
-    std::list<Incoming> proven_;  // their hello is authentic
-    bool resting_ = false;  // there are no descriptors to accept with
+    std::map<std::string, std::list<Incoming>> unauthenticated_;  // by address; oldest first
+    std::size_t unauthenticated_count_ = 0;
+    std::size_t max_unauthenticated_;
+    std::list<Incoming> authenticated_;  // connections with an authentic hello
+    bool paused_ = false;  // there is no free descriptor for accepting
     std::string last_problem_;
 };
 

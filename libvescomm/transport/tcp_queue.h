@@ -10,10 +10,10 @@ namespace vescomm {
 
 class TcpContext;
 
-// A put that the kernel has not taken in full.
+// A put that the kernel has not taken completely.
 struct TcpPut : QueuedPut {
     TcpPut *next = nullptr;
-    TcpContext *context = nullptr;  // nullptr: a goodbye of a communicator that is gone
+    TcpContext *context = nullptr;  // nullptr: the goodbye of a communicator that is gone
     std::uint32_t context_id = 0;
 
     void clear() noexcept {
@@ -28,7 +28,7 @@ struct TcpQueue {
     TcpPut *first = nullptr;
     TcpPut *last = nullptr;
     TcpPut *open = nullptr;  // a batch that waits for its last part; not in the list
-    TcpQueue *next = nullptr;  // that waits for the same connection
+    TcpQueue *next = nullptr;  // next queue that waits for the same connection
     bool waiting = false;
 };
 

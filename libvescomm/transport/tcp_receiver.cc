@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation and per byte. No allocation but for the first batch that comes in pieces.
+// Zone: per operation and per byte. Allocates only for the first batch that arrives in pieces.
 #include "transport/tcp_receiver.h"
 
 #include <sys/socket.h>
@@ -18,12 +18,12 @@
 namespace vescomm {
 namespace {
 
-// Behind the end of a message, so much of the next one is read with it: its header, and a few
-// bytes that are copied once more.
+// Bytes read beyond the end of a message: the next header and a few bytes, which are copied once
+// more.
 constexpr std::size_t read_ahead_bytes = 4 << 10;
 
 ssize_t receive(int socket, iovec *parts, std::size_t count) noexcept {
-    // The usual case, and the one that waits: a list of one is dearer than a buffer.
+    // The usual case, also when waiting: recv() is cheaper than recvmsg() with one part.
     if (count == 1) return recv(socket, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
     msghdr what{};
     what.msg_iov = parts;
@@ -49,7 +49,7 @@ TcpReceiver::State TcpReceiver::fail(const char *why) noexcept {
 }
 
 TcpReceiver::State TcpReceiver::read(int socket, bool &moved) noexcept {
-    // A broken communicator leaves all memory alone.
+    // A failed communicator must not write memory.
     if (context_ != nullptr && context_->failure.broken()) give_up(*context_);
     return cipher_ ? read_records(socket, moved) : read_plain(socket, moved);
 }
@@ -91,7 +91,7 @@ TcpReceiver::State TcpReceiver::read_records(int socket, bool &moved) noexcept {
     return static_cast<std::size_t>(got) == part.iov_len ? State::more : State::drained;
 }
 
-// A record: the length of what is encrypted, that, and its tag.
+// A record: the length of the encrypted bytes, these bytes, and the tag.
 bool TcpReceiver::open_records() noexcept {
     std::size_t at = 0;
     while (record_bytes_ - at >= record_head_bytes) {
@@ -113,7 +113,7 @@ bool TcpReceiver::open_records() noexcept {
     return true;
 }
 
-// Takes bytes in the order in which they came. False: they cannot be right.
+// Handles bytes in the order in which they arrived. Returns false if they are invalid.
 bool TcpReceiver::consume(const std::byte *bytes, std::size_t size) noexcept {
     while (size > 0) {
         if (left_ > 0) {
@@ -139,8 +139,8 @@ bool TcpReceiver::consume(const std::byte *bytes, std::size_t size) noexcept {
     return true;
 }
 
-// A header is complete, and `size` bytes behind it are here: takes the whole message if they are
-// all of it, and none otherwise.
+// The header is complete, and `size` bytes after it have arrived. Consumes the whole message if
+// they contain all of it, and no byte otherwise.
 const char *TcpReceiver::begin(const std::byte *bytes, std::size_t &size) noexcept {
     if (const char *why = check_message(message_)) return why;
     const bool whole = message_.bytes <= size;
@@ -148,7 +148,7 @@ const char *TcpReceiver::begin(const std::byte *bytes, std::size_t &size) noexce
     left_ = whole ? 0 : message_.bytes;
     landing_ = {};
     batch_arriving_ = false;
-    // A communicator that this rank has stopped, or that the peer is not in.
+    // Null: this rank has stopped the communicator, or the peer is not in it.
     context_ = hub_.find(message_.context);
     const int peer = context_ == nullptr ? -1 : context_->rank_of(process_);
     if (peer < 0) {

@@ -13,30 +13,31 @@
 
 namespace vescomm {
 
-// One direction of a connection: the messages that come in. The bytes of a large put go straight
-// to their place; a header, and what came with it, passes through the staging buffer.
+// Incoming direction of a connection. The bytes of a large put are read directly into the target
+// memory; headers, and the bytes read together with them, pass through the staging buffer.
 //
 //     socket ──┬──► rest of the put that is arriving, in its memory
 //              └──► staging ──► header, header, bytes ...
 class TcpReceiver {
 public:
     enum class State {
-        drained,  // there is nothing more for now
-        more,  // there may be more
-        failed,  // why() says what happened; the connection is of no use any more
+        drained,  // nothing more to read now
+        more,  // there may be more to read
+        failed,  // why() gives the reason; the connection is unusable
     };
 
     TcpReceiver(TcpHub &hub, int process) : hub_(hub), process_(process) {}
-    // Bytes come in records from now on. Throws.
+    // Expects encrypted records from now on. Throws.
     void encrypt(const FrameKey &key);
 
-    // Reads once, without waiting. `moved` is set where anything came.
+    // Reads once, without waiting. Sets `moved` if anything arrived.
     State read(int socket, bool &moved) noexcept;
 
-    // No byte of this communicator, or of this memory, is written from now on.
+    // Drops the rest of a message for this communicator: no byte of its memories is written from
+    // now on.
     void give_up(const TcpContext &context) noexcept;
 
-    // Whether a message for this communicator has come in part.
+    // True if a message for this communicator has arrived in part.
     bool receiving(const TcpContext &context) const noexcept {
         return left_ > 0 && context_ == &context;
     }
@@ -54,18 +55,18 @@ private:
 
     TcpHub &hub_;
     const int process_;
-    // The message that is arriving.
+    // The message that is arriving:
     TcpMessage message_;
-    std::size_t header_bytes_ = 0;  // of message_ that are here, while it is not complete
-    std::uint64_t left_ = 0;  // bytes behind it that are still to come
-    TcpContext *context_ = nullptr;  // nullptr: nobody takes them
+    std::size_t header_bytes_ = 0;  // bytes of message_ received so far, while it is incomplete
+    std::uint64_t left_ = 0;  // bytes after the header that are still to come
+    TcpContext *context_ = nullptr;  // nullptr: the bytes are dropped
     TcpLanding landing_;
     bool batch_arriving_ = false;
     std::vector<std::byte> batch_;  // a batch that arrives in pieces
-    // Of an encrypted connection:
+    // Encrypted connections only:
     std::unique_ptr<RecordCipher> cipher_;
     std::vector<std::byte> records_;
-    std::size_t record_bytes_ = 0;  // of records_ that are here
+    std::size_t record_bytes_ = 0;  // bytes of records_ received so far
     std::string why_;
 };
 

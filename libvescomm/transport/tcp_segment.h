@@ -6,11 +6,11 @@
 
 namespace vescomm {
 
-// Bytes that are sent or read in one call: Linux passes so much on as one segment, and it is still
-// in the cache when the other direction has had its turn.
+// Bytes sent or read per call. Linux passes this many on as one segment, and they are still in the
+// cache after the other direction has been served.
 inline constexpr std::size_t segment_bytes = 65'000;
 
-// An encrypted record: its length, what is encrypted, its tag.
+// An encrypted record: its length, the encrypted bytes, the tag.
 inline constexpr std::size_t record_head_bytes = 4;
 inline constexpr std::size_t max_record_bytes = segment_bytes;
 

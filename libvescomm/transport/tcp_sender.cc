@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation. No allocation once the pool is warm; one system call for each segment.
+// Zone: per operation. No allocation once the pool is warm; one system call per segment.
 #include "transport/tcp_sender.h"
 
 #include <sys/socket.h>
@@ -19,11 +19,12 @@
 namespace vescomm {
 namespace {
 
-// Bytes of a put that are handed over in one go, if the kernel takes them: a short put is sooner
-// done so. Of a longer one every segment is followed by a look at what came in.
+// Bytes of a put that are handed over without interruption, if the kernel takes them: this
+// completes a short put sooner. After each further segment of a longer put, incoming bytes are
+// read.
 constexpr std::uint64_t at_once_bytes = 2 << 20;
 
-// A message of up to so many bytes is copied to be one piece, which is cheaper than a list of two.
+// Messages of up to this many bytes are copied into one buffer, which is cheaper than two parts.
 constexpr std::size_t max_joined_bytes = 4 << 10;
 
 ssize_t send_parts(int socket, const iovec *parts, std::size_t count) noexcept {
@@ -58,7 +59,7 @@ void TcpSender::send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexc
     if (failed_) return end(put);
     if (join_batch(queue, put, uses)) return;
     if (!waiting() && put.bytes <= max_message_bytes) {
-        // The usual case: from the memory of the caller to the kernel, and done.
+        // The usual case: from the memory of the caller to the kernel, without a queue.
         load(put, queue.context->id, false, put.from, put.offset, put.bytes, true);
         while (active_ && write() > 0) {
         }
@@ -73,8 +74,8 @@ void TcpSender::send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexc
     enqueue(queue, taken);
 }
 
-// A signal behind a put of the same communicator: the put ends when the signal has left. Its rank
-// may turn to something else as soon as its puts have ended, and make no progress.
+// A signal after a put of the same communicator: the put ends when the signal has left. Its rank
+// may stop making progress as soon as its puts have ended.
 void TcpSender::follow(TcpQueue &queue, TcpPut &signal) noexcept {
     if (signal.put.bytes > 0 || signal.put.pending != nullptr) return;
     TcpPut *before = queue.first != nullptr ? queue.last : put_;
@@ -82,7 +83,7 @@ void TcpSender::follow(TcpQueue &queue, TcpPut &signal) noexcept {
         signal.put.pending = std::exchange(before->put.pending, nullptr);
 }
 
-// nullptr: there is no memory, and the connection is of no use any more.
+// Returns nullptr if there is no memory; the connection has then failed.
 TcpPut *TcpSender::take(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept {
     TcpPut *taken = hub_.puts.take();
     if (taken == nullptr) {
@@ -100,7 +101,7 @@ TcpPut *TcpSender::take(TcpQueue &queue, const Put &put, std::uint32_t *uses) no
     return taken;
 }
 
-// True: the put is small, and is now part of a batch.
+// Returns true if the put is small and has become part of a batch.
 bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses) noexcept {
     const auto close_batch = [&] {
         if (queue.open != nullptr) enqueue(queue, std::exchange(queue.open, nullptr));
@@ -133,7 +134,7 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
     batch.put.signal = part.signal;
     batch.put.value = part.value;
     batch.put.called = part.called;
-    // The source of a part may be reused. The last part is over when the batch is.
+    // The source of a part may be reused at once. The last part ends when the batch ends.
     if (last) batch.put.pending = part.pending;
     else end(part);
     if (last) close_batch();
@@ -186,7 +187,7 @@ void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const st
     active_ = true;
 }
 
-// Takes the next message from the queue whose turn it is.
+// Takes the next message from the queue that is next in round-robin order.
 bool TcpSender::next_message() noexcept {
     if (first_ == nullptr) return false;
     TcpQueue &queue = *first_;
@@ -224,7 +225,8 @@ bool TcpSender::pump() noexcept {
     return moved;
 }
 
-// Hands over a segment at most. 0: the kernel takes nothing now, or the connection has failed.
+// Hands over at most one segment. Returns 0 if the kernel takes nothing now or the connection
+// failed.
 std::size_t TcpSender::write() noexcept {
     const std::size_t sent = cipher_ ? write_record() : write_plain();
     sent_ += sent;
@@ -234,18 +236,18 @@ std::size_t TcpSender::write() noexcept {
 
 std::size_t TcpSender::write_plain() noexcept {
     iovec parts[2];
-    std::size_t count = 0, room = segment_bytes;
+    std::size_t count = 0, space = segment_bytes;
     std::size_t at = sent_;
     if (at < sizeof message_) {
         const std::size_t bytes = sizeof message_ - at;
         parts[count++] = {reinterpret_cast<std::byte *>(&message_) + at, bytes};
-        room -= bytes;
+        space -= bytes;
         at = sizeof message_;
     }
     at -= sizeof message_;
     if (at < message_.bytes)
         parts[count++] = {const_cast<std::byte *>(bytes_) + at,
-                          std::min<std::size_t>(room, message_.bytes - at)};
+                          std::min<std::size_t>(space, message_.bytes - at)};
     const ssize_t sent = send_parts(socket_, parts, count);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN) blocked_ = true;
@@ -253,7 +255,7 @@ std::size_t TcpSender::write_plain() noexcept {
     return 0;
 }
 
-// The bytes of a record count as sent once the kernel has all of it.
+// The bytes of a record count as sent once the kernel has taken the whole record.
 std::size_t TcpSender::write_record() noexcept {
     if (record_bytes_ == 0) {
         constexpr std::size_t max = max_record_bytes - record_head_bytes - RecordCipher::tag_bytes;
@@ -297,8 +299,8 @@ void TcpSender::finish_message() noexcept {
 
 // ---- the end ----
 
-// The rest of the message that is under way has to be sent, or nobody would find the next one: it
-// is copied, and its owner may take its memory back.
+// The rest of the message under way must be sent, or the peer could not find the next header. It is
+// copied, so that its owner can take back the source.
 void TcpSender::own_message() noexcept {
     try {
         owned_.assign(bytes_, bytes_ + message_.bytes);

@@ -13,32 +13,34 @@
 
 namespace vescomm {
 
-// The other direction of a connection: the messages that go out. The bytes of a put are handed to
-// the kernel from where they lie. What the kernel does not take waits in a queue of its
-// communicator; the queues of a connection take turns, a message each.
+// Outgoing direction of a connection. The bytes of a put are handed to the kernel directly from
+// their source. Bytes that the kernel does not take wait in the queue of their communicator; the
+// queues of a connection are served round-robin, one message each.
 class TcpSender {
 public:
     TcpSender(TcpHub &hub, int socket) : hub_(hub), socket_(socket) {}
-    // Bytes go in records from now on. Throws.
+    // Sends encrypted records from now on. Throws.
     void encrypt(const FrameKey &key);
 
-    // Sends a put, or queues it. Small parts of a put that follows wait for it, to be one message.
-    // `uses` of the target memory is counted while the put waits; nullptr where there are no bytes.
+    // Sends a put, or queues it. Small parts wait for the put that follows, to be sent as one
+    // message. `uses`: use count of the target memory, incremented while the put waits; nullptr if
+    // it has no bytes.
     void send(TcpQueue &queue, const Put &put, std::uint32_t *uses) noexcept;
 
-    // Says that a communicator has been stopped here.
+    // Notifies the peer that a communicator has been stopped here.
     void say_goodbye(std::uint32_t context) noexcept;
 
-    // Hands over what waits, until the kernel takes no more or one segment has gone. True: any has.
+    // Hands over queued bytes until the kernel takes no more or one segment has been sent. Returns
+    // true if any byte was.
     bool pump() noexcept;
 
-    // Something waits to be sent.
+    // Something is queued.
     bool waiting() const noexcept { return active_ || first_ != nullptr; }
-    // The kernel did not take all: there is room again once the socket is writable.
+    // The kernel did not take all bytes; it will once the socket is writable.
     bool blocked() const noexcept { return blocked_; }
     void unblock() noexcept { blocked_ = false; }
 
-    // A message of this communicator is under way, or a goodbye is still to be sent.
+    // A message of this communicator is under way, or a goodbye is queued.
     bool owes(std::uint32_t context) const noexcept {
         return (active_ && message_.context == context) || goodbyes_.first != nullptr;
     }
@@ -47,9 +49,9 @@ public:
         return active_ && message_.context == context && message_.kind != TcpKind::goodbye;
     }
 
-    // Gives up what waits of one communicator. Its sources are not read any more.
+    // Drops all queued puts of one communicator. Their sources are not read any more.
     void drop(TcpQueue &queue) noexcept;
-    // Gives up everything, once the connection is gone.
+    // Drops everything, after the connection has ended.
     void close() noexcept;
 
     bool failed() const noexcept { return failed_; }
@@ -75,24 +77,24 @@ private:
 
     TcpHub &hub_;
     const int socket_;
-    TcpQueue *first_ = nullptr;  // the queues that wait, in turn
+    TcpQueue *first_ = nullptr;  // the queues that wait, in round-robin order
     TcpQueue *last_ = nullptr;
     TcpQueue goodbyes_;
-    // The message that is being handed over.
+    // The message that is being handed over:
     bool active_ = false;
     bool blocked_ = false;
     bool failed_ = false;
     TcpMessage message_;
-    const std::byte *bytes_ = nullptr;  // that follow it
-    std::uint64_t sent_ = 0;  // of header and bytes
-    TcpPut *put_ = nullptr;  // that is over when the message is; nullptr: none
-    std::vector<std::byte> owned_;  // the bytes, where their owner has taken them back
-    // Of an encrypted connection:
+    const std::byte *bytes_ = nullptr;  // bytes that follow the header
+    std::uint64_t sent_ = 0;  // bytes of header and payload sent so far
+    TcpPut *put_ = nullptr;  // put that ends with the message; nullptr: none
+    std::vector<std::byte> owned_;  // copy of the bytes, if their owner has taken the source back
+    // Encrypted connections only:
     std::unique_ptr<RecordCipher> cipher_;
     std::vector<std::byte> record_;
-    std::size_t record_bytes_ = 0;  // 0: there is none under way
+    std::size_t record_bytes_ = 0;  // 0: no record is under way
     std::size_t record_sent_ = 0;
-    std::size_t record_holds_ = 0;  // bytes of the message
+    std::size_t record_holds_ = 0;  // bytes of the message in the record
     std::string why_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a transport does that leaves an entry of its contract out: nothing, or a defect of the
-// caller, who must not ask a transport for what it has said it cannot do.
+// Defaults for the optional functions of a transport: no effect, or an error, because the caller
+// must not use a function that the transport does not support.
 #include "transport/transport.h"
 
 #include "base/error.h"

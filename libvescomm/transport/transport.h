@@ -15,22 +15,23 @@
 
 namespace vescomm {
 
-// Number of a memory within its communicator: the same on every rank.
+// Number of a memory within its communicator, equal on every rank.
 using MemoryId = std::uint32_t;
 
-// A signal is a counter that one rank raises and others watch; it never falls. `channel` is the
-// number of the request within its communicator, `flag` tells apart the counters of one request.
+// A signal is a counter that one rank raises and others watch; it never decreases. `channel` is the
+// number of the request within its communicator, `flag` selects one of the counters of a request.
 struct SignalName {
     std::uint32_t channel = 0;
     std::uint32_t flag = 0;
 };
 
-// Most flags of one request, over all algorithms. Eight counters fill a cache line.
+// Maximum number of flags of one request, over all algorithms. Eight counters fill a cache line.
 inline constexpr std::uint32_t flags_per_channel = 8;
 
-// What a rank has called in the run that a value belongs to, as the value of signature_flag. What
-// it says to another node without bytes is the value of advertised_flag: that may be of a later run
-// before anyone has looked at the bytes.
+// Flags that carry the signature of a rank's call. The lower half of the value is the signature,
+// the upper half that of the signal raised with it, which holds the number of the run. A signal
+// with bytes raises signature_flag. A signal to another node without bytes raises advertised_flag,
+// because it may belong to a later run before the receiver has read the bytes.
 inline constexpr std::uint32_t signature_flag = 5;
 inline constexpr std::uint32_t advertised_flag = 6;
 constexpr std::uint32_t signature_flag_for(std::uint64_t bytes) {
@@ -40,46 +41,50 @@ constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t calle
     return (value >> 32 << 32) | called;
 }
 
-// Where the memory of a node's ranks is mapped in this process.
+// Addresses in this process at which the memory of a node's ranks is mapped.
 class Mapping {
 public:
     virtual ~Mapping() = default;
-    // Start of the slab of `peer` (of its node, for VESCOMM_PER_NODE); nullptr when not mapped.
+    // Start of the slab of `peer` (of its node for VESCOMM_PER_NODE), or nullptr if it is not
+    // mapped.
     virtual std::byte *base(int peer) const noexcept = 0;
 };
 
-// Bytes for the memory of a peer on another node, and the signal that follows them.
+// A transfer of bytes into the memory of a peer on another node, and the signal that follows them.
 struct Put {
     int peer = 0;
-    const std::byte *from = nullptr;  // within a registered memory of this rank, or any address
-    MemoryId memory = 0;  // of the target
-    std::uint64_t offset = 0;  // bytes, within the target's slab
-    std::uint64_t bytes = 0;  // may be 0: then only the signal travels
+    // source: within a registered memory of this rank, or any other address
+    const std::byte *from = nullptr;
+    MemoryId memory = 0;  // number of the target memory
+    std::uint64_t offset = 0;  // target: bytes from the start of the peer's slab
+    std::uint64_t bytes = 0;  // may be 0: then only the signal is sent
     SignalName signal;
-    // Raised at the peer after all bytes are visible there, and those of the puts before it. 0: a
-    // part of the next put to this peer, which follows at once; small parts go as one message.
+    // Value of the signal at the peer. It is raised after all bytes of this put and of earlier puts
+    // to the peer are visible there. 0: no signal; this is a part of the next put to the peer,
+    // which must follow at once. Small parts are sent as one message.
     std::uint64_t value = 0;
-    // Counted down by one when `from` may be written again. Incremented by the caller before.
+    // Decremented by one when `from` may be written again. The caller increments it before the put.
     std::atomic<std::uint32_t> *pending = nullptr;
-    // Not 0: raises signature_flag of the channel as well, or advertised_flag where there are no
-    // bytes, with this in the lower half of the value.
+    // Signature of the call. If it is not 0, the put also raises signature_flag of the channel
+    // (without bytes: advertised_flag), with the signature in the lower half of the value.
     std::uint32_t called = 0;
-    // Not 0: may come early. It takes effect once the target expects this value of `credit_flag` of
-    // the channel. Until then the target keeps it, and what comes later passes it.
+    // Credit of an eager put; 0: not eager. The put takes effect once the target expects at least
+    // this value of `credit_flag` of the channel. Until then the target keeps it in its unexpected
+    // queue, and later puts may pass it.
     std::uint64_t eager = 0;
     std::uint32_t credit_flag = 0;
 };
 
 class SignalBoard;
 
-// How bytes and signals travel between this rank and some of its peers. transports.cc holds the
-// table of all of them; tests/conformance is the suite that every one passes.
+// Moves bytes and signals between this rank and some of its peers. transports.cc holds the table of
+// all transports; tests/conformance is the suite that every transport passes.
 //
-// A transport either *maps* a peer (its memory can be loaded and stored by pointer) or *puts* to it
-// (bytes are handed over and arrive later); loopback does both, for tests.
+// A transport either *maps* a peer (its memory is loaded and stored by pointer) or *puts* to it
+// (bytes are handed over and arrive later). loopback does both, for tests.
 //
-// Threads: the owner serialises all calls, except signalled(), which may be called by any thread,
-// and map(), which may be called while one of the others is.
+// Threads: the owner serialises all calls. Exceptions: signalled() may be called by any thread, and
+// map() may be called while another call runs.
 class Transport {
 public:
     virtual ~Transport() = default;
@@ -91,72 +96,74 @@ public:
 
     // ---- set-up; throws Error ----
 
-    // Memory for the ranks that this transport maps, in three steps, each collective over those
-    // ranks. Only for a transport that maps its own rank.
+    // Shared memory for the ranks that this transport maps, made in three steps. Each step is
+    // collective over these ranks. Only for a transport that maps its own rank.
     //
-    // share(): allocates it, zeroed, on one of the ranks, and returns what the others must know to
-    // map it. The caller carries that to them.
-    //   OUT_OF_MEMORY  there is not enough; the caller tells the other ranks
+    // share(): allocates the memory, zeroed, on one of the ranks, and returns what the other ranks
+    // need to map it. The caller sends that to them.
+    //   OUT_OF_MEMORY  not enough memory is free; the caller notifies the other ranks
     //   SYSTEM         the operating system refused
-    // `reserve`: running out of memory is an error here; otherwise pages are taken when they are
-    // first touched, as of memory from malloc().
+    // `reserve`: allocates all pages now, so that running out of memory is an error here. Otherwise
+    // pages are allocated when they are first touched, as with malloc().
     virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve);
-    // map(): maps it; `shared` is what share() has returned on each rank of the communicator.
+    // map(): maps the memory; `shared` holds the result of share() of every rank of the
+    // communicator.
     virtual std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
                                          const std::vector<std::string> &shared, Deadline deadline);
-    // end_sharing(): every rank has mapped it, or will not.
+    // end_sharing(): called when every rank has mapped the memory or has given up.
     virtual void end_sharing() noexcept {}
 
-    // Makes memory a target of puts, and returns what a peer must know to do so (at most 64 KiB).
-    // The caller carries it to the peers through the authenticated control plane.
+    // Makes memory a target of puts, and returns what a peer needs to put into it (at most 64 KiB).
+    // The caller sends that to the peers through the authenticated control plane.
     virtual std::string offer(MemoryId memory, std::byte *base, std::uint64_t bytes);
 
-    // Learns how to put into the memory of a peer. An empty offer means that none was made.
+    // Accepts the offer of a peer for its memory. An empty offer means that the peer made none.
     virtual void accept(MemoryId memory, int peer, std::string_view offer);
 
-    // Ends what offer() and accept() began. The bytes are no longer touched when it returns.
+    // Ends offer() and accept() of a memory. Its bytes are not touched after the return.
     virtual void forget(MemoryId memory) noexcept;
 
-    // ---- per operation; a failure is told once, through the Failure given at creation ----
+    // ---- per operation; a failure is reported once, through the Failure given at creation ----
 
-    // Hands bytes over. Puts and signals to one peer take effect in the order of the calls, but for
-    // puts that come early.
+    // Hands bytes over. Puts and signals to one peer take effect in the order of the calls, except
+    // eager puts.
     virtual void put(const Put &put) noexcept;
 
-    // Raises a signal of this rank at one peer. For a peer that is mapped, all ranks of the node
-    // see it at once, this one included.
+    // Raises a signal of this rank at one peer. If the peer is mapped, all ranks of the node,
+    // including this one, see the signal at once.
     virtual void signal(int peer, SignalName signal, std::uint64_t value) noexcept = 0;
 
-    // Whether this rank's transport and its peers' keep puts that come early.
+    // True if this rank's transport and its peers' keep eager puts in an unexpected queue.
     virtual bool keeps_unexpected() const noexcept { return false; }
 
-    // From now on puts of `peer` that came early for this value of the signal, or a lower one, take
-    // effect. Where keeps_unexpected().
+    // Grants credit: eager puts of `peer` that wait for this value of the signal, or a lower one,
+    // take effect from now on. Only if keeps_unexpected().
     virtual void expect(int /* peer */, SignalName /* signal */,
                         std::uint64_t /* value */) noexcept {}
 
-    // The value to which `peer` has raised a signal for this rank; 0 before the first. What the
-    // peer wrote before it raised the signal is visible to the caller afterwards.
+    // The value to which `peer` has raised a signal for this rank; 0 before the first. Everything
+    // that the peer wrote before it raised the signal is visible to the caller afterwards.
     virtual std::uint64_t signalled(int peer, SignalName signal) const noexcept = 0;
 
-    // Moves things along; true when something moved. Nothing to do for a transport that only maps.
+    // Advances transfers; returns true if anything advanced. A transport that only maps has nothing
+    // to do.
     virtual bool progress() noexcept { return false; }
 
     // ---- sleeping ----
 
-    // Where this rank's threads sleep and who wakes them: of the transport that maps this rank,
-    // which every communicator has exactly one of. nullptr for the others.
+    // The board on which this rank's threads sleep and are woken. Every communicator has exactly
+    // one transport that maps its own rank; the others return nullptr.
     virtual SignalBoard *board() noexcept { return nullptr; }
 
-    // A descriptor that becomes readable when progress() has something to do; -1: none is needed.
+    // A descriptor that becomes readable when progress() has work; -1: none is needed.
     virtual int descriptor() const noexcept { return -1; }
 
-    // Prepares descriptor() for a poll. False: something arrived meanwhile, call progress()
-    // instead.
+    // Prepares descriptor() for a poll. Returns false if something arrived meanwhile; then call
+    // progress() instead.
     virtual bool arm() noexcept { return true; }
 
-    // Stops all traffic: when it returns no byte of any memory is written by this transport any
-    // more, and nothing that this rank has put is read.
+    // Stops all traffic. After the return this transport writes no byte of any memory and reads no
+    // byte that this rank has put.
     virtual void stop() noexcept {}
 };
 

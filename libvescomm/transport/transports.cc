@@ -17,7 +17,7 @@ namespace vescomm {
 
 namespace {
 
-// THE table. loopback is made by tests alone.
+// The table of transports. Only tests make loopback.
 constexpr TransportHelp table[] = {
     {"node", "memory shared by the ranks of a node", true},
     {"tcp", "puts into memory of other nodes, over authenticated TCP connections", true},
@@ -33,30 +33,30 @@ bool has_rdma() {
 #endif
 }
 
-// The rank that differs from rank 0, or -1.
+// Returns a rank that differs from rank 0, or -1.
 int different(const std::vector<std::string> &all) {
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0]) return static_cast<int>(rank);
     return -1;
 }
 
-// Which transport all ranks take between nodes: "tcp" or "ucx".
+// Agrees on the transport between nodes: "tcp" or "ucx".
 std::string agree(Control &control, const TransportOptions &options, Deadline deadline) {
-    const std::string asked = "VESCOMM_TRANSPORT=" + options.between_nodes +
-                              " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
+    const std::string own = "VESCOMM_TRANSPORT=" + options.between_nodes +
+                            " VESCOMM_ENCRYPTION=" + (options.encrypted ? "yes" : "no");
     const auto all = control.all_gather("transport between nodes",
-                                        (has_rdma() ? "rdma " : "tcp ") + asked, deadline);
-    std::vector<std::string> wishes;
+                                        (has_rdma() ? "rdma " : "tcp ") + own, deadline);
+    std::vector<std::string> requested;
     bool rdma = true;
     for (const std::string &one : all) {
         const std::size_t space = std::min(one.find(' '), one.size());
         rdma = rdma && one.substr(0, space) == "rdma";
-        wishes.push_back(one.substr(space));
+        requested.push_back(one.substr(space));
     }
-    if (const int rank = different(wishes); rank >= 0)
+    if (const int rank = different(requested); rank >= 0)
         throw Error(VESCOMM_ERROR_MISMATCH,
-                    "rank 0 has" + wishes[0] + ", and rank " + std::to_string(rank) + " has" +
-                        wishes[static_cast<std::size_t>(rank)] + "; set the same on all ranks");
+                    "rank 0 has" + requested[0] + ", and rank " + std::to_string(rank) + " has" +
+                        requested[static_cast<std::size_t>(rank)] + "; set the same on all ranks");
     if (options.between_nodes != "auto") return options.between_nodes;
     return rdma && !options.encrypted ? "ucx" : "tcp";
 }
@@ -72,7 +72,7 @@ std::unique_ptr<Transport> make_tcp(const std::vector<bool> &away, Control &cont
     auto transport = make_tcp_transport(std::static_pointer_cast<TcpFabric>(share.fabric),
                                         control.membership().group, control.rank(), share.peers,
                                         failure, std::move(on_signal));
-    // Before any rank sends, all have made theirs.
+    // All ranks must have made their transport before any rank sends.
     control.all_gather("tcp transports", "", deadline);
     return transport;
 }
@@ -86,7 +86,7 @@ std::unique_ptr<Transport> make_ucx(const std::vector<bool> &away, Control &cont
     auto transport = make_ucx_transport(std::static_pointer_cast<UcxFabric>(share.fabric),
                                         control.membership().group, control.rank(), share.peers,
                                         failure, std::move(on_signal));
-    // Before any rank sends, all have made theirs.
+    // All ranks must have made their transport before any rank sends.
     control.all_gather("ucx transports", "", deadline);
     return transport;
 }

@@ -12,9 +12,9 @@
 namespace vescomm {
 namespace {
 
-// Without the sentence where there is no memory for it.
+// Sets the failure; without a sentence if there is no memory for it.
 template <typename Sentence>
-void tell(Failure &failure, vescomm_status_t status, Sentence sentence) noexcept {
+void set_failure(Failure &failure, vescomm_status_t status, Sentence sentence) noexcept {
     if (failure.broken()) return;
     try {
         failure.set(status, sentence());
@@ -65,7 +65,7 @@ void UcxContext::lose(const UcxEndpoint &endpoint) noexcept {
     const bool busy = queues[at]->busy() || inbox.receiving(peer);
     queues[at]->drop();
     if (left[at] && !busy) return;
-    tell(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
+    set_failure(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
         return endpoint.why(rank, peer) +
                (left[at] ? "; that rank has left while puts from or to it were under way"
                          : "; that process ended, its network did, or it has closed the "
@@ -75,7 +75,7 @@ void UcxContext::lose(const UcxEndpoint &endpoint) noexcept {
 }
 
 void UcxContext::lose(const Message &message, const char *reason) noexcept {
-    tell(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
+    set_failure(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
         return "rank " + std::to_string(rank) + " did not receive all of the " +
                std::to_string(message.bytes) + " bytes that rank " +
                std::to_string(rank_of(static_cast<int>(message.from))) + " put into memory " +
@@ -86,7 +86,7 @@ void UcxContext::lose(const Message &message, const char *reason) noexcept {
 }
 
 void UcxContext::refuse(const Message &message, const char *why) noexcept {
-    tell(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
+    set_failure(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
         const int peer = rank_of(static_cast<int>(message.from));
         return "rank " + std::to_string(rank) +
                " received a message over UCX that cannot be right: " + why +
@@ -100,7 +100,7 @@ void UcxContext::refuse(const Message &message, const char *why) noexcept {
 }
 
 void UcxContext::run_out() noexcept {
-    tell(failure, VESCOMM_ERROR_OUT_OF_MEMORY, [&] {
+    set_failure(failure, VESCOMM_ERROR_OUT_OF_MEMORY, [&] {
         return "rank " + std::to_string(rank) + " has no memory left for messages over UCX";
     });
 }

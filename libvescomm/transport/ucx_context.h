@@ -15,37 +15,36 @@
 
 namespace vescomm {
 
-// One communicator on a UcxFabric: its memories, what arrives for it, and what it has to send.
+// One communicator on a UcxFabric: its memories, its incoming messages, and its queues of puts.
 //
-// Threads: everything under the mutex of the fabric, but for inbox.signalled().
+// Threads: everything under the mutex of the fabric, except inbox.signalled().
 class UcxContext {
 public:
-    // `peers`: by rank of the communicator, the number of that process on the fabric, or -1.
-    // Throws.
+    // `peers`: by rank of the communicator, the number of its process on the fabric, or -1. Throws.
     UcxContext(UcxHub &hub, std::uint32_t id, int rank, const std::vector<int> &peers,
                Failure &failure, std::function<void()> on_signal);
 
-    // The rank of a process of the fabric; -1: it is not in this communicator.
+    // The rank of a process of the fabric; -1: the process is not in this communicator.
     int rank_of(int process) const noexcept { return ranks_.rank_of(process); }
 
-    // True: UCX may read or write memory of this communicator, in all or for one peer.
+    // True if UCX may read or write memory of this communicator, for any peer or for one.
     bool busy() const noexcept;
     bool busy(int peer) const noexcept;
 
-    // That peer has stopped this communicator.
+    // The peer has stopped this communicator.
     void take_goodbye(int peer) noexcept;
 
-    // An endpoint has failed: so has the communicator, unless that peer has said goodbye and
+    // An endpoint has failed. The communicator fails too, unless the peer has said goodbye and
     // nothing was under way from it or to it.
     void lose(const UcxEndpoint &endpoint) noexcept;
 
-    // Breaks the communicator: the bytes of a put did not arrive.
+    // Fails the communicator: the bytes of a put did not arrive.
     void lose(const Message &message, const char *reason) noexcept;
 
-    // Breaks the communicator because of a message.
+    // Fails the communicator because of an invalid message.
     void refuse(const Message &message, const char *why) noexcept;
 
-    // Breaks the communicator because there is no memory to send or receive.
+    // Fails the communicator because there is no memory to send or receive.
     void run_out() noexcept;
 
     // A signal has arrived.
@@ -61,8 +60,8 @@ public:
     UcxMemories memories;
     UcxInbox inbox;
     std::vector<std::unique_ptr<UcxQueue>> queues;  // by rank; nullptr: not a peer
-    std::vector<bool> left;  // by rank: it has said goodbye
-    bool has_news = false;  // and is in the hub's list of those that have
+    std::vector<bool> left;  // by rank: true if it has said goodbye
+    bool has_news = false;  // the context is in the hub's list of news
 
 private:
     UcxHub &hub_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Per operation: no allocation once the pools are warm, no lock, no system call but UCX's.
+// Per operation: no allocation once the pools are warm, no lock, no system call except UCX's.
 #include "transport/ucx_endpoint.h"
 
 #include "transport/ucx_context.h"
@@ -55,7 +55,7 @@ void UcxEndpoint::close() noexcept {
 
 // ---- messages ----
 
-void UcxEndpoint::tell(MessageKind kind, std::uint32_t context) noexcept {
+void UcxEndpoint::send_control(MessageKind kind, std::uint32_t context) noexcept {
     if (failed_ || endpoint_ == nullptr) return;
     UcxPiece *piece = hub_.pieces.take();
     if (piece == nullptr) return fail("cannot send", UCS_ERR_NO_MEMORY);
@@ -81,9 +81,10 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
     parameters.user_data = piece;
     parameters.memory_type = UCS_MEMORY_TYPE_HOST;
     if (message.kind == MessageKind::hello) {
-        // Has UCX ask who the peer is, once all are connected: asked amid traffic, when a transport
-        // stops, UCX 1.13 aborts the process (an assertion in ucp_request.c), and asked while
-        // it connects, when the peer dies (one in wireup_ep.c).
+        // Makes UCX resolve the remote endpoint once all processes are connected. Resolving it
+        // later, amid traffic, makes UCX 1.13 abort when a transport stops (an assertion in
+        // ucp_request.c); resolving it earlier, while connecting, makes UCX 1.13 abort when the
+        // peer dies (one in wireup_ep.c).
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         parameters.flags = UCP_AM_SEND_FLAG_REPLY;
     }
@@ -92,14 +93,14 @@ void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source)
         parameters.flags = UCP_AM_SEND_FLAG_EAGER;
     }
     if (source != nullptr) {
-        // Spares RDMA a registration for each message.
+        // Spares RDMA a registration per message.
         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         parameters.memh = source;
     }
     begin(*piece);
     void *request = hub_.ucx.am_send_nbx(endpoint_, ucx_message_id, &message, sizeof message, from,
                                          message.bytes, &parameters);
-    if (UCS_PTR_IS_PTR(request)) return;  // piece_sent() follows, or has run already
+    if (UCS_PTR_IS_PTR(request)) return;  // piece_sent() will be called, or has been called already
     end(piece);
     if (request != nullptr) fail("cannot send", UCS_PTR_STATUS(request));
 }

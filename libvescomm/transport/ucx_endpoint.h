@@ -9,7 +9,7 @@
 
 namespace vescomm {
 
-// The connection of this process to one other, which all communicators share. Messages arrive in
+// The connection of this process to another one, shared by all communicators. Messages arrive in
 // the order in which they are sent.
 //
 // Threads: everything under the mutex of the fabric.
@@ -21,37 +21,39 @@ public:
 
     int process() const { return process_; }
 
-    // Begins to connect; idle() once the network has. Until then nothing may be sent: a message
-    // that waits for its connection makes UCX 1.13 abort when the peer dies. Throws.
+    // Starts connecting; idle() becomes true once the network is connected. Nothing may be sent
+    // before: a message that waits for its connection makes UCX 1.13 abort when the peer dies.
+    // Throws.
     void connect(const Address &address);
 
-    // Sends a message that is not of a put, ahead of the puts that wait.
-    void tell(MessageKind kind, std::uint32_t context = 0) noexcept;
+    // Sends a message that does not belong to a put, ahead of the queued puts.
+    void send_control(MessageKind kind, std::uint32_t context = 0) noexcept;
 
-    // Sends a piece of a put from memory of its queue, and gives it back to the pool once UCX has.
+    // Sends a piece of a put from the source of its queue. The piece returns to the pool once UCX
+    // has sent it.
     void send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept;
 
-    // UCX is connected, and has sent what tell() has given it.
+    // UCX is connected and has sent all control messages.
     bool idle() const { return under_way_ == 0; }
 
-    // True: a message is the next one of the peer.
+    // Returns true if this is the number of the peer's next message, and counts it.
     bool take_number(std::uint64_t number) noexcept { return number == received_++; }
 
     // ---- failures ----
 
     bool failed() const { return failed_; }
-    // A sentence; rank numbers are those of the communicator that tells it.
+    // A sentence that gives the reason of the failure, with the rank numbers of one communicator.
     std::string why(int rank, int peer) const;
 
-    // Gives up the connection, for all communicators that use it; UCX still has it. `doing` and
+    // Fails the connection for all communicators that use it; UCX keeps the endpoint. `doing` and
     // `reason` are parts of the sentence, of static storage.
     void fail(const char *doing, const char *reason) noexcept;
 
-    // Has UCX end the connection and all that is under way over it, which progress of the worker
+    // Makes UCX close the endpoint and cancel all operations on it, which progress of the worker
     // completes.
     void close() noexcept;
 
-    // ---- heard of the peer, while connections are made ----
+    // ---- received from the peer during wire-up ----
 
     bool said_hello = false;
     bool welcomed = false;
@@ -70,7 +72,7 @@ private:
     const int process_;
     ucp_ep_h endpoint_ = nullptr;
     std::uint64_t token_ = 0;
-    std::uint64_t messages_ = 0;  // sent
+    std::uint64_t messages_ = 0;  // number of messages sent
     std::uint64_t received_ = 0;
     int under_way_ = 0;
     bool failed_ = false;

@@ -13,13 +13,13 @@
 namespace vescomm {
 namespace {
 
-// Rounds of UCX's progress in one call of ours, so that a busy network cannot keep the caller.
+// Calls of UCX's progress per call of ours, so that a busy network cannot hold the caller.
 constexpr int max_rounds = 64;
 
-// How long a communicator that ends waits for UCX to let go of its memory.
+// Time that an ending communicator waits for UCX to release its memory.
 constexpr double grace_seconds = 1.0;
 
-// Calls of UCX's progress without effect after which an endpoint is taken to be closed.
+// Consecutive calls of UCX's progress without effect after which an endpoint counts as closed.
 constexpr int closing_phases = 100;
 
 }  // namespace
@@ -28,7 +28,7 @@ std::shared_ptr<UcxFabric> UcxFabric::connect(Control &control, const std::vecto
                                               const Failure &failure, Deadline deadline) {
     std::shared_ptr<UcxFabric> fabric(
         new UcxFabric(load_ucx(), control.rank(), peers, interface_of(control.local_address())));
-    fabric->wire(control, failure, deadline);
+    fabric->wire_up(control, failure, deadline);
     return fabric;
 }
 
@@ -38,10 +38,9 @@ UcxFabric::~UcxFabric() {
         return;
     }
     if (!wired_) {
-        // A peer may have died while it was being connected: to close such an endpoint makes
-        // UCX 1.13 abort the process, by assertions of its own in tcp_ep.c and wireup_ep.c. No
-        // memory has been registered, so a worker that is never progressed again can do no harm: it
-        // stays.
+        // A peer may have died during wire-up. Closing such an endpoint makes UCX 1.13 abort the
+        // process (its assertions in tcp_ep.c and wireup_ep.c). No memory has been registered, so
+        // the worker is leaked: it does no harm if it is never progressed again.
         worker_.abandon();
         return;
     }
@@ -49,7 +48,7 @@ UcxFabric::~UcxFabric() {
     end_worker();
 }
 
-// Closes everything; all communicators have ended or are broken.
+// Closes everything, after all communicators have ended or failed.
 void UcxFabric::end_worker() noexcept {
     if (std::exchange(ended_, true)) return;
     for (const auto &endpoint : hub_.endpoints)
@@ -59,8 +58,8 @@ void UcxFabric::end_worker() noexcept {
     hub_.end_all();
 }
 
-// Closing goes on within UCX, also in calls that report nothing done; it leaks what is left when
-// its worker is destroyed, and a peer does not learn of it before.
+// Closing continues within UCX, also in calls that report no progress. Unfinished work is leaked
+// when the worker is destroyed, and a peer does not observe the close before it is finished.
 void UcxFabric::finish_closing() noexcept {
     const Deadline closed = Deadline::after(grace_seconds);
     for (int quiet = 0; quiet < closing_phases && !closed.expired();)
@@ -87,7 +86,7 @@ void UcxFabric::open(UcxContext &context) {
 
 void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
     std::unique_lock lock(mutex_);
-    // Peers that have left already may be gone: what they said is read before anything is sent.
+    // Peers that have left may be gone: reads their goodbyes before anything is sent.
     if (!ended_) step();
     hub_.remove(context);
     for (const auto &queue : context.queues)
@@ -95,9 +94,9 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
     if (!ended_) context.inbox.close();
     for (std::size_t peer = 0; peer < context.queues.size(); ++peer)
         if (context.queues[peer] && !context.left[peer])
-            context.queues[peer]->endpoint().tell(MessageKind::goodbye, context.id);
+            context.queues[peer]->endpoint().send_control(MessageKind::goodbye, context.id);
     if (!wait(lock, grace_seconds, [&] { return !context.busy(); })) give_up(lock, context);
-    // So that peers that are about to stop as well do not take the end for a failure.
+    // Sends the goodbyes, so that peers that are about to stop do not report the end as a failure.
     wait(lock, patience_seconds, [&] {
         for (const auto &queue : context.queues)
             if (queue && !queue->endpoint().failed() && !queue->endpoint().idle()) return false;
@@ -107,7 +106,7 @@ void UcxFabric::close(UcxContext &context, double patience_seconds) noexcept {
     context.memories.forget_all();
 }
 
-// Has UCX let go of memory that it still has after the grace period.
+// Forces UCX to release memory that it still holds after the grace period.
 void UcxFabric::give_up(std::unique_lock<std::mutex> &lock, UcxContext &context) noexcept {
     if (over_tcp_) return abandon();
     for (std::size_t peer = 0; peer < context.queues.size(); ++peer) {
@@ -125,9 +124,9 @@ void UcxFabric::give_up(std::unique_lock<std::mutex> &lock, UcxContext &context)
     end_worker();
 }
 
-// UCX reads and writes memory over TCP only while its worker makes progress: this one makes none
-// any more, and stays. Closing an endpoint whose socket takes no more bytes makes UCX 1.13 use
-// freed memory, in uct_tcp_iface_progress(), as soon as the peer closes its end too.
+// Over TCP, UCX reads and writes memory only while its worker makes progress. This worker is never
+// progressed again, and is leaked. Closing an endpoint whose socket takes no more bytes makes UCX
+// 1.13 use freed memory, in uct_tcp_iface_progress(), as soon as the peer closes its end too.
 void UcxFabric::abandon() noexcept {
     fail_all();
     ended_ = true;
@@ -167,15 +166,15 @@ void UcxFabric::put(UcxContext &context, int, const Put &put, PutMemory *memory)
 // ---- progress ----
 
 bool UcxFabric::progress() noexcept {
-    // Whichever thread holds the mutex moves things along, and wakes those for whom something came.
+    // The thread that holds the mutex advances everything and wakes the threads that wait for it.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
     bool any = false;
     for (int round = 0; round < max_rounds; ++round) {
         const bool moved = move();
-        const bool told = hub_.deliver_news();
-        any |= moved || told;
-        // A signal that has come is more urgent than what else may.
+        const bool notified = hub_.deliver_news();
+        any |= moved || notified;
+        // A signal that has arrived is handled before more is received.
         if (std::exchange(hub_.signalled, false) || !moved) break;
     }
     return any;
@@ -210,8 +209,8 @@ bool UcxFabric::arm_locked() noexcept {
     return true;
 }
 
-// Moves things along until `done` holds. False: it does not after that time. Others may have the
-// mutex meanwhile.
+// Makes progress until `done` returns true. Returns false when the time has passed first. Other
+// threads can take the mutex meanwhile.
 template <typename Done>
 bool UcxFabric::wait(std::unique_lock<std::mutex> &lock, double seconds, Done done) noexcept {
     const Deadline deadline = Deadline::after(seconds);

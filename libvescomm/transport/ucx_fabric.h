@@ -20,33 +20,36 @@
 
 namespace vescomm {
 
-// UCX as one process uses it: a worker, and an endpoint to each process on another node, which the
-// communicators of the process share.
+// UCX in one process: a worker, and an endpoint to each process on another node, shared by the
+// communicators of the process.
 //
-// Communicators are kept apart as far as UCX lets them. One that ends, or breaks, takes back what
-// it has not given to UCX, and waits a second for UCX to send or receive the rest. Bytes may be
-// stuck for longer where a peer makes no progress, or has lost its network. UCX gives up a single
-// message in no other way than by closing the endpoint. Over RDMA that is done: the other
-// communicators of this process that use the same peer fail with PEER_FAILED and a sentence that
-// says so, and the control plane tells their ranks; the endpoint of the peer need not notice. Those
-// of other peers go on. Where UCX holds on to memory even then, all communicators of the fabric
-// fail, and the worker ends. Over TCP they all fail at once: UCX 1.13 does not survive that such an
-// endpoint is closed, so its worker is left alone from then on.
+// Communicators are isolated from one another as far as UCX allows. A communicator that ends or
+// fails takes back the puts that it has not given to UCX, and waits a second for UCX to send or
+// receive the rest. Bytes may be stuck for longer if a peer makes no progress or has lost its
+// network. UCX cancels a single message only by closing the endpoint.
 //
-// Threads: safe. One mutex covers the worker and everything else; it is held while UCX makes
-// progress and registers memory, never while anything is waited for. on_signal and the Failure of a
-// context are called under it, and must not call back.
+// Over RDMA the endpoint is closed. The other communicators of this process that use the same peer
+// fail with PEER_FAILED and a sentence that gives this reason, and the control plane notifies their
+// ranks; the endpoint of the peer may not notice. Communicators with other peers continue. If UCX
+// holds on to memory even then, all communicators of the fabric fail, and the worker ends.
+//
+// Over TCP all communicators fail at once: UCX 1.13 does not survive closing such an endpoint, so
+// its worker is never progressed again.
+//
+// Threads: safe. One mutex covers the worker and everything else. It is held while UCX makes
+// progress and registers memory, never during a wait. on_signal and the Failure of a context are
+// called under it, and must not call back.
 class UcxFabric final : public Fabric {
 public:
     static constexpr const char *name = "ucx";
     static constexpr const char *network = "UCX";
 
-    // Connects this process with its peers, and returns once every connection has worked in both
-    // directions. Collective over the ranks of `control`, which number the processes. UCX itself is
-    // found at run time: no rank links it.
+    // Connects this process with its peers. Returns once every connection has worked in both
+    // directions. Collective over the ranks of `control`, which number the processes. UCX is loaded
+    // at run time; no rank links it.
     //
-    // peers    by rank: whether it is on another node. If rank a has b as a peer, b must have a.
-    // failure  ends the wait when the control plane reports one
+    // peers    by rank: true if it is on another node. If rank a has b as a peer, b must have a.
+    // failure  ends the wait when the control plane reports a failure
     //
     // Throws
     //   UNSUPPORTED  UCX is not installed
@@ -61,17 +64,18 @@ public:
     UcxFabric &operator=(const UcxFabric &) = delete;
 
     bool connects(int process) const noexcept override;
-    // True: there is an endpoint to a process, or was.
+    // True if there is or was an endpoint to the process.
     bool reaches(int process) const noexcept { return hub_.endpoint(process) != nullptr; }
 
-    // For the contexts that are to be opened.
+    // For contexts that are to be opened.
     UcxHub &hub() noexcept { return hub_; }
 
-    // Messages for this context are delivered from now on; its id must not be in use. Before any
-    // rank sends, all must have opened theirs: messages for a context that is not open are dropped.
+    // Delivers messages for this context from now on; its id must not be in use. All ranks must
+    // have opened their contexts before any rank sends: messages for a context that is not open are
+    // dropped.
     void open(UcxContext &context);
-    // Ends that: tells the peers, and when it returns no byte of its memories is touched any more.
-    // `patience_seconds` for UCX to send the goodbyes.
+    // Ends delivery and sends the peers a goodbye. After the return no byte of the context's
+    // memories is touched. Waits at most `patience_seconds` for UCX to send the goodbyes.
     void close(UcxContext &context, double patience_seconds) noexcept;
 
     // See Transport.
@@ -79,22 +83,22 @@ public:
     int descriptor() const noexcept { return worker_.descriptor(); }
     bool arm() noexcept;
 
-    // Everything below is called with this mutex held.
+    // The functions below must be called with this mutex held.
     std::mutex &mutex() const noexcept { return mutex_; }
 
-    // `memory`: where the put goes; nullptr where it has no bytes.
+    // `memory`: the target of the put; nullptr if the put has no bytes.
     void put(UcxContext &context, int process, const Put &put, PutMemory *memory) noexcept;
-    // Moves everything along once. True: something moved.
+    // Advances all connections once. Returns true if anything advanced.
     bool step() noexcept;
 
-    // This process is a child that inherited the fabric: the worker is its parent's.
+    // True in a child that inherited the fabric by fork(): the worker belongs to its parent.
     bool inherited() const noexcept;
 
 private:
     UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool> &peers,
               const std::string &interface);
 
-    void wire(Control &control, const Failure &failure, Deadline deadline);
+    void wire_up(Control &control, const Failure &failure, Deadline deadline);
     bool idle() const;
     void wait_for_wiring(const Failure &failure, Deadline deadline);
     bool wired(std::vector<bool> &welcomed);
@@ -118,7 +122,7 @@ private:
     const bool over_tcp_;
     bool wired_ = false;
     bool ended_ = false;  // the worker is not used any more
-    bool abandoned_ = false;  // and stays until the process ends
+    bool abandoned_ = false;  // the worker is never destroyed
 };
 
 }  // namespace vescomm

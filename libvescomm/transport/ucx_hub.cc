@@ -23,7 +23,7 @@ UcxHub::UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
 UcxHub::~UcxHub() = default;
 
 void UcxHub::add(UcxContext &context) {
-    // A queue that gets ready while pump() runs is in the list twice until pump() returns.
+    // A queue that becomes ready while pump() runs is in the list twice until pump() returns.
     ready.reserve(2 * (queues + context.queues.size()));
     FabricContexts::add(context, "UCX");
     queues += context.queues.size();
@@ -41,7 +41,7 @@ void UcxHub::forget(const UcxContext &context) noexcept {
 }
 
 void UcxHub::pump() noexcept {
-    // Those that get ready again meanwhile have their turn in the next call.
+    // Queues that become ready again meanwhile are served in the next call.
     const std::size_t count = ready.size();
     for (std::size_t i = 0; i < count; ++i) ready[i]->pump();
     ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(count));
@@ -50,7 +50,7 @@ void UcxHub::pump() noexcept {
 void UcxHub::end(UcxPut *put) noexcept {
     if (put->put.pending != nullptr) put->put.pending->fetch_sub(1, std::memory_order_release);
     if (put->uses != nullptr) --*put->uses;
-    // The caller of put() looks itself.
+    // The caller of put() checks for the end itself.
     if (put->context != putting) note(*put->context);
     put->active = false;
     puts.give_back(put);

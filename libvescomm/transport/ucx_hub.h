@@ -22,11 +22,11 @@ class UcxQueue;
 // A put that has not ended.
 struct UcxPut : QueuedPut {
     UcxPut *next = nullptr;
-    bool active = false;  // taken, not ended
+    bool active = false;  // taken from the pool, not ended
     UcxContext *context = nullptr;
-    bool complete = false;  // everything is, the signal included
+    bool complete = false;  // all bytes and the signal have been given to UCX
     int under_way = 0;  // pieces that UCX has not sent
-    ucp_mem_h source = nullptr;  // the registered memory that holds the bytes; nullptr: none
+    ucp_mem_h source = nullptr;  // registered memory that holds the source; nullptr: none
 
     void clear() noexcept {
         QueuedPut::clear();
@@ -37,56 +37,57 @@ struct UcxPut : QueuedPut {
     }
 };
 
-// A message that UCX has not sent; it reads the header until then.
+// A message that UCX has not sent; UCX reads the header until then.
 struct UcxPiece {
     UcxPiece *next = nullptr;
     UcxEndpoint *endpoint = nullptr;
-    UcxQueue *queue = nullptr;  // nullptr: not of a put
+    UcxQueue *queue = nullptr;  // nullptr: the message does not belong to a put
     UcxPut *put = nullptr;
     Message message;
 };
 
-// State that the endpoints and the communicators of one fabric share.
+// State shared by the endpoints and the communicators of one fabric.
 struct UcxHub : FabricContexts<UcxContext> {
-    // `peers`: by number of the process, whether there is an endpoint to it. Throws.
+    // `peers`: by number of the process, true to make an endpoint to it. Throws.
     UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
            const std::vector<bool> &peers);
     ~UcxHub();
     UcxHub(const UcxHub &) = delete;
     UcxHub &operator=(const UcxHub &) = delete;
 
-    // nullptr: there is none to that process.
+    // Returns nullptr if there is no endpoint to the process.
     UcxEndpoint *endpoint(int process) const noexcept {
         const auto at = static_cast<std::size_t>(process);
         return at < endpoints.size() ? endpoints[at].get() : nullptr;
     }
 
-    // From now on messages find a context. Throws where its id is in use.
+    // Adds a context, so that messages can find it. Throws if its id is in use.
     void add(UcxContext &context);
-    // Ends that.
+    // Removes it: messages do not find it any more.
     void remove(const UcxContext &context) noexcept;
-    // Nothing here refers to a context any more. UCX must not either.
+    // Drops all remaining references to a context. UCX must have none either.
     void forget(const UcxContext &context) noexcept;
 
-    // Sends more of what waits; at most some of it, so that the caller also gets to receive.
+    // Sends a limited number of queued pieces, so that the caller can also receive.
     void pump() noexcept;
 
-    // Tells the owner that a put is over, and takes it back.
+    // Reports the end of a put to its owner and returns it to the pool.
     void end(UcxPut *put) noexcept;
 
-    // Once the worker is gone: ends the puts whose requests it has taken along.
+    // Ends the puts whose requests were destroyed with the worker.
     void end_all() noexcept;
 
     const UcxLibrary &ucx;
     const UcxWorker &worker;
-    const int process;  // number of this one
+    const int process;  // number of this process
     Pool<UcxPut> puts;
     Pool<UcxPiece> pieces;
     std::vector<std::unique_ptr<UcxEndpoint>> endpoints;  // by process; nullptr: none
-    bool signalled = false;  // more than the end of a put, since progress() looked last
-    std::vector<UcxQueue *> ready;  // those that can send more
-    std::size_t queues = 0;  // of all contexts
-    const UcxContext *putting = nullptr;  // a call of put() of that communicator is under way
+    // a signal has arrived since progress() last checked; the end of a put does not count
+    bool signalled = false;
+    std::vector<UcxQueue *> ready;  // queues that can send more
+    std::size_t queues = 0;  // number of queues of all contexts
+    const UcxContext *putting = nullptr;  // context whose put() is running; nullptr: none
 };
 
 }  // namespace vescomm

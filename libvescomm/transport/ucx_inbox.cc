@@ -34,7 +34,7 @@ void UcxInbox::give_up(int peer) noexcept {
 }
 
 bool UcxInbox::receive(int peer, const Message &message, void *data, bool rendezvous) noexcept {
-    // A broken communicator must leave all memory alone.
+    // A failed communicator must not write memory.
     if (closed_ || context_.failure.broken()) return false;
     Sender &sender = senders_[peer];
     keep_data_ = false;
@@ -52,7 +52,7 @@ bool UcxInbox::is_expected(const Sender &sender, const Message &message) noexcep
 
 const char *UcxInbox::keep(Sender &sender, const Message &message, void *data,
                            bool rendezvous) noexcept {
-    // Schedules put only little early, and no rank is more than an operation ahead.
+    // Schedules put few eager bytes, and no rank is more than one operation ahead.
     constexpr std::uint64_t max_bytes = 256 << 20;
     if (message.bytes > max_bytes - sender.eager_bytes)
         return "it is too much to be kept until it is expected";
@@ -100,7 +100,7 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
     if (message.bytes > 0) {
         if (const char *why = context_.memories.find_offered(message.memory, memory)) return why;
         if (message.kind == MessageKind::batch) {
-            // Also where UCX may send by rendezvous, our batches are told not to.
+            // The sender forbids rendezvous for batches, also if UCX would choose it.
             if (rendezvous) return "it is a batch, and comes by rendezvous";
             const char *why =
                 check_batch(static_cast<const std::byte *>(data), message.bytes, memory->bytes);
@@ -164,7 +164,7 @@ void UcxInbox::write(const PutMemory &memory, const Message &message, const void
     else std::memcpy(memory.base + message.offset, data, message.bytes);
 }
 
-// Whether an earlier put of the same sender still has to write some of the same bytes.
+// True if an earlier put of the sender still has to write some of the same bytes.
 bool UcxInbox::collides(const Arrival &arrival) const noexcept {
     for (const Arrival *other = arrival.sender->first; other != nullptr; other = other->next)
         if (other->memory == arrival.memory && other->state != Arrival::complete &&

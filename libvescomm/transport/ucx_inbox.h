@@ -16,37 +16,37 @@ namespace vescomm {
 
 class UcxContext;
 
-// What arrives at this rank of one communicator. Nothing that does is trusted: a message that
-// cannot be right breaks the communicator and changes nothing else.
+// Incoming messages of one communicator at this rank. Messages are not trusted: an invalid message
+// fails the communicator and changes nothing else.
 //
-// The bytes of a large put take time to arrive, while later messages of the same sender already do.
-// Their bytes may go to their place meanwhile (unless it is the same place), but their signals wait
-// in a queue until everything before them is there.
+// The bytes of a large put take time to arrive, while later messages of the same sender arrive
+// already. Bytes of later messages may be written meanwhile (unless the ranges overlap), but their
+// signals wait in a queue until everything before them has arrived.
 //
-// Threads: everything under the mutex of the fabric, but for signalled().
+// Threads: everything under the mutex of the fabric, except signalled().
 class UcxInbox {
 public:
     UcxInbox(const UcxLibrary &ucx, const UcxWorker &worker, UcxContext &context,
              std::size_t ranks);
 
-    // Takes in a piece, put or batch of that rank. True: UCX is to keep the descriptor of its
+    // Handles a piece, put or batch of a rank. Returns true if UCX must keep the descriptor of its
     // rendezvous.
     bool receive(int peer, const Message &message, void *data, bool rendezvous) noexcept;
 
     // See Transport::expect().
     void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
 
-    // That rank has stopped: it waits until this one has let go of its puts by rendezvous. Those
-    // that came early and were never expected are dropped.
+    // The peer has stopped and waits until this rank has released the peer's puts by rendezvous:
+    // drops those that are still in the unexpected queue.
     void give_up(int peer) noexcept;
 
-    // Ignores whatever arrives from now on, and gives up what is parked. UCX may still write what
-    // it has begun to, until writing() is false for all.
+    // Ignores all further messages and drops parked ones. UCX may still complete writes that it has
+    // begun, until writing() is false for all peers.
     void close() noexcept;
 
-    // Whether a put of this peer has begun to arrive and not ended.
+    // True if a put of this peer has begun to arrive and has not ended.
     bool receiving(int peer) const noexcept { return senders_[peer].first != nullptr; }
-    // True: UCX writes a put of this peer to its place.
+    // True if UCX is writing a put of this peer to its target.
     bool writing(int peer) const noexcept { return senders_[peer].under_way > 0; }
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {
@@ -63,28 +63,28 @@ private:
         Sender *sender = nullptr;
         PutMemory *memory = nullptr;
         Message message;
-        std::uint64_t begin = 0, end = 0;  // of the memory, where it goes
+        std::uint64_t begin = 0, end = 0;  // range of the memory that it writes
         enum { parked, under_way, complete } state = complete;
-        // While parked, behind an earlier put to the same place:
+        // While parked behind an earlier put whose range overlaps:
         void *rendezvous = nullptr;  // UCX's descriptor of a large put, or
         std::vector<std::byte> bytes;  // a copy of a small one
     };
 
-    // A message that came early.
+    // An eager message in the unexpected queue.
     struct Eager {
         Message message;
         void *rendezvous = nullptr;  // UCX's descriptor, or
-        std::vector<std::byte> bytes;  // a copy
+        std::vector<std::byte> bytes;  // a copy of the bytes
     };
 
     struct Sender {
         ReceivedSignals signals;
-        ReceivedSignals expects;  // this rank of that sender
-        std::deque<Eager> eager;  // in order
+        ReceivedSignals expects;  // the credit that this rank has granted to the sender
+        std::deque<Eager> eager;  // the unexpected queue, in order
         std::uint64_t eager_bytes = 0;
-        Arrival *first = nullptr;  // the queue, in order
+        Arrival *first = nullptr;  // the arrivals, in order
         Arrival *last = nullptr;
-        int under_way = 0;  // arrivals that UCX writes
+        int under_way = 0;  // arrivals that UCX is writing
         bool advancing = false;
     };
 
@@ -106,7 +106,7 @@ private:
     UcxContext &context_;
     std::vector<Sender> senders_;  // by rank
     Pool<Arrival> pool_;
-    bool keep_data_ = false;  // the message at hand is parked, with UCX's descriptor
+    bool keep_data_ = false;  // the current message is kept, with UCX's descriptor
     bool closed_ = false;
 };
 

@@ -21,8 +21,8 @@ namespace {
 constexpr const char *library_file = "libucp.so.0";
 
 // Adds variables that the user has not set, until the end of the scope. Other threads may read the
-// environment meanwhile, which setenv() and unsetenv() do not allow: they move and free the array.
-// This one puts a longer array in its place, and then the old one back.
+// environment meanwhile. setenv() and unsetenv() do not allow that, because they move and free the
+// array. This class installs a longer array, and then the old one again.
 class TemporaryEnvironment {
 public:
     // `assignments`: "<name>=<value>" each, of static storage.
@@ -35,7 +35,7 @@ public:
         }
         std::size_t count = 0;
         while (old_ != nullptr && old_[count] != nullptr) ++count;
-        // Never freed: a reader may still be in it after the end of the scope.
+        // Never freed: a reader may still use it after the end of the scope.
         own_ = new char *[count + added.size() + 1];
         char **end = std::copy_n(old_, count, own_);
         for (const char *assignment : added) *end++ = const_cast<char *>(assignment);
@@ -43,7 +43,8 @@ public:
         environ = own_;
     }
 
-    // A program that has set a variable meanwhile keeps its own array, with ours added.
+    // If the program has set a variable meanwhile, its new array stays, including the added
+    // variables.
     ~TemporaryEnvironment() {
         if (environ == own_) environ = old_;
     }
@@ -66,13 +67,14 @@ void find(void *library, const char *name, Function *&function) {
 }
 
 UcxLibrary load() {
-    // Read by constructors while dlopen() runs, see the header; without effect when the process
-    // has loaded UCX already, whose owner has then decided.
+    // Constructors read these during dlopen(), see the header. They have no effect if the process
+    // has already loaded UCX; then the settings of its first user apply.
     const TemporaryEnvironment environment{"UCX_MEM_MMAP_HOOK_MODE=none", "UCX_MEM_MALLOC_HOOKS=n",
                                            "UCX_HANDLE_ERRORS=none",
                                            "UCX_ERROR_SIGNALS=", "UCX_DEBUG_SIGNO=0"};
 
-    // Local: libucs also defines signal() and sigaction(), which must not replace the program's.
+    // RTLD_LOCAL: libucs also defines signal() and sigaction(), which must not replace the
+    // program's.
     void *library = dlopen(library_file, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
@@ -116,7 +118,8 @@ void UcxLibrary::check(ucs_status_t status, const std::string &what) const {
 }
 
 const UcxLibrary &load_ucx() {
-    // Never unloaded: UCX's threads and modules do not survive that. A failed load is tried again.
+    // Never unloaded, because UCX's threads and modules do not survive that. A failed load is tried
+    // again.
     static const UcxLibrary ucx = load();
     return ucx;
 }

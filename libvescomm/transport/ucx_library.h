@@ -8,13 +8,13 @@
 
 namespace vescomm {
 
-// The functions of UCX that vescomm calls, found at run time.
+// The functions of UCX that vescomm calls, loaded at run time.
 //
-// UCX is loaded, never linked, because its constructors act on the whole process: they patch munmap
-// and its kin (which crashes ThreadSanitizer), and take SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP
-// away from the program. Both can only be declined through the environment, before libucs is
-// mapped; a program linked against it has no such moment. Loading also lets one build of vescomm
-// serve machines with and without UCX, and use the UCX that the process already has.
+// UCX is loaded, not linked, because its constructors act on the whole process: they patch munmap
+// and related functions (which crashes ThreadSanitizer) and install handlers for SIGSEGV, SIGBUS,
+// SIGILL, SIGFPE and SIGHUP. Both can be disabled only through the environment before libucs is
+// mapped, which a linked program cannot do. Loading also lets one build of vescomm serve machines
+// with and without UCX, and use the UCX that the process already has.
 struct UcxLibrary {
     decltype(&::ucp_get_version) get_version;
     decltype(&::ucp_config_read) config_read;
@@ -45,9 +45,9 @@ struct UcxLibrary {
     void check(ucs_status_t status, const std::string &what) const;
 };
 
-// Loads UCX at the first call; throws UNSUPPORTED with the loader's reason when it is not there.
-// Threads: safe. The first call adds variables to the environment for a moment; other threads may
-// read it meanwhile, but not set variables.
+// Loads UCX at the first call. Throws UNSUPPORTED with the loader's reason if it cannot be loaded.
+// Threads: safe. The first call temporarily adds variables to the environment; meanwhile other
+// threads may read the environment but not set variables.
 const UcxLibrary &load_ucx();
 
 }  // namespace vescomm

@@ -10,7 +10,7 @@
 
 namespace vescomm {
 
-// The registration of a memory with UCX; nullptr where it has no bytes.
+// The registration of a memory with UCX; nullptr if it has no bytes.
 inline ucp_mem_h registration_of(const PutMemory &memory) noexcept {
     return static_cast<ucp_mem_h>(memory.registration);
 }
@@ -21,7 +21,7 @@ public:
     UcxMemories(const UcxLibrary &ucx, const UcxWorker &worker, int rank, std::size_t ranks)
         : PutMemories("UCX", rank, ranks), ucx_(ucx), worker_(worker) {}
 
-    // Registers, and returns the sealed offer for the peers. Throws.
+    // Registers a memory and returns the sealed offer for the peers. Throws.
     std::string offer(MemoryId id, std::byte *base, std::uint64_t bytes);
 
     using PutMemories::accept;
@@ -29,7 +29,7 @@ public:
     using PutMemories::find_offered;
     using PutMemories::find_target;
 
-    // The registered memory that holds [from, from + bytes), or nullptr.
+    // Returns the registered memory that contains [from, from + bytes), or nullptr.
     const PutMemory *holding(const std::byte *from, std::uint64_t bytes) const noexcept;
 
     void forget(MemoryId id) noexcept;

@@ -9,7 +9,7 @@
 namespace vescomm {
 
 // The puts of one communicator to one peer, which arrive there in order. The queues of all
-// communicators take turns at an endpoint, some messages each.
+// communicators share an endpoint round-robin, a few messages each.
 //
 // Threads: everything under the mutex of the fabric. Zone: per operation; no allocation once the
 // pools are warm.
@@ -22,18 +22,18 @@ public:
 
     UcxEndpoint &endpoint() const { return endpoint_; }
 
-    // Takes a put from the pool and gives it back when it has ended, in any case. Small parts of
-    // a put that follows (Put::value) wait for it, to be one message.
+    // Takes over a put that came from the pool, and returns it to the pool when it has ended. Small
+    // parts wait for the put that follows (Put::value), to be sent as one message.
     void push(UcxPut *put) noexcept;
 
-    // Sends what can be sent at once, up to a limit.
+    // Sends pieces without waiting, up to a limit.
     void pump() noexcept;
 
-    // Gives up what UCX has not been given, now and from now on. UCX may still read the sources of
-    // what it has until idle().
+    // Drops all puts that UCX has not been given, now and from now on. UCX may still read the
+    // sources of the others until idle().
     void drop() noexcept;
 
-    // UCX has sent all that it was given.
+    // UCX has sent all pieces that it was given.
     bool idle() const { return under_way_ == 0; }
     // Some put has not ended.
     bool busy() const { return first_ != nullptr || open_ != nullptr || !idle(); }
@@ -41,7 +41,7 @@ public:
     // ---- for the endpoint ----
 
     void piece_begins(UcxPut &put) noexcept;
-    // UCX does not hold it any more.
+    // UCX does not hold the piece any more.
     void piece_ends(UcxPut *put) noexcept;
     void get_ready() noexcept;
 
@@ -58,9 +58,9 @@ private:
     UcxPut *first_ = nullptr;  // the puts that are not complete, in order
     UcxPut *last_ = nullptr;
     UcxPut *open_ = nullptr;  // a batch that waits for its last part
-    std::uint64_t stretch_bytes_ = 0;  // sent since the queue was last empty
+    std::uint64_t stretch_bytes_ = 0;  // bytes sent since the queue was last empty
     int under_way_ = 0;  // pieces that UCX has not sent
-    bool ready_ = false;  // and in the list of the hub
+    bool ready_ = false;  // the queue is in the hub's list of ready queues
     bool dropped_ = false;
 };
 

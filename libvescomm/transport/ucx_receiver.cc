@@ -71,7 +71,7 @@ bool UcxReceiver::take(UcxEndpoint &sender, const Message &message, void *data,
     const int peer = context == nullptr ? -1 : context->rank_of(sender.process());
     if (message.kind == MessageKind::goodbye) {
         if (peer >= 0) context->take_goodbye(peer);
-        else sender.gave_up = true;  // of interest while connections are made
+        else sender.gave_up = true;  // checked during wire-up only
         return false;
     }
     return peer >= 0 && context->inbox.receive(peer, message, data, rendezvous);
@@ -81,7 +81,7 @@ void UcxReceiver::refuse(UcxEndpoint *sender, const Message &message, const char
     for (const auto &[id, context] : hub_.contexts)
         if (sender == nullptr || context->rank_of(sender->process()) >= 0)
             context->refuse(message, why);
-    // Its next messages could not be told from others either.
+    // The sequence of its messages is lost.
     if (sender != nullptr) sender->fail("gave up the connection", why);
 }
 

@@ -8,11 +8,12 @@
 
 namespace vescomm {
 
-// The messages that arrive at this process: finds out the sender and the communicator of each.
-// Those for a communicator that is not open here, or that its sender is not in, are dropped.
+// The messages that arrive at this process. Finds the sender and the communicator of each message.
+// Messages for a communicator that is not open here, or that does not contain the sender, are
+// dropped.
 //
-// A message whose header cannot be right breaks all communicators that its sender is in; where the
-// sender cannot be told, all of the fabric. Everything else is the business of the communicator
+// A message with an invalid header fails all communicators that contain its sender; if the sender
+// cannot be identified, all communicators of the fabric. The communicator checks everything else
 // (ucx_inbox.h).
 //
 // Threads: everything under the mutex of the fabric.
@@ -23,12 +24,12 @@ public:
     UcxReceiver(const UcxReceiver &) = delete;
     UcxReceiver &operator=(const UcxReceiver &) = delete;
 
-    // Has messages delivered here from now on. Throws.
+    // Registers the handler for incoming messages. Throws.
     void open();
-    // Ignores whatever arrives from now on.
+    // Ignores all further messages.
     void close() noexcept { closed_ = true; }
 
-    // Known to those who may send here.
+    // Secret that every message for this process must carry.
     std::uint64_t token() const { return token_; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a UcxFabric is made.
+// Wire-up of a UcxFabric.
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace vescomm {
 namespace {
 
-// How long wiring sleeps at most before it looks at the deadline again.
+// Longest sleep during wire-up before the deadline is checked again.
 constexpr int wiring_poll_milliseconds = 20;
 
 std::string rank_name(int rank) {
@@ -34,9 +34,10 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
     receiver_.open();
 }
 
-// UCX connects at the first message. Sending it here, and hearing both ways, keeps surprises out of
-// the first collective: "hello" says that the sender reaches us, "welcome" that we reach it.
-void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline) {
+// UCX connects at the first message. Sending it here, with answers in both directions, finds faults
+// before the first collective. A hello shows that the sender reaches this process, a welcome that
+// this process reaches the sender.
+void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadline) {
     unsigned major = 0, minor = 0, release = 0;
     hub_.ucx.get_version(&major, &minor, &release);
     Address own;
@@ -61,7 +62,7 @@ void UcxFabric::wire(Control &control, const Failure &failure, Deadline deadline
     }
     while (!idle()) wait_for_wiring(failure, deadline);
     for (const auto &endpoint : hub_.endpoints)
-        if (endpoint) endpoint->tell(MessageKind::hello);
+        if (endpoint) endpoint->send_control(MessageKind::hello);
     std::vector<bool> welcomed(hub_.endpoints.size());
     while (!wired(welcomed)) wait_for_wiring(failure, deadline);
     failure.check();
@@ -103,9 +104,10 @@ bool UcxFabric::wired(std::vector<bool> &welcomed) {
                                                        " connected to it over UCX; see its output");
         if (endpoint->said_hello && !welcomed[at]) {
             welcomed[at] = true;
-            endpoint->tell(MessageKind::welcome);
+            endpoint->send_control(MessageKind::welcome);
         }
-        // Our welcome must have left: the peer needs it, and we may be busy elsewhere soon.
+        // The welcome of this process must have left, because the peer needs it and this process
+        // may stop making progress.
         wired = wired && welcomed[at] && endpoint->welcomed && endpoint->idle();
     }
     return wired;

@@ -20,8 +20,8 @@ const char *user_value(const std::string &name) {
     return value != nullptr ? value : std::getenv(("UCX_" + name).c_str());
 }
 
-// Changes a default of UCX; what the user has set stays. `key`: the name that ucp_config_modify()
-// wants, where it is not that of the variable.
+// Changes a default of UCX unless the user has set the option. `key`: the name that
+// ucp_config_modify() expects, if it differs from the name of the variable.
 void set_default(const UcxLibrary &ucx, const Config &config, const std::string &name,
                  const char *value, const char *key = nullptr) {
     if (user_value(name) != nullptr) return;
@@ -30,7 +30,7 @@ void set_default(const UcxLibrary &ucx, const Config &config, const std::string 
               "UCX does not accept its option " + name + "=" + value);
 }
 
-// Whether ucp_config_modify() wants the options of one transport without its name before them.
+// True if ucp_config_modify() expects the options of one transport without the transport's name.
 bool plain_keys(const UcxLibrary &ucx) {
     unsigned major = 0, minor = 0, release = 0;
     ucx.get_version(&major, &minor, &release);
@@ -44,10 +44,10 @@ Config read_config(const UcxLibrary &ucx, const std::string &interface) {
               "VESCOMM_UCX_");
     Config config(read, ucx.config_release);
 
-    // Every peer of this transport is on another node, whatever UCX believes: containers and
-    // network namespaces of one machine look local to it, and its shared memory would then be
-    // chosen, or fail. Where there is RDMA, TCP is not needed, and its listeners are open to
-    // anyone: UCX 1.13 ends the process when somebody sends them 13 bytes.
+    // Every peer of this transport is on another node. UCX may believe otherwise: containers and
+    // network namespaces of one machine look local to it, and it would choose its shared memory, or
+    // fail. With RDMA, TCP is not needed, and its listeners are open to any host: UCX 1.13 ends the
+    // process when it receives 13 foreign bytes.
     if (only_tcp()) {
         set_default(ucx, config, "TLS", "^sm");
         if (!interface.empty()) set_default(ucx, config, "NET_DEVICES", interface.c_str());
@@ -55,26 +55,29 @@ Config read_config(const UcxLibrary &ucx, const std::string &interface) {
         set_default(ucx, config, "TLS", "^sm,tcp");
     }
 
-    // Memory is registered by us, once. The cache would watch munmap for it, see load_ucx().
+    // vescomm registers memory once. The registration cache would watch munmap() for it, see
+    // load_ucx().
     set_default(ucx, config, "RCACHE_ENABLE", "n");
 
     // UCX 1.13 aborts the process when a peer dies between a connect() that waits and the first
-    // message behind it (an assertion in tcp_ep.c).
+    // message after it (an assertion in tcp_ep.c).
     set_default(ucx, config, "TCP_CONN_NB", "y", plain_keys(ucx) ? "CONN_NB" : "TCP_CONN_NB");
     return config;
 }
 
-// Over TCP the fastest way to send is the simplest one: many messages that each fill two segments
-// of what Linux passes on as one (45 packets of an Ethernet), taken in by reads of up to twice as
-// much. 64 MiB from two hosts to one another: messages of one segment 11.4 ms, of two 10.4, and
-// 9.9 with the larger reads; of four they take 16, since they do not stay in the cache. Measured
-// against rendezvous on the loopback device: 9.2 to 3.9 GB/s at 1 MiB, 6.3 to 4.3 GB/s at 64 MiB,
-// 15 to 30 us for 64 KiB and back. Nothing of a message is left in UCX once it is sent, which also
-// spares us the assertions that UCX 1.13 fails when a connection breaks during a rendezvous, or
-// during a put (which it emulates). That it is sent is only true of what is not copied: of a
-// message for which there was no room in the socket UCX keeps a copy of the rest, calls it sent,
-// and sends it when it next makes progress. A rank that turns to something else makes none, and its
-// peer waits.
+// Over TCP the simplest way to send is the fastest. Every message fills two segments of the size
+// that Linux passes on as one (45 Ethernet packets), and reads take up to twice as much. Measured:
+//
+// - 64 MiB between two hosts in both directions: messages of one segment 11.4 ms, of two 10.4 ms,
+// of two with the larger reads 9.9 ms, of four 16 ms, since these do not stay in the cache.
+// - On the loopback device, compared with rendezvous: 9.2 instead of 3.9 GB/s at 1 MiB, 6.3 instead
+// of 4.3 GB/s at 64 MiB, 15 instead of 30 us for a 64 KiB round trip.
+//
+// UCX keeps nothing of a message after it is sent. This also avoids assertions that UCX 1.13 fails
+// when a connection breaks during a rendezvous or a put (which it emulates). It holds only for
+// messages that are not copied. If the socket has no space for a copied message, UCX keeps the
+// rest, reports it as sent, and sends it at its next progress. A rank that stops making progress
+// would then leave its peer waiting.
 constexpr const char *tcp_send_buffer = "128K";
 constexpr const char *tcp_receive_buffer = "256K";
 constexpr const char *tcp_min_not_copied = "4K";
@@ -99,15 +102,15 @@ bool only_tcp() {
         return names == "tcp" || names == "tcp,self" || names == "self,tcp";
     }
     std::error_code error;
-    const char *devices = "/sys/class/infiniband";  // those of every vendor of RDMA
+    const char *devices = "/sys/class/infiniband";  // lists the RDMA devices of all vendors
     return !std::filesystem::exists(devices, error) || std::filesystem::is_empty(devices, error);
 }
 
 UcxWorker::UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string &interface)
     : ucx_(ucx) {
     const Config config = read_config(ucx, interface);
-    // RDMA moves large messages by rendezvous, straight to their place. So does TCP if the user
-    // insists.
+    // RDMA moves large messages by rendezvous, directly into the target. So does TCP if the user
+    // sets RNDV_THRESH.
     piece_bytes_ = only_tcp() && user_value("RNDV_THRESH") == nullptr
                        ? tune_for_tcp(ucx, config)
                        : std::numeric_limits<std::uint64_t>::max();
@@ -137,7 +140,7 @@ std::string UcxWorker::address() const {
     ucp_worker_attr_t attributes{};
     attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
     ucx_.check(ucx_.worker_query(worker_, &attributes),
-               "UCX cannot tell the address of its worker");
+               "UCX cannot give the address of its worker");
     std::string address(reinterpret_cast<const char *>(attributes.address),
                         attributes.address_length);
     ucx_.worker_release_address(worker_, attributes.address);

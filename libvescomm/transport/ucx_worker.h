@@ -9,17 +9,17 @@
 
 namespace vescomm {
 
-// Whether TCP will carry everything: there is no device for RDMA, or the user says so.
+// True if TCP will carry everything: there is no RDMA device, or the user has chosen TCP.
 bool only_tcp();
 
 // A context and a worker of UCX, configured for vescomm: active messages and wake-ups.
 //
-// Users tune it with UCX's own variables (UCX_TLS, UCX_NET_DEVICES, ...); the same variable behind
-// VESCOMM_ (VESCOMM_UCX_TLS) concerns vescomm only and comes before it.
+// Users tune UCX with its own variables (UCX_TLS, UCX_NET_DEVICES, ...). A variable with the prefix
+// VESCOMM_ (VESCOMM_UCX_TLS) applies to vescomm only and takes precedence.
 class UcxWorker {
 public:
-    // `peers`: to how many ranks it will connect. `interface`: the network interface to which TCP
-    // is kept, unless the user names others; empty: UCX listens on all. Throws.
+    // `peers`: number of ranks to connect to. `interface`: the network interface to which TCP is
+    // restricted, unless the user names others; empty: UCX listens on all. Throws.
     UcxWorker(const UcxLibrary &ucx, std::size_t peers, const std::string &interface);
     ~UcxWorker() { destroy(); }
     UcxWorker(const UcxWorker &) = delete;
@@ -30,14 +30,14 @@ public:
     int descriptor() const { return descriptor_; }
     std::string address() const;
 
-    // How many bytes go best into one message; longer ones are only slower.
+    // Best number of bytes per message; longer messages are only slower.
     std::uint64_t piece_bytes() const { return piece_bytes_; }
 
-    // Once it returns, UCX touches no memory that was registered here. Safe to repeat. Memory must
-    // be unregistered between the two.
+    // After the return UCX touches no memory that was registered here. May be repeated. Memory must
+    // be unregistered between destroy_worker() and destroy().
     void destroy_worker() noexcept;
     void destroy() noexcept;
-    // Leaves everything to the end of the process.
+    // Leaks the worker and the context until the process ends.
     void abandon() noexcept {
         worker_ = nullptr;
         context_ = nullptr;

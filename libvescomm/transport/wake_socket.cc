@@ -14,7 +14,7 @@ namespace vescomm {
 
 namespace {
 
-// A leading zero byte makes the name abstract: it is in no file system.
+// A leading zero byte makes the name abstract: it appears in no file system.
 socklen_t address_of(const std::string &name, sockaddr_un &address) {
     address = {};
     address.sun_family = AF_UNIX;
@@ -23,7 +23,7 @@ socklen_t address_of(const std::string &name, sockaddr_un &address) {
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-// Sends for all boards of this process; it is never closed.
+// The socket that sends for all boards of this process; it is never closed.
 int sender() noexcept {
     static const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return socket;
@@ -51,7 +51,7 @@ WakeSocket::WakeSocket() : name_("vescomm-wake-") {
 void WakeSocket::wake(const std::string &name) noexcept {
     sockaddr_un address;
     const socklen_t length = address_of(name, address);
-    // A full queue is readable all the same, and a process that is gone needs no waking.
+    // A socket with a full queue is readable, and a process that is gone needs no wake-up.
     [[maybe_unused]] const auto sent = sendto(sender(), "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                                               reinterpret_cast<const sockaddr *>(&address), length);
 }

@@ -8,11 +8,11 @@
 
 namespace vescomm {
 
-// A descriptor that a thread can poll and that other processes of the machine make readable by its
-// name: a Unix datagram socket in the abstract namespace. It takes one descriptor of its process,
-// and none of the others.
+// A descriptor that a thread can poll and that other processes of the machine can make readable: a
+// Unix datagram socket with a name in the abstract namespace. It takes one descriptor in its own
+// process and none in the others.
 //
-// A process that finds out the name can only cause wake-ups for nothing.
+// A process that discovers the name can only cause spurious wake-ups.
 class WakeSocket {
 public:
     // Throws Error(SYSTEM).

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The control plane in simulated time: the real hub, client, acceptor, search and descriptor
-// exchange over a network that is slow, breaks and loses processes, from a seed. Every wait ends by
-// its deadline, the guilty rank is named, and no innocent one is.
+// exchange over a network that is slow, breaks, and loses processes, driven by a seed. Checks that
+// every wait ends by its deadline, and that errors name only faulty ranks.
 //
 //     VESCOMM_TEST_SEEDS (10000), VESCOMM_TEST_FIRST_SEED (1)
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@
 #include <iostream>
 #include <optional>
 
-#include "accused.h"
 #include "bootstrap/descriptor_exchange.h"
 #include "bootstrap/gathering.h"
 #include "bootstrap/session_core.h"
+#include "named_ranks.h"
 #include "simulated_network.h"
 
 namespace vescomm {
@@ -23,16 +23,16 @@ namespace {
 
 using namespace testing_support;
 
-// The caller's patience, and what may pass beyond it: for the hub's verdict, and for a process that
-// finds out that its hub says nothing.
+// The deadline of each wait, the extra time for the hub to name the missing ranks, and the time
+// after which a silent hub counts as failed.
 constexpr double wait_seconds = 30;
-constexpr double verdict_seconds = 2.5;
+constexpr double report_seconds = 2.5;
 constexpr double silence_seconds = 5;
-// Until everyone has heard that a process is silent, beyond that: pauses and late messages.
+// Extra time until all processes have observed a silence: pauses and late messages.
 constexpr double notice_seconds = 5;
 
-// What one process does, as a communicator would: meets, opens a group, gathers a few times, passes
-// a descriptor, leaves.
+// One process, which acts as a communicator does: meets, opens a group, runs a few all-gathers,
+// passes a descriptor, leaves.
 class App {
 public:
     App(SimulatedWorld &world, int rank, int ranks, int gathers)
@@ -58,7 +58,7 @@ public:
         look();
     }
 
-    // Something has happened in this process.
+    // Called after each event in this process.
     void look() {
         if (!core_ || over()) return;
         if (group_ && group_->failure.broken())
@@ -87,11 +87,11 @@ public:
     bool over() const { return result_.has_value(); }
     const std::pair<vescomm_status_t, std::string> &result() const { return *result_; }
     double late() const { return late_; }
-    // When the result was known.
+    // Simulated time at which the result was known.
     double end() const { return end_; }
-    // Every process had joined.
+    // True if every process had joined.
     bool met() const { return met_; }
-    // A wait is under way, whose deadline has passed for so long.
+    // Seconds since the deadline of a wait that has not ended.
     double overdue() const { return over() || !core_ ? 0 : world_.seconds() - deadline_; }
     void clear() {
         fetch_.reset();
@@ -115,7 +115,7 @@ private:
             else if (state_ == State::opening) core_->client().expire(group_, 0, wait_seconds);
             else if (state_ == State::gathering)
                 core_->client().expire(group_, sequence_, wait_seconds);
-            else return finish({VESCOMM_OK, ""});  // leaving, or a fetch, is given up silently
+            else return finish({VESCOMM_OK, ""});  // leaving, or a fetch, ends without an error
             world_.at(world_.now() + of_seconds(2), rank_, [this, wait] {
                 if (!over() && wait == waits_)
                     finish({VESCOMM_ERROR_TIMEOUT, "rank 0 did not say who is missing"});
@@ -124,10 +124,10 @@ private:
     }
 
     void open() {
-        std::vector<int> everyone;
-        for (int rank = 0; rank < ranks_; ++rank) everyone.push_back(rank);
+        std::vector<int> all_ranks;
+        for (int rank = 0; rank < ranks_; ++rank) all_ranks.push_back(rank);
         group_ =
-            std::make_shared<GroupState>(derive_group(whole_session, "all 0 "), rank_, everyone);
+            std::make_shared<GroupState>(derive_group(whole_session, "all 0 "), rank_, all_ranks);
         state_ = State::opening;
         expect("opening");
         core_->client().open(group_, "communicator creation");
@@ -138,7 +138,7 @@ private:
         state_ = State::gathering;
         expect("gathering");
         std::string bytes = part(rank_, round_);
-        // The last round passes a descriptor from rank 0 to all.
+        // The last all-gather passes a descriptor from rank 0 to all ranks.
         if (round_ + 1 == gathers_ && rank_ == 0) bytes = server_.offer(0);
         core_->client().contribute(
             group_, {++sequence_, bytes.size(), "gather " + std::to_string(round_)}, bytes);
@@ -146,7 +146,7 @@ private:
 
     void take(const std::vector<std::string> &answer) {
         for (int rank = 0; rank < ranks_; ++rank) {
-            // In the last round rank 0 sends a ticket.
+            // In the last all-gather rank 0 sends a ticket.
             if (rank == 0 && round_ + 1 == gathers_) continue;
             EXPECT_EQ(answer[static_cast<std::size_t>(rank)], part(rank, round_));
         }
@@ -173,7 +173,7 @@ private:
         late_ = end_ - deadline_;
         result_ = std::move(result);
         check_absence();
-        // Whatever it was, the others are told, as GroupControl and Session do.
+        // Notifies the other ranks of any failure, as GroupControl and Session do.
         if (group_) {
             core_->client().spread_failure(group_);
             core_->client().forget(group_);
@@ -183,10 +183,10 @@ private:
         });
     }
 
-    // A process that is said to be gone is known to be: shrinking builds on it.
+    // An absence that a failure reports must also be recorded, because shrinking relies on it.
     void check_absence() {
         if (!met_ || result_->first != VESCOMM_ERROR_PEER_FAILED) return;
-        for (const int rank : accused(result_->second))
+        for (const int rank : named_ranks(result_->second))
             EXPECT_NE(core_->client().absence(rank), "") << result_->second;
     }
 
@@ -210,8 +210,8 @@ public:
 };
 
 struct Faults {
-    std::set<int> guilty;  // ranks that a failure may name
-    bool any = false;  // that must or may end in failure
+    std::set<int> faulty;  // ranks that a failure may name
+    bool any = false;  // some wait must or may end in failure
     double first_gone = 1e9;  // when the first process ends or falls silent, in seconds
 };
 
@@ -225,13 +225,13 @@ Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
     Faults faults;
     world.max_latency = chance(0.2) ? 0.5 : uniform(1e-4, 2e-2);
     const auto gone = [&](double when) { faults.first_gone = std::min(faults.first_gone, when); };
-    // Faults happen while there is something to break.
+    // Faults happen while the apps are running.
     const double length = 40 * world.max_latency + 0.3;
     for (int rank = 0; rank < ranks; ++rank) {
         App *app = apps[static_cast<std::size_t>(rank)].get();
         const double start = chance(0.2) ? uniform(0, 10) : uniform(0, 0.1);
         if (chance(0.03)) {  // it never starts
-            faults.guilty.insert(rank);
+            faults.faulty.insert(rank);
             faults.any = true;
             continue;
         }
@@ -243,23 +243,23 @@ Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
         };
         if (chance(0.15)) at([&world, rank, pause = uniform(0, 2)] { world.pause(rank, pause); });
         if (chance(0.04)) {
-            faults.guilty.insert(rank);
+            faults.faulty.insert(rank);
             faults.any = true;
             gone(at([&world, rank] { world.end(rank); }));
         }
         if (chance(0.02)) {
-            faults.guilty.insert(rank);
+            faults.faulty.insert(rank);
             faults.any = true;
             gone(at([&world, rank] { world.vanish(rank); }));
         }
         if (chance(0.02)) {
-            faults.guilty.insert(rank);
+            faults.faulty.insert(rank);
             faults.any = true;
             gone(at([&world, rank] { world.pause(rank, 200); }));
         }
         if (rank > 0 && chance(0.03)) {
-            // A broken connection is the end of either of its processes to the other one.
-            faults.guilty.insert({rank, 0});
+            // Each process regards a broken connection as the end of the other one.
+            faults.faulty.insert({rank, 0});
             faults.any = true;
             at([&world, rank] { world.reset(rank, 0); });
         }
@@ -267,9 +267,9 @@ Faults arrange(SimulatedWorld &world, std::vector<std::unique_ptr<App>> &apps) {
     return faults;
 }
 
-// Others that connect to the hub, and say nothing, or nonsense.
-struct Strays {
-    Strays(SimulatedWorld &world, int process, int count) : network(world, process) {
+// Unauthenticated peers that connect to the hub and send nothing, or invalid bytes.
+struct UnauthenticatedPeers {
+    UnauthenticatedPeers(SimulatedWorld &world, int process, int count) : network(world, process) {
         for (int i = 0; i < count; ++i)
             timers.push_back(network.at(world.now() + of_seconds(0.05 * i), [this, i] {
                 attempts.push_back(
@@ -298,9 +298,9 @@ void run_seed(std::uint64_t seed) {
     for (int rank = 0; rank < ranks; ++rank)
         apps.push_back(std::make_unique<App>(world, rank, ranks, gathers));
     const Faults faults = arrange(world, apps);
-    std::optional<Strays> strays;
-    if (world.random() % 4 == 0) strays.emplace(world, ranks, 10);
-    // No wait lasts longer than this, in whichever of them a fault falls.
+    std::optional<UnauthenticatedPeers> unauthenticated;
+    if (world.random() % 4 == 0) unauthenticated.emplace(world, ranks, 10);
+    // No combination of waits and faults takes longer than this.
     world.run(400, [&](int process) {
         if (process < ranks) apps[static_cast<std::size_t>(process)]->look();
     });
@@ -308,32 +308,32 @@ void run_seed(std::uint64_t seed) {
         SCOPED_TRACE("rank " + std::to_string(rank));
         const App &app = *apps[static_cast<std::size_t>(rank)];
         const bool lives = world.alive(rank) && !world.vanished(rank);
-        if (faults.guilty.contains(rank)) continue;
+        if (faults.faulty.contains(rank)) continue;
         if (!lives) continue;
-        EXPECT_EQ(app.overdue(), 0) << "it still waits";
+        EXPECT_EQ(app.overdue(), 0) << "the wait has not ended";
         if (!app.over()) continue;
-        EXPECT_LE(app.late(), verdict_seconds);
+        EXPECT_LE(app.late(), report_seconds);
         const auto &[status, why] = app.result();
         if (!faults.any) {
             EXPECT_EQ(status, VESCOMM_OK) << why;
-            EXPECT_LT(app.late(), 0) << "a wait ended by its deadline alone";
+            EXPECT_LT(app.late(), 0) << "a wait ended only at its deadline";
             EXPECT_TRUE(app.fetched_) << app.fetch_why_;
             continue;
         }
         if (status == VESCOMM_OK) continue;
-        // Nobody waits until the deadline for a process that has joined and is gone.
+        // No rank waits until the deadline for a process that has joined and is gone.
         if (status == VESCOMM_ERROR_TIMEOUT && app.met()) {
             EXPECT_LT(app.end(), faults.first_gone + silence_seconds + notice_seconds) << why;
         }
-        // Rank 0 has given up before, and is gone.
+        // Rank 0 gave up before and is gone.
         if (why.find("could not reach rank 0") != std::string::npos) {
-            EXPECT_TRUE(faults.guilty.contains(0) || apps[0]->over()) << why;
+            EXPECT_TRUE(faults.faulty.contains(0) || apps[0]->over()) << why;
             continue;
         }
-        for (const int culprit : accused(why))
-            EXPECT_TRUE(faults.guilty.contains(culprit)) << "an innocent rank is named: " << why;
+        for (const int named : named_ranks(why))
+            EXPECT_TRUE(faults.faulty.contains(named)) << "a healthy rank is named: " << why;
     }
-    strays.reset();
+    unauthenticated.reset();
     for (auto &app : apps) app->clear();
 }
 
@@ -342,7 +342,7 @@ std::uint64_t number_from(const char *variable, std::uint64_t fallback) {
     return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
 }
 
-TEST(ControlSimulation, EveryWaitEndsAndOnlyTheGuiltyAreNamed) {
+TEST(ControlSimulation, EveryWaitEndsAndErrorsNameOnlyFaultyRanks) {
     const std::uint64_t first = number_from("VESCOMM_TEST_FIRST_SEED", 1);
     const std::uint64_t seeds = number_from("VESCOMM_TEST_SEEDS", 10000);
     for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
@@ -355,7 +355,7 @@ TEST(ControlSimulation, EveryWaitEndsAndOnlyTheGuiltyAreNamed) {
     }
 }
 
-// Three ranks that do what App does, and a fault at a moment of it that harms nothing.
+// Runs three ranks as App does, with a fault at one moment that must have no effect.
 void expect_undisturbed(double seconds, const std::function<void(SimulatedWorld &)> &fault) {
     SCOPED_TRACE(seconds);
     SimulatedWorld world(7);
@@ -375,14 +375,14 @@ void expect_undisturbed(double seconds, const std::function<void(SimulatedWorld 
     for (auto &app : apps) app->clear();
 }
 
-// Row 11 of the audit: a rank that pauses between its connection and its words ended the job.
-TEST(ControlSimulation, ARankThatPausesWhileDescriptorsArePassedEndsNothing) {
+// Regression: a rank that paused between connecting and sending its ticket ended the job.
+TEST(ControlSimulation, PauseDuringDescriptorExchangeIsNoFailure) {
     for (int moment = 0; moment < 400; ++moment)
         expect_undisturbed(moment * 2e-4, [](SimulatedWorld &world) { world.pause(1, 4); });
 }
 
-// A machine that was suspended: time in which a process itself stood still is no silence of others.
-TEST(ControlSimulation, ProcessesThatStandStillTogetherMissNobody) {
+// A suspended machine: time in which a process itself did not run is no silence of others.
+TEST(ControlSimulation, SimultaneousPauseOfAllProcessesIsNoFailure) {
     for (int moment = 0; moment < 400; ++moment)
         expect_undisturbed(moment * 2e-4, [](SimulatedWorld &world) {
             for (int rank = 0; rank < 3; ++rank) world.pause(rank, 4 * silence_seconds);

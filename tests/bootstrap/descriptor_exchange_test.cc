@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Descriptors are passed between processes of a machine also where one of them has as many files
-// open as it may, and where others fill the queue of its socket.
+// Descriptors are passed between processes of a machine, also if one of them has reached its limit
+// of open files, or if unauthenticated peers fill the queue of its socket.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,9 +22,10 @@ namespace {
 using testing_support::generous;
 using testing_support::RankProcess;
 
-constexpr std::size_t name_bytes = 40;  // of the socket, at the beginning of a ticket
+// length of the name of the socket, at the start of a ticket
+constexpr std::size_t name_bytes = 40;
 
-TEST(DescriptorExchange, ServesWhereNoDescriptorIsLeft) {
+TEST(DescriptorExchange, ServesAtTheLimitOfOpenFiles) {
     RankProcess server([](const RankProcess::Say &say) {
         OsNetwork network([](const std::exception &) {});
         DescriptorExchange exchange(network);
@@ -48,7 +49,7 @@ TEST(DescriptorExchange, ServesWhereNoDescriptorIsLeft) {
     }
 }
 
-TEST(DescriptorExchange, WaitsForAPlaceInTheQueueOfTheSocket) {
+TEST(DescriptorExchange, FetchWaitsWhileTheSocketQueueIsFull) {
     OsNetwork network([](const std::exception &) {}), other([](const std::exception &) {});
     DescriptorExchange server(network), client(other);
     const DescriptorExchange::Offer offer = server.offer(0);
@@ -58,19 +59,19 @@ TEST(DescriptorExchange, WaitsForAPlaceInTheQueueOfTheSocket) {
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 
-    // While its thread does something else, the queue is filled.
+    // Fills the queue while the server's thread is busy.
     std::promise<void> go_on;
     network.post([&] { go_on.get_future().wait(); });
-    std::vector<Descriptor> strays;
+    std::vector<Descriptor> peers;
     for (;;) {
-        Descriptor stray(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        ASSERT_TRUE(stray.open()) << "more files must be allowed";
-        if (connect(stray.get(), reinterpret_cast<sockaddr *>(&address), length) != 0) break;
-        strays.push_back(std::move(stray));
+        Descriptor peer(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        ASSERT_TRUE(peer.open()) << "more files must be allowed";
+        if (connect(peer.get(), reinterpret_cast<sockaddr *>(&address), length) != 0) break;
+        peers.push_back(std::move(peer));
     }
     ASSERT_EQ(errno, EAGAIN);
     DescriptorExchange::Fetch fetch = client.fetch(offer.ticket());
-    // It posts its attempt: that has been made after two rounds.
+    // The fetch posts its attempt; after two empty functions the attempt has been made.
     for (int round = 0; round < 2; ++round) other.run([] {});
     EXPECT_FALSE(fetch.test().has_value());
     go_on.set_value();

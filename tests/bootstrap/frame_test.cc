@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames and handshakes against hostile bytes: nothing but the real frame, in its place, passes.
+// Frames and handshakes against hostile bytes: only the exact frame at its position is accepted.
 #include "bootstrap/frame.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string frame(FrameType type, std::string_view payload) {
     return bytes;
 }
 
-// What a fresh decoder makes of some bytes, when they come `step` at a time.
+// Feeds bytes to a fresh decoder, `step` at a time, and returns its state.
 FrameDecoder::State decode(std::string_view bytes, std::size_t step, FrameDecoder &decoder) {
     auto state = FrameDecoder::State::incomplete;
     while (!bytes.empty() && state == FrameDecoder::State::incomplete) {
@@ -75,7 +75,7 @@ TEST(Frame, ArrivesInPiecesOfAnySize) {
     }
 }
 
-TEST(Frame, LeavesWhatFollowsToTheNextCall) {
+TEST(Frame, KeepsFollowingBytesForTheNextCall) {
     FrameEncoder encoder(key());
     std::string bytes;
     for (int i = 0; i < 5; ++i) encoder.append(bytes, FrameType::data, std::to_string(i));
@@ -89,19 +89,19 @@ TEST(Frame, LeavesWhatFollowsToTheNextCall) {
     EXPECT_EQ(decoder.read(rest), FrameDecoder::State::incomplete);
 }
 
-TEST(Frame, NoticesEveryFlippedBit) {
+TEST(Frame, DetectsEveryFlippedBit) {
     const std::string good = frame(FrameType::data, "some payload");
     for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
         std::string bytes = good;
         bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
-        // A longer length leaves it waiting for more, which the seal then covers as well.
+        // With a longer length the decoder waits for more bytes, which the MAC then covers as well.
         bytes += std::string(300, 'x');
         FrameDecoder decoder(key(), 256);
         EXPECT_NE(decode(bytes, bytes.size(), decoder), FrameDecoder::State::complete) << bit;
     }
 }
 
-TEST(Frame, SaysWhatIsWrong) {
+TEST(Frame, ReportsTheKindOfFault) {
     const std::string good = frame(FrameType::data, "payload");
     const auto with = [&](std::size_t at, char value) {
         std::string bytes = good;
@@ -122,7 +122,7 @@ TEST(Frame, SaysWhatIsWrong) {
     EXPECT_EQ(fault_of(good), FrameFault::none);
 }
 
-TEST(Frame, JudgesTheHeaderBeforeThePayloadArrives) {
+TEST(Frame, ChecksTheHeaderBeforeThePayloadArrives) {
     std::string header =
         frame(FrameType::data, std::string(100, 'x')).substr(0, frame_header_bytes);
     EXPECT_EQ(fault_of(header, 99), FrameFault::length);
@@ -131,15 +131,15 @@ TEST(Frame, JudgesTheHeaderBeforeThePayloadArrives) {
 
 TEST(Frame, StaysBrokenAfterAFault) {
     FrameDecoder decoder(key(), max_payload_bytes);
-    std::string_view stray = "GET / HTTP/1.1\r\n\r\n";
-    EXPECT_EQ(decoder.read(stray), FrameDecoder::State::broken);
+    std::string_view foreign = "GET / HTTP/1.1\r\n\r\n";
+    EXPECT_EQ(decoder.read(foreign), FrameDecoder::State::broken);
     const std::string good = frame(FrameType::data, "payload");
     std::string_view bytes = good;
     EXPECT_EQ(decoder.read(bytes), FrameDecoder::State::broken);
     EXPECT_EQ(bytes.size(), good.size());
 }
 
-TEST(Frame, CannotBeRepeatedDroppedOrMoved) {
+TEST(Frame, RejectsRepeatedDroppedAndReorderedFrames) {
     FrameEncoder encoder(key());
     std::vector<std::string> frames(3);
     for (std::string &bytes : frames) encoder.append(bytes, FrameType::data, "same");
@@ -182,10 +182,10 @@ TEST(Frame, SurvivesRandomBytes) {
     std::mt19937 random(11);
     for (int round = 0; round < 20000; ++round) {
         std::string bytes = payload_of(random() % 200, random());
-        // Half of them begin like a frame, so that the later checks are reached.
+        // Half of the inputs begin as a frame does, so that they reach the later checks.
         if (round % 2 == 0) {
             std::string good = frame(FrameType::data, std::string(random() % 64, 'x'));
-            // One byte is surely wrong, where the frame is cut.
+            // At least the byte at the cut is wrong.
             const std::size_t cut = random() % good.size();
             const char wrong = static_cast<char>(~good[cut]);
             good.resize(cut);
@@ -213,28 +213,29 @@ struct Meeting {
     Meeting(std::string_view theirs, Cookies &cookies)
         : server(secret, cookies), client(theirs, claim_of(3, 8)) {}
 
-    ServerHandshake::State tell_root(const std::string &bytes, std::string &reply) {
+    ServerHandshake::State send_to_server(const std::string &bytes, std::string &reply) {
         std::string_view rest = bytes;
         return server.read(rest, reply, now);
     }
-    ClientHandshake::State tell_client(const std::string &bytes) {
+    ClientHandshake::State send_to_client(const std::string &bytes) {
         std::string_view rest = bytes;
         return client.read(rest);
     }
 };
 
-TEST(Handshake, LetsInWhoKnowsTheSecret) {
+TEST(Handshake, AcceptsAPeerThatKnowsTheSecret) {
     Meeting meeting;
     std::string reply;
-    EXPECT_EQ(meeting.tell_root(meeting.client.hello(), reply), ServerHandshake::State::waiting);
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
-    EXPECT_EQ(meeting.tell_root(meeting.client.join(), reply), ServerHandshake::State::joined);
+    EXPECT_EQ(meeting.send_to_server(meeting.client.hello(), reply),
+              ServerHandshake::State::waiting);
+    EXPECT_EQ(meeting.send_to_client(reply), ClientHandshake::State::authenticated);
+    EXPECT_EQ(meeting.send_to_server(meeting.client.join(), reply), ServerHandshake::State::joined);
     EXPECT_EQ(meeting.server.claim(), claim_of(3, 8));
 
     SessionKeys root = meeting.server.take_keys();
     std::string bytes;
     root.encoder.append(bytes, FrameType::welcome, {});
-    EXPECT_EQ(meeting.tell_client(bytes), ClientHandshake::State::welcomed);
+    EXPECT_EQ(meeting.send_to_client(bytes), ClientHandshake::State::welcomed);
     SessionKeys leaf = meeting.client.take_keys();
     for (const auto &[from, to] : {std::pair{&root, &leaf}, std::pair{&leaf, &root}}) {
         const std::string payload = payload_of(max_payload_bytes);
@@ -246,43 +247,43 @@ TEST(Handshake, LetsInWhoKnowsTheSecret) {
     }
 }
 
-TEST(Handshake, HandsOnTheReasonOfARefusal) {
+TEST(Handshake, DeliversTheReasonOfARefusal) {
     Meeting meeting;
     std::string reply;
-    meeting.tell_root(meeting.client.hello(), reply);
-    meeting.tell_client(reply);
-    meeting.tell_root(meeting.client.join(), reply);
+    meeting.send_to_server(meeting.client.hello(), reply);
+    meeting.send_to_client(reply);
+    meeting.send_to_server(meeting.client.join(), reply);
     SessionKeys root = meeting.server.take_keys();
     std::string bytes;
     root.encoder.append(bytes, FrameType::failure,
                         failure_payload(whole_session, VESCOMM_ERROR_MISMATCH, "for this reason"));
-    EXPECT_EQ(meeting.tell_client(bytes), ClientHandshake::State::refused);
+    EXPECT_EQ(meeting.send_to_client(bytes), ClientHandshake::State::refused);
     EXPECT_EQ(meeting.client.refusal().status, VESCOMM_ERROR_MISMATCH);
     EXPECT_STREQ(meeting.client.refusal().what(), "for this reason");
 }
 
-TEST(Handshake, TellsAnotherSecretFromAForeignProtocol) {
+TEST(Handshake, DistinguishesAnotherSecretFromAForeignProtocol) {
     Meeting meeting("another secret");
     std::string reply;
-    meeting.tell_root(meeting.client.hello(), reply);
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::wrong_secret);
+    meeting.send_to_server(meeting.client.hello(), reply);
+    EXPECT_EQ(meeting.send_to_client(reply), ClientHandshake::State::wrong_secret);
 
     Meeting foreign;
-    EXPECT_EQ(foreign.tell_client("SSH-2.0-OpenSSH_9.2p1\r\n"),
+    EXPECT_EQ(foreign.send_to_client("SSH-2.0-OpenSSH_9.2p1\r\n"),
               ClientHandshake::State::not_vescomm);
     Meeting other_version;
     std::string bytes = other_version.client.hello();
     bytes[4] = 9;
-    EXPECT_EQ(other_version.tell_client(bytes), ClientHandshake::State::other_version);
+    EXPECT_EQ(other_version.send_to_client(bytes), ClientHandshake::State::other_version);
     EXPECT_EQ(other_version.client.version(), 9u);
 }
 
-TEST(Handshake, TellsAnotherVersionWhichOneIsSpokenHere) {
+TEST(Handshake, ReportsItsVersionToAPeerOfAnotherVersion) {
     Meeting meeting;
     std::string hello = meeting.client.hello();
     hello[4] = 9;
     std::string reply;
-    EXPECT_EQ(meeting.tell_root(hello, reply), ServerHandshake::State::stray);
+    EXPECT_EQ(meeting.send_to_server(hello, reply), ServerHandshake::State::rejected);
     ASSERT_GT(reply.size(), 4u);
     EXPECT_EQ(reply[4], frame_version);
 }
@@ -291,39 +292,39 @@ TEST(Handshake, RefusesEveryRecordedOrReflectedFrame) {
     Meeting recorded;
     std::string reply;
     const std::string hello = recorded.client.hello();
-    recorded.tell_root(hello, reply);
-    recorded.tell_client(reply);
+    recorded.send_to_server(hello, reply);
+    recorded.send_to_client(reply);
     const std::string join = recorded.client.join();
 
     std::string answer;
     Meeting replayed;
-    EXPECT_EQ(replayed.tell_root(hello, answer), ServerHandshake::State::waiting);
-    EXPECT_EQ(replayed.tell_root(join, answer), ServerHandshake::State::stray);
+    EXPECT_EQ(replayed.send_to_server(hello, answer), ServerHandshake::State::waiting);
+    EXPECT_EQ(replayed.send_to_server(join, answer), ServerHandshake::State::rejected);
 
     Meeting reflected;
     answer.clear();
-    reflected.tell_root(reflected.client.hello(), answer);
+    reflected.send_to_server(reflected.client.hello(), answer);
     std::string back;
-    EXPECT_EQ(reflected.tell_root(answer, back), ServerHandshake::State::stray);
+    EXPECT_EQ(reflected.send_to_server(answer, back), ServerHandshake::State::rejected);
     EXPECT_TRUE(back.empty());
 
     Meeting mirror;
-    EXPECT_EQ(mirror.tell_client(mirror.client.hello()), ClientHandshake::State::not_vescomm);
+    EXPECT_EQ(mirror.send_to_client(mirror.client.hello()), ClientHandshake::State::not_vescomm);
 
     Meeting replayed_at_client;
     replayed_at_client.client.hello();
-    EXPECT_EQ(replayed_at_client.tell_client(reply), ClientHandshake::State::wrong_secret);
+    EXPECT_EQ(replayed_at_client.send_to_client(reply), ClientHandshake::State::wrong_secret);
 }
 
-// What a listener sends, up to its proof, and nothing more: it had no room.
+// Runs a connection up to the listener's proof; then the listener closes it for lack of capacity.
 std::string first_connection(Meeting &meeting) {
     std::string reply;
-    meeting.tell_root(meeting.client.hello(), reply);
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::proved);
+    meeting.send_to_server(meeting.client.hello(), reply);
+    EXPECT_EQ(meeting.send_to_client(reply), ClientHandshake::State::authenticated);
     return reply;
 }
 
-TEST(Handshake, ResumesWithACookieInOneFlight) {
+TEST(Handshake, ResumesWithACookieInOneMessage) {
     Cookies cookies;
     Meeting meeting(secret, cookies);
     first_connection(meeting);
@@ -336,16 +337,16 @@ TEST(Handshake, ResumesWithACookieInOneFlight) {
     EXPECT_EQ(second.claim(), claim_of(3, 8));
     SessionKeys root = second.take_keys();
     root.encoder.append(reply, FrameType::welcome, "welcome");
-    EXPECT_EQ(meeting.tell_client(reply), ClientHandshake::State::welcomed);
+    EXPECT_EQ(meeting.send_to_client(reply), ClientHandshake::State::welcomed);
     EXPECT_EQ(meeting.client.welcome(), "welcome");
 
-    // The same flight, recorded and sent again, joins nobody.
+    // A replay of the same bytes must not join.
     ServerHandshake third(secret, cookies);
     bytes = flight;
-    EXPECT_EQ(third.read(bytes, reply, now), ServerHandshake::State::stray);
+    EXPECT_EQ(third.read(bytes, reply, now), ServerHandshake::State::rejected);
 }
 
-TEST(Handshake, AcceptsNoCookieOfAnotherListenerOrFromLongAgo) {
+TEST(Handshake, RejectsCookiesOfAnotherListenerAndExpiredOnes) {
     Cookies cookies, others;
     Meeting meeting(secret, cookies);
     first_connection(meeting);
@@ -356,13 +357,13 @@ TEST(Handshake, AcceptsNoCookieOfAnotherListenerOrFromLongAgo) {
         std::string_view bytes = flight;
         return server.read(bytes, reply, when);
     };
-    EXPECT_EQ(read(others, now), ServerHandshake::State::stray);
-    EXPECT_EQ(read(cookies, now + std::chrono::minutes(3)), ServerHandshake::State::stray);
+    EXPECT_EQ(read(others, now), ServerHandshake::State::rejected);
+    EXPECT_EQ(read(cookies, now + std::chrono::minutes(3)), ServerHandshake::State::rejected);
     EXPECT_EQ(read(cookies, now + std::chrono::seconds(59)), ServerHandshake::State::joined);
     EXPECT_TRUE(reply.empty());
 }
 
-TEST(Handshake, RefusesAClaimThatIsMalformed) {
+TEST(Handshake, RejectsAMalformedClaim) {
     const std::string good = encode(claim_of(1, 2));
     Claim claim;
     EXPECT_TRUE(read_claim(good, claim));
@@ -373,14 +374,14 @@ TEST(Handshake, RefusesAClaimThatIsMalformed) {
     EXPECT_FALSE(read_claim(good + std::string(max_build_bytes, 'x'), claim));
 }
 
-TEST(Handshake, AnswersNothingToWhatIsNoHello) {
+TEST(Handshake, SendsNoReplyToOtherFramesThanHello) {
     for (const FrameType type : {FrameType::join, FrameType::data, FrameType::failure}) {
         FrameEncoder encoder(open_key());
         std::string bytes;
         encoder.append(bytes, type, std::string(8, 'x'));
         Meeting meeting;
         std::string reply;
-        EXPECT_EQ(meeting.tell_root(bytes, reply), ServerHandshake::State::stray);
+        EXPECT_EQ(meeting.send_to_server(bytes, reply), ServerHandshake::State::rejected);
         EXPECT_TRUE(reply.empty());
     }
 }
@@ -391,7 +392,7 @@ ContributionHead head(std::uint64_t sequence, std::uint64_t bytes, std::string l
     return {sequence, bytes, std::move(label)};
 }
 
-TEST(Gathering, CompletesOnceEveryByteIsHere) {
+TEST(Gathering, CompletesOnceEveryByteHasArrived) {
     Gathering gathering(3);
     for (std::uint64_t round = 1; round <= 3; ++round) {
         EXPECT_FALSE(gathering.begin(2, head(round, 2)));
@@ -418,7 +419,7 @@ TEST(Gathering, NamesTwoRanksAndBothLabelsWhenTheyDiffer) {
         EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-TEST(Gathering, RefusesMoreThanItsTotalWithoutOverflow) {
+TEST(Gathering, RejectsTotalsAboveTheLimitWithoutOverflow) {
     for (const std::uint64_t bytes : {max_gather_bytes, ~std::uint64_t{0}}) {
         Gathering gathering(2);
         EXPECT_FALSE(gathering.begin(0, head(1, 1)));
@@ -428,7 +429,7 @@ TEST(Gathering, RefusesMoreThanItsTotalWithoutOverflow) {
     }
 }
 
-TEST(Gathering, RefusesWhatTheProtocolDoesNotAllow) {
+TEST(Gathering, RejectsViolationsOfTheProtocol) {
     Gathering gathering(2);
     EXPECT_TRUE(gathering.add(0, "x")) << "bytes before their head";
     EXPECT_TRUE(gathering.begin(0, head(2, 0))) << "a later call";
@@ -455,7 +456,7 @@ TEST(Gathering, ReaderTakesPiecesOfAnySize) {
     }
 }
 
-TEST(Gathering, ReaderRefusesSizesThatCannotBe) {
+TEST(Gathering, ReaderRejectsImpossibleSizes) {
     std::string table;
     put_number(table, max_gather_bytes);
     put_number(table, ~std::uint64_t{0});

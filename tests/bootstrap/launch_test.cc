@@ -71,7 +71,7 @@ const Environment slurm{{"SLURM_PROCID", "5"},
                         {"SLURM_STEP_NODELIST", "node[003-004]"},
                         {"SLURM_JOB_NODELIST", "node[001-008]"}};
 
-TEST(Launch, IsOneRankWhenNobodyStartedIt) {
+TEST(Launch, IsOneRankWithoutALauncher) {
     const Launch launch = launch_in({});
     EXPECT_EQ(launch.rank, 0);
     EXPECT_EQ(launch.ranks, 1);
@@ -104,7 +104,7 @@ TEST(Launch, TakesAListeningDescriptorOnlyAtRankZero) {
               -1);
 }
 
-TEST(Launch, KeepsOffThePortOfTheStoreOfTorchrun) {
+TEST(Launch, AvoidsThePortOfTorchrunsStore) {
     const Launch launch = launch_in(torchrun);
     EXPECT_EQ(launch.source, "torchrun");
     EXPECT_EQ(launch.rank, 3);
@@ -114,7 +114,7 @@ TEST(Launch, KeepsOffThePortOfTheStoreOfTorchrun) {
     EXPECT_EQ(launch.port, 29501);
     EXPECT_TRUE(launch.secret_derived);
     EXPECT_EQ(launch_in(torchrun + Environment{{"VESCOMM_PORT", "77"}}).port, 77);
-    // Nobody outside this machine needs to reach rank 0.
+    // Only this machine needs to reach rank 0.
     EXPECT_EQ(launch_in(torchrun + Environment{{"LOCAL_WORLD_SIZE", "8"}}).host, "127.0.0.1");
     EXPECT_EQ(launch_in(torchrun + Environment{{"LOCAL_WORLD_SIZE", "4"}}).host, "head");
     expect_error(torchrun + Environment{{"MASTER_PORT", "65535"}}, {"MASTER_PORT=65535"});
@@ -136,7 +136,7 @@ TEST(Launch, FindsOpenMpiAndHydraOnOneMachine) {
     }
 }
 
-TEST(Launch, SaysWhatToSetWhenOpenMpiRunsOnSeveralMachines) {
+TEST(Launch, NamesTheVariableToSetWhenOpenMpiRunsOnSeveralMachines) {
     const Environment spread = open_mpi + Environment{{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
     expect_error(spread, {"Open MPI", "VESCOMM_ADDRESS"});
     const Launch named = launch_in(spread + Environment{{"MASTER_ADDR", "head"}});
@@ -163,13 +163,13 @@ TEST(Launch, FindsTheFirstHostOfASlurmStep) {
                  {"SLURM_STEP_NODELIST=node[003", "VESCOMM_ADDRESS"});
 }
 
-TEST(Launch, IgnoresSlurmAroundAProgramThatSrunDidNotStart) {
+TEST(Launch, IgnoresSlurmVariablesOutsideOfAStep) {
     // sbatch and salloc set SLURM_PROCID or SLURM_NTASKS in their shells.
     EXPECT_EQ(launch_in(without(slurm, "SLURM_STEP_ID")).ranks, 1);
     EXPECT_EQ(launch_in(without(slurm, "SLURM_PROCID")).ranks, 1);
 }
 
-TEST(Launch, PrefersOurVariablesThenTorchrunAndSlurmLast) {
+TEST(Launch, PrefersVescommVariablesThenTorchrunAndSlurmLast) {
     Environment all = slurm;
     std::vector<std::string> expected;
     EXPECT_EQ(launch_in(all).source, "Slurm");
@@ -198,13 +198,13 @@ TEST(Launch, DerivesPortAndSecretFromTheJob) {
         ports.insert(other.port);
     }
     EXPECT_GT(ports.size(), 90u) << "jobs on one machine should rarely collide";
-    // A restart is another job: processes that are left of the first must not get in.
+    // A restart is another job: processes that remain from the first run must not join.
     EXPECT_NE(launch_in(torchrun + Environment{{"TORCHELASTIC_RESTART_COUNT", "1"}}).secret,
               launch_in(torchrun + Environment{{"TORCHELASTIC_RESTART_COUNT", "0"}}).secret);
     EXPECT_EQ(launch_in(slurm + Environment{{"VESCOMM_SECRET", "mine"}}).secret, "mine");
 }
 
-TEST(Launch, NamesTheVariableAndItsValueWhenANumberIsNone) {
+TEST(Launch, NamesTheVariableAndItsValueWhenItIsNotANumber) {
     for (const char *value :
          {"12abc", "-1", " 1", "1 ", "0x1", "1.0", "99999999999", "one", "+1"}) {
         const std::string shown = value;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames of a hub that breaks the protocol: the client fails the session and hands nothing to the
-// caller.
+// Frames of a hub that breaks the protocol: the client fails the session and delivers nothing to
+// the caller.
 #include <gtest/gtest.h>
 
 #include "bootstrap/session_client.h"
@@ -60,7 +60,7 @@ protected:
     std::shared_ptr<GroupState> group = std::make_shared<GroupState>(id, 1, std::vector<int>{0, 1});
 };
 
-TEST_F(SessionClientTest, TakesResultsInTheirOrder) {
+TEST_F(SessionClientTest, AcceptsResultsInOrder) {
     open();
     EXPECT_TRUE(group->opened());
     EXPECT_EQ(group->number(), number);
@@ -74,14 +74,14 @@ TEST_F(SessionClientTest, TakesResultsInTheirOrder) {
     EXPECT_FALSE(client.failure());
 }
 
-TEST_F(SessionClientTest, RefusesTheResultOfAnotherCall) {
+TEST_F(SessionClientTest, RejectsTheResultOfAnotherCall) {
     open();
     contribute(1);
     client.receive(FrameType::result, with(std::uint64_t{2}));
     expect_violation();
 }
 
-TEST_F(SessionClientTest, RefusesTheSameResultAgain) {
+TEST_F(SessionClientTest, RejectsARepeatedResult) {
     open();
     contribute(1);
     client.receive(FrameType::result, with(std::uint64_t{1}));
@@ -92,20 +92,20 @@ TEST_F(SessionClientTest, RefusesTheSameResultAgain) {
     expect_violation();
 }
 
-TEST_F(SessionClientTest, RefusesAResultThatNobodyWaitsFor) {
+TEST_F(SessionClientTest, RejectsAResultWithoutAContribution) {
     open();
     client.receive(FrameType::result, with(std::uint64_t{1}));
     expect_violation();
 }
 
-TEST_F(SessionClientTest, RefusesDataWithoutAResult) {
+TEST_F(SessionClientTest, RejectsDataWithoutAResult) {
     open();
     contribute(1);
     receive_data();
     expect_violation();
 }
 
-TEST_F(SessionClientTest, RefusesAGoodbyeOfARankThatIsNone) {
+TEST_F(SessionClientTest, RejectsTheGoodbyeOfANonexistentRank) {
     open();
     client.receive(FrameType::goodbye, with(std::uint32_t{1}));
     EXPECT_FALSE(client.failure());
@@ -114,7 +114,7 @@ TEST_F(SessionClientTest, RefusesAGoodbyeOfARankThatIsNone) {
     expect_violation();
 }
 
-TEST_F(SessionClientTest, RefusesFramesOfTheWrongSize) {
+TEST_F(SessionClientTest, RejectsFramesOfTheWrongSize) {
     client.open(group, "communicator creation");
     client.receive(FrameType::opened, of_group());
     expect_violation();

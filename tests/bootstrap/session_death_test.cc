@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks are processes, and one of them dies: before, during and after whatever they do together.
+// Ranks are processes, and one of them dies before, during or after their common operations.
 #include <gtest/gtest.h>
 
 #include "bootstrap/gathering.h"
@@ -18,13 +18,13 @@ enum class Phase { idle, all_others_gather, it_gathers, leaving };
 constexpr Phase phases[] = {Phase::idle, Phase::all_others_gather, Phase::it_gathers,
                             Phase::leaving};
 
-// One rank, in its own process. Says "ready" once it is about to do what the phase wants, and what
-// its listener heard.
+// Body of one rank's process. Sends "ready" when it is about to act as the phase requires, then
+// what its listener received.
 void live(const Place &place, int rank, bool victim, Phase phase, const RankProcess::Say &say) {
     const Outcome outcome = outcome_of([&] {
         const auto control = take_part(place.options(rank), generous());
-        Ear ear;
-        control->listen(ear.listener());
+        FailureObserver observer;
+        control->listen(observer.listener());
         control->all_gather("warm-up", std::to_string(rank), generous());
         say("ready");
         const bool gathers =
@@ -32,16 +32,16 @@ void live(const Place &place, int rank, bool victim, Phase phase, const RankProc
         Outcome thrown;
         if (gathers) thrown = outcome_of([&] { control->all_gather("call", "x", generous()); });
         if (phase == Phase::leaving && !victim) control->leave(generous());
-        const Outcome heard = ear.wait();
-        if (!heard) return say("heard nothing");
-        say(std::to_string(heard->first) + " " + heard->second);
-        // Whoever waited for the others must have been told the same.
-        say(thrown.has_value() && *thrown != *heard ? thrown->second : "consistent");
+        const Outcome observed = observer.wait();
+        if (!observed) return say("observed nothing");
+        say(std::to_string(observed->first) + " " + observed->second);
+        // A rank that waited for the others must have received the same failure.
+        say(thrown.has_value() && *thrown != *observed ? thrown->second : "consistent");
     });
     if (outcome) say("threw " + outcome->second);
 }
 
-void expect_everyone_hears(int ranks, int victim, Phase phase, bool reaped) {
+void expect_report_to_all(int ranks, int victim, Phase phase, bool reaped) {
     SCOPED_TRACE(testing::Message() << ranks << " ranks, victim " << victim << ", phase "
                                     << static_cast<int>(phase) << (reaped ? ", reaped" : ""));
     const Place place(ranks);
@@ -64,19 +64,19 @@ void expect_everyone_hears(int ranks, int victim, Phase phase, bool reaped) {
     }
 }
 
-TEST(SessionDeath, IsHeardByEveryOtherRankInEveryPhase) {
+TEST(SessionDeath, IsReportedToEveryOtherRankInEveryPhase) {
     for (const int ranks : {2, 5})
         for (const int victim : {0, 1, ranks - 1})
             for (const Phase phase : phases)
                 for (const bool reaped : {false, true})
-                    expect_everyone_hears(ranks, victim, phase, reaped);
+                    expect_report_to_all(ranks, victim, phase, reaped);
 }
 
-TEST(SessionDeath, IsHeardByEightRanks) {
-    for (const int victim : {0, 5}) expect_everyone_hears(8, victim, Phase::idle, false);
+TEST(SessionDeath, IsReportedToEightRanks) {
+    for (const int victim : {0, 5}) expect_report_to_all(8, victim, Phase::idle, false);
 }
 
-TEST(SessionDeath, OfSeveralAtOnceIsHeardByTheRest) {
+TEST(SessionDeath, OfSeveralRanksAtOnceIsReportedToTheRest) {
     const Place place(6);
     std::vector<RankProcess> processes;
     for (int rank = 0; rank < 6; ++rank)
@@ -89,7 +89,7 @@ TEST(SessionDeath, OfSeveralAtOnceIsHeardByTheRest) {
     for (const int rank : {1, 5}) EXPECT_EQ(processes[rank].line(), first);
 }
 
-TEST(SessionDeath, WithoutGoodbyeIsAFailureEvenWhenOrderly) {
+TEST(SessionDeath, OrderlyExitWithoutGoodbyeIsAFailure) {
     const Place place(3);
     RankProcess leaving([&](const RankProcess::Say &) { take_part(place.options(1), generous()); });
     const auto wait = [&](int rank) {
@@ -110,7 +110,7 @@ TEST(SessionDeath, WithoutGoodbyeIsAFailureEvenWhenOrderly) {
     }
 }
 
-// ---- while ranks are still coming, and in the middle of a contribution: a rank made by hand ----
+// ---- failures while ranks are joining or contributing; the test plays a rank by hand ----
 
 struct Joined {
     Descriptor socket;
@@ -139,7 +139,7 @@ Joined join_by_hand(const Place &place, int rank) {
         if (recv(joined.socket.get(), buffer, 1, 0) != 1) abort();
         std::string_view bytes(buffer, 1);
         const auto state = client.read(bytes);
-        if (state == ClientHandshake::State::proved) send_all(joined, client.join());
+        if (state == ClientHandshake::State::authenticated) send_all(joined, client.join());
         if (state == ClientHandshake::State::welcomed) break;
         if (state == ClientHandshake::State::refused) abort();
     }
@@ -147,7 +147,7 @@ Joined join_by_hand(const Place &place, int rank) {
     return joined;
 }
 
-// The group of all ranks, as the second process of two opens it.
+// The group of all ranks, with the id that the second of two processes uses to open it.
 const GroupId all_ranks = derive_group(whole_session, "all 0 ");
 
 std::string for_all_ranks(const std::string &rest) {
@@ -162,7 +162,7 @@ std::string open_payload() {
     return for_all_ranks(rest + "communicator creation");
 }
 
-TEST(SessionDeath, WhileOthersAreStillAwaitedEndsTheWait) {
+TEST(SessionDeath, BeforeAllRanksHaveJoinedEndsTheWait) {
     const Place place(3);
     std::optional<Joined> victim;
     Outcome root;
@@ -174,7 +174,7 @@ TEST(SessionDeath, WhileOthersAreStillAwaitedEndsTheWait) {
     expect_outcome(root, VESCOMM_ERROR_PEER_FAILED, {"rank 2 of 3", "died"});
 }
 
-TEST(SessionDeath, LingersToTellThoseWhoComeLater) {
+TEST(SessionDeath, LingersToNotifyRanksThatComeLater) {
     const Place place(4);
     Outcome root;
     std::thread thread([&] {
@@ -190,7 +190,7 @@ TEST(SessionDeath, LingersToTellThoseWhoComeLater) {
     expect_outcome(root, VESCOMM_ERROR_PEER_FAILED, {"rank 2 of 4"});
 }
 
-// Until rank 0 has made up its mind: it says so, or closes the connection.
+// Waits until rank 0 has detected the failure: it sends a failure or closes the connection.
 void wait_for_failure(Joined &joined) {
     for (char byte = 0; recv(joined.socket.get(), &byte, 1, 0) == 1;) {
         std::string_view bytes(&byte, 1);
@@ -200,7 +200,7 @@ void wait_for_failure(Joined &joined) {
     }
 }
 
-// Two ranks: the second is made by hand and says something, then disappears.
+// Runs two ranks; the test plays the second one, which sends something and then disappears.
 Outcome gather_with(const std::function<void(Joined &)> &say) {
     const Place place(2);
     Outcome outcome;
@@ -220,7 +220,7 @@ Outcome gather_with(const std::function<void(Joined &)> &say) {
     return outcome;
 }
 
-TEST(SessionDeath, InTheMiddleOfAContributionIsNoticed) {
+TEST(SessionDeath, DuringAContributionIsDetected) {
     for (const std::size_t cut : {1u, 10u, 1000u, 300000u}) {
         const Outcome outcome = gather_with([&](Joined &joined) {
             std::string bytes;
@@ -236,7 +236,7 @@ TEST(SessionDeath, InTheMiddleOfAContributionIsNoticed) {
     }
 }
 
-TEST(SessionDeath, SayingNonsenseWithTheRightKeyIsAnErrorThatNamesTheRank) {
+TEST(SessionDeath, ProtocolViolationWithTheRightKeyNamesTheRank) {
     const auto say = [](FrameType type, const std::string &payload) {
         return gather_with([&](Joined &joined) {
             std::string bytes;
@@ -257,7 +257,7 @@ TEST(SessionDeath, SayingNonsenseWithTheRightKeyIsAnErrorThatNamesTheRank) {
     expect_outcome(say(FrameType::failure, "x"), VESCOMM_ERROR_INTERNAL, {"reason"});
 }
 
-TEST(SessionDeath, TamperingWithAConnectionIsNoticed) {
+TEST(SessionDeath, TamperingWithAConnectionIsDetected) {
     const Outcome outcome = gather_with([&](Joined &joined) {
         std::string bytes;
         joined.keys.encoder.append(bytes, FrameType::contribution,
@@ -271,7 +271,7 @@ TEST(SessionDeath, TamperingWithAConnectionIsNoticed) {
 
 // ---- silence ----
 
-TEST(SessionSilence, OfAStoppedProcessIsNoticed) {
+TEST(SessionSilence, OfAStoppedProcessIsDetected) {
     for (const int victim : {0, 1}) {
         const Place place(3);
         std::vector<RankProcess> processes;
@@ -282,10 +282,10 @@ TEST(SessionSilence, OfAStoppedProcessIsNoticed) {
                     options.heartbeat_seconds = 0.05;
                     options.silence_seconds = 1;
                     const auto control = take_part(options, generous());
-                    Ear ear;
-                    control->listen(ear.listener());
+                    FailureObserver observer;
+                    control->listen(observer.listener());
                     say("ready");
-                    say(ear.wait().value_or(std::pair(VESCOMM_OK, "nothing")).second);
+                    say(observer.wait().value_or(std::pair(VESCOMM_OK, "nothing")).second);
                 });
                 if (outcome) say("threw " + outcome->second);
             });
@@ -300,14 +300,14 @@ TEST(SessionSilence, OfAStoppedProcessIsNoticed) {
     }
 }
 
-TEST(SessionSilence, OfABusyProgramIsNone) {
-    // No call for many times the silence; only the background threads speak.
+TEST(SessionSilence, ABusyProgramIsNotSilent) {
+    // No call for many times the silence: only the background threads send.
     const Place place(3);
-    std::vector<Ear> ears(3);
+    std::vector<FailureObserver> observers(3);
     run_threads(
         place,
         [&](Control &control) {
-            control.listen(ears[control.rank()].listener());
+            control.listen(observers[control.rank()].listener());
             const Deadline busy = Deadline::after(2);
             while (!busy.expired()) std::this_thread::yield();
             control.all_gather("call", "x", generous());
@@ -317,7 +317,7 @@ TEST(SessionSilence, OfABusyProgramIsNone) {
             options.heartbeat_seconds = 0.05;
             options.silence_seconds = 0.5;
         });
-    for (const Ear &ear : ears) EXPECT_EQ(ear.calls(), 0);
+    for (const FailureObserver &observer : observers) EXPECT_EQ(observer.calls(), 0);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of a session beside the one of all ranks: subgroups, what survivors of a death go on with,
-// and a process alone. Ranks are threads; those that die are processes.
+// Groups of a session other than the group of all ranks: subgroups, groups of survivors, and a
+// single process. Ranks are threads; ranks that die are processes.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -23,7 +23,7 @@ void expect_nothing_wrong(const std::vector<Outcome> &outcomes) {
 
 // ---- subgroups ----
 
-TEST(SessionSubgroup, GathersAmongItsMembersAlone) {
+TEST(SessionSubgroup, GathersAmongItsMembersOnly) {
     const Place place(5);
     expect_nothing_wrong(run_threads(place, [](Control &control) {
         const bool even = control.rank() % 2 == 0;
@@ -36,7 +36,7 @@ TEST(SessionSubgroup, GathersAmongItsMembersAlone) {
         EXPECT_EQ(part->membership().processes, members);
         EXPECT_EQ(part->membership().session, control.membership().session);
         EXPECT_NE(part->membership().group, control.membership().group);
-        // A failure of one group is none of another.
+        // A failure of one group does not affect another.
         if (!even) part->fail(VESCOMM_ERROR_ABORTED, "the odd ones fail");
         part->leave(generous());
         control.all_gather("after", "", generous());
@@ -44,7 +44,7 @@ TEST(SessionSubgroup, GathersAmongItsMembersAlone) {
     }));
 }
 
-TEST(SessionSubgroup, NamesTheMemberThatDoesNotTakePart) {
+TEST(SessionSubgroup, NamesTheMissingMember) {
     const Place place(3);
     std::latch given_up(1);
     const auto outcomes = run_threads(place, [&](Control &control) {
@@ -60,7 +60,7 @@ TEST(SessionSubgroup, NamesTheMemberThatDoesNotTakePart) {
                    {"rank 1 did not take part", "communicator creation", "rank 0 waited"});
 }
 
-TEST(SessionSubgroup, IsRefusedWhereMembersDisagree) {
+TEST(SessionSubgroup, IsRefusedWhenMembersDisagree) {
     const Place place(3);
     const auto outcomes = run_threads(place, [](Control &control) {
         const std::vector<int> members =
@@ -71,20 +71,20 @@ TEST(SessionSubgroup, IsRefusedWhereMembersDisagree) {
         expect_outcome(outcome, VESCOMM_ERROR_MISMATCH, {"disagree about who takes part"});
 }
 
-TEST(SessionSubgroup, IsRefusedWhereAMemberHasEnded) {
+TEST(SessionSubgroup, IsRefusedWhenAMemberHasEnded) {
     const Place place(3);
     const auto outcomes = run_threads(place, [&](Control &control) {
-        Ear ear;
-        control.listen(ear.listener());
+        FailureObserver observer;
+        control.listen(observer.listener());
         if (control.rank() == 1) return;  // without leaving
-        expect_outcome(ear.wait(), VESCOMM_ERROR_PEER_FAILED, {"rank 1 of 3"});
+        expect_outcome(observer.wait(), VESCOMM_ERROR_PEER_FAILED, {"rank 1 of 3"});
         control.subgroup("part", {0, 1, 2}, generous());
     });
     for (const int rank : {0, 2})
         expect_outcome(outcomes[rank], VESCOMM_ERROR_PEER_FAILED, {"rank 1 of 3"});
 }
 
-TEST(SessionGroup, TakesNoCallAfterLeaving) {
+TEST(SessionGroup, RefusesCallsAfterLeaving) {
     const Place place(2);
     expect_nothing_wrong(run_threads(place, [](Control &control) {
         control.leave(generous());
@@ -95,7 +95,7 @@ TEST(SessionGroup, TakesNoCallAfterLeaving) {
     }));
 }
 
-TEST(SessionGroup, GivesAllRanksTheSameKeysAndOneForEachPurpose) {
+TEST(SessionGroup, DerivesEqualKeysOnAllRanksAndOnePerPurpose) {
     const Place place(3);
     std::vector<FrameKey> keys(3);
     expect_nothing_wrong(run_threads(place, [&](Control &control) {
@@ -110,7 +110,7 @@ TEST(SessionGroup, GivesAllRanksTheSameKeysAndOneForEachPurpose) {
 
 // ---- survivors ----
 
-// Processes that die once all ranks have met, and threads that go on without them.
+// Processes die after all ranks have met, and threads continue without them.
 void expect_survival(int ranks, const std::set<int> &victims) {
     SCOPED_TRACE(testing::PrintToString(victims));
     const Place place(ranks);
@@ -135,10 +135,10 @@ void expect_survival(int ranks, const std::set<int> &victims) {
         threads.emplace_back([&, i] {
             outcomes[i] = outcome_of([&] {
                 const auto control = take_part(place.options(expected[i]), generous());
-                Ear ear;
-                control->listen(ear.listener());
+                FailureObserver observer;
+                control->listen(observer.listener());
                 control->all_gather("warm-up", "", generous());
-                expect_outcome(ear.wait(), VESCOMM_ERROR_PEER_FAILED, {"died"});
+                expect_outcome(observer.wait(), VESCOMM_ERROR_PEER_FAILED, {"died"});
                 std::vector<int> survivors;
                 const auto smaller = control->shrink({}, generous(), survivors);
                 EXPECT_EQ(survivors, expected);
@@ -153,14 +153,14 @@ void expect_survival(int ranks, const std::set<int> &victims) {
     expect_nothing_wrong(outcomes);
 }
 
-TEST(SessionShrink, GoesOnWithoutTheDead) {
+TEST(SessionShrink, ContinuesWithoutDeadRanks) {
     expect_survival(4, {0});
     expect_survival(4, {2});
     expect_survival(5, {0, 1});
     expect_survival(3, {1, 2});
 }
 
-TEST(SessionShrink, LeavesOutWhoIsNamedAlthoughItLives) {
+TEST(SessionShrink, ExcludesALivingRankThatIsNamedAsFailed) {
     const Place place(4);
     std::latch shrunk(3);
     expect_nothing_wrong(run_threads(place, [&](Control &control) {
@@ -175,8 +175,8 @@ TEST(SessionShrink, LeavesOutWhoIsNamedAlthoughItLives) {
     }));
 }
 
-TEST(SessionShrink, NamesWhoDoesNotTakePart) {
-    // The one that leads waits for rank 2; the others wait for a leader.
+TEST(SessionShrink, NamesTheMissingRank) {
+    // The leader waits for rank 2; the others wait for a leader.
     for (const int absent : {2, 0}) {
         const Place place(3);
         std::latch given_up(2);
@@ -215,10 +215,10 @@ TEST(LoneControl, IsAGroupOfOne) {
     expect_outcome(outcome_of([&] { control->expire_all_gather(1); }), VESCOMM_ERROR_INTERNAL,
                    {"waits for nobody"});
     control->leave(generous());
-    Ear ear;
-    control->listen(ear.listener());
+    FailureObserver observer;
+    control->listen(observer.listener());
     control->fail(VESCOMM_ERROR_ABORTED, "enough");
-    EXPECT_EQ(ear.calls(), 1);
+    EXPECT_EQ(observer.calls(), 1);
     expect_outcome(outcome_of([&] { control->all_gather("call", "", generous()); }),
                    VESCOMM_ERROR_ABORTED, {"enough"});
     expect_outcome(outcome_of([&] { control->subgroup("part", {0}, generous()); }),

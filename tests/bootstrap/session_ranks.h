@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of a session for tests: as threads, as forked processes, and as the socket of somebody who
-// is not one of them.
+// Ranks of a session for tests, as threads and as forked processes, and the socket of an
+// unauthenticated peer.
 #pragma once
 
 #include <fcntl.h>
@@ -32,12 +32,12 @@
 
 namespace vescomm::testing_support {
 
-// For machines that hang; nothing here takes nearly as long.
+// For machines that hang; every test takes far less.
 inline Deadline generous() {
     return Deadline::after(60);
 }
 
-// A listening socket of rank 0, and what all ranks agree on.
+// A listening socket of rank 0, and the options on which all ranks agree.
 class Place {
 public:
     explicit Place(int ranks, const char *host = "127.0.0.1")
@@ -52,7 +52,7 @@ public:
         options.addresses = {address_};
         options.secret = "the secret of the test";
         if (rank == 0) options.listen_descriptor = listeners_[0].get();
-        // Late ranks are tested where this is raised.
+        // Tests of late ranks raise this.
         options.linger_seconds = 0;
         return options;
     }
@@ -66,17 +66,17 @@ private:
     TcpAddress address_;
 };
 
-// Meets, and opens the group of all ranks.
+// Meets the other ranks and opens the group of all ranks.
 inline std::unique_ptr<Control> take_part(const SessionOptions &options, Deadline deadline) {
     if (options.ranks == 1 && options.rank == 0) return make_lone_control();
     Session::Creation creation({});
     const std::shared_ptr<Session> session = Session::meet(options, deadline, creation);
-    std::vector<int> everyone(static_cast<std::size_t>(options.ranks));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    return session->open(creation.id(), everyone, "communicator creation", deadline, &creation);
+    std::vector<int> all_ranks(static_cast<std::size_t>(options.ranks));
+    std::iota(all_ranks.begin(), all_ranks.end(), 0);
+    return session->open(creation.id(), all_ranks, "communicator creation", deadline, &creation);
 }
 
-// What one rank met with: the error it threw, if any, or what its listener heard.
+// The error that one rank threw or that its listener received, if any.
 using Outcome = std::optional<std::pair<vescomm_status_t, std::string>>;
 
 inline Outcome outcome_of(const std::function<void()> &body) {
@@ -91,7 +91,7 @@ inline Outcome outcome_of(const std::function<void()> &body) {
 using Body = std::function<void(Control &)>;
 using Tweak = std::function<void(SessionOptions &)>;
 
-// Every rank as a thread: connects, does something, goes.
+// Runs every rank as a thread: connects, runs the body, ends.
 inline std::vector<Outcome> run_threads(
     const Place &place, const Body &body, const Tweak &tweak = [](SessionOptions &) {}) {
     std::vector<Outcome> outcomes(static_cast<std::size_t>(place.ranks()));
@@ -108,14 +108,14 @@ inline std::vector<Outcome> run_threads(
     return outcomes;
 }
 
-// A listener that can be waited for.
-class Ear {
+// A failure listener for which a test can wait.
+class FailureObserver {
 public:
     Control::Listener listener() {
         return [state = state_](vescomm_status_t status, const std::string &why) {
             std::lock_guard lock(state->mutex);
             ++state->calls;
-            state->heard = std::pair(status, why);
+            state->observed = std::pair(status, why);
             state->changed.notify_all();
         };
     }
@@ -123,7 +123,7 @@ public:
     Outcome wait() {
         std::unique_lock lock(state_->mutex);
         state_->changed.wait_until(lock, generous().moment(), [&] { return state_->calls > 0; });
-        return state_->heard;
+        return state_->observed;
     }
     int calls() const {
         std::lock_guard lock(state_->mutex);
@@ -135,7 +135,7 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         int calls = 0;
-        Outcome heard;
+        Outcome observed;
     };
     std::shared_ptr<State> state_ = std::make_shared<State>();
 };
@@ -149,7 +149,7 @@ inline void expect_outcome(const Outcome &outcome, vescomm_status_t status,
             << "\"" << part << "\" is not in: " << outcome->second;
 }
 
-// A rank as a process, which sends lines to the test. Killed and reaped at the end.
+// A rank in its own process, which sends lines to the test. The destructor kills and reaps it.
 class RankProcess {
 public:
     using Say = std::function<void(const std::string &)>;
@@ -181,7 +181,7 @@ public:
         process_ = -1;
     }
 
-    // The next line; "silence" after the deadline, "end" when the process is gone.
+    // Returns the next line; "silence" after the deadline, "end" when the process has ended.
     std::string line() {
         const Deadline deadline = generous();
         for (;;) {
@@ -201,7 +201,7 @@ public:
     }
 
 private:
-    // In the child, which must never come back into the test.
+    // Runs in the child, which must never return into the test.
     [[noreturn]] static void run(const std::function<void(const Say &)> &body, int pipe) noexcept {
         body([&](const std::string &line) {
             const std::string text = line + "\n";
@@ -226,18 +226,18 @@ inline Descriptor connect_to(const TcpAddress &address) {
     return socket;
 }
 
-// Somebody who connects to rank 0 and is not one of its ranks.
-class Outsider {
+// An unauthenticated peer that connects to rank 0.
+class UnauthenticatedPeer {
 public:
-    explicit Outsider(const TcpAddress &address) : socket_(connect_to(address)) {}
+    explicit UnauthenticatedPeer(const TcpAddress &address) : socket_(connect_to(address)) {}
 
     bool connected() const { return socket_.open(); }
     void say(std::string_view bytes) {
         std::ignore = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     }
-    void stop_talking() { shutdown(socket_.get(), SHUT_WR); }
-    // As many bytes as come, at most `most`.
-    std::string hear(std::size_t max) {
+    void stop_sending() { shutdown(socket_.get(), SHUT_WR); }
+    // Receives at most `max` bytes, until the end of the connection.
+    std::string receive(std::size_t max) {
         std::string bytes(max, '\0');
         std::size_t count = 0;
         while (count < max && readable(generous())) {
@@ -248,8 +248,8 @@ public:
         bytes.resize(count);
         return bytes;
     }
-    // True once rank 0 has closed the connection.
-    bool sent_away(Deadline deadline = generous()) {
+    // Returns true once rank 0 has closed the connection.
+    bool rejected(Deadline deadline = generous()) {
         char bytes[256];
         while (readable(deadline))
             if (recv(socket_.get(), bytes, sizeof bytes, 0) <= 0) return true;

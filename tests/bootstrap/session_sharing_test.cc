@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The communicators of a process share its session, the creations that overlap in it, the hub
-// that outlives its own process's communicators, and descriptors. Ranks are threads.
+// Sharing within a process: communicators share a session, creations overlap in it, a hub outlives
+// the communicators of its own process, and descriptors are passed. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace testing_support;
 
-// The creation of a communicator, in the session that the process has or meets now.
+// The creation of a communicator, in the existing session of the process or in a new one.
 struct Begun {
     Begun(const Place &place, int rank, std::string tag, Deadline deadline = generous())
         : creation(std::move(tag)),
@@ -29,10 +29,10 @@ struct Begun {
 };
 
 std::shared_ptr<Session> meet(const Place &place, int rank, Deadline deadline = generous()) {
-    return Begun(place, rank, "a tag of no other", deadline).session;
+    return Begun(place, rank, "a unique tag", deadline).session;
 }
 
-// Every rank as a thread, with its session.
+// Runs every rank as a thread, with its session.
 std::vector<Outcome> run_sessions(const Place &place,
                                   const std::function<void(std::shared_ptr<Session>)> &body) {
     std::vector<Outcome> outcomes(static_cast<std::size_t>(place.ranks()));
@@ -48,14 +48,14 @@ void expect_nothing_wrong(const std::vector<Outcome> &outcomes) {
     for (const Outcome &outcome : outcomes) EXPECT_FALSE(outcome) << outcome->second;
 }
 
-TEST(SessionSharing, UsesTheSessionThatIsThere) {
+TEST(SessionSharing, ReusesTheExistingSession) {
     const Place place(2);
-    std::barrier everyone(2);
+    std::barrier barrier(2);
     expect_nothing_wrong(run_sessions(place, [&](const std::shared_ptr<Session> &session) {
         EXPECT_TRUE(session->intact());
         EXPECT_FALSE(session->ended_in_order());
         EXPECT_EQ(meet(place, session->rank()), session);
-        everyone.arrive_and_wait();
+        barrier.arrive_and_wait();
     }));
 }
 
@@ -73,8 +73,8 @@ TEST(SessionSharing, MeetsOnceForTwoThreads) {
     EXPECT_NE(met[0], met[1]);
 }
 
-TEST(SessionSharing, SaysThatAnotherThreadStillMeets) {
-    const Place place(2);  // where rank 0 never comes
+TEST(SessionSharing, ReportsThatAnotherThreadIsStillMeeting) {
+    const Place place(2);  // rank 0 never comes
     std::vector<Outcome> outcomes(2);
     std::vector<std::thread> threads;
     for (Outcome &outcome : outcomes)
@@ -87,7 +87,7 @@ TEST(SessionSharing, SaysThatAnotherThreadStillMeets) {
 
 TEST(SessionSharing, RefusesCreationsThatOverlapUnderOneTag) {
     const Place place(2);
-    std::barrier everyone(2);
+    std::barrier barrier(2);
     expect_nothing_wrong(run_sessions(place, [&](const std::shared_ptr<Session> &session) {
         const int rank = session->rank();
         {
@@ -104,13 +104,13 @@ TEST(SessionSharing, RefusesCreationsThatOverlapUnderOneTag) {
             other.creation.check();
         }
         Begun(place, rank, "a").creation.check();
-        everyone.arrive_and_wait();
+        barrier.arrive_and_wait();
     }));
 }
 
-TEST(SessionSharing, TellsAnOverlapFromOtherErrors) {
+TEST(SessionSharing, DistinguishesAnOverlapFromOtherErrors) {
     const Place place(2);
-    std::barrier everyone(2);
+    std::barrier barrier(2);
     expect_nothing_wrong(run_sessions(place, [&](const std::shared_ptr<Session> &session) {
         const Begun first(place, session->rank(), {}), another(place, session->rank(), {});
         const Session::Creation &one = first.creation, &other = another.creation;
@@ -123,15 +123,15 @@ TEST(SessionSharing, TellsAnOverlapFromOtherErrors) {
         }
         EXPECT_FALSE(
             Session::Creation::overlapped(Error(VESCOMM_ERROR_INVALID_ARGUMENT, "a rank")));
-        // Each waits until the other one was refused as well.
+        // Each creation waits until the other one has been refused as well.
         std::thread second([&] { other.wait_for_the_other(); });
         one.wait_for_the_other();
         second.join();
-        everyone.arrive_and_wait();
+        barrier.arrive_and_wait();
     }));
 }
 
-TEST(SessionSharing, FailsAGroupWhoseCreationIsOverlapped) {
+TEST(SessionSharing, OverlapFailsAGroupThatIsBeingOpened) {
     const Place place(2);
     std::latch opened(1), overlapped(1);
     const auto outcomes = run_sessions(place, [&](const std::shared_ptr<Session> &session) {
@@ -160,7 +160,7 @@ TEST(SessionSharing, FailsAGroupWhoseCreationIsOverlapped) {
         expect_outcome(outcome, VESCOMM_ERROR_INVALID_ARGUMENT, {"two threads of rank 0"});
 }
 
-TEST(SessionSharing, ServesGroupsOfOthersWhenRankZeroHasEndedItsSession) {
+TEST(SessionSharing, HubServesOtherGroupsAfterRankZeroHasEndedItsSession) {
     const Place place(3);
     std::latch ended(1);
     std::vector<Outcome> outcomes(3);
@@ -186,7 +186,7 @@ TEST(SessionSharing, ServesGroupsOfOthersWhenRankZeroHasEndedItsSession) {
         });
     for (std::thread &thread : threads) thread.join();
     expect_nothing_wrong(outcomes);
-    // Another session of this process lets go of the hub.
+    // The next session of this process destroys the deserted hub.
     const Place next(2);
     for (int round = 0; round < 2; ++round)
         expect_nothing_wrong(
@@ -210,7 +210,7 @@ TEST(SessionSharing, PassesDescriptorsByTicket) {
         DescriptorExchange::Offer offer;
         if (control.rank() == 1) offer = exchange.offer(read_end.get());
         const std::string ticket = control.all_gather("ticket", offer.ticket(), generous())[1];
-        // Also in the process that offers it, and twice.
+        // Twice, and also in the process that offers it.
         for (int i = 0; i < 2; ++i) {
             const Descriptor mine = exchange.fetch(ticket).wait(generous());
             EXPECT_TRUE(mine.get() != read_end.get() && same_file(mine.get(), read_end.get()));

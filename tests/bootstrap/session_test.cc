@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sessions when all goes well, and when ranks disagree, stay away or give up. Ranks are threads.
-// session_death_test.cc kills processes; in session_hostile_test.cc others connect.
+// Sessions without failures, and with ranks that disagree, stay away or give up. Ranks are threads.
+// session_death_test.cc kills processes; in session_hostile_test.cc unauthenticated peers connect.
 #include "bootstrap/session.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ std::string contribution(int rank, std::size_t bytes) {
 class SessionOfRanks : public testing::TestWithParam<int> {};
 
 TEST_P(SessionOfRanks, GathersContributionsOfAnySizeByRank) {
-    // Below, at and above the size of a frame; empty for some, or for all.
+    // Below, at and above the size of a frame; empty for some or all ranks.
     const std::vector<std::size_t> sizes{0, 1, 1000, 262143, 262144, 262145, 3000000};
     const auto size_for = [&](int rank, std::size_t round) {
         return round == 0 ? 0 : sizes[(static_cast<std::size_t>(rank) + round) % sizes.size()];
@@ -49,43 +49,43 @@ TEST_P(SessionOfRanks, GathersContributionsOfAnySizeByRank) {
 
 TEST_P(SessionOfRanks, LeavesWithoutFailure) {
     const Place place(GetParam());
-    std::vector<Ear> ears(static_cast<std::size_t>(place.ranks()));
+    std::vector<FailureObserver> observers(static_cast<std::size_t>(place.ranks()));
     run_threads(place, [&](Control &control) {
-        control.listen(ears[control.rank()].listener());
+        control.listen(observers[control.rank()].listener());
         control.leave(generous());
     });
-    for (const Ear &ear : ears) EXPECT_EQ(ear.calls(), 0);
+    for (const FailureObserver &observer : observers) EXPECT_EQ(observer.calls(), 0);
 }
 
-TEST_P(SessionOfRanks, TellsEveryRankOnceWhatFailedFirst) {
+TEST_P(SessionOfRanks, ReportsTheFirstFailureOnceToEveryRank) {
     const Place place(GetParam());
     for (int failing = 0; failing < place.ranks(); ++failing) {
-        std::vector<Ear> ears(static_cast<std::size_t>(place.ranks()));
-        std::barrier everyone(place.ranks());
+        std::vector<FailureObserver> observers(static_cast<std::size_t>(place.ranks()));
+        std::barrier barrier(place.ranks());
         run_threads(place, [&](Control &control) {
-            Ear &ear = ears[control.rank()];
-            control.listen(ear.listener());
+            FailureObserver &observer = observers[control.rank()];
+            control.listen(observer.listener());
             if (control.rank() == failing) {
                 control.fail(VESCOMM_ERROR_ABORTED, "the first cause");
                 control.fail(VESCOMM_ERROR_INTERNAL, "a later one");
             }
-            expect_outcome(ear.wait(), VESCOMM_ERROR_ABORTED, {"the first cause"});
-            everyone.arrive_and_wait();
+            expect_outcome(observer.wait(), VESCOMM_ERROR_ABORTED, {"the first cause"});
+            barrier.arrive_and_wait();
             for (int again = 0; again < 2; ++again)
                 expect_outcome(outcome_of([&] { control.all_gather("later", "", generous()); }),
                                VESCOMM_ERROR_ABORTED, {"the first cause"});
-            Ear late;
+            FailureObserver late;
             control.listen(late.listener());
             control.leave(generous());
         });
-        for (const Ear &ear : ears) EXPECT_EQ(ear.calls(), 1);
+        for (const FailureObserver &observer : observers) EXPECT_EQ(observer.calls(), 1);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SessionOfRanks, testing::Values(1, 2, 3, 5, 8),
                          testing::PrintToStringParamName());
 
-TEST(SessionOneRank, HasNeitherThreadNorSocket) {
+TEST(SessionOneRank, UsesNeitherThreadNorSocket) {
     const auto count = [](const char *folder) {
         return std::distance(std::filesystem::directory_iterator(folder), {});
     };
@@ -102,7 +102,7 @@ TEST(SessionAddress, WorksByNameAndOverIpv6) {
         SCOPED_TRACE(host);
         std::uint16_t port = 0;
         try {
-            // A port that was free a moment ago, on all of the host's addresses.
+            // A port that was free a moment ago on all addresses of the host.
             port = port_of(listen_on({host, 0})[0].get());
         } catch (const Error &) {
             continue;  // no IPv6 here
@@ -140,7 +140,7 @@ TEST(SessionAddress, FindsRankZeroAmongManyAddresses) {
         },
         [&](SessionOptions &options) {
             options.addresses = point.addresses;
-            // One that leads nowhere (RFC 5737), and one at which nobody listens.
+            // An unreachable address (RFC 5737), and one at which no process listens.
             options.addresses.insert(options.addresses.begin(), {"127.0.0.1", 1});
             options.addresses.insert(options.addresses.begin(), {"192.0.2.77", 9});
             if (options.rank == 0) options.listen_descriptor = point.listener.get();
@@ -148,7 +148,7 @@ TEST(SessionAddress, FindsRankZeroAmongManyAddresses) {
     for (const Outcome &outcome : outcomes) EXPECT_FALSE(outcome) << outcome->second;
 }
 
-TEST(SessionAddress, EveryAddressOfAMeetingPointLeadsThere) {
+TEST(SessionAddress, EveryAddressOfAMeetingPointIsReachable) {
     const MeetingPoint point = open_meeting_point();
     for (const TcpAddress &address : point.addresses) {
         SCOPED_TRACE(to_text(address));
@@ -163,7 +163,7 @@ TEST(SessionAddress, EveryAddressOfAMeetingPointLeadsThere) {
     }
 }
 
-TEST(SessionAddress, SaysWhenThePortIsTaken) {
+TEST(SessionAddress, ReportsThatThePortIsTaken) {
     const Place place(2);
     SessionOptions options = place.options(0);
     options.listen_descriptor = -1;
@@ -171,7 +171,7 @@ TEST(SessionAddress, SaysWhenThePortIsTaken) {
                    {to_text(place.address()), "another program"});
 }
 
-TEST(SessionAddress, ReadsAndWritesWhatPeopleWrite) {
+TEST(SessionAddress, ParsesAndFormatsAddresses) {
     for (const char *text : {"host:1", "1.2.3.4:65535", "[::1]:80", "a-b.c:29501"})
         EXPECT_EQ(to_text(parse_tcp_address(text, "it")), text);
     for (const char *text :
@@ -181,7 +181,7 @@ TEST(SessionAddress, ReadsAndWritesWhatPeopleWrite) {
                        VESCOMM_ERROR_INVALID_ARGUMENT, {"VESCOMM_ADDRESS=x"});
 }
 
-TEST(SessionOptions, AreCheckedBeforeAnythingHappens) {
+TEST(SessionOptions, AreCheckedFirst) {
     const Place place(2);
     const auto check = [&](const Tweak &tweak, const char *part) {
         SessionOptions options = place.options(0);
@@ -210,7 +210,7 @@ TEST(SessionMismatch, NamesTwoRanksAndBothLabelsEverywhere) {
         expect_outcome(outcome, VESCOMM_ERROR_MISMATCH, {"\"this\"", "\"that\"", "rank 3"});
 }
 
-TEST(SessionMismatch, NoticesARankThatLeftWhileOthersGoOn) {
+TEST(SessionMismatch, DetectsARankThatLeftBeforeACall) {
     for (const int leaving : {0, 2}) {
         const Place place(3);
         const auto outcomes = run_threads(place, [&](Control &control) {
@@ -224,7 +224,7 @@ TEST(SessionMismatch, NoticesARankThatLeftWhileOthersGoOn) {
     }
 }
 
-TEST(SessionMismatch, TellsEveryRankOfTwoProcessesThatClaimOne) {
+TEST(SessionMismatch, ReportsADuplicateRankToEveryRank) {
     const Place place(4);
     const auto outcomes = run_threads(
         place, [](Control &) { ADD_FAILURE() << "connected"; },
@@ -232,14 +232,15 @@ TEST(SessionMismatch, TellsEveryRankOfTwoProcessesThatClaimOne) {
             options.linger_seconds = 60;
             if (options.rank != 3) return;
             options.rank = 2;
-            // Another name, so that the two are two processes to this test's one.
+            // Another name of the address, so that the two ranks of this process do not share a
+            // session.
             options.addresses[0].host = "localhost";
         });
     for (const Outcome &outcome : outcomes)
         expect_outcome(outcome, VESCOMM_ERROR_MISMATCH, {"two processes", "rank 2 of 4"});
 }
 
-TEST(SessionMismatch, TellsEveryRankOfADifferentNumberOfRanks) {
+TEST(SessionMismatch, ReportsADifferentNumberOfRanksToEveryRank) {
     const Place place(4);
     const auto outcomes = run_threads(
         place, [](Control &) { ADD_FAILURE() << "connected"; },
@@ -260,7 +261,7 @@ TEST(SessionTimeout, NamesRanksThatNeverCame) {
     for (const int rank : {0, 1})
         threads.emplace_back([&, rank] {
             outcomes[rank] = outcome_of([&] {
-                // Rank 1 gives up first; it has ample time to come before.
+                // Rank 1 gives up first; it has ample time to join before.
                 take_part(place.options(rank), rank == 0 ? generous() : Deadline::after(2));
             });
         });
@@ -269,7 +270,7 @@ TEST(SessionTimeout, NamesRanksThatNeverCame) {
         expect_outcome(outcome, VESCOMM_ERROR_TIMEOUT, {"ranks 2 and 3 of 4", "rank 1 waited"});
 }
 
-TEST(SessionTimeout, SaysThatRankZeroCannotBeReached) {
+TEST(SessionTimeout, ReportsThatRankZeroCannotBeReached) {
     const Place place(2);
     SessionOptions options = place.options(1);
     options.addresses = {{"127.0.0.1", 1}, {"no-such-host.invalid", 2}};
@@ -277,7 +278,7 @@ TEST(SessionTimeout, SaysThatRankZeroCannotBeReached) {
                    VESCOMM_ERROR_TIMEOUT, {"rank 1 of 2", "127.0.0.1:1", "refused"});
 }
 
-TEST(SessionTimeout, ReachesARankZeroThatComesLate) {
+TEST(SessionTimeout, FindsARankZeroThatStartsLate) {
     std::uint16_t port = port_of(listen_on({"127.0.0.1", 0})[0].get());
     SessionOptions options;
     options.ranks = 2;
@@ -287,14 +288,14 @@ TEST(SessionTimeout, ReachesARankZeroThatComesLate) {
         options.rank = 1;
         take_part(options, generous())->leave(generous());
     });
-    // Refused some times by now, or not yet: both are fine.
+    // Rank 1 may have been refused a few times by now, or not yet.
     std::this_thread::yield();
     const auto control = take_part(options, generous());
     control->leave(generous());
     early.join();
 }
 
-TEST(SessionTimeout, NamesRanksThatDidNotArriveAtAGathering) {
+TEST(SessionTimeout, NamesRanksThatDidNotArriveAtAnAllGather) {
     for (const int impatient : {0, 1}) {
         const Place place(4);
         std::latch given_up(2);
@@ -315,23 +316,24 @@ TEST(SessionTimeout, NamesRanksThatDidNotArriveAtAGathering) {
     }
 }
 
-TEST(SessionTimeout, LeaveReturnsWithoutTheOthers) {
+TEST(SessionTimeout, LeaveReturnsAtItsDeadline) {
     const Place place(2);
     std::latch left(1);
-    Ear ear;
+    FailureObserver observer;
     run_threads(place, [&](Control &control) {
         if (control.rank() == 0) {
-            control.listen(ear.listener());
+            control.listen(observer.listener());
             control.leave(Deadline::after(0.1));
             left.count_down();
         } else {
             left.wait();
-            // Rank 0 has said goodbye: that it goes is no failure, but nobody can gather any more.
+            // Rank 0 has said goodbye, so its end is no failure, but no all-gather can complete any
+            // more.
             expect_outcome(outcome_of([&] { control.all_gather("call", "", generous()); }),
                            VESCOMM_ERROR_MISMATCH, {"rank 0 has left"});
         }
     });
-    EXPECT_EQ(ear.calls(), 0);
+    EXPECT_EQ(observer.calls(), 0);
 }
 
 // ---- what is left behind ----
@@ -352,7 +354,7 @@ TEST(SessionCleanliness, ClosesEveryDescriptorAndEndsEveryThread) {
     EXPECT_EQ(count("/proc/self/fd"), descriptors);
 }
 
-TEST(SessionCleanliness, HandsNoDescriptorToProgramsThatAreStarted) {
+TEST(SessionCleanliness, StartedProgramsInheritNoDescriptor) {
     const auto list = [] {
         std::set<int> numbers;
         for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
@@ -361,21 +363,21 @@ TEST(SessionCleanliness, HandsNoDescriptorToProgramsThatAreStarted) {
     };
     const std::set<int> inherited = list();
     const Place place(3);
-    std::barrier everyone(3);
+    std::barrier barrier(3);
     run_threads(place, [&](Control &control) {
-        everyone.arrive_and_wait();
+        barrier.arrive_and_wait();
         if (control.rank() == 0)
             for (const int number : list())
                 if (!inherited.contains(number)) {
                     const int flags = fcntl(number, F_GETFD);
                     EXPECT_TRUE(flags < 0 || (flags & FD_CLOEXEC) != 0) << number;
                 }
-        everyone.arrive_and_wait();
+        barrier.arrive_and_wait();
         control.leave(generous());
     });
 }
 
-TEST(SessionCleanliness, ServesOneCommunicatorAfterAnotherAtOneAddress) {
+TEST(SessionCleanliness, ReusesOneAddressForSuccessiveCommunicators) {
     const Place place(3);
     for (int round = 0; round < 5; ++round) {
         const auto outcomes = run_threads(place, [](Control &control) {
@@ -386,12 +388,12 @@ TEST(SessionCleanliness, ServesOneCommunicatorAfterAnotherAtOneAddress) {
     }
 }
 
-TEST(SessionThreads, FailMayComeFromManyThreadsDuringAGathering) {
+TEST(SessionThreads, ManyThreadsMayCallFailDuringAnAllGather) {
     for (int round = 0; round < 20; ++round) {
         const Place place(3);
-        std::vector<Ear> ears(3);
+        std::vector<FailureObserver> observers(3);
         run_threads(place, [&](Control &control) {
-            control.listen(ears[control.rank()].listener());
+            control.listen(observers[control.rank()].listener());
             std::vector<std::thread> failing;
             for (int i = 0; i < 3; ++i)
                 failing.emplace_back(
@@ -399,9 +401,9 @@ TEST(SessionThreads, FailMayComeFromManyThreadsDuringAGathering) {
             for (int call = 0; call < 3; ++call)
                 outcome_of([&] { control.all_gather("call", "bytes", generous()); });
             for (std::thread &thread : failing) thread.join();
-            expect_outcome(ears[control.rank()].wait(), VESCOMM_ERROR_ABORTED, {"thread"});
+            expect_outcome(observers[control.rank()].wait(), VESCOMM_ERROR_ABORTED, {"thread"});
         });
-        for (const Ear &ear : ears) EXPECT_EQ(ear.calls(), 1);
+        for (const FailureObserver &observer : observers) EXPECT_EQ(observer.calls(), 1);
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network of simulated time for the control plane: processes on machines of their own, whose
-// messages are late, whose connections break, and which pause, end and vanish. Everything follows
-// from a seed, in one thread.
+// A network in simulated time for the control plane. Each process has its own machine. Messages are
+// delayed, connections break, and processes pause, end and vanish. A seed determines everything.
+// One thread runs it.
 #pragma once
 
 #include <fcntl.h>
@@ -41,13 +41,13 @@ public:
     Clock::time_point now() const { return now_; }
     double seconds() const { return Seconds(now_ - start_).count(); }
 
-    // Runs a function in a process, at a moment or when it goes on after a pause; not at all once
-    // it has ended.
+    // Runs a function in a process, at the given time or at the end of a pause; not at all after
+    // the process has ended.
     void at(Clock::time_point when, int process, std::function<void()> function) {
         events_.push({when, next_++, process, std::move(function)});
     }
 
-    // Runs events until none is left or the time is over. Calls `after` behind each event.
+    // Runs events until none is left or the time is over. Calls `after` after each event.
     void run(double seconds, const std::function<void(int process)> &after) {
         const Clock::time_point end = start_ + of_seconds(seconds);
         while (!events_.empty() && events_.top().when <= end) {
@@ -74,9 +74,9 @@ public:
         processes_[process].paused_until =
             std::max(processes_[process].paused_until, now_ + of_seconds(seconds));
     }
-    // The process ends: its peers see their connections end.
+    // Ends the process: its peers observe the ends of their connections.
     void end(int process);
-    // Its machine ends, or is cut off: nobody hears anything any more.
+    // The machine of the process ends or is cut off: peers receive nothing any more.
     void vanish(int process) { processes_[process].vanished = true; }
     bool vanished(int process) { return processes_[process].vanished; }
     bool alive(int process) { return processes_[process].alive; }
@@ -119,10 +119,10 @@ private:
         std::string local, peer;
         std::weak_ptr<End> other;
         std::shared_ptr<const Stream::Events> events;
-        std::vector<std::string> early;  // before start()
-        Clock::time_point last{};  // arrival of what was sent last to this end
+        std::vector<std::string> early;  // received before start()
+        Clock::time_point last{};  // arrival time of the last delivery to this end
         bool open = true;
-        std::string ended;  // before start()
+        std::string ended;  // reason, if the connection ended before start()
         Descriptor descriptor;
     };
     struct Listening {
@@ -178,7 +178,7 @@ public:
         const bool first = end_->events == nullptr;
         end_->events = std::make_shared<const Events>(std::move(events));
         if (!first) return;
-        // Bytes and the end that came before are delivered later, never from within this call.
+        // Bytes and an end from before start() are delivered later, never from within this call.
         world_.at(world_.now(), end_->process, [end = end_] {
             const std::vector<std::string> early = std::exchange(end->early, {});
             for (const std::string &bytes : early)
@@ -251,7 +251,7 @@ private:
     std::shared_ptr<SimulatedWorld::Listening> listening_;
 };
 
-// One process's network. Process p is at the address 10.0.0.p.
+// The network of one process. Process p has the address 10.0.0.p.
 class SimulatedNetwork final : public Network {
 public:
     SimulatedNetwork(SimulatedWorld &world, int process) : world_(world), process_(process) {
@@ -319,7 +319,7 @@ private:
             call(std::move(stream), why);
         };
         const auto there = of_seconds(world_.latency()), back = of_seconds(world_.latency());
-        // The operating system of the other machine answers, also while its process pauses.
+        // The operating system of the other machine answers, even while its process pauses.
         world_.at(world_.now() + there, -1, [this, name, finish, back] {
             if (world_.vanished(process_)) return;
             const auto found = world_.listeners_.find(name);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Survivors of a failure tell the death of another one from a lost connection, over a simulated
-// network.
+// Survivors of a failure distinguish the death of another survivor from a lost connection. Runs
+// over a simulated network.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -20,7 +20,7 @@ using namespace testing_support;
 constexpr std::string_view secret = "the secret of the test";
 const TcpAddress place{SimulatedNetwork::host(0), 7000};
 
-// Process 0 listens, process 1 looks for it once.
+// Process 0 listens; process 1 searches for it once.
 struct Meeting {
     Meeting() {
         acceptor.emplace(leader, secret,
@@ -55,13 +55,13 @@ struct Meeting {
     bool found = false;
 };
 
-TEST(SurvivorsMeeting, AConnectionThatEndsIsNoDeath) {
+TEST(SurvivorsMeeting, LostConnectionIsNotADeath) {
     for (int moment = 0; moment < 100; ++moment) {
         Meeting meeting;
         meeting.world.max_latency = 0.01;
         const double when = 0.01 + 1e-3 * moment;
         meeting.world.at(meeting.world.now() + of_seconds(when), -1, [&] {
-            // Once it has joined, the end of the connection is that of the leader's wait.
+            // After the join, the end of the connection ends the leader's wait instead.
             if (!meeting.joined) meeting.world.reset(1, 0);
         });
         meeting.run(5);
@@ -70,7 +70,7 @@ TEST(SurvivorsMeeting, AConnectionThatEndsIsNoDeath) {
     }
 }
 
-TEST(SurvivorsMeeting, AProcessThatHasEndedIsFoundOut) {
+TEST(SurvivorsMeeting, EndedProcessIsDetected) {
     for (int moment = 0; moment < 100; ++moment) {
         Meeting meeting;
         meeting.world.max_latency = 0.01;
@@ -82,7 +82,7 @@ TEST(SurvivorsMeeting, AProcessThatHasEndedIsFoundOut) {
     }
 }
 
-TEST(SurvivorsMeeting, ADeathBetweenCountingAndBeginningIsTold) {
+TEST(SurvivorsMeeting, DeathBetweenCountingAndBeginningIsReported) {
     Meeting meeting;
     meeting.run(5);
     ASSERT_TRUE(meeting.joined);

@@ -4,8 +4,8 @@
 // The table of settings (config/config.h) and the levels of the log. The input is an environment: a
 // line NAME=VALUE for each variable.
 //
-// Invariants: a setting that is accepted is of its kind and is read again from what it is; a name
-// that is no setting is told in a sentence, and a setting never is.
+// Invariants: an accepted setting is of its kind, and its text parses to the same value; a name
+// like vescomm's that is no setting is reported in a sentence, and a setting never is.
 #include "config/config.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 using namespace vescomm;
 using fuzz::require;
 
-// Each is compared with all that there are.
+// Each variable is compared with all settings.
 constexpr std::size_t max_variables = 16;
 
 using Variables = std::map<std::string, std::string, std::less<>>;
@@ -78,15 +78,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     }
     for (const std::string &name : names) {
         const auto is_setting = [&name](const Variable &variable) { return variable.name == name; };
-        const bool told = !unknown_variables({&name, 1}).empty();
-        require(!told || name.starts_with("VESCOM"), "only names like vescomm's are told");
-        require(!told || std::ranges::none_of(variables(), is_setting), "a setting is known");
+        const bool reported = !unknown_variables({&name, 1}).empty();
+        require(!reported || name.starts_with("VESCOM"), "only names like vescomm's are reported");
+        require(!reported || std::ranges::none_of(variables(), is_setting), "a setting is known");
     }
     try {
         const Config config = read_config(environment(given));
         const Variables settings = settings_of(config);
         require(settings_of(read_config(environment(settings))) == settings,
-                "settings are read again from what they are");
+                "the text of a setting parses to the same value");
         set_log_filter(config.log);
         require(log_enabled(LogLevel::error, "config"), "errors are always logged");
     } catch (const Error &error) {

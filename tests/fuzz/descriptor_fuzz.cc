@@ -3,10 +3,11 @@
 //
 // The process that offers descriptors (bootstrap/descriptor_exchange.h), over a simulated network.
 //
-//     a script of connections: each says some bytes of the right ticket, other bytes, or both
+//     a script of connections: each sends some bytes of the right ticket, other bytes, or both
 //
-// Invariants: only a connection that says the whole ticket gets a descriptor; a withdrawn one is
-// given to nobody; however many connections stay open, a right one is served.
+// Invariants: only a connection that sends the whole ticket gets a descriptor; a withdrawn
+// descriptor is given to no connection; a connection with the right ticket is served, however many
+// connections stay open.
 #include "bootstrap/descriptor_exchange.h"
 
 #include <list>
@@ -24,7 +25,7 @@ constexpr std::size_t token_size = 64;
 
 // One connection of the script, which stays open.
 struct Caller {
-    std::string says;
+    std::string sent;
     bool right = false;
     bool served = false;
     std::unique_ptr<Attempt> attempt;
@@ -46,25 +47,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     std::list<Caller> callers;
     while (!input.empty() && callers.size() < 200) {
         Caller &caller = callers.emplace_back();
-        caller.says = token.substr(0, input.below(token_size + 1)) + std::string(input.text());
-        caller.right = caller.says == token;
+        caller.sent = token.substr(0, input.below(token_size + 1)) + std::string(input.text());
+        caller.right = caller.sent == token;
     }
-    callers.emplace_back().says = token;
+    callers.emplace_back().sent = token;
     callers.back().right = true;
     double moment = 0;
     for (Caller &caller : callers) {
-        // One after the other, so that the last one is the newest.
+        // Connects one after another, so that the last one is the newest.
         world.at(world.now() + of_seconds(moment += 0.01), 1, [&] {
             caller.attempt = others.connect_local(name, [&caller](std::unique_ptr<Stream> stream,
                                                                   const std::string &) {
-                require(stream != nullptr, "a server that lives can be reached");
+                require(stream != nullptr, "a running server can be reached");
                 caller.stream = std::move(stream);
                 caller.stream->start({[&caller](std::string_view bytes) {
                                           if (bytes != "d") return;
                                           caller.served = caller.stream->take_descriptor().open();
                                       },
                                       [](const std::string &) {}, nullptr});
-                caller.stream->write(caller.says);
+                caller.stream->write(caller.sent);
             });
         });
     }

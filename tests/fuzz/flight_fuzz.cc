@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Flight files, as vescomm-info --flight reads them (tools/flight_report.h). The input is one file,
-// or several with a zero byte between two.
+// or several separated by zero bytes.
 //
-// Invariants: what is accepted can be compared and reported; no report sends a terminal commands.
+// Invariants: accepted files can be compared and reported; no report contains terminal commands.
 #include "tools/flight_report.h"
 
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ void check(const Flight &flight) {
         require(number >= 1 && number <= flight.started, "an operation has been started");
 }
 
-// Lines of printable text: no control character of ASCII, nor one of the second set (U+0080 to
-// U+009F), which terminals obey as well.
+// Checks for lines of printable text: no ASCII control character, nor one of U+0080 to U+009F,
+// which terminals also interpret.
 void require_printable(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
         const auto byte = static_cast<unsigned char>(text[i]);
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 }
 
 std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
-    // As a recorder writes them, but for what differs from run to run.
+    // As a recorder writes them, except values that differ from run to run.
     const auto with_zero = [](std::string text, const std::string &key) {
         const std::size_t begin = text.find(key) + key.size();
         return text.replace(begin, text.find(',', begin) - begin, "0");

@@ -3,8 +3,8 @@
 //
 // VESCOMM_ALGORITHM (schedule/forced.h).
 //
-// Invariants: what is accepted names rows of the table of algorithms, and is read again from what
-// it says of each collective.
+// Invariants: accepted text names rows of the table of algorithms, and the text of the accepted
+// overrides parses to the same overrides.
 #include "schedule/forced.h"
 
 #include <map>
@@ -38,14 +38,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     const std::string_view text = fuzz::view(data, size);
     try {
         const auto names = overrides(Forced::parse(text));
-        require(names.empty() == text.empty(), "only nothing forces nothing");
+        require(names.empty() == text.empty(), "only empty text forces nothing");
         std::string again;
         for (const auto &[collective, name] : names) {
             require(in_table(collective, name), "an algorithm is one of the table");
             again += (again.empty() ? "" : ",") + collective + "=" + name;
         }
         require(again.size() == text.size(), "every part of the text counts");
-        require(overrides(Forced::parse(again)) == names, "what is accepted is read again");
+        require(overrides(Forced::parse(again)) == names,
+                "the text of accepted overrides parses to the same overrides");
     } catch (const Error &error) {
         require(error.status == VESCOMM_ERROR_INVALID_ARGUMENT, "the variable is to blame");
         require(std::string_view(error.what()).starts_with("VESCOMM_ALGORITHM="),

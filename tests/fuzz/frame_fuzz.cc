@@ -4,11 +4,11 @@
 // Frames of the control plane (bootstrap/frame.h).
 //
 //     byte 0    the size of the pieces in which the bytes arrive
-//     byte 1    0: the rest is what an unauthenticated peer sends; otherwise a script of frames,
-//               which are encoded, perhaps damaged, and decoded
+//     byte 1    0: the rest is sent by an unauthenticated peer; otherwise a script of frames, which
+//               are encoded, perhaps damaged, and decoded
 //
-// Invariants: a fault is final and takes no bytes; no payload is longer than the limit; a frame
-// comes out as it went in; a frame with one changed byte never comes out.
+// Invariants: a fault is final and consumes no bytes; no payload exceeds the limit; a frame decodes
+// to what was encoded; a frame with one changed byte is never accepted.
 #include "bootstrap/frame.h"
 
 #include "fuzz/fuzz.h"
@@ -27,7 +27,7 @@ void check_fault(FrameDecoder &decoder) {
             "a fault is final");
 }
 
-// No key that an attacker lacks is used here, so whole frames can be valid.
+// Uses only keys that an attacker has, so whole frames can be valid.
 void raw(std::string_view bytes, std::size_t step) {
     FrameDecoder decoder(open_key(), max_unauthenticated_payload);
     fuzz::feed(bytes, step, [&](std::string_view &piece) {
@@ -63,7 +63,7 @@ void script(fuzz::Input input, std::size_t step) {
         encoder.append(frame, type, payload);
         require(frame.size() == frame_header_bytes + payload.size() + frame_mac_bytes,
                 "a frame has the documented size");
-        // Most frames arrive as they were sent.
+        // Most frames arrive unchanged.
         const bool damaged = change != 0 && at % 4 == 0;
         if (damaged) {
             char &byte = frame[at / 4 % frame.size()];
@@ -79,13 +79,13 @@ void script(fuzz::Input input, std::size_t step) {
         });
         if (broken) {
             require(damaged || payload.size() > max_unauthenticated_payload,
-                    "a frame that is right is taken");
+                    "a valid frame is accepted");
             return check_fault(decoder);
         }
-        // Larger lengths make the decoder wait for more.
-        if (damaged) return require(!arrived, "a damaged frame is not taken");
+        // A larger length makes the decoder wait for more bytes.
+        if (damaged) return require(!arrived, "a damaged frame is not accepted");
         require(arrived && decoder.type() == type && decoder.payload() == payload,
-                "a frame comes out as it went in");
+                "a frame decodes to what was encoded");
     }
 }
 

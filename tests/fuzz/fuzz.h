@@ -4,9 +4,9 @@
 // The interface of a fuzz target. A target is one file that defines two functions:
 //
 //     LLVMFuzzerTestOneInput    runs the code under test on one input and checks its invariants
-//     vescomm::fuzz::seeds      the inputs that mutations start from
+//     vescomm::fuzz::seeds      the inputs from which mutations start
 //
-// and one row in meson.build. README.md in this folder shows how a target is added and run.
+// and one row in meson.build. README.md in this folder describes how to add and run a target.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ inline std::string_view view(const std::uint8_t *data, std::size_t size) {
     return {reinterpret_cast<const char *>(data), size};
 }
 
-// Ends the process when an invariant does not hold: the fuzzer then keeps the input.
+// Aborts the process when an invariant does not hold; the fuzzer then keeps the input.
 inline void require(bool holds, const char *invariant) {
     if (holds) return;
     std::fprintf(stderr, "invariant broken: %s\n", invariant);
     std::abort();
 }
 
-// Decodes an input into the values that a target builds its messages from. Past the end of the
+// Decodes an input into the values from which a target builds its messages. Past the end of the
 // input every number is 0 and every text is empty.
 class Input {
 public:
@@ -71,13 +71,13 @@ public:
 
     std::uint8_t byte() { return number<std::uint8_t>(); }
 
-    // From 0 to limit - 1, from one byte; `limit` is from 1 to 256.
+    // A number from 0 to limit - 1, from one byte; `limit` is from 1 to 256.
     std::size_t below(std::size_t limit) { return byte() % limit; }
 
     // A length of one byte, then the text.
     std::string_view text() { return take(byte()); }
 
-    // Everything up to the next `end`, which is removed.
+    // Everything up to the next `end`, which is consumed.
     std::string_view until(char end) {
         const std::string_view taken = rest_.substr(0, rest_.find(end));
         rest_.remove_prefix(std::min(rest_.size(), taken.size() + 1));
@@ -88,7 +88,8 @@ private:
     std::string_view rest_;
 };
 
-// Changes bytes on their way at a place within them: `what` modulo 8 says how, most often not.
+// Changes bytes in transit at offset `at`: `what` modulo 8 selects the change; most values select
+// none.
 inline void change(Input &input, std::uint8_t what, std::size_t at, std::string &bytes) {
     switch (what % 8) {
         case 1:
@@ -112,8 +113,8 @@ inline void change(Input &input, std::uint8_t what, std::size_t at, std::string 
 }
 
 // Calls `read` with consecutive pieces of `bytes`, as a byte stream delivers them, until it returns
-// false. `read` takes std::string_view & and removes what it has understood; the rest of a piece is
-// offered again.
+// false. `read` takes std::string_view & and consumes a prefix; the rest of a piece is passed
+// again.
 template <typename Read>
 void feed(std::string_view bytes, std::size_t step, Read read) {
     while (!bytes.empty()) {
@@ -125,7 +126,7 @@ void feed(std::string_view bytes, std::size_t step, Read read) {
     }
 }
 
-// An error sentence is one line without control characters and names something.
+// Requires that an error sentence is not empty and has no control character.
 inline void require_sentence(std::string_view text) {
     require(!text.empty(), "an error has a sentence");
     require(std::none_of(text.begin(), text.end(),

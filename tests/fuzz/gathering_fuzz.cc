@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-gathers of the control plane (bootstrap/gathering.h): what rank 0 accounts for, and what the
-// other ranks read.
+// All-gathers of the control plane (bootstrap/gathering.h): the state at rank 0, and the reader of
+// the other ranks.
 //
 //     byte 0    0: heads from the network; 1: results from the network; otherwise: a script of
-//               contributions, of which rank 0 makes a result that another rank reads
+//               contributions, from which rank 0 makes a result that another rank reads
 //
-// Invariants: a head that is read encodes to the same bytes; a gathering that reports no failure
-// gives exactly what was contributed; a result comes out as it went in, however it was cut.
+// Invariants: a decoded head encodes to the same bytes; an all-gather without a failure returns
+// exactly the contributions; a result decodes to what was encoded, in pieces of any size.
 #include "bootstrap/gathering.h"
 
 #include "bootstrap/handshake.h"
@@ -51,7 +51,7 @@ void script(fuzz::Input input, std::size_t step) {
     Gathering gathering(ranks);
     std::string parts[ranks];
     bool begun[ranks] = {};
-    // Each contribution is begun once and added to in pieces; a rank may break the protocol.
+    // Each contribution is begun once and added in pieces; a rank may break the protocol.
     while (!input.empty() && !gathering.complete()) {
         const int rank = static_cast<int>(input.below(ranks));
         if (!begun[rank]) {
@@ -70,11 +70,11 @@ void script(fuzz::Input input, std::size_t step) {
         }
     }
     if (!gathering.complete()) {
-        require(!gathering.missing().empty(), "an incomplete gathering misses someone");
-        require(!list_ranks(gathering.missing()).empty(), "those who are missing can be named");
+        require(!gathering.missing().empty(), "an incomplete gathering has a missing rank");
+        require(!list_ranks(gathering.missing()).empty(), "missing ranks can be named");
         return;
     }
-    require(gathering.missing().empty() && gathering.begun(), "nobody is missing");
+    require(gathering.missing().empty() && gathering.begun(), "no rank is missing");
     const std::vector<std::string> taken = gathering.take();
     for (int rank = 0; rank < ranks; ++rank)
         require(taken[rank] == parts[rank], "a contribution is gathered as it was given");
@@ -84,11 +84,11 @@ void script(fuzz::Input input, std::size_t step) {
     for (const std::string &part : taken) result += part;
     GatherReader reader(ranks);
     fuzz::feed(result, step, [&](std::string_view &piece) {
-        require(reader.add(piece), "a result that is right is read");
+        require(reader.add(piece), "a valid result is accepted");
         piece = {};
         return true;
     });
-    require(reader.complete() && reader.take() == taken, "a result comes out as it went in");
+    require(reader.complete() && reader.take() == taken, "a result decodes to what was encoded");
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
         {"result-bytewise", std::string("\1\0", 2) + result},
         {"result-too-large", "\1\xff" + too_large},
         {"result-too-long", "\1\xff" + result + "more"},
-        // Rank 0 gives "abc", rank 1 nothing, rank 2 "x" in a second step.
+        // Rank 0 contributes "abc", rank 1 nothing, rank 2 "x" in a second piece.
         {"script", std::string("\2\0\0\0\3\1l\0\3abc\1\0\0\1l\2\0\1\1l\2\1x", 25)},
         {"script-other-label", std::string("\2\0\0\0\3\1l\1\0\1\1m", 12)},
         {"script-too-much", std::string("\2\0\0\0\xff\0\0\1\0\xff\0\0", 12)},

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses of rank 0, and the invitation that brings them through a caller's all-gather
+// Addresses of rank 0, and the invitation that carries them through a caller's all-gather
 // (comm/invitation.h, bootstrap/tcp_address.h).
 //
 //     byte 0    0: an invitation; otherwise an address
 //
-// Invariants: what is accepted, written and read again is the same; no address has characters that
-// no host has.
+// Invariants: the text of an accepted value parses to the same value; no address contains a
+// character that host names cannot contain.
 #include "comm/invitation.h"
 
 #include "base/error.h"
@@ -23,7 +23,7 @@ void check(const TcpAddress &address) {
     for (const unsigned char letter : address.host)
         require(letter > ' ' && letter != 0x7f, "a host has no spaces");
     require(parse_tcp_address(to_text(address), "again") == address,
-            "an address comes out as it went in");
+            "the text of an address parses to the same address");
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
             require(!invitation.secret.empty(), "an invitation has a secret");
             for (const TcpAddress &address : invitation.addresses) check(address);
             require(Invitation::parse(invitation.text()) == invitation,
-                    "an invitation comes out as it went in");
+                    "the text of an invitation parses to the same invitation");
         } else {
             check(parse_tcp_address(input.rest(), "the address"));
         }

@@ -4,8 +4,8 @@
 // Launch variables (bootstrap/launch.h). The input is an environment: a line NAME=VALUE for each
 // variable; lines without = are lists of Slurm hosts.
 //
-// Invariants: a launch that is accepted has a rank below the number of ranks, and several ranks
-// have a meeting point and a secret; an error is a sentence; empty variables count as not set.
+// Invariants: an accepted launch has a rank below the number of ranks, and several ranks have a
+// meeting point and a secret; an error is a sentence; an empty variable counts as not set.
 #include "bootstrap/launch.h"
 
 #include <map>
@@ -21,7 +21,7 @@ using fuzz::require;
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-// Every variable that a launch may look at, empty.
+// The variables that a launch may read, set to empty text.
 const char *const names[] = {
     "VESCOMM_RANK", "VESCOMM_RANKS", "VESCOMM_ADDRESS", "VESCOMM_SECRET", "VESCOMM_PORT",
     "RANK",         "WORLD_SIZE",    "MASTER_ADDR",     "MASTER_PORT",    "OMPI_COMM_WORLD_RANK",
@@ -39,7 +39,7 @@ void check(const Launch &launch) {
     require(launch.ranks >= 1 && launch.rank >= 0 && launch.rank < launch.ranks,
             "a rank is below the number of ranks");
     require(launch.local_rank >= -1 && launch.listen_descriptor >= -1, "-1 stands for unknown");
-    require(!launch.source.empty(), "somebody, or nobody, has started this process");
+    require(!launch.source.empty(), "the launcher has a name, or is nobody");
     if (launch.ranks == 1) return;
     require(!launch.host.empty() && launch.port != 0, "several ranks have a meeting point");
     require(!launch.secret.empty(), "several ranks have a secret");
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
             require(host.find_first_of("[],") == std::string::npos, "a host name has no brackets");
             continue;
         }
-        // The environment has no zero bytes.
+        // Values in an environment have no zero bytes.
         const std::string_view value = line.substr(equals + 1);
         variables[std::string(line.substr(0, equals))] = value.substr(0, value.find('\0'));
     }

@@ -3,11 +3,11 @@
 //
 // The canonical bytes of a layout (layout/layout.h).
 //
-//     byte 0    0: the rest is what a file or another rank gives; otherwise numbers, of which a
-//               layout is made that is mostly right
+//     byte 0    0: the rest comes from a file or another rank; otherwise numbers, from which a
+//               mostly valid layout is made
 //
-// Invariants: bytes that are accepted are those of the layout that they gave; the pieces of all
-// ranks are all elements of all tensors, once; what is refused is a sentence.
+// Invariants: accepted bytes equal the bytes of the layout that they describe; the pieces of all
+// ranks cover every element of every tensor once; a rejection has a sentence.
 #include "layout/layout.h"
 
 #include "base/error.h"
@@ -18,7 +18,8 @@ namespace {
 using namespace vescomm;
 using fuzz::require;
 
-// Layouts may have more ranks and elements than anyone can visit.
+// Limit for checks that visit every rank: layouts may have more ranks and elements than can be
+// visited.
 constexpr int max_ranks = 64;
 
 void check_pieces(const Layout &layout) {
@@ -58,7 +59,8 @@ void check(const Layout &layout, std::span<const std::byte> bytes) {
     const std::vector<std::byte> again = layout.serialise();
     require(std::ranges::equal(again, bytes), "a layout serialises to the same bytes");
     const Layout parsed = Layout::parse(again);
-    require(parsed == layout && parsed.hash() == layout.hash(), "a layout comes out as it went in");
+    require(parsed == layout && parsed.hash() == layout.hash(),
+            "a layout parses to what was serialised");
     require(layout.first_difference(parsed).empty(), "a layout does not differ from itself");
     require(!to_string(layout).empty(), "a layout can be printed");
     check_pieces(layout);

@@ -3,8 +3,8 @@
 //
 // Machine files (topology/machine_file.h).
 //
-// Invariants: what is accepted, written and read again is the same; whatever the file says, the
-// machine that results has numbers that the simulator can divide by.
+// Invariants: the text of an accepted file parses to the same file; every resulting machine has
+// numbers by which the simulator can divide.
 #include "topology/machine_file.h"
 
 #include <cmath>
@@ -19,10 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     try {
         const MachineFile file = parse_machine_file(fuzz::view(data, size), "the file");
         const std::string text = to_text(file);
-        require(parse_machine_file(text, "the file") == file, "a file comes out as it went in");
+        require(parse_machine_file(text, "the file") == file,
+                "the text of a file parses to the same file");
         require(std::ranges::count(text, '\n') == std::ranges::count(fuzz::view(data, size), '\n'),
                 "every line of a file counts");
-        require(file.cores >= 1 && !file.processor.empty(), "a file says what was measured");
+        require(file.cores >= 1 && !file.processor.empty(), "a file names the measured machine");
         const std::string name = machine_file_name("folder", file.processor, file.cores);
         require(name.find('/', sizeof("folder")) == std::string::npos,
                 "a processor's name leads to no other folder");
@@ -52,7 +53,7 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
         std::string text = tcp;
         return text.replace(text.find(from), from.size(), to);
     };
-    // Fields that end where the longest text ends, and something behind them.
+    // Fields that end at the maximum length of the text, and a field behind them.
     MachineFile longest{"", 1, MachineFile::Links::none, {}};
     longest.processor.assign((16 << 10) - to_text(longest).size(), 'x');
     return {

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks tell one another when they meet (comm/peer_info.h), and what each makes of where
-// the others run (comm/machine_exchange.h). The input is what three ranks tell, with the byte 0x01
-// between two.
+// The information that ranks exchange when they meet (comm/peer_info.h), and the machine that each
+// rank derives from it (comm/machine_exchange.h). The input is the information of three ranks,
+// separated by bytes 0x01.
 //
-// Invariants: what was read, written and read again is the same; all ranks get a machine with
-// cores, or a sentence.
+// Invariants: the text of parsed information parses to the same information; all ranks get a
+// machine with cores, or an error sentence.
 #include "comm/peer_info.h"
 
 #include "base/error.h"
@@ -19,26 +19,27 @@ using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     fuzz::Input input(fuzz::view(data, size));
-    std::vector<std::string> names, told;
+    std::vector<std::string> names, machines;
     for (int rank = 0; rank < 3; ++rank) {
         const PeerInfo peer_info = PeerInfo::parse(input.until('\1'));
         require(PeerInfo::parse(peer_info.text()) == peer_info,
-                "an peer_info comes out as it went in");
+                "the text of a peer info parses to the same peer info");
         names.push_back(peer_info.node);
-        told.push_back(peer_info.machine);
+        machines.push_back(peer_info.machine);
         const std::string cores[] = {peer_info.machine};
         require(count_cores(cores) >= 1, "a rank has a core");
     }
     const Nodes nodes = Nodes::from_names(names);
     try {
-        const MachineExchange result = machine_exchange(nodes, told);
+        const MachineExchange result = machine_exchange(nodes, machines);
         require(result.cores.size() == static_cast<std::size_t>(nodes.count()),
                 "every node has its cores");
         for (const int cores : result.cores) require(cores >= 1, "a node has a core");
         require(result.machine.cores >= 0 && result.machine.nodes_per_host >= 1,
                 "a host has nodes");
     } catch (const Error &error) {
-        require(error.status == VESCOMM_ERROR_INVALID_ARGUMENT, "what was told is to blame");
+        require(error.status == VESCOMM_ERROR_INVALID_ARGUMENT,
+                "the exchanged information is to blame");
         fuzz::require_sentence(error.what());
     }
     return 0;

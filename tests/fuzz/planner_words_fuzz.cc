@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and rules as people give them to vescomm-plan (planner/input/sizes.h, rules.h).
+// Numbers and rules that users give to vescomm-plan (planner/input/sizes.h, rules.h).
 //
-//     byte 0    which of them the rest is
+//     byte 0    selects the parser of the rest
 //
-// Invariants: what is accepted is within its limits; what is refused is a sentence that names the
+// Invariants: accepted values are within their limits; a rejection is a sentence that names the
 // option.
 #include "fuzz/fuzz.h"
 #include "planner/input/closest.h"
@@ -19,7 +19,7 @@ using namespace vescomm;
 using namespace vescomm::planner;
 using fuzz::require;
 
-// Beyond this a regular expression takes long by right.
+// A longer regular expression may legitimately take long.
 constexpr std::size_t max_rule_bytes = 24;
 
 void read(std::size_t what, const std::string &text) {
@@ -63,7 +63,8 @@ void read(std::size_t what, const std::string &text) {
             break;
         case 8:
             if (const auto type = type_named(text))
-                require(type_named(name_of(*type)) == type, "a type has the name that it has");
+                require(type_named(name_of(*type)) == type,
+                        "the name of a type is parsed to that type");
             (void)packed_bits(text);
             break;
         default:

@@ -3,11 +3,11 @@
 //
 // Headers and indices of safetensors (planner/input/safetensors.h).
 //
-//     byte 0    0: an index; otherwise a header, of a file with as many bytes of data as the next
-//               four bytes say
+//     byte 0    0: an index; otherwise a header of a file whose number of data bytes follows in
+//               four bytes
 //
-// Invariants: the tensors that are accepted are as large as the file together; a file that an index
-// names lies beside it; natural order is an order.
+// Invariants: accepted tensors together are as large as the file; a file that an index names is in
+// the same folder; natural order is a total order.
 #include "planner/input/safetensors.h"
 
 #include "fuzz/fuzz.h"

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The handshake of the control plane (bootstrap/handshake.h) against a peer that knows the secret,
-// one that does not, and someone in the middle. Frames are encoded here with the right keys, so
+// a peer that does not, and a man in the middle. Frames are encoded here with the right keys, so
 // that mutations get past the MAC.
 //
-//     byte 0    which of the three
+//     byte 0    selects one of the three
 //     byte 1    the size of the pieces in which bytes arrive
-//     the rest  a script: frames for the first two; changes to the bytes on their way for the third
+//     the rest  a script: frames for the first two; changes of bytes in transit for the third
 //
-// Invariants: a state machine ends where a model of the protocol ends; nobody joins without the
-// secret; whoever changes a byte on its way never lets both ends believe that they met.
+// Invariants: a state machine ends in the state of a model of the protocol; no process joins
+// without the secret; a changed byte never leaves both ends believing that they met.
 #include "bootstrap/handshake.h"
 #include "bootstrap/wire.h"
 #include "fuzz/fuzz.h"
@@ -39,7 +39,7 @@ struct ScriptFrame {
 
     explicit ScriptFrame(fuzz::Input &input, FrameType usual) {
         const std::uint8_t what = input.byte();
-        // A script of zeros is the protocol as it should be.
+        // A script of zeros is the regular protocol.
         type = what % 16 == 0
                    ? usual
                    : static_cast<FrameType>(1 + what % static_cast<std::size_t>(last_frame_type));
@@ -59,7 +59,7 @@ struct ScriptFrame {
     }
 };
 
-// Frames of one direction, as the other end would read them.
+// Decodes frames of one direction as the other end would.
 std::vector<std::string> read_frames(std::string_view bytes, FrameDecoder &decoder,
                                      std::size_t count) {
     std::vector<std::string> payloads;
@@ -112,13 +112,12 @@ void against_rank_0(fuzz::Input input, std::size_t step, std::string_view known)
         }
         const bool join = right && known == secret && script.type == FrameType::join;
         if (state != ServerHandshake::State::joined) {
-            // Another size of a join, or another frame: the connection is closed, or more bytes of
-            // it are awaited.
+            // The join has another size, or the frame another type: the connection is closed, or
+            // more bytes are awaited.
             Claim claim;
-            return require(!join || !read_claim(script.payload, claim),
-                           "a join that is right is taken");
+            return require(!join || !read_claim(script.payload, claim), "a valid join is accepted");
         }
-        require(join, "nobody joins without the secret and a join");
+        require(join, "no process joins without the secret and a join");
         Claim sent;
         require(read_claim(script.payload, sent) && server.claim() == sent &&
                     encode(sent) == script.payload,
@@ -152,13 +151,13 @@ void against_joiner(fuzz::Input input, std::size_t step, std::string_view known)
             return;
         }
         const ClientHandshake::State good[] = {ClientHandshake::State::waiting,
-                                               ClientHandshake::State::proved,
+                                               ClientHandshake::State::authenticated,
                                                ClientHandshake::State::welcomed};
         const bool right = sealed && script.type == order[step_of_protocol];
         if (state != good[step_of_protocol] || !right) {
-            require(state != ClientHandshake::State::proved &&
+            require(state != ClientHandshake::State::authenticated &&
                         state != ClientHandshake::State::welcomed,
-                    "only rank 0 proves itself");
+                    "only rank 0 is authenticated");
             return;
         }
         if (step_of_protocol == 0) {
@@ -171,7 +170,7 @@ void against_joiner(fuzz::Input input, std::size_t step, std::string_view known)
     }
 }
 
-// What happened to bytes on their way. `extended`: bytes follow that were not sent.
+// Changes to bytes in transit. `extended`: bytes follow that were not sent.
 enum class Tampered { no, extended, changed };
 
 Tampered tamper(fuzz::Input &input, std::string &bytes) {
@@ -189,7 +188,7 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
     Cookies cookies;
     ServerHandshake server(secret, cookies);
     ClientHandshake client(secret, claim);
-    bool joined = false, proved = false, welcomed = false;
+    bool joined = false, authenticated = false, welcomed = false;
     Tampered tampered = Tampered::no;
 
     const auto to_rank_0 = [&](std::string bytes) {
@@ -206,15 +205,15 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
         tampered = std::max(tampered, tamper(input, bytes));
         fuzz::feed(bytes, step, [&](std::string_view &piece) {
             const auto state = client.read(piece);
-            proved |= state == ClientHandshake::State::proved;
+            authenticated |= state == ClientHandshake::State::authenticated;
             welcomed |= state == ClientHandshake::State::welcomed;
             return state == ClientHandshake::State::waiting;
         });
     };
     to_joiner(to_rank_0(client.hello()));
-    if (proved) to_rank_0(client.join());
+    if (authenticated) to_rank_0(client.join());
     if (joined) {
-        require(proved, "rank 0 lets in whom it has proved itself to");
+        require(authenticated, "rank 0 accepts only peers that have authenticated it");
         require(server.claim() == claim, "the claim is the joiner's");
         SessionKeys session = server.take_keys();
         std::string welcome;
@@ -222,8 +221,8 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
         to_joiner(welcome);
     }
     const bool met = joined && welcomed;
-    require(tampered != Tampered::no || met, "two ranks that are left alone meet");
-    require(tampered != Tampered::changed || !met, "no changed byte goes unnoticed");
+    require(tampered != Tampered::no || met, "two ranks meet if no byte is changed");
+    require(tampered != Tampered::changed || !met, "every changed byte is detected");
 }
 
 }  // namespace
@@ -243,7 +242,7 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
     const std::string claim = encode(claim_of(1, 2));
     const std::string join = std::string(1, '\0') + static_cast<char>(claim.size()) + claim;
     const std::string refusal = failure_payload(whole_session, VESCOMM_ERROR_TIMEOUT, "no");
-    // 1 + what % last_frame_type is the type of the frame.
+    // The type of the frame is 1 + what % last_frame_type.
     const std::string failure = std::string(1, static_cast<char>(FrameType::failure) - 1) +
                                 static_cast<char>(refusal.size()) + refusal;
     std::vector<Seed> seeds;

@@ -6,7 +6,7 @@
 //     fuzz_TARGET [--mutations N] [--seed S] FILE-OR-FOLDER...   the inputs, then mutations of them
 //     fuzz_TARGET --write-seeds FOLDER                           writes the target's seeds
 //
-// Mutations depend on the seed and the corpus only, so every run is the same. An input that ends
+// Mutations depend only on the seed and the corpus, so runs are reproducible. An input that ends
 // the process, or takes longer than two minutes, is written to crash-TARGET in the current folder.
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 #include "fuzz/fuzz.h"
 
-// Of the sanitizers; absent in other builds.
+// Defined by the sanitizers; null in other builds.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace {
@@ -69,7 +69,7 @@ void die(int signal) {
 }
 
 void run(const std::string &input) {
-    // Of exactly the input's size, so that sanitizers see a read past its end.
+    // Allocated with exactly the input's size, so that sanitizers detect a read past its end.
     const std::vector<std::uint8_t> bytes(input.begin(), input.end());
     current_data = input.data();
     current_size = input.size();
@@ -144,7 +144,7 @@ private:
                 input.resize(at);
                 break;
             default: {
-                // A piece of another input of the corpus.
+                // Inserts a piece of another input of the corpus.
                 const std::string &other = corpus_[below(corpus_.size())];
                 const std::size_t from = below(other.size() + 1);
                 input.replace(at, below(2) * span, other.substr(from, 1 + below(64)));
@@ -192,7 +192,7 @@ std::vector<fs::path> files_of(const fs::path &path) {
     if (!fs::is_directory(path)) return {path};
     std::vector<fs::path> files;
     for (const auto &entry : fs::directory_iterator(path)) files.push_back(entry.path());
-    // The order of a folder is the file system's; mutations shall not depend on it.
+    // Mutations must not depend on the order in which the file system lists a folder.
     std::sort(files.begin(), files.end());
     return files;
 }
@@ -214,13 +214,13 @@ int main(int argc, char **argv) {
     std::snprintf(crash_file, sizeof crash_file, "crash-%s", fs::path(argv[0]).filename().c_str());
     if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(save_input);
     for (const int signal : {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL}) ::signal(signal, die);
-    // Sanitizers handle this one themselves.
+    // Sanitizers handle SIGSEGV themselves.
     if (__sanitizer_set_death_callback == nullptr) ::signal(SIGSEGV, die);
 
     std::vector<std::string> corpus;
     for (const fs::path &file : files) corpus.push_back(read(file));
     for (const std::string &input : corpus) run(input);
-    // The seeds of today count as well, should the format have changed since the corpus was made.
+    // Current seeds are included as well, in case the format has changed since the corpus was made.
     std::vector<Seed> made_now;
     if (mutations > 0) made_now = vescomm::fuzz::seeds();
     for (Seed &made : made_now) {

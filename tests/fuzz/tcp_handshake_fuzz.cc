@@ -9,9 +9,9 @@
 //     byte 1    the size of the pieces in which bytes arrive
 //     the rest  the claim, and changes to each message
 //
-// Invariants: an end accepts exactly the messages that a model of the protocol accepts; it never
-// takes a byte behind them; no end trusts a peer without the key; two ends that are left alone meet
-// with the same keys, and no changed byte lets both believe that they met.
+// Invariants: an end accepts exactly the messages that a model of the protocol accepts; it consumes
+// no byte after them; no end trusts a peer without the key; two ends meet with the same keys if no
+// byte is changed; a changed byte never leaves both ends believing that they met.
 #include "transport/tcp_handshake.h"
 
 #include "bootstrap/wire.h"
@@ -48,7 +48,7 @@ std::string mac(const FrameKey &key, std::string_view purpose, std::string_view 
 // A message that a peer sends: fields may be changed before the MAC is computed, bytes after it.
 struct Sent {
     std::string bytes;
-    bool authentic = true;  // what the MAC covers was not changed afterwards
+    bool authentic = true;  // the bytes that the MAC covers were not changed afterwards
 };
 
 Sent change(fuzz::Input &input, std::string fields, const FrameKey &key, std::string_view purpose,
@@ -67,8 +67,8 @@ Sent change(fuzz::Input &input, std::string fields, const FrameKey &key, std::st
     return sent;
 }
 
-// Gives an end `bytes` and a few more, in pieces, until it is past `waiting`; it must leave what
-// does not belong to it.
+// Feeds `bytes` and a few more to an end, in pieces, until it leaves the state `waiting`. The end
+// must leave the bytes after the message.
 template <typename End>
 typename End::State feed(End &end, std::string_view bytes, std::size_t step) {
     const std::string stream = std::string(bytes) + "behind";
@@ -80,9 +80,10 @@ typename End::State feed(End &end, std::string_view bytes, std::size_t step) {
         taken += before - piece.size();
         return state == End::State::waiting;
     });
-    require(state != End::State::waiting, "a whole message is judged");
-    require(taken <= bytes.size(), "bytes behind a message are left alone");
-    require(state == End::State::refused || taken == bytes.size(), "a message is taken whole");
+    require(state != End::State::waiting, "a whole message is accepted or refused");
+    require(taken <= bytes.size(), "bytes after a message are not consumed");
+    require(state == End::State::refused || taken == bytes.size(),
+            "a message is consumed completely");
     return state;
 }
 
@@ -94,13 +95,13 @@ void against_acceptor(fuzz::Input input, std::size_t step, const FrameKey &key) 
     std::string nonce(input.take(sizeof(Nonce)));
     nonce.resize(sizeof(Nonce));
     const Sent hello = change(input, fields + nonce, key, "vescomm tcp hello", {});
-    // The rank that connects may be any; everything else in front of the nonce is fixed.
+    // The connecting rank may have any number; all other fields before the nonce are fixed.
     WireReader reader(std::string_view(hello.bytes).substr(24));
     claim.from = reader.number<std::uint32_t>();
     const bool fits = hello.bytes.substr(0, claim_bytes) == encode(claim);
     auto state = feed(acceptor, hello.bytes, step);
     require((state == TcpAcceptor::State::answered) == (hello.authentic && fits),
-            "a hello is answered where it is authentic, and for this session, rank and mode");
+            "a hello is answered if it is authentic and for this session, rank and mode");
     if (state != TcpAcceptor::State::answered)
         return require(acceptor.answer().empty(), "a peer that is refused gets no answer");
     require(acceptor.claim().from == claim.from, "the claim is that of the hello");
@@ -111,14 +112,15 @@ void against_acceptor(fuzz::Input input, std::size_t step, const FrameKey &key) 
                         std::string_view(answer).substr(0, tcp_answer_bytes - mac_bytes)),
             "an answer proves that the acceptor knows the key");
     require(acceptor.ready().empty(), "nothing is ready before the peer has confirmed");
-    const std::string said = hello.bytes + answer;
-    const Sent confirm = change(input, {}, key, "vescomm tcp confirm", said);
+    const std::string before = hello.bytes + answer;
+    const Sent confirm = change(input, {}, key, "vescomm tcp confirm", before);
     state = feed(acceptor, confirm.bytes, step);
     require((state == TcpAcceptor::State::confirmed) == confirm.authentic,
-            "a connection is made where the confirmation is authentic");
-    require(acceptor.ready() ==
-                (confirm.authentic ? mac(key, "vescomm tcp ready", said + confirm.bytes, {}) : ""),
-            "ready proves that the confirmation has come");
+            "a connection is established if the confirmation is authentic");
+    require(
+        acceptor.ready() ==
+            (confirm.authentic ? mac(key, "vescomm tcp ready", before + confirm.bytes, {}) : ""),
+        "ready shows that the confirmation has arrived");
 }
 
 void against_connector(fuzz::Input input, std::size_t step, const FrameKey &key) {
@@ -128,27 +130,26 @@ void against_connector(fuzz::Input input, std::size_t step, const FrameKey &key)
                 hello.substr(tcp_hello_bytes - mac_bytes) ==
                     mac(right_key, "vescomm tcp hello", {},
                         std::string_view(hello).substr(0, tcp_hello_bytes - mac_bytes)),
-            "a hello says who wants what, and is authentic");
+            "a hello contains the claim and is authentic");
     std::string nonce(input.take(sizeof(Nonce)));
     nonce.resize(sizeof(Nonce));
     const Sent answer = change(input, std::string(magic) + nonce, key, "vescomm tcp answer", hello);
     auto state = feed(connector, answer.bytes, step);
     require((state == TcpConnector::State::answered) ==
                 (answer.authentic && answer.bytes.starts_with(magic)),
-            "an answer is accepted where it is authentic");
+            "an answer is accepted if it is authentic");
     if (state != TcpConnector::State::answered)
-        return require(connector.confirm().empty(),
-                       "nothing is proved to a peer that proved nothing");
-    const std::string said = hello + answer.bytes + connector.confirm();
+        return require(connector.confirm().empty(), "an unauthenticated peer gets no confirmation");
+    const std::string before = hello + answer.bytes + connector.confirm();
     require(connector.confirm() == mac(key, "vescomm tcp confirm", hello + answer.bytes, {}),
             "a confirmation covers the hello and the answer");
-    const Sent ready = change(input, {}, key, "vescomm tcp ready", said);
+    const Sent ready = change(input, {}, key, "vescomm tcp ready", before);
     state = feed(connector, ready.bytes, step);
     require((state == TcpConnector::State::ready) == ready.authentic,
-            "a connection is made where the acceptor has said so");
+            "a connection is established if the acceptor is ready");
 }
 
-// One direction between the two ends, and what happens to it on the way.
+// One direction between the two ends, and its changes in transit.
 class Way {
 public:
     explicit Way(fuzz::Input &input) : input_(input) {}
@@ -176,7 +177,7 @@ public:
         return state;
     }
 
-    // Bytes of the handshake arrive as other ones, or not at all.
+    // True if bytes of the handshake were replaced or removed.
     bool changed() const { return changed_; }
     bool touched() const { return changed_ || extended_; }
 
@@ -204,8 +205,8 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
         back.send(acceptor.ready());
         ready = back.receive(connector, step) == TcpConnector::State::ready;
     }
-    require(ready || there.touched() || back.touched(), "two ends that are left alone meet");
-    require(!ready || (!there.changed() && !back.changed()), "no changed byte goes unnoticed");
+    require(ready || there.touched() || back.touched(), "two ends meet if no byte is changed");
+    require(!ready || (!there.changed() && !back.changed()), "every changed byte is detected");
     if (!ready) return;
     const TcpKeys one = connector.keys(), other = acceptor.keys();
     require(one.to_acceptor == other.to_acceptor && one.from_acceptor == other.from_acceptor,
@@ -233,7 +234,7 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
     const auto add = [&](const char *name, std::string_view head, const std::string &script) {
         seeds.push_back({name, std::string(head) + script});
     };
-    // Changes: 1 and a place and bits before the MAC, 2 and the same after it.
+    // Changes: 1, an offset and bits before the MAC; 2, an offset and bits after it.
     add("acceptor", {"\0\xff", 2}, from + nonce + std::string(2, '\0'));
     add("acceptor-bytewise", {"\0\0", 2}, from + nonce + std::string(2, '\0'));
     add("acceptor-guessed-key", {"\1\xff", 2}, from + nonce + std::string(2, '\0'));

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model of what arrives over a TCP connection: the rules of transport/tcp_wire.h and of
-// transport/tcp_inbox.h once more, without sockets, staging buffers or landings. It takes bytes one
-// by one, so it does not know in which pieces they came.
+// A model of the receiving side of a TCP connection: the rules of transport/tcp_wire.h and
+// transport/tcp_inbox.h, implemented without sockets, staging buffers or landings. It consumes
+// bytes one by one, so it does not depend on the pieces in which they arrive.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ public:
     TcpCommunicatorModel(MemoryId memory, std::vector<std::byte> bytes)
         : bytes(std::move(bytes)), memory_(memory) {}
 
-    std::vector<std::byte> bytes;  // of its one memory
+    std::vector<std::byte> bytes;  // contents of its one memory
     Signals signals;
     bool open = true;
     bool broken = false;
@@ -37,15 +37,15 @@ public:
         return message.eager == 0 || (found != expects_.end() && found->second >= message.eager);
     }
 
-    // Whether the bytes of a message have a place.
-    bool has_place(const TcpMessage &message) const {
+    // True if the target range of a message is within the memory.
+    bool fits(const TcpMessage &message) const {
         if (message.bytes == 0) return true;
         if (message.memory != memory_) return false;
         return message.kind == TcpKind::batch ||
                (message.bytes <= bytes.size() && message.offset <= bytes.size() - message.bytes);
     }
 
-    // A message is complete.
+    // Handles a complete message.
     void receive(const TcpMessage &message, const std::vector<std::byte> &from) {
         if (!takes()) return;
         if (is_expected(message)) apply(message, from);
@@ -66,7 +66,7 @@ public:
         }
     }
 
-    // All bytes of a message are in their place.
+    // Raises the signals of a message whose bytes are all written.
     void raise(const TcpMessage &message) {
         if (!takes() || message.kind == TcpKind::piece) return;
         raise(message.signal.channel, message.signal.flag, message.value);
@@ -77,7 +77,7 @@ public:
 
 private:
     void apply(const TcpMessage &message, const std::vector<std::byte> &from) {
-        broken = broken || !has_place(message);
+        broken = broken || !fits(message);
         if (!broken && message.kind == TcpKind::batch) broken = !scatter(from);
         if (broken) return;
         if (message.kind != TcpKind::batch)
@@ -94,7 +94,7 @@ private:
         signal = std::max(signal, value);
     }
 
-    // All parts or none. False: they cannot be right.
+    // Writes all parts or none. Returns false if they are invalid.
     bool scatter(const std::vector<std::byte> &from) {
         std::vector<std::byte> after = bytes;
         for (std::size_t at = 0; at < from.size();) {
@@ -121,11 +121,11 @@ private:
 // The connection of one peer, and the communicators that it shares with this rank.
 class TcpConnectionModel {
 public:
-    // By the number of the communicator; not those that the peer does not belong to.
+    // By number of the communicator; only those that contain the peer.
     std::map<std::uint32_t, TcpCommunicatorModel *> communicators;
-    bool failed = false;  // what has come cannot be a message
+    bool failed = false;  // the received bytes are not a valid message
 
-    // The next bytes; they go to the memory at once where a put lands there directly.
+    // Handles the next bytes. They go to the memory at once if a put is received directly.
     void deliver(const std::vector<std::byte> &bytes) {
         if (direct_ && !arriving()->takes()) direct_ = false;
         for (const std::byte byte : bytes) {
@@ -134,7 +134,7 @@ public:
         }
     }
 
-    // The communicator of the message that has come in part.
+    // The communicator of the message that has arrived in part.
     TcpCommunicatorModel *arriving() const {
         if (header_bytes_ < sizeof message_) return nullptr;
         const auto found = communicators.find(message_.context);
@@ -161,7 +161,7 @@ private:
         if (failed || to == nullptr || !to->takes()) return;
         if (message_.kind == TcpKind::batch || message_.kind == TcpKind::goodbye) return;
         if (message_.bytes == 0 || !to->is_expected(message_)) return;
-        direct_ = to->has_place(message_);
+        direct_ = to->fits(message_);
         to->broken = !direct_;
     }
 
@@ -196,8 +196,8 @@ private:
 
     TcpMessage message_;
     std::size_t header_bytes_ = 0;
-    std::vector<std::byte> bytes_;  // of the message, so far
-    bool direct_ = false;  // they go to the memory as they come
+    std::vector<std::byte> bytes_;  // bytes of the message so far
+    bool direct_ = false;  // bytes are written to the memory as they arrive
 };
 
 }  // namespace vescomm::fuzz

@@ -2,20 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The receiving direction of a data connection (transport/tcp_receiver.h, transport/tcp_inbox.h)
-// over a socket whose other end is here: several communicators, with and without encryption, and
-// bytes that arrive in pieces of any size.
+// over a socket whose other end is in this file: several communicators, with and without
+// encryption, and bytes that arrive in pieces of any size.
 //
 //     byte 0    encrypted or not
 //     byte 1    the size of the pieces in which bytes arrive
 //     byte 2    the size of records
-//     the rest  a script: messages whose headers are right unless it changes a field, what this
-//     rank
-//               expects, communicators that break or end
+//     the rest  a script: messages that are valid unless it changes a field, credits that this rank
+//               grants, communicators that fail or end
 //
-// Invariants, after every piece: memory, signals, goodbyes and failures are those of a model
-// (tcp_model.h) that knows nothing of pieces; nothing outside the offered memory is written; a
-// communicator that broke or ended is left alone; one whose signals rose has news; a memory is in
-// use exactly while a put arrives in it; a record that was changed on its way is not used.
+// Invariants, after every piece: memory, signals, goodbyes and failures equal those of a model
+// (tcp_model.h) that does not depend on pieces; nothing outside the offered memory is written; a
+// communicator that failed or ended is not changed; a communicator whose signals rose has news; a
+// memory is in use exactly while a put arrives in it; a record that was changed in transit is not
+// used.
 #include "transport/tcp_receiver.h"
 
 #include <sys/ioctl.h>
@@ -37,7 +37,7 @@ using namespace fuzz;
 
 constexpr int peer_process = 4;
 constexpr std::uint32_t first_context = 5;
-// The least that the receiver reads behind a put.
+// The minimum that the receiver reads beyond a put.
 constexpr std::size_t staging_bytes = 4096;
 constexpr FrameKey record_key{4, 5, 6};
 
@@ -74,7 +74,7 @@ public:
                     end_one();
                     break;
                 case 2:
-                    // Anything at all.
+                    // Arbitrary bytes.
                     append(input_.text());
                     break;
                 default:
@@ -82,16 +82,17 @@ public:
                     break;
             }
             seal();
-            // The last bytes come with what follows them.
-            deliver(wire_.size() - std::min<std::size_t>(wire_.size(), size(input_.byte()) - 1));
+            // Some of the last bytes are held back and arrive with the next ones.
+            deliver(outgoing_.size() -
+                    std::min<std::size_t>(outgoing_.size(), size(input_.byte()) - 1));
         }
-        deliver(wire_.size());
+        deliver(outgoing_.size());
         check_end();
     }
 
 private:
-    // From one byte: every size from 1 to 200, then larger ones, some of which fit no memory or no
-    // staging buffer.
+    // A size from one byte: every size from 1 to 200, then larger ones, some of which exceed the
+    // memory or the staging buffer.
     static std::size_t size(std::uint8_t byte) {
         if (byte < 200) return byte + std::size_t{1};
         if (byte < 250) return 200 + std::size_t{60} * (byte - 199);
@@ -101,7 +102,7 @@ private:
 
     TcpCommunicator &communicator() { return communicators_[input_.below(3)]; }
 
-    // ---- what the peer says ----
+    // ---- the peer ----
 
     void append(std::string_view bytes) {
         const auto *first = reinterpret_cast<const std::byte *>(bytes.data());
@@ -152,10 +153,10 @@ private:
         plain_.insert(plain_.end(), payload.begin(), payload.end());
     }
 
-    // Moves everything to the wire, in records where the connection is encrypted.
+    // Moves all bytes to outgoing_, in records if the connection is encrypted.
     void seal() {
         if (!cipher_) {
-            wire_.insert(wire_.end(), plain_.begin(), plain_.end());
+            outgoing_.insert(outgoing_.end(), plain_.begin(), plain_.end());
             plain_.clear();
         }
         while (!plain_.empty()) {
@@ -175,25 +176,25 @@ private:
                 sealed[at] ^= std::byte{1};
                 records_.back().damaged = at < record_head_bytes ? Damage::length : Damage::bytes;
             }
-            wire_.insert(wire_.end(), sealed.begin(), sealed.end());
+            outgoing_.insert(outgoing_.end(), sealed.begin(), sealed.end());
         }
     }
 
-    // ---- what arrives ----
+    // ---- arrivals ----
 
-    // The first `count` bytes of the wire, in pieces; few enough that no input takes long.
+    // Delivers the first `count` outgoing bytes in pieces, few enough that no input takes long.
     void deliver(std::size_t count) {
         const std::size_t step = std::max(step_, count / 64);
         std::size_t sent = 0;
         while (sent < count && !failed_) {
-            const ssize_t written =
-                send(peer_.get(), wire_.data() + sent, std::min(step, count - sent), MSG_NOSIGNAL);
+            const ssize_t written = send(peer_.get(), outgoing_.data() + sent,
+                                         std::min(step, count - sent), MSG_NOSIGNAL);
             require(written > 0, "a socket that was read takes bytes");
-            const auto first = wire_.begin() + static_cast<std::ptrdiff_t>(sent);
+            const auto first = outgoing_.begin() + static_cast<std::ptrdiff_t>(sent);
             sent += static_cast<std::size_t>(written);
             read(Bytes(first, first + written));
         }
-        wire_.erase(wire_.begin(), wire_.begin() + static_cast<std::ptrdiff_t>(sent));
+        outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent));
     }
 
     void read(const Bytes &arrived) {
@@ -203,32 +204,33 @@ private:
         bool moved = false;
         auto state = TcpReceiver::State::more;
         while (state == TcpReceiver::State::more) state = receiver_.read(own_.get(), moved);
-        require(moved, "bytes that have come are read");
+        require(moved, "received bytes are read");
         failed_ = state == TcpReceiver::State::failed;
         int left = 0;
         require(failed_ || (ioctl(own_.get(), FIONREAD, &left) == 0 && left == 0),
                 "a socket that is drained has no bytes");
-        tell_model(arrived);
+        update_model(arrived);
         check(before);
     }
 
-    // A record counts when it is whole.
-    void tell_model(const Bytes &arrived) {
+    // A record counts when it has arrived completely.
+    void update_model(const Bytes &arrived) {
         if (!cipher_) model_.deliver(arrived);
         arrived_ += arrived.size();
-        while (!records_.empty() && arrived_ >= records_.front().wire_bytes &&
+        while (!records_.empty() && arrived_ >= records_.front().encoded_bytes &&
                records_.front().damaged == Damage::none) {
             model_.deliver(records_.front().plain);
-            arrived_ -= records_.front().wire_bytes;
+            arrived_ -= records_.front().encoded_bytes;
             records_.pop_front();
         }
         const Damage damaged = records_.empty() ? Damage::none : records_.front().damaged;
-        const bool noticed = damaged == Damage::bytes && arrived_ >= records_.front().wire_bytes;
-        require(failed_ || !(model_.failed || noticed),
-                "bytes that are no message, or were changed, end the connection");
-        // A length that was changed is noticed sooner or later.
-        require(!failed_ || model_.failed || noticed || damaged == Damage::length,
-                "a connection that carries messages does not end");
+        const bool detected =
+            damaged == Damage::bytes && arrived_ >= records_.front().encoded_bytes;
+        require(failed_ || !(model_.failed || detected),
+                "invalid or changed bytes end the connection");
+        // A changed length is detected sooner or later.
+        require(!failed_ || model_.failed || detected || damaged == Damage::length,
+                "a connection with valid messages does not end");
     }
 
     std::vector<TcpCommunicatorModel::Signals> signals() const {
@@ -246,18 +248,18 @@ private:
                     "a communicator whose signals rose has news");
             require(std::ranges::count(hub_.news, &each.context) == (each.context.has_news ? 1 : 0),
                     "news are noted once");
-            if (each.model.broken) continue;  // the next read gives up what arrives
+            if (each.model.broken) continue;  // the next read drops the rest of the message
             const bool arriving = each.model.open && model_.arriving() == &each.model;
             if (!failed_)
                 require(receiver_.receiving(each.context) == arriving,
-                        "it is known for whom a message arrives");
+                        "the receiver reports the communicator of the arriving message");
             require(each.context.memories.find(offered_memory)->uses ==
                         (arriving && model_.direct() ? 1u : 0u),
                     "a memory is in use while a put arrives in it");
         }
     }
 
-    // ---- what this rank does ----
+    // ---- this rank ----
 
     void expect() {
         TcpCommunicator &which = communicator();
@@ -270,7 +272,7 @@ private:
         which.check();
     }
 
-    // A communicator breaks or ends, or a record will be damaged.
+    // A communicator fails or ends, or a later record is damaged.
     void end_one() {
         TcpCommunicator &which = communicator();
         const std::size_t what = input_.below(3);
@@ -294,21 +296,21 @@ private:
         if (!failed_) {
             while (state == TcpReceiver::State::more) state = receiver_.read(own_.get(), moved);
             require(state == TcpReceiver::State::failed && receiver_.why() == "it was closed",
-                    "the end of a connection is noticed");
+                    "the end of a connection is detected");
         }
         for (TcpCommunicator &each : communicators_) {
             each.check();
             receiver_.give_up(each.context);
             require(!receiver_.receiving(each.context) &&
                         each.context.memories.find(offered_memory)->uses == 0,
-                    "a put that is given up leaves no memory in use");
+                    "a dropped put leaves no memory in use");
         }
     }
 
     enum class Damage { none, length, bytes };
     struct Record {
         Bytes plain;
-        std::size_t wire_bytes;
+        std::size_t encoded_bytes;
         Damage damaged = Damage::none;
     };
 
@@ -323,10 +325,10 @@ private:
     TcpConnectionModel model_;
     std::optional<RecordCipher> cipher_;
     std::size_t step_ = 1, record_bytes_ = 1;
-    std::size_t to_damage_ = 0;  // the record that is damaged, counted down; 0: none
-    Bytes plain_, wire_;  // that are still to be sealed, and to be sent
-    std::deque<Record> records_;  // that the model has not been given
-    std::size_t arrived_ = 0;  // bytes of those records
+    std::size_t to_damage_ = 0;  // records until the one that is damaged; 0: none
+    Bytes plain_, outgoing_;  // bytes to be encrypted, and bytes to be sent
+    std::deque<Record> records_;  // records that the model has not received
+    std::size_t arrived_ = 0;  // received bytes of those records
     bool failed_ = false;
 };
 
@@ -338,9 +340,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 }
 
 std::vector<Seed> vescomm::fuzz::seeds() {
-    // A message: 3, what (kind - 1, communicator * 4, 16 early, 32 called, 64 a large value),
-    // changes, payload (its size + 1, its first byte), offset, channel, flag, value; then how many
-    // bytes are held back.
+    // A message: 3, what (kind - 1, communicator * 4, 16 eager, 32 signature, 64 a large value),
+    // changes, payload (its size + 1, its first byte), offset, channel, flag, value; then the
+    // number of bytes that are held back.
     const auto message = [](int what, int changes, int size, int offset, const std::string &more) {
         std::string bytes{'\3', static_cast<char>(what), static_cast<char>(changes),
                           static_cast<char>(size), '\1'};
@@ -351,9 +353,9 @@ std::vector<Seed> vescomm::fuzz::seeds() {
     const std::string signal("\1\2\7", 3), all("\0", 1);
     const std::string put = message(1, 0, 40, 3, signal), large = message(1, 0, 205, 9, signal);
     const std::string other = message(5, 0, 20, 9, signal), piece = message(0, 0, 220, 0, signal);
-    const std::string early = message(0x11, 0, 8, 0, signal + "\4");
+    const std::string eager = message(0x11, 0, 8, 0, signal + "\4");
     const std::string expect("\0\0\1\0\5", 5);
-    // Two parts.
+    // A batch of two parts.
     const std::string batch = std::string("\3\2\0\2\5a\0\0\5b\x10\0", 12) + signal;
     const std::string goodbye = message(3, 0, 0, 0, signal);
     std::vector<Seed> seeds;
@@ -369,8 +371,8 @@ std::vector<Seed> vescomm::fuzz::seeds() {
         const auto name = [&, kind = kind](const char *what) { return std::string(what) + kind; };
         add(name("puts").c_str(), head, put + all + large + all + other + all);
         add(name("held-back").c_str(), head, put + "\x30" + large + "\xc8" + other + "\x50");
-        add(name("early").c_str(), head, early + all + put + all + expect + all);
-        add(name("early-arriving").c_str(), head, early + "\4" + expect + all);
+        add(name("eager").c_str(), head, eager + all + put + all + expect + all);
+        add(name("eager-arriving").c_str(), head, eager + "\4" + expect + all);
         add(name("batch").c_str(), head, batch + all + batch + "\x08");
         add(name("goodbye").c_str(), head, put + all + goodbye + all);
         add(name("pieces").c_str(), head, piece + all + put + all);
@@ -381,7 +383,7 @@ std::vector<Seed> vescomm::fuzz::seeds() {
     }
     add("put-too-far", plain, message(9, 8, 4, 0, signal + std::string(8, '\xff')) + all);
     add("put-to-no-memory", plain, message(1, 1, 4, 0, signal + "\x09") + all + put + all);
-    add("called", plain, message(0x61, 0, 4, 0, signal + "\x09") + all);
+    add("signature", plain, message(0x61, 0, 4, 0, signal + "\x09") + all);
     add("no-member", plain, message(9, 0, 4, 0, signal) + all + put + all);
     add("not-open", plain, message(13, 0, 4, 0, signal) + all + put + all);
     add("text", plain, std::string("\2\x40", 2) + std::string(64, 'x') + all);

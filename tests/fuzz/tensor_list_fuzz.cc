@@ -3,7 +3,7 @@
 //
 // Lists of tensors in JSON (planner/input/tensor_file.h), and the model that is made of them.
 //
-// Invariants: a tensor that is accepted is within its limits; a model has every tensor once; small
+// Invariants: an accepted tensor is within its limits; a model contains every tensor once; small
 // models have a plan whose layouts hold them.
 #include "planner/input/tensor_file.h"
 

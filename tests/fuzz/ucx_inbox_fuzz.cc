@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that arrive over UCX for two communicators (transport/ucx_receiver.h, ucx_inbox.h), with
-// a UCX that this file pretends: messages are delivered in any order, rendezvous ends whenever the
-// script says so, or fails.
+// Messages that arrive over UCX for two communicators (transport/ucx_receiver.h, ucx_inbox.h). A
+// fake UCX delivers messages in any order, and completes or fails rendezvous when the script
+// requires it.
 //
-// The input is a script of messages whose headers are right unless the script changes a field.
+// The input is a script of messages that are valid unless the script changes a field.
 //
-// Invariants: nothing outside the offered memory is written; a signal never falls; a communicator
-// that is broken or closed raises nothing, and nothing of it is written but what UCX was receiving;
-// a message for one communicator changes nothing of the other, unless its header breaks both; UCX's
-// descriptors are received or given back, each once.
+// Invariants: nothing outside the offered memory is written; a signal never decreases; a failed or
+// closed communicator raises nothing, and only UCX's pending receives still write its memory; a
+// message for one communicator does not change the other, unless its header fails both; each of
+// UCX's descriptors is received or released exactly once.
 #include "transport/ucx_receiver.h"
 
 #include <cstring>
@@ -32,7 +32,7 @@ constexpr std::size_t memory_bytes = 64, wall_bytes = 64;
 constexpr std::byte wall{0x55};
 constexpr MemoryId offered_memory = 1;
 
-// A rendezvous that UCX has announced: its descriptor, and what becomes of it.
+// A rendezvous that UCX has announced: its descriptor and its state.
 struct Rendezvous {
     std::vector<std::byte> bytes;
     enum { announced, kept, under_way, gone } state = announced;
@@ -47,8 +47,8 @@ struct FakeUcx {
     void *handler_argument = nullptr;
     std::deque<Rendezvous> rendezvous;
     std::deque<Rendezvous *> under_way;
-    bool at_once = false;  // whether the next rendezvous ends before the call returns
-    bool failing = false;  // whether it fails
+    bool at_once = false;  // the next rendezvous ends before the call returns
+    bool failing = false;  // the next rendezvous fails
 };
 FakeUcx *fake = nullptr;
 
@@ -58,7 +58,7 @@ void finish(Rendezvous &rendezvous, ucs_status_t status) {
     rendezvous.arrived(&rendezvous, status, rendezvous.count, rendezvous.user_data);
 }
 
-UcxLibrary pretended_ucx() {
+UcxLibrary fake_ucx() {
     UcxLibrary ucx{};
     ucx.get_version = [](unsigned *major, unsigned *minor, unsigned *release) {
         *major = 1, *minor = 13, *release = 1;
@@ -94,7 +94,7 @@ UcxLibrary pretended_ucx() {
         auto &rendezvous = *static_cast<Rendezvous *>(descriptor);
         require(rendezvous.state == Rendezvous::announced || rendezvous.state == Rendezvous::kept,
                 "a descriptor is received once");
-        require(count == rendezvous.bytes.size(), "a rendezvous is received whole");
+        require(count == rendezvous.bytes.size(), "a rendezvous is received completely");
         rendezvous.to = static_cast<std::byte *>(to);
         rendezvous.count = count;
         rendezvous.arrived = parameters->cb.recv_am;
@@ -111,7 +111,7 @@ UcxLibrary pretended_ucx() {
     };
     ucx.am_data_release = [](ucp_worker_h, void *descriptor) {
         auto &rendezvous = *static_cast<Rendezvous *>(descriptor);
-        require(rendezvous.state == Rendezvous::kept, "only what is kept is given back");
+        require(rendezvous.state == Rendezvous::kept, "only kept descriptors are released");
         rendezvous.state = Rendezvous::gone;
     };
     ucx.request_free = [](void *) {};
@@ -120,7 +120,7 @@ UcxLibrary pretended_ucx() {
         return UCS_OK;
     };
     ucx.mem_unmap = [](ucp_context_h, ucp_mem_h) { return UCS_OK; };
-    ucx.status_string = [](ucs_status_t) { return "pretended"; };
+    ucx.status_string = [](ucs_status_t) { return "fake"; };
     return ucx;
 }
 
@@ -167,7 +167,7 @@ public:
             side->context.inbox.close();
         }
         for (const Rendezvous &rendezvous : fake_.rendezvous)
-            require(rendezvous.state != Rendezvous::kept, "nothing of UCX is kept for ever");
+            require(rendezvous.state != Rendezvous::kept, "every kept descriptor is released");
         for (Side *side : sides_) {
             hub_.forget(side->context);
             side->context.memories.forget_all();
@@ -205,7 +205,7 @@ public:
                 side.check_walls();
                 const auto now = side.read_signals();
                 for (std::size_t k = 0; k < now.size(); ++k)
-                    require(now[k] >= before[i].signals[k], "a signal never falls");
+                    require(now[k] >= before[i].signals[k], "a signal never decreases");
                 const bool other = touched != nullptr && touched != &side;
                 if (!before[i].ended && !other) continue;
                 require(now == before[i].signals, "an ended or other communicator raises nothing");
@@ -216,7 +216,7 @@ public:
     }
 
 private:
-    // The communicator that the message is for.
+    // Returns the communicator to which the message is addressed.
     const Side *deliver() {
         Message message;
         const std::uint8_t how = input_.byte();
@@ -257,7 +257,7 @@ private:
         if ((changes & 128) != 0) message.token ^= input_.byte();
         fake_.at_once = (how & 0x40) != 0;
         fake_.failing = (how & 0x20) != 0;
-        // A descriptor of a rendezvous, or bytes that are gone when the handler returns.
+        // A descriptor of a rendezvous, or bytes that are invalid after the handler returns.
         const auto *first = reinterpret_cast<const std::byte *>(payload.data());
         std::vector<std::byte> bytes(first, first + payload.size());
         Rendezvous *announced = nullptr;
@@ -284,7 +284,7 @@ private:
         const std::size_t which = input_.below(fake_.under_way.size());
         Rendezvous *rendezvous = fake_.under_way[which];
         fake_.under_way.erase(fake_.under_way.begin() + static_cast<std::ptrdiff_t>(which));
-        // UCX writes what it was asked to receive before the failure.
+        // UCX may complete its pending receives before it reports the failure.
         for (Side *side : sides_)
             if (rendezvous->to >= side->arena.data() &&
                 rendezvous->to < side->arena.data() + side->arena.size())
@@ -312,7 +312,7 @@ private:
     fuzz::Input input_;
     FakeUcx fake_;
     FakeUcx *const installed_ = fake = &fake_;
-    const UcxLibrary ucx_ = pretended_ucx();
+    const UcxLibrary ucx_ = fake_ucx();
     UcxWorker worker_{ucx_, ranks, {}};
     UcxHub hub_{ucx_, worker_, 0, {false, true, true}};
     UcxReceiver receiver_{hub_};
@@ -349,8 +349,8 @@ std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
         {"rendezvous-collide", put(rendezvous, "bytes", 3, 1) + put(eager, "more", 4, 2) +
                                    put(rendezvous, "last", 5, 3) + std::string("\0\0\0\0\0\0", 6)},
         {"rendezvous-without-bytes", put(rendezvous, "", 0, 1)},
-        {"rendezvous-early-to-no-memory", std::string("\2\x88\5\3abc\0\0\0\1\1\x09\1\0\0\1", 17)},
-        {"early", std::string("\2\x08\1\3abc\0\0\0\1\1\1\0\0\1", 17)},
+        {"rendezvous-eager-to-no-memory", std::string("\2\x88\5\3abc\0\0\0\1\1\x09\1\0\0\1", 17)},
+        {"eager", std::string("\2\x08\1\3abc\0\0\0\1\1\1\0\0\1", 17)},
         {"batch", std::string("\2\x0c\0\2\3abc\1\2de\x10\0\0\0\1", 17)},
     };
 }

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks tell one another over UCX, and about it (transport/ucx_wire.h).
+// Messages between ranks over UCX, and their addresses and offers (transport/ucx_wire.h).
 //
-//     byte 0    0: a header; 1: a batch; 2: a sealed address; 3: a sealed offer, both with their
-//               checksum as it comes; 4, 5: the same with the right checksum; 6: parts of a batch
+//     byte 0    0: a header; 1: a batch; 2: a sealed address; 3: a sealed offer, both with the
+//               checksum of the input; 4, 5: the same with the right checksum; 6: parts of a batch
 //
-// Invariants: a header that is accepted is within all limits; a batch that is accepted stays within
-// its memory; what is opened seals to the same bytes.
+// Invariants: an accepted header is within all limits; an accepted batch stays within its memory;
+// an opened value seals to the same bytes.
 #include "transport/ucx_wire.h"
 
 #include <cstring>
@@ -34,16 +34,16 @@ void header(std::string_view bytes) {
     if (const char *why = parse_message(head.data(), head.size(), payload, ranks, token, message))
         return fuzz::require_sentence(why);
     require(head == std::string_view(reinterpret_cast<const char *>(&message), sizeof message),
-            "a header is taken as it is");
+            "a header is copied unchanged");
     require(message.token == token && message.from < ranks && message.bytes == payload,
             "sender, secret and length are right");
-    require(message.credit_flag < flags_per_channel, "the flag that is waited for exists");
+    require(message.credit_flag < flags_per_channel, "the credit flag exists");
     if (message.kind == MessageKind::put || message.kind == MessageKind::batch)
         require(message.signal.channel < max_channels && message.signal.flag < flags_per_channel,
                 "the signal exists");
 }
 
-// A memory between two walls, which no batch may touch.
+// A memory between two walls, which no batch may write.
 struct Memory {
     static constexpr std::size_t wall = 64, bytes = 128;
     std::vector<std::byte> all = std::vector<std::byte>(wall + bytes + wall, std::byte{0x55});
@@ -76,12 +76,12 @@ void parts(fuzz::Input input) {
         std::copy(from, from + bytes.size(), expected.begin() + offset);
     }
     require(check_batch(batch.data(), batch.size(), Memory::bytes) == nullptr,
-            "a batch that is right is accepted");
+            "a valid batch is accepted");
     scatter_batch(batch.data(), batch.size(), memory.begin());
     require(memory.all == expected.all, "every part of a batch arrives");
 }
 
-// Gives bytes the checksum that they should have.
+// Returns bytes with their right checksum.
 std::string with_checksum(std::string bytes) {
     if (bytes.size() < seal_bytes) return bytes;
     std::uint32_t magic = 0;
@@ -99,7 +99,7 @@ void address(const std::string &bytes) try {
     const Address again = open_address(seal(opened), 1);
     require(again.worker == opened.worker && again.token == opened.token &&
                 again.ucx_major == opened.ucx_major && again.ucx_minor == opened.ucx_minor,
-            "an address comes out as it went in");
+            "an address opens to what was sealed");
 } catch (const Error &error) {
     fuzz::require_sentence(error.what());
 }

@@ -58,7 +58,7 @@ void run_processes(int processes, Body body) {
     for (std::thread &thread : threads) thread.join();
 }
 
-// One communicator of two processes, on a fabric that it shares.
+// One communicator of two processes, on a shared fabric.
 struct Member {
     template <typename Fabric>
     Member(const std::shared_ptr<Fabric> &fabric, std::uint32_t context, int rank,
@@ -84,7 +84,7 @@ struct Member {
 
 inline constexpr std::size_t arena_bytes = 2 << 20;
 
-// Exchanges puts of all sizes with the other rank, and looks at every byte.
+// Exchanges puts of all sizes with the other rank, and checks every byte.
 inline void exchange(Member &self, unsigned seed, int rounds) {
     const int peer = 1 - self.rank;
     std::mt19937_64 mine(seed * 2 + static_cast<unsigned>(self.rank));
@@ -101,7 +101,7 @@ inline void exchange(Member &self, unsigned seed, int rounds) {
             {peer, source.data(), 1, 0, source.size(), {seed, 1}, number, &pending});
         self.wait_for(peer, {seed, 1}, number);
         ASSERT_EQ(first_difference(self.arena.data(), seed + number, expected), expected);
-        // The arena may be written again, and the source go away.
+        // From here on the arena may be written again and the source destroyed.
         self.transport->signal(peer, {seed, 2}, number);
         self.wait_for(peer, {seed, 2}, number);
         while (pending.load() > 0)
@@ -114,11 +114,11 @@ inline std::string offer(Member &self) {
     return self.transport->offer(1, self.arena.data(), arena_bytes);
 }
 
-// Collective: both sides of a communicator of two processes can put into the arena of the other.
+// Collective: lets both sides of a communicator of two processes put into the arena of the other.
 inline void share(Member &self, Control &control) {
     const auto offers = control.all_gather("offer", offer(self), Deadline::after(patience_seconds));
     const int peer = 1 - self.rank;
-    // Ranks may count backwards.
+    // The ranks of the communicator may be in reverse order.
     self.transport->accept(1, peer, offers[static_cast<std::size_t>(1 - control.rank())]);
     control.all_gather("accepted", "", Deadline::after(patience_seconds));
 }

@@ -37,13 +37,13 @@ struct FabricName {
 
 TYPED_TEST_SUITE(Fabrics, AllFabrics, FabricName);
 
-TYPED_TEST(Fabrics, ManyCommunicatorsOfManyThreadsShareOneConnection) {
+TYPED_TEST(Fabrics, ManyCommunicatorsInManyThreadsShareOneConnection) {
     constexpr std::uint32_t communicators = 12;
     run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<std::unique_ptr<Member>> members;
         for (std::uint32_t i = 0; i < communicators; ++i) {
-            // Ranks count backwards in every other one.
+            // Every other communicator has its ranks in reverse order.
             const bool backwards = i % 2 == 1;
             const int own = backwards ? 1 - rank : rank;
             std::vector<int> peers(2, -1);
@@ -66,7 +66,7 @@ TYPED_TEST(Fabrics, ManyCommunicatorsOfManyThreadsShareOneConnection) {
             EXPECT_GT(member->wakes, 0);
         }
         control.all_gather("done", "", Deadline::after(patience_seconds));
-        // They go in any order, and nobody takes it for a failure.
+        // Communicators end in random order, which is no failure on either side.
         std::mt19937 random(static_cast<unsigned>(rank));
         std::shuffle(members.begin(), members.end(), random);
         while (!members.empty()) {
@@ -76,7 +76,7 @@ TYPED_TEST(Fabrics, ManyCommunicatorsOfManyThreadsShareOneConnection) {
     });
 }
 
-TYPED_TEST(Fabrics, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
+TYPED_TEST(Fabrics, FailureOfOneCommunicatorDoesNotAffectOthers) {
     run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<int> peers(2, -1);
@@ -84,8 +84,7 @@ TYPED_TEST(Fabrics, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
         Member good(fabric, 1, rank, peers);
         auto bad = std::make_unique<Member>(fabric, 2, rank, peers);
         for (Member *member : {&good, bad.get()}) share(*member, control);
-        // Large puts of the bad one are under way when it stops on one side, and breaks on the
-        // other.
+        // Large puts of `bad` are under way when it stops on one side and fails on the other.
         const std::vector<std::byte> source(arena_bytes, std::byte{1});
         std::atomic<std::uint32_t> pending{0};
         for (std::uint64_t i = 1; i <= 20; ++i) {
@@ -98,14 +97,14 @@ TYPED_TEST(Fabrics, OneCommunicatorThatBreaksLeavesTheOthersAlone) {
         std::fill(bad->arena.begin(), bad->arena.end(), std::byte{9});
         exchange(good, 5, 20);
         EXPECT_FALSE(good.failure.broken()) << good.failure.why();
-        // What still came was not for this memory any more.
+        // Messages that arrived later did not write this memory.
         EXPECT_EQ(bad->arena, std::vector<std::byte>(arena_bytes, std::byte{9}));
         bad.reset();
         control.all_gather("done", "", Deadline::after(patience_seconds));
     });
 }
 
-TYPED_TEST(Fabrics, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) {
+TYPED_TEST(Fabrics, OrderlyEndOfAPeerIsNoFailureWhenLeavingLater) {
     run_processes<TypeParam>(2, [](Control &control, std::shared_ptr<TypeParam> fabric) {
         const int rank = control.rank();
         std::vector<int> peers(2, -1);
@@ -119,7 +118,7 @@ TYPED_TEST(Fabrics, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) 
             fabric.reset();
         }
         control.all_gather("rank 0 has left", "", Deadline::after(patience_seconds));
-        // The first goodbye is answered with a reset, and the next ones cannot be sent.
+        // The first goodbye is answered with a reset, so the next ones cannot be sent.
         for (auto &member : members) {
             member->transport->stop();
             EXPECT_FALSE(member->failure.broken()) << member->failure.why();
@@ -127,7 +126,7 @@ TYPED_TEST(Fabrics, AProcessThatHasLeftInOrderIsNoFailureForOneThatLeavesLater) 
     });
 }
 
-TYPED_TEST(Fabrics, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
+TYPED_TEST(Fabrics, ContextIdIsExclusiveAndReusable) {
     run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         std::vector<int> peers(2, -1);
         peers[static_cast<std::size_t>(1 - control.rank())] = 1 - control.rank();
@@ -137,14 +136,14 @@ TYPED_TEST(Fabrics, AContextIsNotOpenedTwiceAndMayBeUsedAgain) {
             control.all_gather("both", "", Deadline::after(patience_seconds));
             first.transport->signal(1 - control.rank(), {0, 0}, 1);
             first.wait_for(1 - control.rank(), {0, 0}, 1);
-            control.all_gather("heard", "", Deadline::after(patience_seconds));
+            control.all_gather("observed", "", Deadline::after(patience_seconds));
             first.transport->stop();
             control.all_gather("stopped", "", Deadline::after(patience_seconds));
         }
     });
 }
 
-TYPED_TEST(Fabrics, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
+TYPED_TEST(Fabrics, ForkedChildThatDestroysTheFabricDoesNotAffectItsParent) {
     run_processes<TypeParam>(2, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         std::vector<int> peers(2, -1);
         const int peer = 1 - control.rank();
@@ -163,7 +162,7 @@ TYPED_TEST(Fabrics, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
             EXPECT_EQ(status, 0);
         }
         control.all_gather("after the child", "", Deadline::after(patience_seconds));
-        // Both sides hear each other, awake and asleep.
+        // Signals arrive in both directions, awake and asleep.
         for (std::uint64_t round = 1; round <= 20; ++round) {
             member->transport->signal(peer, {0, 0}, round);
             const Deadline deadline = Deadline::after(patience_seconds);
@@ -178,7 +177,7 @@ TYPED_TEST(Fabrics, AChildThatDropsWhatItInheritedLeavesItsParentAlone) {
     });
 }
 
-TYPED_TEST(Fabrics, SevenProcessesExchangeWithEachOther) {
+TYPED_TEST(Fabrics, SevenProcessesExchangePuts) {
     run_processes<TypeParam>(7, [](Control &control, const std::shared_ptr<TypeParam> &fabric) {
         const int rank = control.rank();
         std::vector<int> peers;
@@ -190,8 +189,8 @@ TYPED_TEST(Fabrics, SevenProcessesExchangeWithEachOther) {
             if (peer != rank)
                 self.transport->accept(1, peer, offers[static_cast<std::size_t>(peer)]);
         control.all_gather("accepted", "", Deadline::after(patience_seconds));
-        constexpr std::size_t room = arena_bytes / 7;
-        const auto source = make_bytes(static_cast<std::uint64_t>(rank), room);
+        constexpr std::size_t capacity = arena_bytes / 7;
+        const auto source = make_bytes(static_cast<std::uint64_t>(rank), capacity);
         std::atomic<std::uint32_t> pending{0};
         for (int peer = 0; peer < 7; ++peer) {
             if (peer == rank) continue;
@@ -199,8 +198,8 @@ TYPED_TEST(Fabrics, SevenProcessesExchangeWithEachOther) {
             self.transport->put({peer,
                                  source.data(),
                                  1,
-                                 room * static_cast<std::size_t>(rank),
-                                 room,
+                                 capacity * static_cast<std::size_t>(rank),
+                                 capacity,
                                  {0, 0},
                                  1,
                                  &pending});
@@ -208,9 +207,10 @@ TYPED_TEST(Fabrics, SevenProcessesExchangeWithEachOther) {
         for (int peer = 0; peer < 7; ++peer) {
             if (peer == rank) continue;
             self.wait_for(peer, {0, 0}, 1);
-            EXPECT_EQ(first_difference(self.arena.data() + room * static_cast<std::size_t>(peer),
-                                       static_cast<std::uint64_t>(peer), room),
-                      room);
+            EXPECT_EQ(
+                first_difference(self.arena.data() + capacity * static_cast<std::size_t>(peer),
+                                 static_cast<std::uint64_t>(peer), capacity),
+                capacity);
         }
         while (pending.load() > 0)
             if (!self.transport->progress()) std::this_thread::yield();

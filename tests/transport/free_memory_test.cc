@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much memory a process may still take, by what /proc and /sys say, below a folder of the test.
+// Memory that a process can still allocate according to /proc and /sys, which the test replaces by
+// a folder of its own.
 #include "transport/free_memory.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ protected:
         const std::string folder = "/sys/fs/cgroup/memory" + group;
         write(folder + "/memory.limit_in_bytes", std::to_string(limit) + "\n");
         write(folder + "/memory.usage_in_bytes", std::to_string(used) + "\n");
-        // The group alone, and then with those below it, which is what counts.
+        // Statistics of the group alone, and with its child groups; the latter count.
         write(folder + "/memory.stat",
               "cache 1\ninactive_file 7\nactive_file 9\ntotal_cache 1\n"
               "total_inactive_file " +
@@ -64,7 +65,7 @@ TEST_F(FreeMemory, IsThatOfTheMachineWithoutControlGroups) {
     EXPECT_EQ(free(), machine);
 }
 
-TEST_F(FreeMemory, IsLimitedByAGroupOfVersion1AndWhatItIsIn) {
+TEST_F(FreeMemory, IsLimitedByAVersion1GroupAndItsAncestors) {
     write("/proc/self/cgroup", "9:name=systemd:/x\n4:memory:/jobs/7\n0::/\n");
     constexpr std::uint64_t unlimited = 9223372036854771712u;
     group_1("", unlimited, 4 * machine);
@@ -79,13 +80,13 @@ TEST_F(FreeMemory, IsLimitedByAGroupOfVersion1AndWhatItIsIn) {
     EXPECT_EQ(free(), 0u);
 }
 
-TEST_F(FreeMemory, IsLimitedByTheMountOfAContainerThatDoesNotSeeItsPath) {
+TEST_F(FreeMemory, IsLimitedByTheMountInAContainerThatCannotSeeItsPath) {
     write("/proc/self/cgroup", "2:cpu:/\n4:hugetlb,memory:/docker/0123\n");
     group_1("", 100 * mebibyte, 1 * mebibyte);
     EXPECT_EQ(free(), 99 * mebibyte);
 }
 
-TEST_F(FreeMemory, IsLimitedByAGroupOfVersion2AndWhatItIsIn) {
+TEST_F(FreeMemory, IsLimitedByAVersion2GroupAndItsAncestors) {
     write("/proc/self/cgroup", "0::/a/b\n");
     group_2("/a/b", "max", 5);
     EXPECT_EQ(free(), machine);
@@ -93,7 +94,7 @@ TEST_F(FreeMemory, IsLimitedByAGroupOfVersion2AndWhatItIsIn) {
     EXPECT_EQ(free(), 40 * mebibyte);
 }
 
-TEST_F(FreeMemory, IsTheLeastOfBothVersions) {
+TEST_F(FreeMemory, IsTheMinimumOfBothVersions) {
     write("/proc/self/cgroup", "4:memory:/one\n0::/two\n");
     group_1("/one", 100 * mebibyte, 0);
     group_2("/two", std::to_string(80 * mebibyte), 0);
@@ -102,7 +103,7 @@ TEST_F(FreeMemory, IsTheLeastOfBothVersions) {
     EXPECT_EQ(free(), 70 * mebibyte);
 }
 
-TEST_F(FreeMemory, IsSomethingOnThisMachine) {
+TEST_F(FreeMemory, IsPositiveOnThisMachine) {
     EXPECT_GT(free_memory(), 0u);
 }
 

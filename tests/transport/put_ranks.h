@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of this process as ranks, each with a transport between nodes of its own.
+// Threads of this process as ranks, each with its own inter-node transport.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing_support::LocalControlHub;
 
 inline constexpr double patience_seconds = 20;
 
-// What carries puts between nodes. Rendezvous: puts of 8 KiB and more go as they do over RDMA.
+// Networks that carry puts. Rendezvous: puts of 8 KiB and more are sent as over RDMA.
 enum class NetworkKind { tcp, tcp_encrypted, ucx, ucx_rendezvous };
 
 inline std::vector<NetworkKind> all_networks() {
@@ -41,7 +41,7 @@ inline std::string name_of(NetworkKind network) {
     return names[static_cast<int>(network)];
 }
 
-// UCX reads it when a transport is made.
+// UCX reads the environment when a transport is made.
 struct Environment {
     explicit Environment(NetworkKind network) {
         if (network == NetworkKind::ucx_rendezvous) setenv("VESCOMM_UCX_RNDV_THRESH", "8k", 1);
@@ -83,7 +83,7 @@ struct Rank {
 
     void meet() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
 
-    // Makes an arena the target of everyone's puts.
+    // Makes an arena the target of the puts of all peers.
     void share(MemoryId memory, std::size_t bytes) {
         arena.assign(bytes, std::byte{0});
         const auto offers =

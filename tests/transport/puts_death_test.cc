@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A peer on another node that is killed. It is a process of its own: this binary once more, as
-// the disabled test below, since UCX must not be used after a fork without exec.
+// A peer on another node that is killed. The peer is a separate process: this binary, which runs
+// the disabled test below, because UCX must not be used after a fork without exec.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -30,7 +30,7 @@ constexpr std::size_t arena_bytes = 64 << 20;
 constexpr const char *inter_node_variable = "VESCOMM_TEST_PUTS_WIRE";
 constexpr const char *descriptor_variable = "VESCOMM_TEST_PUTS_PEER";
 
-// The control plane of two processes: a pair of sockets, and both sides say the same things.
+// The control plane of two processes: a pair of sockets. Both sides make the same calls.
 class SocketControl : public Control {
 public:
     SocketControl(int rank, int socket) : rank_(rank), socket_(socket) {}
@@ -44,7 +44,7 @@ public:
         write_all(bytes.data(), bytes.size());
         own_ = bytes;
     }
-    // Blocks: nothing else is to be moved along here.
+    // Blocks, because nothing else needs progress here.
     std::optional<std::vector<std::string>> test_all_gather() override {
         std::uint64_t theirs = 0;
         read_all(&theirs, sizeof theirs);
@@ -96,8 +96,8 @@ private:
     std::string own_;
 };
 
-// Both ranks do this: share an arena, and keep a large and a small put to the other under way all
-// the time until they break or are killed.
+// Run by both ranks: share an arena, and keep a large and a small put to the other under way until
+// the communicator fails or the process is killed.
 class Talker {
 public:
     Talker(NetworkKind network, int rank, int socket)
@@ -117,14 +117,14 @@ public:
         transport->put({peer_, arena_.data(), 1, 8, 100, {0, 1}, round_, &pending});
     }
 
-    // Sleeps when there is nothing to do, so that a death that wakes nobody shows.
+    // Sleeps when there is nothing to do, so that the test detects a death that causes no wake-up.
     void progress() {
         if (transport->progress() || !transport->arm()) return;
         pollfd descriptor{transport->descriptor(), POLLIN, 0};
         poll(&descriptor, 1, 1000);
     }
 
-    std::uint64_t heard() const { return transport->signalled(peer_, {0, 1}); }
+    std::uint64_t observed() const { return transport->signalled(peer_, {0, 1}); }
 
     Failure failure;
     std::unique_ptr<Transport> transport;
@@ -137,7 +137,7 @@ private:
     std::uint64_t round_ = 0;
 };
 
-// The peer: talks when told so, until it is killed.
+// The peer: puts if the environment says so, until it is killed.
 TEST(PutsDeath, DISABLED_Peer) {
     const char *descriptor = std::getenv(descriptor_variable);
     ASSERT_NE(descriptor, nullptr);
@@ -196,19 +196,19 @@ struct Spawned {
 
 class PutsDeath : public testing::TestWithParam<std::tuple<NetworkKind, bool>> {};
 
-TEST_P(PutsDeath, OfAPeerBreaksTheCommunicatorNamesItAndStopDoesNotHang) {
+TEST_P(PutsDeath, OfAPeerFailsTheCommunicatorAndStopReturns) {
     const auto [network, talks] = GetParam();
     const put_ranks::Environment environment(network);
     Spawned peer(network, talks);
     Talker self(network, 0, peer.socket);
     const Deadline deadline = Deadline::after(patience_seconds);
-    while (talks && self.heard() < 2 && !self.failure.broken() && !deadline.expired()) {
+    while (talks && self.observed() < 2 && !self.failure.broken() && !deadline.expired()) {
         self.talk();
         self.progress();
     }
     ASSERT_FALSE(self.failure.broken()) << self.failure.why();
     if (talks) {
-        ASSERT_GE(self.heard(), 2u);
+        ASSERT_GE(self.observed(), 2u);
     }
 
     peer.kill_and_reap();

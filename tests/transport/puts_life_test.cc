@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How memories and transports between nodes begin and end, in order and in disorder.
+// Beginning and end of memories and inter-node transports, in order and out of order.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -20,7 +20,7 @@ class PutsLife : public testing::TestWithParam<NetworkKind> {};
 INSTANTIATE_TEST_SUITE_P(Over, PutsLife, testing::ValuesIn(all_networks()),
                          [](const auto &info) { return name_of(info.param); });
 
-TEST_P(PutsLife, MemoryMayBeForgottenAndOfferedAgain) {
+TEST_P(PutsLife, MemoryCanBeForgottenAndOfferedAgain) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         for (std::uint64_t round = 1; round <= 5; ++round) {
@@ -53,7 +53,7 @@ TEST_P(PutsLife, EmptyMemoryAndEmptyOffersAreAccepted) {
     });
 }
 
-TEST_P(PutsLife, RefusesDamagedOffers) {
+TEST_P(PutsLife, RejectsDamagedOffers) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         self.arena.resize(4096);
@@ -77,8 +77,8 @@ TEST_P(PutsLife, RefusesDamagedOffers) {
     });
 }
 
-// Leaving in turn: nobody that is still there may take it for a failure.
-TEST_P(PutsLife, APeerThatStopsInOrderIsNoFailure) {
+// The ranks stop one after another; the remaining ranks must not report a failure.
+TEST_P(PutsLife, OrderlyStopOfAPeerIsNoFailure) {
     run_ranks(GetParam(), 3, [](Rank &self) {
         self.meet();
         for (int leaver = 0; leaver < 3; ++leaver) {
@@ -94,7 +94,7 @@ TEST_P(PutsLife, APeerThatStopsInOrderIsNoFailure) {
     });
 }
 
-TEST_P(PutsLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
+TEST_P(PutsLife, StopEndsPutsUnderWayAndMayBeRepeated) {
     const NetworkKind network = GetParam();
     const Environment environment(network);
     const auto hub = std::make_shared<LocalControlHub>(2);
@@ -132,7 +132,7 @@ TEST_P(PutsLife, StopGivesUpWhatIsUnderWayAndMayBeRepeated) {
     for (std::thread &thread : threads) thread.join();
 }
 
-TEST_P(PutsLife, ImpossiblePutsBreakTheCommunicatorAndSaySo) {
+TEST_P(PutsLife, InvalidPutsFailTheCommunicatorWithTheReason) {
     struct Case {
         Put put;
         const char *why;

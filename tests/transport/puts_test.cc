@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts and signals between nodes, over every transport that has them: nothing is lost, torn or out
-// of order, and nobody oversleeps.
+// Puts and signals between nodes over every transport that supports them: nothing is lost, torn or
+// reordered, and no wake-up is lost.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -25,14 +25,14 @@ const std::vector<std::size_t> sizes = {0,    1,    7,     4096,  8191,
 void put_all_sizes(NetworkKind network, int ranks) {
     run_ranks(network, ranks, [](Rank &self) {
         std::mt19937_64 random(self.rank + 1);
-        const std::size_t room = (1 << 20) + 4096;
-        self.share(5, room * self.ranks);
+        const std::size_t capacity = (1 << 20) + 4096;
+        self.share(5, capacity * self.ranks);
         std::uint64_t round = 0;
         for (const std::size_t bytes : sizes) {
             ++round;
-            // Everyone knows the sender's seed and offset: they are functions of rank and round.
+            // Seed and offset are functions of sender and round, so every rank can compute them.
             const auto offset = [&](int from) {
-                return room * from + (from * 31 + round * 7) % 3000;
+                return capacity * from + (from * 31 + round * 7) % 3000;
             };
             const auto seed = [&](int from, int to) { return round * 100 + from * 10 + to; };
             std::atomic<std::uint32_t> pending{0};
@@ -73,14 +73,14 @@ class Puts : public testing::TestWithParam<NetworkKind> {};
 INSTANTIATE_TEST_SUITE_P(Over, Puts, testing::ValuesIn(all_networks()),
                          [](const auto &info) { return name_of(info.param); });
 
-TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsSeen) {
+TEST_P(Puts, OfAllSizesAreCompleteWhenTheSignalIsVisible) {
     for (int ranks = 2; ranks <= 7; ++ranks) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks");
         put_all_sizes(GetParam(), ranks);
     }
 }
 
-// Rank 0 puts before rank 1 expects it; what it says later comes first.
+// Rank 0 puts before rank 1 grants the credit; later signals of rank 0 pass the put.
 void put_eager(NetworkKind network, std::size_t bytes) {
     run_ranks(network, 2, [bytes](Rank &self) {
         constexpr SignalName arrived{3, 1}, later{3, 2}, elsewhere{4, 0};
@@ -106,7 +106,7 @@ void put_eager(NetworkKind network, std::size_t bytes) {
         self.wait_for(0, elsewhere, 1);
         EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
         EXPECT_EQ(self.arena, std::vector<std::byte>(bytes));
-        // What was expected in the run before is not enough, and of another channel neither.
+        // Credit of an earlier run or of another channel is not sufficient.
         self.transport->expect(0, {3, ready}, run - 1);
         self.transport->expect(0, {4, ready}, run + 9);
         EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
@@ -120,13 +120,13 @@ void put_eager(NetworkKind network, std::size_t bytes) {
     });
 }
 
-TEST_P(Puts, ThatComeEarlyAreKeptUntilTheyAreExpected) {
+TEST_P(Puts, EagerPutWaitsForCredit) {
     put_eager(GetParam(), 100);
     put_eager(GetParam(), 300'000);
     put_eager(GetParam(), 3'000'000);
 }
 
-TEST_P(Puts, ThatAreNeverExpectedAreGivenUp) {
+TEST_P(Puts, EagerPutWithoutCreditIsDropped) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const std::vector<std::byte> source(100);
         self.share(1, 100);
@@ -140,7 +140,7 @@ TEST_P(Puts, ThatAreNeverExpectedAreGivenUp) {
     });
 }
 
-TEST_P(Puts, Of64MebibytesArriveWhole) {
+TEST_P(Puts, Of64MebibytesAreComplete) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const std::size_t bytes = 64u << 20;
         self.share(1, bytes);
@@ -159,8 +159,8 @@ TEST_P(Puts, Of64MebibytesArriveWhole) {
     });
 }
 
-// Rank 0 makes no progress once its put has ended, as a program that turns to something else.
-TEST_P(Puts, ThatHaveEndedArriveWithoutTheirSender) {
+// Rank 0 makes no progress once its put has ended, as a program that does something else.
+TEST_P(Puts, ThatHaveEndedArriveWithoutProgressOfTheSender) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const std::size_t bytes = (16u << 20) + 12'345;
         self.share(1, bytes);
@@ -179,10 +179,10 @@ TEST_P(Puts, ThatHaveEndedArriveWithoutTheirSender) {
     });
 }
 
-TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
+TEST_P(Puts, OfAnySizeAreNotOvertakenBySignals) {
     run_ranks(GetParam(), 3, [](Rank &self) {
-        // Rank 0 sends pieces of random sizes to both others; each piece raises one counter, and
-        // counters of different channels are raised in between without any bytes.
+        // Rank 0 sends pieces of random sizes to both other ranks. Each piece raises one counter.
+        // In between, signals without bytes raise a counter of another channel.
         struct Piece {
             std::size_t offset, bytes;
         };
@@ -219,7 +219,7 @@ TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
         } else {
             std::uint64_t checked = 0;
             while (checked < pieces.size()) {
-                // The later counter first: what was raised before it must then be visible.
+                // Reads the later counter first: everything raised before it must then be visible.
                 std::uint64_t later = 0;
                 self.wait([&] {
                     later = self.transport->signalled(0, {2, 1});
@@ -239,14 +239,14 @@ TEST_P(Puts, AreNeverOvertakenBySignalsWhateverTheirSizes) {
     });
 }
 
-// Parts of puts: each is in its place when the signal of the last one is seen, whether they
-// travelled together or not.
+// Puts in parts: every part is in place when the signal of the last one is visible, whether the
+// parts were sent together or not.
 void put_in_parts(NetworkKind network, bool eager) {
     run_ranks(network, 2, [eager](Rank &self) {
         constexpr std::uint64_t rounds = 200;
-        constexpr std::size_t room = 1 << 18;
+        constexpr std::size_t capacity = 1 << 18;
         constexpr std::uint32_t ready = 2;
-        self.share(1, room);
+        self.share(1, capacity);
         std::mt19937_64 random(11);
         for (std::uint64_t round = 1; round <= rounds; ++round) {
             struct Part {
@@ -258,7 +258,7 @@ void put_in_parts(NetworkKind network, bool eager) {
             const std::size_t count = 1 + random() % 30;
             while (parts.size() < count) {
                 const std::size_t begin = end + random() % 64, bytes = random() % (max + 1);
-                if (begin + bytes > room) break;
+                if (begin + bytes > capacity) break;
                 parts.push_back({begin, bytes});
                 end = begin + bytes;
             }
@@ -292,15 +292,15 @@ void put_in_parts(NetworkKind network, bool eager) {
     });
 }
 
-TEST_P(Puts, InPartsAreThereWhenTheSignalOfTheLastOneIsSeen) {
+TEST_P(Puts, InPartsAreCompleteWhenTheLastSignalIsVisible) {
     put_in_parts(GetParam(), false);
 }
 
-TEST_P(Puts, InPartsMayComeEarly) {
+TEST_P(Puts, InPartsMayBeEager) {
     put_in_parts(GetParam(), true);
 }
 
-TEST_P(Puts, ToTheSamePlaceLeaveTheBytesOfTheLastOne) {
+TEST_P(Puts, ToTheSameRangeLeaveTheBytesOfTheLastOne) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         self.share(1, 1 << 20);
         const std::size_t lengths[] = {1 << 20, 100, 300000, 8192, 20000, 1};
@@ -344,7 +344,7 @@ TEST_P(Puts, RaiseSignalsOfAHundredThousandChannels) {
     });
 }
 
-TEST_P(Puts, RaiseSignalsThatOtherThreadsReadMeanwhile) {
+TEST_P(Puts, RaiseSignalsWhileOtherThreadsRead) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         constexpr std::uint32_t channels = 5000;
         const int peer = 1 - self.rank;
@@ -370,9 +370,9 @@ TEST_P(Puts, RaiseSignalsThatOtherThreadsReadMeanwhile) {
     });
 }
 
-// Each rank sleeps until the descriptor says that something came; a lost wake-up shows as a poll
-// that runs into its limit.
-TEST_P(Puts, WakeASleeperForEveryArrival) {
+// Each rank sleeps until the descriptor reports an arrival. A lost wake-up shows as a poll that
+// times out.
+TEST_P(Puts, WakeASleepingThreadForEveryArrival) {
     run_ranks(GetParam(), 2, [](Rank &self) {
         const int peer = 1 - self.rank;
         const std::size_t large = 3 << 20;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that ranks share: its size cannot change, and room is taken for it though signals
-// interrupt. This program's own fallocate() stands for a kernel that they interrupt.
+// Memory that ranks share: its size cannot change, and its pages are allocated although signals
+// interrupt the calls. The test replaces fallocate() to simulate interruptions.
 #include "transport/shared_memory.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-// Calls for more bytes than this are interrupted; 0: none.
+// Calls for more bytes than this are interrupted; 0: no call is.
 std::size_t uninterrupted_bytes = 0;
 bool always_interrupted = false;
 int calls = 0;
@@ -37,7 +37,7 @@ int take(int file, int mode, off_t offset, off_t bytes) {
 
 }  // namespace
 
-// Both spellings: which of them the library calls is for its build to say.
+// Both names are replaced: the build of the library determines which one it calls.
 #undef fallocate
 extern "C" int fallocate64(int file, int mode, off_t offset, off_t bytes) {
     return take(file, mode, offset, bytes);
@@ -55,7 +55,7 @@ protected:
     }
 };
 
-std::uint64_t bytes_taken(const Descriptor &file) {
+std::uint64_t bytes_allocated(const Descriptor &file) {
     struct stat status {};
     fstat(file.get(), &status);
     return static_cast<std::uint64_t>(status.st_blocks) * 512;
@@ -71,8 +71,8 @@ vescomm_status_t status_of(const std::function<void()> &body) {
     return VESCOMM_OK;
 }
 
-// A peer that truncates the file would end every rank that touches the mapping.
-TEST_F(SharedMemory, CannotBeTruncatedByWhoeverHasItsDescriptor) {
+// A peer that truncates the file would kill every rank that touches the mapping.
+TEST_F(SharedMemory, CannotBeTruncatedThroughItsDescriptor) {
     const std::size_t bytes = 16 * page_bytes();
     const Descriptor file = make_anonymous_file("test", bytes);
     const Descriptor copy(dup(file.get()));
@@ -84,7 +84,7 @@ TEST_F(SharedMemory, CannotBeTruncatedByWhoeverHasItsDescriptor) {
     std::memset(memory.data(), 1, bytes);
 }
 
-TEST_F(SharedMemory, IsRefusedUnlessItIsSealedAndHasItsSize) {
+TEST_F(SharedMemory, IsRejectedUnlessSealedAndOfTheExpectedSize) {
     const std::size_t bytes = 4 * page_bytes();
     require_sealed(make_anonymous_file("test", bytes), bytes);
     require_sealed(make_anonymous_file("test", 0), 0);
@@ -99,35 +99,36 @@ TEST_F(SharedMemory, IsRefusedUnlessItIsSealedAndHasItsSize) {
     EXPECT_EQ(refused(device), VESCOMM_ERROR_MISMATCH);
 }
 
-TEST_F(SharedMemory, TakesRoomWithinItsSealedSize) {
+TEST_F(SharedMemory, ReservesPagesWithinItsSealedSize) {
     const std::size_t bytes = 64 * page_bytes();
     const Descriptor file = make_anonymous_file("test", bytes);
-    EXPECT_EQ(bytes_taken(file), 0u);
-    take_room(file, page_bytes(), 32 * page_bytes(), Deadline::after(60));
-    EXPECT_EQ(bytes_taken(file), 32 * page_bytes());
-    take_room(file, 0, bytes, Deadline::after(60));
-    EXPECT_EQ(bytes_taken(file), bytes);
+    EXPECT_EQ(bytes_allocated(file), 0u);
+    reserve_memory(file, page_bytes(), 32 * page_bytes(), Deadline::after(60));
+    EXPECT_EQ(bytes_allocated(file), 32 * page_bytes());
+    reserve_memory(file, 0, bytes, Deadline::after(60));
+    EXPECT_EQ(bytes_allocated(file), bytes);
     EXPECT_GT(calls, 0) << "the library calls another fallocate";
-    EXPECT_NE(status_of([&] { take_room(file, bytes, bytes, Deadline::after(60)); }), VESCOMM_OK);
+    EXPECT_NE(status_of([&] { reserve_memory(file, bytes, bytes, Deadline::after(60)); }),
+              VESCOMM_OK);
 }
 
-// A timer of the program that is faster than the kernel would otherwise stop it for ever.
-TEST_F(SharedMemory, TakesRoomThoughSignalsInterruptAllButSmallCalls) {
+// Without smaller calls, a fast timer of the program would interrupt the kernel for ever.
+TEST_F(SharedMemory, ReservesPagesAlthoughSignalsInterruptLargeCalls) {
     for (const std::size_t pages : {1, 2, 7, 64}) {
         const std::size_t bytes = 257 * page_bytes();
         const Descriptor file = make_anonymous_file("test", bytes);
         uninterrupted_bytes = pages * page_bytes();
-        take_room(file, 0, bytes, Deadline::after(60));
+        reserve_memory(file, 0, bytes, Deadline::after(60));
         uninterrupted_bytes = 0;
-        EXPECT_EQ(bytes_taken(file), bytes) << pages;
+        EXPECT_EQ(bytes_allocated(file), bytes) << pages;
     }
 }
 
-TEST_F(SharedMemory, GivesUpTakingRoomAtTheDeadlineWhereSignalsInterruptAllCalls) {
+TEST_F(SharedMemory, TimesOutWhenSignalsInterruptAllCalls) {
     const std::size_t bytes = 64 * page_bytes();
     const Descriptor file = make_anonymous_file("test", bytes);
     always_interrupted = true;
-    EXPECT_EQ(status_of([&] { take_room(file, 0, bytes, Deadline::after(0.01)); }),
+    EXPECT_EQ(status_of([&] { reserve_memory(file, 0, bytes, Deadline::after(0.01)); }),
               VESCOMM_ERROR_TIMEOUT);
     EXPECT_GT(calls, 0);
 }

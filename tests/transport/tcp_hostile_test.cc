@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The TCP transport against a peer that is authentic and lies: rank 0 is real, rank 1 is a socket.
+// The TCP transport against an authenticated peer that sends invalid messages: rank 0 is real, rank
+// 1 is a socket.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +21,7 @@ using testing_support::TcpPeerByHand;
 constexpr MemoryId memory = 1;
 constexpr std::size_t memory_bytes = 4096;
 
-// Rank 0, run in a thread of its own until it fails or is content.
+// Rank 0, which runs in a thread until it fails or receives the stop signal.
 struct Victim {
     explicit Victim(std::shared_ptr<LocalControlHub> hub, NetworkKind network = NetworkKind::tcp,
                     double seconds = patience_seconds) {
@@ -57,7 +58,7 @@ struct Victim {
     std::thread thread;
 };
 
-// A peer that has joined, and rank 0 that offers a memory.
+// A peer that has joined, and rank 0, which offers a memory.
 struct Pair {
     explicit Pair(NetworkKind network = NetworkKind::tcp)
         : hub(std::make_shared<LocalControlHub>(2)),
@@ -83,8 +84,8 @@ TcpMessage put_of(std::uint64_t offset, std::uint64_t bytes) {
     return message;
 }
 
-// What has victims stop in order.
-TcpMessage enough() {
+// The signal that stops a victim in order.
+TcpMessage stop_signal() {
     TcpMessage message;
     message.signal = {7, 7};
     message.value = 1;
@@ -95,14 +96,14 @@ std::vector<std::byte> some(std::size_t bytes) {
     return std::vector<std::byte>(bytes, std::byte{0xee});
 }
 
-struct Lie {
+struct InvalidMessage {
     const char *name;
     const char *why;
-    std::function<void(TcpPeerByHand &)> tell;
+    std::function<void(TcpPeerByHand &)> send;
 };
 
-void PrintTo(const Lie &lie, std::ostream *out) {
-    *out << lie.name;
+void PrintTo(const InvalidMessage &invalid, std::ostream *out) {
+    *out << invalid.name;
 }
 
 void send_batch(TcpPeerByHand &peer, std::initializer_list<BatchPart> parts,
@@ -128,7 +129,7 @@ auto changed(std::uint64_t bytes, Change change) {
     };
 }
 
-const Lie lies[] = {
+const InvalidMessage invalid_messages[] = {
     {"beyond the end", "do not fit",
      [](TcpPeerByHand &peer) { peer.send(put_of(memory_bytes - 3, 4), some(4)); }},
     {"offset wraps around", "do not fit",
@@ -146,13 +147,13 @@ const Lie lies[] = {
      changed(0, [](TcpMessage &m) { m.signal.channel = max_channels; })},
     {"flag out of range", "flag is out of range",
      changed(0, [](TcpMessage &m) { m.signal.flag = flags_per_channel; })},
-    {"early flag out of range", "waits for a flag that is out of range",
+    {"credit flag out of range", "waits for a flag that is out of range",
      changed(0, [](TcpMessage &m) { m.credit_flag = flags_per_channel; })},
     {"reserved field", "reserved field", changed(0, [](TcpMessage &m) { m.reserved = 1; })},
     {"unknown kind", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{1000}; })},
     {"kind zero", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{0}; })},
     {"empty piece", "empty piece", changed(0, [](TcpMessage &m) { m.kind = TcpKind::piece; })},
-    {"piece that says what was called", "raises nothing",
+    {"piece with a signature", "raises no signal",
      changed(4,
              [](TcpMessage &m) {
                  m.kind = TcpKind::piece;
@@ -197,11 +198,11 @@ const Lie lies[] = {
      }},
 };
 
-class TcpLies : public testing::TestWithParam<Lie> {};
+class TcpInvalidMessages : public testing::TestWithParam<InvalidMessage> {};
 
-TEST_P(TcpLies, BreakTheCommunicatorAndTouchNothing) {
+TEST_P(TcpInvalidMessages, FailTheCommunicatorAndWriteNothing) {
     Pair pair;
-    GetParam().tell(pair.peer);
+    GetParam().send(pair.peer);
     pair.victim.join();
     EXPECT_TRUE(pair.victim.failure.broken());
     EXPECT_EQ(pair.victim.failure.status(), VESCOMM_ERROR_PEER_FAILED);
@@ -211,7 +212,7 @@ TEST_P(TcpLies, BreakTheCommunicatorAndTouchNothing) {
     for (const std::byte byte : pair.victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TcpLies, testing::ValuesIn(lies));
+INSTANTIATE_TEST_SUITE_P(All, TcpInvalidMessages, testing::ValuesIn(invalid_messages));
 
 TEST(TcpHostile, MessagesOfAnUnknownCommunicatorAreDropped) {
     Pair pair;
@@ -224,25 +225,25 @@ TEST(TcpHostile, MessagesOfAnUnknownCommunicatorAreDropped) {
     goodbye.kind = TcpKind::goodbye;
     goodbye.context = 5;
     pair.peer.send(goodbye);
-    pair.peer.send(enough());
+    pair.peer.send(stop_signal());
     pair.victim.join();
     EXPECT_FALSE(pair.victim.failure.broken()) << pair.victim.failure.why();
     for (const std::byte byte : pair.victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
 
-TEST(TcpHostile, TheHighestChannelIsWelcomeAndReadable) {
+TEST(TcpHostile, HighestChannelIsAccepted) {
     Pair pair;
     TcpMessage message = put_of(0, 0);
     message.signal = {max_channels - 1, 0};
     message.value = ~0ull;
     pair.peer.send(message);
-    pair.peer.send(enough());
+    pair.peer.send(stop_signal());
     pair.victim.join();
     EXPECT_FALSE(pair.victim.failure.broken()) << pair.victim.failure.why();
     EXPECT_EQ(pair.victim.highest, ~0ull);
 }
 
-TEST(TcpHostile, BytesThatComeOneByOneAreTakenAsIfTheyCameTogether) {
+TEST(TcpHostile, AcceptsMessagesByteByByte) {
     Pair pair;
     std::string stream;
     const auto add = [&](const TcpMessage &message, const std::vector<std::byte> &bytes) {
@@ -256,7 +257,7 @@ TEST(TcpHostile, BytesThatComeOneByOneAreTakenAsIfTheyCameTogether) {
     TcpMessage message = put_of(0, batch.size());
     message.kind = TcpKind::batch;
     add(message, batch);
-    add(enough(), {});
+    add(stop_signal(), {});
     for (const char byte : stream) {
         testing_support::write_all(pair.peer.socket(), &byte, 1);
         std::this_thread::yield();
@@ -270,7 +271,7 @@ TEST(TcpHostile, BytesThatComeOneByOneAreTakenAsIfTheyCameTogether) {
     }
 }
 
-TEST(TcpHostile, RandomBytesOfAPeerNeverWriteOutsideOfTheMemory) {
+TEST(TcpHostile, RandomMessagesNeverWriteOutsideOfTheMemory) {
     for (unsigned seed = 0; seed < 200; ++seed) {
         SCOPED_TRACE(seed);
         std::mt19937_64 random(seed);
@@ -288,7 +289,7 @@ TEST(TcpHostile, RandomBytesOfAPeerNeverWriteOutsideOfTheMemory) {
     }
 }
 
-TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
+TEST(TcpHostile, RecordsThatDoNotDecryptEndTheConnection) {
     Pair pair(NetworkKind::tcp_encrypted);
     pair.peer.send(put_of(0, 4), some(200));
     pair.victim.join();
@@ -298,7 +299,7 @@ TEST(TcpHostile, RecordsThatWereNotSealedByThePeerEndTheConnection) {
     for (const std::byte byte : pair.victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
 
-TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
+TEST(TcpHostile, TimeoutNamesAPeerThatNeverConnects) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, NetworkKind::tcp, 0.3);
     TcpPeerByHand peer(hub);
@@ -309,7 +310,7 @@ TEST(TcpHostile, APeerThatNeverConnectsIsNamedWhenTheTimeIsUp) {
         << victim.why;
 }
 
-TEST(TcpHostile, OneThatEncryptsAndOneThatDoesNotAreAMismatch) {
+TEST(TcpHostile, DifferentEncryptionIsAMismatch) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, NetworkKind::tcp);
     TcpPeerByHand peer(hub, true);
@@ -319,7 +320,7 @@ TEST(TcpHostile, OneThatEncryptsAndOneThatDoesNotAreAMismatch) {
     EXPECT_NE(victim.why.find("VESCOMM_ENCRYPTION"), std::string::npos) << victim.why;
 }
 
-TEST(TcpHostile, ADamagedAddressIsRefused) {
+TEST(TcpHostile, DamagedAddressIsRejected) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub);
     LocalControl control(hub, 1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How TCP connections between nodes are made: the handshake, and a listener that anyone reaches.
+// The TCP connections between nodes: the handshake, and a listener that any process can reach.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ auto read(End &end, std::string_view bytes) {
     return end.read(bytes);
 }
 
-TEST(TcpHandshake, GivesBothEndsTheSameKeys) {
+TEST(TcpHandshake, BothEndsDeriveTheSameKeys) {
     TcpConnector connector(key, claim_of(3, 1));
     TcpAcceptor acceptor(key, claim_of(0, 1));
     EXPECT_EQ(connector.hello().size(), tcp_hello_bytes);
@@ -76,7 +76,7 @@ std::string flip(std::string bytes, std::size_t bit) {
     return bytes;
 }
 
-TEST(TcpHandshake, RefusesEveryMessageOfWhichOneBitWasChanged) {
+TEST(TcpHandshake, RejectsEveryFlippedBit) {
     for (std::size_t bit = 0; bit < 8 * tcp_hello_bytes; ++bit) {
         TcpConnector connector(key, claim_of(3, 1));
         TcpAcceptor acceptor(key, claim_of(0, 1));
@@ -105,7 +105,7 @@ TEST(TcpHandshake, RefusesEveryMessageOfWhichOneBitWasChanged) {
     }
 }
 
-TEST(TcpHandshake, RefusesAnotherKeySessionRankOrEncryption) {
+TEST(TcpHandshake, RejectsAnotherKeySessionRankOrEncryption) {
     const TcpClaim right = claim_of(3, 1);
     TcpClaim session = right, rank = right, encrypted = right;
     session.session[0] ^= 1;
@@ -116,20 +116,20 @@ TEST(TcpHandshake, RefusesAnotherKeySessionRankOrEncryption) {
         TcpAcceptor acceptor(key, claim_of(0, 1));
         EXPECT_EQ(read(acceptor, connector.hello()), TcpAcceptor::State::refused);
     }
-    TcpConnector stranger(derived_key("another secret", "a test"), right);
+    TcpConnector unauthenticated(derived_key("another secret", "a test"), right);
     TcpAcceptor acceptor(key, claim_of(0, 1));
-    EXPECT_EQ(read(acceptor, stranger.hello()), TcpAcceptor::State::refused);
+    EXPECT_EQ(read(acceptor, unauthenticated.hello()), TcpAcceptor::State::refused);
 }
 
-TEST(TcpHandshake, RefusesWhatWasRecordedOnAnotherConnection) {
+TEST(TcpHandshake, RejectsMessagesRecordedOnAnotherConnection) {
     TcpConnector connector(key, claim_of(3, 1));
     TcpAcceptor first(key, claim_of(0, 1)), second(key, claim_of(0, 1));
     read(first, connector.hello());
     read(connector, first.answer());
-    // The recorded hello opens a handshake, but the confirm belongs to another nonce.
+    // The recorded hello starts a handshake, but the confirm belongs to another nonce.
     EXPECT_EQ(read(second, connector.hello()), TcpAcceptor::State::answered);
     EXPECT_EQ(read(second, connector.confirm()), TcpAcceptor::State::refused);
-    // And an end gets nothing for its own words.
+    // A reflected message is rejected.
     TcpConnector mirrored(key, claim_of(3, 1));
     EXPECT_EQ(read(mirrored, mirrored.hello().substr(0, tcp_answer_bytes)),
               TcpConnector::State::refused);
@@ -137,7 +137,7 @@ TEST(TcpHandshake, RefusesWhatWasRecordedOnAnotherConnection) {
 
 // ---- the listener ----
 
-// Rank 0 of two, which waits for rank 1 until the peer by hand has joined.
+// Rank 0 of two, which waits for rank 1 until the test has joined as rank 1.
 struct Waiting {
     Waiting() : peer(hub) {
         thread = std::thread([this] {
@@ -163,7 +163,7 @@ struct Waiting {
     TcpPeerByHand peer;
 };
 
-// Local addresses of the sockets of this process that listen, as "1.2.3.4:5678".
+// Local addresses of the listening sockets of this process, as "1.2.3.4:5678".
 std::set<std::string> listeners() {
     std::set<std::string> inodes, found;
     for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -186,7 +186,7 @@ std::set<std::string> listeners() {
     return found;
 }
 
-TEST(TcpListener, IsOnOneInterfaceAndGoneWhenAllAreConnected) {
+TEST(TcpListener, UsesOneInterfaceAndClosesWhenAllAreConnected) {
     const auto before = listeners();
     {
         Waiting waiting;
@@ -203,7 +203,7 @@ TEST(TcpListener, IsOnOneInterfaceAndGoneWhenAllAreConnected) {
     }
 }
 
-// Opens connections until told to stop, and does with them what strangers do.
+// Opens connections until stopped, and sends on them what an unauthenticated peer might send.
 struct Flood {
     Flood(const std::string &host, std::uint16_t port) {
         for (int i = 0; i < 2; ++i)
@@ -216,7 +216,7 @@ struct Flood {
 
     void run(const std::string &host, std::uint16_t port, unsigned seed) {
         std::mt19937 random(seed);
-        std::vector<Descriptor> open(200);  // silent ones, or in the middle of a hello
+        std::vector<Descriptor> open(200);  // silent, or with a part of a hello
         std::string noise(100'000, '\0');
         for (char &byte : noise) byte = static_cast<char>(random());
         while (!stop) {
@@ -235,9 +235,10 @@ struct Flood {
                     open[random() % open.size()] = std::move(socket);
                     break;
                 case 3: {
-                    // A whole one, of somebody who does not know the secret.
-                    TcpConnector stranger(key, claim_of(1, 0));
-                    write_all(socket.get(), stranger.hello().data(), stranger.hello().size());
+                    // A complete hello of a peer that does not know the secret.
+                    TcpConnector unauthenticated(key, claim_of(1, 0));
+                    write_all(socket.get(), unauthenticated.hello().data(),
+                              unauthenticated.hello().size());
                     break;
                 }
                 default:
@@ -251,13 +252,13 @@ struct Flood {
     std::vector<std::thread> threads;
 };
 
-TEST(TcpListener, LetsASlowPeerInWhileStrangersFloodIt) {
+TEST(TcpListener, AcceptsASlowPeerDuringAFloodOfConnections) {
     Waiting waiting;
     {
         Flood flood(waiting.peer.host(), waiting.peer.port());
         while (flood.connections < 10'000 && !waiting.made) std::this_thread::yield();
-        // Each message of the peer comes 40 ms late, as from far away. It comes from another host:
-        // loopback has many addresses.
+        // Each message of the peer comes 40 ms late, as from a distant host. The peer has another
+        // address than the flood: loopback has many.
         EXPECT_TRUE(waiting.peer.join([] { poll(nullptr, 0, 40); }, "127.0.0.2"));
         waiting.peer.meet();
     }
@@ -266,7 +267,7 @@ TEST(TcpListener, LetsASlowPeerInWhileStrangersFloodIt) {
     EXPECT_TRUE(waiting.made) << waiting.why;
 }
 
-TEST(TcpListener, LetsRealRanksInWhileStrangersUseEveryPortThereIs) {
+TEST(TcpListener, AcceptsRanksWhileOthersConnectToEveryListener) {
     for (int round = 0; round < 8; ++round) {
         const auto before = listeners();
         const auto hub = std::make_shared<LocalControlHub>(3);
@@ -296,9 +297,9 @@ TEST(TcpListener, LetsRealRanksInWhileStrangersUseEveryPortThereIs) {
     }
 }
 
-TEST(TcpListener, TakesAConnectionThatWasTriedAgain) {
+TEST(TcpListener, AcceptsARepeatedAttempt) {
     Waiting waiting;
-    // One that gives up after its hello, and one after its confirm.
+    // One attempt ends after its hello, the other after its confirm.
     for (const bool confirms : {false, true}) {
         const Descriptor socket = connect_to(waiting.peer.host(), waiting.peer.port());
         TcpConnector connector(waiting.peer.key(), waiting.peer.claim());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank of the TCP transport by hand: it knows the secret, and says what a test wants.
+// A rank of the TCP transport played by a test: it knows the secret, and sends what the test wants.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ namespace vescomm::testing_support {
 
 inline constexpr double tcp_patience_seconds = 20;
 
-// What TcpFabric::connect() has the control plane carry.
+// The address that TcpFabric::connect() sends through the control plane.
 struct TcpAddressHead {
     TcpSession session{};
     std::uint32_t port = 0;
@@ -31,7 +31,7 @@ struct TcpAddressHead {
 };
 inline constexpr std::uint32_t tcp_address_magic = 0x41544356;
 
-// `from`: the address of this end, if not any.
+// `from`: local address; null: any.
 inline Descriptor connect_to(const std::string &host, std::uint16_t port,
                              const char *from = nullptr) {
     sockaddr_in address{};
@@ -60,7 +60,7 @@ inline bool write_all(int socket, const void *bytes, std::size_t size) {
     return true;
 }
 
-// Empty where the other end closes, or is silent for too long.
+// Returns an empty string if the other end closes or is silent for too long.
 inline std::string read_exactly(int socket, std::size_t size) {
     std::string bytes(size, '\0');
     for (std::size_t at = 0; at < size;) {
@@ -99,7 +99,7 @@ public:
     TcpClaim claim() const { return {session_, 1, 0, encrypted_}; }
     FrameKey key() const { return control_.derive_key("vescomm tcp"); }
 
-    // `before` runs before each message of ours. False: refused.
+    // `before` runs before each message that is sent. Returns false if the connection is refused.
     template <typename Before>
     bool join(Before before, const char *from = nullptr) {
         before();

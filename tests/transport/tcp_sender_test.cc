@@ -29,7 +29,7 @@ protected:
 
     TcpQueue &queue() { return context_.queues[1]; }
 
-    // Takes bytes out of the socket, and hands over more.
+    // Reads bytes from the socket, and hands over more.
     void drain(std::size_t bytes) {
         std::vector<char> taken(bytes);
         while (recv(far_.get(), taken.data(), bytes, 0) > 0) {
@@ -45,9 +45,9 @@ protected:
     std::unique_ptr<TcpSender> sender_;
 };
 
-// A rank may turn to something else once its puts have ended: what it signalled behind them must
-// not be left here.
-TEST_P(TcpSenderTest, SignalsHaveLeftWhenThePutBeforeThemEnds) {
+// A rank may stop making progress once its puts have ended, so the signals after them must have
+// left.
+TEST_P(TcpSenderTest, PutEndsAfterTheSignalsBehindItHaveLeft) {
     for (std::size_t size = 100'000; size < 100'200; ++size) {
         const std::vector<std::byte> source(size);
         std::atomic<std::uint32_t> pending{2};
@@ -72,7 +72,7 @@ TEST_P(TcpSenderTest, SignalsHaveLeftWhenThePutBeforeThemEnds) {
     }
 }
 
-TEST_P(TcpSenderTest, PutsThatAreDroppedEndOnce) {
+TEST_P(TcpSenderTest, DroppedPutsEndOnce) {
     const std::vector<std::byte> source(100'000);
     std::atomic<std::uint32_t> pending{3};
     std::uint32_t uses = 0;
@@ -89,7 +89,7 @@ TEST_P(TcpSenderTest, PutsThatAreDroppedEndOnce) {
     sender_->drop(queue());
     EXPECT_EQ(pending.load(), 0u);
     EXPECT_EQ(uses, 0u);
-    // The message that was under way is whole at the other end.
+    // The message that was under way arrives completely.
     while (sender_->waiting()) drain(1 << 16);
     EXPECT_FALSE(sender_->failed());
 }

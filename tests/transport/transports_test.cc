@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which transport ranks take between nodes.
+// Selection of the transport between nodes.
 #include "transport/transports.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing_support::LocalControl;
 using testing_support::LocalControlHub;
 
 struct Outcome {
-    std::string name;  // of the transport between nodes
+    std::string name;  // name of the transport between nodes
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
 };
@@ -49,18 +49,18 @@ std::vector<Outcome> make(const std::vector<TransportOptions> &options) {
     return outcomes;
 }
 
-TEST(Transports, AreTcpWhereThereIsNoRdma) {
+TEST(Transports, AreTcpWithoutRdma) {
     if (!links_are_tcp("auto")) GTEST_SKIP() << "this machine has RDMA";
     for (const Outcome &outcome : make({{}, {}})) EXPECT_EQ(outcome.name, "tcp") << outcome.why;
 }
 
-TEST(Transports, AreTcpWhereBytesAreEncrypted) {
+TEST(Transports, AreTcpWithEncryption) {
     const TransportOptions encrypted{"auto", true};
     for (const Outcome &outcome : make({encrypted, encrypted}))
         EXPECT_EQ(outcome.name, "tcp") << outcome.why;
 }
 
-TEST(Transports, AreWhatTheUserSays) {
+TEST(Transports, FollowTheChoiceOfTheUser) {
     for (const Outcome &outcome : make({{"tcp", false}, {"tcp", false}}))
         EXPECT_EQ(outcome.name, "tcp") << outcome.why;
     for (const Outcome &outcome : make({{"ucx", false}, {"ucx", false}})) {
@@ -72,14 +72,14 @@ TEST(Transports, AreWhatTheUserSays) {
     }
 }
 
-TEST(Transports, OfUcxDoNotEncrypt) {
+TEST(Transports, UcxWithEncryptionIsUnsupported) {
     for (const Outcome &outcome : make({{"ucx", true}, {"ucx", true}})) {
         EXPECT_EQ(outcome.status, VESCOMM_ERROR_UNSUPPORTED);
         EXPECT_NE(outcome.why.find("VESCOMM_TRANSPORT=tcp"), std::string::npos) << outcome.why;
     }
 }
 
-TEST(Transports, AreNotMadeWhereRanksWantDifferentThings) {
+TEST(Transports, DifferentOptionsAreAMismatch) {
     const std::vector<std::vector<TransportOptions>> cases = {{{"tcp", false}, {"ucx", false}},
                                                               {{"auto", false}, {"tcp", false}},
                                                               {{"auto", false}, {"auto", true}}};

@@ -13,8 +13,9 @@ namespace {
 
 using namespace fabric_members;
 
-// As over RDMA: large puts go by rendezvous, and stay with UCX until the receiver has taken them.
-// UCX uses TCP all the same where there is no RDMA; only_tcp() believes what it is told.
+// rdma: behaves as over RDMA. Large puts are sent by rendezvous and stay with UCX until the
+// receiver has taken them. Without RDMA devices UCX uses TCP nevertheless; only_tcp() follows the
+// variables.
 enum class Network { tcp, rdma };
 
 class UcxFabrics : public testing::TestWithParam<Network> {
@@ -45,9 +46,9 @@ void meet(Control &control, const char *what) {
     control.all_gather(what, "", Deadline::after(patience_seconds));
 }
 
-// A put that has come early waits at its receiver. A sender that stops does not wait for it, and
-// the connection stays.
-TEST_P(UcxFabrics, APutThatIsNeverExpectedDoesNotKeepItsSender) {
+// An eager put waits at its receiver. A sender that stops does not wait for it, and the connection
+// stays.
+TEST_P(UcxFabrics, EagerPutWithoutCreditDoesNotDelayTheStopOfItsSender) {
     run_processes<UcxFabric>(2, [](Control &control, const std::shared_ptr<UcxFabric> &fabric) {
         const int rank = control.rank();
         Member good(fabric, 1, rank, peers_of(rank));
@@ -66,7 +67,8 @@ TEST_P(UcxFabrics, APutThatIsNeverExpectedDoesNotKeepItsSender) {
             }
             bad.failure.set(VESCOMM_ERROR_ABORTED, "by the test");
         }
-        // More than UCX may hold of one communicator is under way; the other one moves on.
+        // More bytes than UCX may hold of one communicator are under way; the other one makes
+        // progress.
         exchange(good, 5, 20);
         if (rank == 0) {
             bad.transport->stop();
@@ -82,10 +84,10 @@ TEST_P(UcxFabrics, APutThatIsNeverExpectedDoesNotKeepItsSender) {
     });
 }
 
-// A peer that makes no progress keeps bytes of a communicator in the network. The one that ends
-// takes its memory back all the same; others that use the same peer are told, and those of other
-// peers go on where UCX lets them.
-TEST_P(UcxFabrics, BytesThatAreStuckCloseTheConnection) {
+// A peer that makes no progress keeps bytes of a communicator in the network. The communicator that
+// ends takes its memory back nevertheless. Other communicators with the same peer fail, and those
+// with other peers continue where UCX allows it.
+TEST_P(UcxFabrics, StuckBytesCloseTheConnection) {
     const bool rdma = GetParam() == Network::rdma;
     run_processes<UcxFabric>(3, [rdma](Control &control, const std::shared_ptr<UcxFabric> &fabric) {
         const int rank = control.rank();
@@ -117,7 +119,7 @@ TEST_P(UcxFabrics, BytesThatAreStuckCloseTheConnection) {
             stuck->failure.set(VESCOMM_ERROR_ABORTED, "by the test");
             stuck->transport->stop();
             EXPECT_EQ(pending.load(), 0u);
-            // UCX would read it, or write to it.
+            // UCX must neither read nor write these any more.
             source = {};
             stuck->arena = {};
             EXPECT_TRUE(same->failure.broken());
@@ -127,7 +129,7 @@ TEST_P(UcxFabrics, BytesThatAreStuckCloseTheConnection) {
                       std::string::npos)
                 << same->failure.why();
             EXPECT_FALSE(fabric->connects(1)) << "new communicators need another fabric";
-            // Over TCP the whole worker is given up.
+            // Over TCP the whole worker is abandoned.
             EXPECT_EQ(fabric->connects(2), rdma);
             EXPECT_EQ(other->failure.broken(), !rdma) << other->failure.why();
         }
@@ -136,7 +138,8 @@ TEST_P(UcxFabrics, BytesThatAreStuckCloseTheConnection) {
             EXPECT_FALSE(other->failure.broken()) << other->failure.why();
         }
         meet(control, "rank 0 has stopped");
-        // The control plane tells the peer, whose endpoint need not notice. It can end as well.
+        // The control plane notifies the peer, whose endpoint may not notice. The peer can end as
+        // well.
         if (rank == 1) {
             std::atomic<std::uint32_t> pending{1};
             const std::vector<std::byte> source(arena_bytes, std::byte{2});
@@ -152,7 +155,7 @@ TEST_P(UcxFabrics, BytesThatAreStuckCloseTheConnection) {
     });
 }
 
-TEST_P(UcxFabrics, ACommunicatorOnALostConnectionIsBrokenFromTheStart) {
+TEST_P(UcxFabrics, NewCommunicatorOnALostConnectionFailsAtOnce) {
     run_processes<UcxFabric>(2, [](Control &control, std::shared_ptr<UcxFabric> fabric) {
         if (control.rank() == 1) {
             fabric.reset();

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The UCX transport against a peer that lies: rank 0 is real, rank 1 speaks UCX by hand.
+// The UCX transport against a peer that sends invalid messages: rank 0 is real, rank 1 is played by
+// the test.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,15 +28,15 @@ constexpr MemoryId memory = 1;
 constexpr std::uint32_t context = 7;
 constexpr std::size_t memory_bytes = 4096;
 
-class Liar {
+class HostilePeer {
 public:
-    explicit Liar(std::shared_ptr<LocalControlHub> hub)
+    explicit HostilePeer(std::shared_ptr<LocalControlHub> hub)
         : ucx_(load_ucx()), worker_(ucx_, 1, "lo"), control_(hub, 1) {
         ucx_.get_version(&own_.ucx_major, &own_.ucx_minor, &release_);
         own_.rank = 1;
         own_.token = 42;
         own_.worker = worker_.address();
-        // UCX 1.13 dies of a message for which there is no handler.
+        // UCX 1.13 aborts on a message that has no handler.
         ucp_am_handler_param_t handler{};
         handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
         handler.id = ucx_message_id;
@@ -43,7 +44,7 @@ public:
                         const ucp_am_recv_param_t *) { return UCS_OK; };
         ucx_.check(ucx_.worker_set_am_recv_handler(worker_.handle(), &handler), "am_recv_handler");
     }
-    ~Liar() {
+    ~HostilePeer() {
         if (endpoint_ == nullptr) return;
         ucp_request_param_t force{};
         force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -69,7 +70,7 @@ public:
         ucx_.check(ucx_.ep_create(worker_.handle(), &parameters, &endpoint_), "ep_create");
     }
 
-    // Fills in what makes a message credible, if nothing lies about it afterwards.
+    // Returns a valid message; tests then change single fields.
     Message next(MessageKind kind) {
         Message message;
         message.kind = kind;
@@ -83,7 +84,7 @@ public:
 
     void send(const Message &message, std::size_t payload_bytes = 0, unsigned flags = 0,
               std::size_t header_bytes = sizeof(Message)) {
-        // Both outlive the request: nobody says when it ends.
+        // Header and payload outlive the request, whose end is not reported.
         headers_.push_back(message);
         ucp_request_param_t parameters{};
         parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -115,8 +116,8 @@ private:
     std::vector<std::byte> payload_ = std::vector<std::byte>(1 << 20, std::byte{0xee});
 };
 
-// Rank 0, run in a thread of its own until it fails or is content. It has two communicators on one
-// fabric, and the liar lies in one of them.
+// Rank 0, which runs in a thread until it fails or is stopped. It has two communicators on one
+// fabric; invalid messages are sent to one of them.
 struct Victim {
     Victim(std::shared_ptr<LocalControlHub> hub, double seconds) {
         thread = std::thread([this, hub, seconds] {
@@ -131,16 +132,16 @@ struct Victim {
                 transport->offer(memory, arena.data(), arena.size());
                 wired = true;
                 const Deadline deadline = Deadline::after(patience_seconds);
-                while (!failure.broken() && !deadline.expired() && !content) {
+                while (!failure.broken() && !deadline.expired() && !stop) {
                     if (!transport->progress()) std::this_thread::yield();
-                    heard = transport->signalled(1, {0, 0});
-                    other_heard = other->signalled(1, {0, 0});
+                    observed = transport->signalled(1, {0, 0});
+                    other_observed = other->signalled(1, {0, 0});
                 }
                 signalled = transport->signalled(1, {0, 0});
                 while (waits_for_other && !other_failure.broken() && !deadline.expired() &&
                        other->signalled(1, {0, 0}) == 0)
                     if (!other->progress()) std::this_thread::yield();
-                other_heard = other->signalled(1, {0, 0});
+                other_observed = other->signalled(1, {0, 0});
             } catch (const Error &error) {
                 status = error.status;
                 why = error.what();
@@ -154,52 +155,52 @@ struct Victim {
 
     Failure failure, other_failure;
     std::vector<std::byte> arena;
-    std::atomic<bool> wired{false}, done{false}, content{false}, waits_for_other{false};
-    std::atomic<std::uint64_t> heard{0}, other_heard{0};  // of the signal {0, 0}
+    std::atomic<bool> wired{false}, done{false}, stop{false}, waits_for_other{false};
+    std::atomic<std::uint64_t> observed{0}, other_observed{0};  // values of the signal {0, 0}
     std::uint64_t signalled = 0;
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
     std::thread thread;
 };
 
-// How much breaks.
+// The extent of a failure.
 enum class Reach { communicator, peer };
 
-struct Lie {
+struct InvalidMessage {
     const char *name;
     const char *why;
-    std::function<void(Liar &)> tell;
+    std::function<void(HostilePeer &)> send;
     Reach reach = Reach::communicator;
 };
 
-void PrintTo(const Lie &lie, std::ostream *out) {
-    *out << lie.name;
+void PrintTo(const InvalidMessage &invalid, std::ostream *out) {
+    *out << invalid.name;
 }
 
-class UcxLies : public testing::TestWithParam<Lie> {};
+class UcxInvalidMessages : public testing::TestWithParam<InvalidMessage> {};
 
-TEST_P(UcxLies, BreakTheCommunicatorAndTouchNothing) {
+TEST_P(UcxInvalidMessages, FailTheCommunicatorAndWriteNothing) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
-    Liar liar(hub);
-    liar.exchange_addresses();
-    liar.say_hello();
-    while (!victim.wired && !victim.done) liar.progress();
+    HostilePeer peer(hub);
+    peer.exchange_addresses();
+    peer.say_hello();
+    while (!victim.wired && !victim.done) peer.progress();
     ASSERT_TRUE(victim.wired) << victim.why;
     victim.waits_for_other = true;
-    GetParam().tell(liar);
+    GetParam().send(peer);
     if (GetParam().reach == Reach::communicator) {
-        // A signal of the other communicator, which goes on.
-        Message message = liar.next(MessageKind::put);
+        // A signal of the other communicator, which must continue.
+        Message message = peer.next(MessageKind::put);
         message.context = context + 1;
         message.value = 5;
-        liar.send(message);
+        peer.send(message);
     }
-    while (!victim.done) liar.progress();
+    while (!victim.done) peer.progress();
     victim.thread.join();
     const bool spared = GetParam().reach == Reach::communicator;
     EXPECT_EQ(victim.other_failure.broken(), !spared) << victim.other_failure.why();
-    EXPECT_EQ(victim.other_heard, spared ? 5u : 0u);
+    EXPECT_EQ(victim.other_observed, spared ? 5u : 0u);
     EXPECT_TRUE(victim.failure.broken());
     EXPECT_EQ(victim.failure.status(), VESCOMM_ERROR_PEER_FAILED);
     EXPECT_NE(victim.failure.why().find(GetParam().why), std::string::npos) << victim.failure.why();
@@ -207,192 +208,196 @@ TEST_P(UcxLies, BreakTheCommunicatorAndTouchNothing) {
     for (const std::byte byte : victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
 
-Message put_of(Liar &liar, std::uint64_t offset, std::uint64_t bytes) {
-    Message message = liar.next(MessageKind::put);
+Message put_of(HostilePeer &peer, std::uint64_t offset, std::uint64_t bytes) {
+    Message message = peer.next(MessageKind::put);
     message.offset = offset;
     message.bytes = bytes;
     message.value = 1;
     return message;
 }
 
-// Its parts are written into what the liar sends.
-Message batch_of(Liar &liar, std::initializer_list<BatchPart> parts) {
+// The parts are written into the payload of the peer.
+Message batch_of(HostilePeer &peer, std::initializer_list<BatchPart> parts) {
     std::size_t at = 0;
     for (const BatchPart &part : parts) {
-        std::memcpy(liar.payload() + at, &part, sizeof part);
+        std::memcpy(peer.payload() + at, &part, sizeof part);
         at += sizeof part + (part.bytes < 8 ? part.bytes : 0);
     }
-    Message message = liar.next(MessageKind::batch);
+    Message message = peer.next(MessageKind::batch);
     message.bytes = at;
     message.value = 1;
     return message;
 }
 
-const Lie lies[] = {
+const InvalidMessage invalid_messages[] = {
     {"beyond the end", "do not fit",
-     [](Liar &liar) { liar.send(put_of(liar, memory_bytes - 3, 4), 4); }},
-    {"offset wraps around", "do not fit", [](Liar &liar) { liar.send(put_of(liar, ~0ull, 4), 4); }},
+     [](HostilePeer &peer) { peer.send(put_of(peer, memory_bytes - 3, 4), 4); }},
+    {"offset wraps around", "do not fit",
+     [](HostilePeer &peer) { peer.send(put_of(peer, ~0ull, 4), 4); }},
     {"unknown memory", "not offered",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 4);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 4);
          message.memory = 999;
-         liar.send(message, 4);
+         peer.send(message, 4);
      }},
     {"large and beyond the end", "do not fit",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV); }},
+     [](HostilePeer &peer) {
+         peer.send(put_of(peer, 0, 1 << 20), 1 << 20, UCP_AM_SEND_FLAG_RNDV);
+     }},
     {"rendezvous of another length", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); },
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 64), 1 << 20, UCP_AM_SEND_FLAG_RNDV); },
      Reach::peer},
     {"length too small", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 3), 4); }, Reach::peer},
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 3), 4); }, Reach::peer},
     {"length too large", "length is not the one",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 5000), 4); }, Reach::peer},
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 5000), 4); }, Reach::peer},
     {"short header", "header has the wrong length",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, sizeof(Message) - 1); }, Reach::peer},
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 4), 4, 0, sizeof(Message) - 1); },
+     Reach::peer},
     {"no header", "header has the wrong length",
-     [](Liar &liar) { liar.send(put_of(liar, 0, 4), 4, 0, 0); }, Reach::peer},
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 4), 4, 0, 0); }, Reach::peer},
     {"guessed token", "secret of this job",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 4);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 4);
          message.token ^= 1;
-         liar.send(message, 4);
+         peer.send(message, 4);
      },
      Reach::peer},
     {"another sender", "should not send here",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 4);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 4);
          message.from = 0;
-         liar.send(message, 4);
+         peer.send(message, 4);
      },
      Reach::peer},
     {"repeated number", "not the next one",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 0);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 0);
          --message.number;
-         liar.send(message);
+         peer.send(message);
      },
      Reach::peer},
     {"missing number", "not the next one",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 0);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 0);
          ++message.number;
-         liar.send(message);
+         peer.send(message);
      },
      Reach::peer},
     {"channel out of range", "channel is out of range",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 0);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 0);
          message.signal.channel = max_channels;
-         liar.send(message);
+         peer.send(message);
      },
      Reach::peer},
     {"flag out of range", "flag is out of range",
-     [](Liar &liar) {
-         Message message = put_of(liar, 0, 0);
+     [](HostilePeer &peer) {
+         Message message = put_of(peer, 0, 0);
          message.signal.flag = flags_per_channel;
-         liar.send(message);
+         peer.send(message);
      },
      Reach::peer},
     {"batch beyond the end", "does not fit",
-     [](Liar &liar) {
-         liar.send(batch_of(liar, {{0, 4}, {memory_bytes - 3, 4}}), 40);
+     [](HostilePeer &peer) {
+         peer.send(batch_of(peer, {{0, 4}, {memory_bytes - 3, 4}}), 40);
      }},
     {"batch with an offset that wraps around", "does not fit",
-     [](Liar &liar) {
-         liar.send(batch_of(liar, {{~0ull, 4}}), 20);
+     [](HostilePeer &peer) {
+         peer.send(batch_of(peer, {{~0ull, 4}}), 20);
      }},
     {"batch with a part that is longer than it", "ends within a part",
-     [](Liar &liar) {
-         Message message = batch_of(liar, {{0, 4}, {0, 5}});
+     [](HostilePeer &peer) {
+         Message message = batch_of(peer, {{0, 4}, {0, 5}});
          --message.bytes;
-         liar.send(message, 40);
+         peer.send(message, 40);
      }},
     {"batch that ends within a head", "ends within the head",
-     [](Liar &liar) {
-         Message message = batch_of(liar, {{0, 4}, {0, 0}});
+     [](HostilePeer &peer) {
+         Message message = batch_of(peer, {{0, 4}, {0, 0}});
          --message.bytes;
-         liar.send(message, 35);
+         peer.send(message, 35);
      }},
     {"batch for an unknown memory", "not offered",
-     [](Liar &liar) {
-         Message message = batch_of(liar, {{0, 4}});
+     [](HostilePeer &peer) {
+         Message message = batch_of(peer, {{0, 4}});
          message.memory = 999;
-         liar.send(message, 20);
+         peer.send(message, 20);
      }},
     {"batch by rendezvous", "it is a batch",
-     [](Liar &liar) {
-         Message message = batch_of(liar, {{0, 4}});
+     [](HostilePeer &peer) {
+         Message message = batch_of(peer, {{0, 4}});
          message.bytes = 1 << 20;
-         liar.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
+         peer.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
      }},
-    {"unknown kind", "kind is unknown", [](Liar &liar) { liar.send(liar.next(MessageKind{1000})); },
-     Reach::peer},
+    {"unknown kind", "kind is unknown",
+     [](HostilePeer &peer) { peer.send(peer.next(MessageKind{1000})); }, Reach::peer},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, UcxLies, testing::ValuesIn(lies));
+INSTANTIATE_TEST_SUITE_P(All, UcxInvalidMessages, testing::ValuesIn(invalid_messages));
 
-TEST(UcxHostile, TheHighestChannelIsWelcomeAndReadable) {
+TEST(UcxHostile, HighestChannelIsAccepted) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
-    Liar liar(hub);
-    liar.exchange_addresses();
-    liar.say_hello();
-    while (!victim.wired && !victim.done) liar.progress();
-    Message message = liar.next(MessageKind::put);
+    HostilePeer peer(hub);
+    peer.exchange_addresses();
+    peer.say_hello();
+    while (!victim.wired && !victim.done) peer.progress();
+    Message message = peer.next(MessageKind::put);
     message.signal = {max_channels - 1, 0};
     message.value = ~0ull;
-    liar.send(message);
-    liar.send(liar.next(MessageKind::goodbye));
-    for (int i = 0; i < 1000; ++i) liar.progress();
-    victim.content = true;
-    while (!victim.done) liar.progress();
+    peer.send(message);
+    peer.send(peer.next(MessageKind::goodbye));
+    for (int i = 0; i < 1000; ++i) peer.progress();
+    victim.stop = true;
+    while (!victim.done) peer.progress();
     EXPECT_FALSE(victim.failure.broken()) << victim.failure.why();
 }
 
 TEST(UcxHostile, MessagesForACommunicatorThatIsNotOpenAreDropped) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
-    Liar liar(hub);
-    liar.exchange_addresses();
-    liar.say_hello();
-    while (!victim.wired && !victim.done) liar.progress();
+    HostilePeer peer(hub);
+    peer.exchange_addresses();
+    peer.say_hello();
+    while (!victim.wired && !victim.done) peer.progress();
     for (const bool large : {false, true}) {
-        Message message = put_of(liar, 0, large ? 1 << 20 : 4);
+        Message message = put_of(peer, 0, large ? 1 << 20 : 4);
         message.context = context + 2;
-        liar.send(message, message.bytes, large ? UCP_AM_SEND_FLAG_RNDV : 0);
-        message = liar.next(MessageKind::goodbye);
+        peer.send(message, message.bytes, large ? UCP_AM_SEND_FLAG_RNDV : 0);
+        message = peer.next(MessageKind::goodbye);
         message.context = context + 2;
-        liar.send(message);
+        peer.send(message);
     }
-    // What comes behind them is taken in.
-    liar.send(put_of(liar, 8, 4), 4);
-    while (victim.heard == 0 && !victim.done) liar.progress();
-    victim.content = true;
-    while (!victim.done) liar.progress();
+    // Later messages are still accepted.
+    peer.send(put_of(peer, 8, 4), 4);
+    while (victim.observed == 0 && !victim.done) peer.progress();
+    victim.stop = true;
+    while (!victim.done) peer.progress();
     EXPECT_FALSE(victim.failure.broken()) << victim.failure.why();
-    EXPECT_EQ(victim.heard, 1u);
+    EXPECT_EQ(victim.observed, 1u);
     EXPECT_EQ(victim.arena[0], std::byte{0});
     EXPECT_EQ(victim.arena[8], std::byte{0xee});
 }
 
-TEST(UcxHostile, APeerThatNeverAnswersIsNamedWhenTheTimeIsUp) {
+TEST(UcxHostile, TimeoutNamesAPeerThatNeverAnswers) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, 0.3);
-    Liar liar(hub);
-    liar.exchange_addresses();
+    HostilePeer peer(hub);
+    peer.exchange_addresses();
     while (!victim.done) std::this_thread::yield();
     EXPECT_EQ(victim.status, VESCOMM_ERROR_TIMEOUT);
     EXPECT_NE(victim.why.find("has not connected over UCX with rank 1 in time"), std::string::npos)
         << victim.why;
 }
 
-TEST(UcxHostile, APeerThatGivesUpIsNamedAtOnce) {
+TEST(UcxHostile, PeerThatGivesUpIsNamedAtOnce) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
-    Liar liar(hub);
-    liar.exchange_addresses();
-    liar.send(liar.next(MessageKind::goodbye));
-    while (!victim.done) liar.progress();
+    HostilePeer peer(hub);
+    peer.exchange_addresses();
+    peer.send(peer.next(MessageKind::goodbye));
+    while (!victim.done) peer.progress();
     EXPECT_EQ(victim.status, VESCOMM_ERROR_PEER_FAILED);
     EXPECT_NE(victim.why.find("rank 1 gave up"), std::string::npos) << victim.why;
 }
@@ -400,15 +405,15 @@ TEST(UcxHostile, APeerThatGivesUpIsNamedAtOnce) {
 TEST(UcxHostile, AnotherVersionOfUcxIsAMismatch) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
-    Liar liar(hub);
-    liar.own().ucx_minor += 1;
-    liar.exchange_addresses();
-    while (!victim.done) liar.progress();
+    HostilePeer peer(hub);
+    peer.own().ucx_minor += 1;
+    peer.exchange_addresses();
+    while (!victim.done) peer.progress();
     EXPECT_EQ(victim.status, VESCOMM_ERROR_MISMATCH);
     EXPECT_NE(victim.why.find("and rank 1 has UCX"), std::string::npos) << victim.why;
 }
 
-TEST(UcxHostile, ADamagedAddressNeverReachesUcx) {
+TEST(UcxHostile, DamagedAddressIsRejectedBeforeUcx) {
     const auto hub = std::make_shared<LocalControlHub>(2);
     Victim victim(hub, patience_seconds);
     LocalControl control(hub, 1);

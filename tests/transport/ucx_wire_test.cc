@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What crosses the network between UCX transports, without a network.
+// Messages and addresses of the UCX transport, without a network.
 #include "transport/ucx_wire.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Address some_address() {
     return {1, 13, 4, 0x0123456789abcdef, std::string("worker\0address", 14)};
 }
 
-TEST(UcxWire, SealedAddressesAndOffersComeBackUnchanged) {
+TEST(UcxWire, SealedAddressesAndOffersRoundTrip) {
     const Address address = open_address(seal(some_address()), 4);
     EXPECT_EQ(address.ucx_major, 1u);
     EXPECT_EQ(address.ucx_minor, 13u);
@@ -33,7 +33,7 @@ TEST(UcxWire, SealedAddressesAndOffersComeBackUnchanged) {
     EXPECT_EQ(offer.bytes, 1ull << 40);
 }
 
-TEST(UcxWire, NoDamagedSealIsOpened) {
+TEST(UcxWire, RejectsDamagedAddressesAndOffers) {
     const std::string address = seal(some_address());
     const std::string offer = seal(Offer{7, 3, 4096});
     const auto open_both = [](const std::string &a, const std::string &o) {
@@ -56,7 +56,7 @@ TEST(UcxWire, NoDamagedSealIsOpened) {
     open_both(offer, address);
 }
 
-TEST(UcxWire, TheSealOfAnotherRankOrMemoryIsRefusedByName) {
+TEST(UcxWire, RejectsOffersOfAnotherRankOrMemoryByName) {
     try {
         open_offer(seal(Offer{7, 3, 4096}), 7, 2);
         FAIL();
@@ -88,19 +88,19 @@ protected:
     }();
 };
 
-TEST_F(UcxMessages, AGoodOneIsAccepted) {
+TEST_F(UcxMessages, ValidMessageIsAccepted) {
     EXPECT_EQ(parse(10), nullptr);
 }
 
 TEST_F(UcxMessages, EveryFieldIsChecked) {
-    const std::pair<std::function<void(Message &)>, const char *> lies[] = {
+    const std::pair<std::function<void(Message &)>, const char *> changes[] = {
         {[](Message &m) { m.token = 98; }, "it does not know the secret of this job"},
         {[](Message &m) { m.from = 4; }, "its sender is not a process"},
         {[](Message &m) { m.from = ~0u; }, "its sender is not a process"},
         {[](Message &m) { m.bytes = 11; }, "its length is not the one announced"},
         {[](Message &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
         {[](Message &m) { m.kind = MessageKind::hello, m.called = 1; },
-         "it says what was called, and raises nothing"},
+         "it carries a signature and raises no signal"},
         {[](Message &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
         {[](Message &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
         {[](Message &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},
@@ -109,16 +109,16 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
         {[](Message &m) { m.kind = MessageKind{77}; }, "its kind is unknown"},
     };
     const Message good = message;
-    for (const auto &[lie, why] : lies) {
+    for (const auto &[change, why] : changes) {
         message = good;
-        lie(message);
+        change(message);
         ASSERT_NE(parse(10), nullptr) << why;
         EXPECT_STREQ(parse(10), why);
     }
 }
 
-// Only then may the peer that it names be blamed.
-TEST_F(UcxMessages, TheSenderIsToldOnceTheTokenIsRight) {
+// Only a message with the right token may accuse the peer that it names.
+TEST_F(UcxMessages, SenderIsIdentifiedOnlyWithTheRightToken) {
     Message parsed;
     parsed.from = 77;
     const auto sender = [&](std::size_t header_bytes) {
@@ -135,10 +135,10 @@ TEST_F(UcxMessages, TheSenderIsToldOnceTheTokenIsRight) {
     EXPECT_EQ(sender(sizeof message), 77u);
 }
 
-TEST_F(UcxMessages, AHeaderOfAnyOtherLengthIsRefusedUnread) {
+TEST_F(UcxMessages, HeaderOfAnotherLengthIsRejectedUnread) {
     for (std::size_t length = 0; length < 200; ++length) {
         if (length == sizeof message) continue;
-        // Exactly as long as announced, so that the sanitizer sees a read beyond it.
+        // Allocated with exactly this length, so that the sanitizer detects a read beyond it.
         const auto header = std::make_unique<std::byte[]>(length);
         Message parsed;
         EXPECT_STREQ(parse_message(header.get(), length, 0, 4, 99, parsed),
@@ -156,7 +156,7 @@ TEST_F(UcxMessages, RandomBytesAreNeverAccepted) {
     }
 }
 
-TEST(UcxBatch, GoesToItsPlaces) {
+TEST(UcxBatch, IsScatteredToItsOffsets) {
     const std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
     std::vector<std::byte> batch, memory(10);
     append_part(batch, 7, bytes, 3);
@@ -172,21 +172,21 @@ TEST(UcxBatch, GoesToItsPlaces) {
                  "a part of it does not fit into the memory");
 }
 
-TEST(UcxBatch, NoneThatIsCutShortIsTaken) {
+TEST(UcxBatch, RejectsTruncatedBatches) {
     const std::byte bytes[5] = {};
     std::vector<std::byte> batch;
     append_part(batch, 0, bytes, 5);
     const std::size_t first = batch.size();
     append_part(batch, 1, bytes, 4);
     for (std::size_t length = 1; length < batch.size(); ++length) {
-        // Exactly as long as announced, so that the sanitizer sees a read beyond it.
+        // Allocated with exactly this length, so that the sanitizer detects a read beyond it.
         const auto cut = std::make_unique<std::byte[]>(length);
         std::memcpy(cut.get(), batch.data(), length);
         EXPECT_EQ(check_batch(cut.get(), length, 100) == nullptr, length == first) << length;
     }
 }
 
-TEST(UcxBatch, NothingOutsideTheMemoryIsEverTouched) {
+TEST(UcxBatch, NeverWritesOutsideTheMemory) {
     std::mt19937_64 random(2);
     int taken = 0;
     for (int i = 0; i < 200000; ++i) {
@@ -194,9 +194,9 @@ TEST(UcxBatch, NothingOutsideTheMemoryIsEverTouched) {
         const auto batch = std::make_unique<std::byte[]>(length);
         for (std::size_t k = 0; k < length; ++k)
             batch[k] = static_cast<std::byte>(random() % 4 == 0 ? random() % 40 : 0);
-        const std::uint64_t room = random() % 20;
-        const auto memory = std::make_unique<std::byte[]>(room);
-        if (check_batch(batch.get(), length, room) != nullptr) continue;
+        const std::uint64_t capacity = random() % 20;
+        const auto memory = std::make_unique<std::byte[]>(capacity);
+        if (check_batch(batch.get(), length, capacity) != nullptr) continue;
         scatter_batch(batch.get(), length, memory.get());
         ++taken;
     }
@@ -215,7 +215,7 @@ TEST(UcxWire, WithinDoesNotOverflow) {
     EXPECT_TRUE(within(0, max, max));
 }
 
-TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
+TEST(UcxSignals, EveryNameHasItsOwnCounter) {
     ReceivedSignals signals;
     const std::uint32_t channels[] = {0,  1,   15,  16,   17,    47,
                                       48, 111, 112, 1000, 99999, max_channels - 1};
@@ -235,17 +235,18 @@ TEST(UcxSignals, EveryNameHasACounterOfItsOwn) {
     EXPECT_EQ(signals.read({0, flags_per_channel}), 0u);
 }
 
-TEST(UcxSignals, NeverFall) {
+TEST(UcxSignals, NeverDecrease) {
     ReceivedSignals signals;
     signals.raise({3, 3}, 10);
     signals.raise({3, 3}, 9);
     EXPECT_EQ(signals.read({3, 3}), 10u);
 }
 
-TEST(UcxSignals, MayGrowWhileTheyAreRead) {
+TEST(UcxSignals, GrowWhileBeingRead) {
     ReceivedSignals signals;
     constexpr std::uint32_t channels = 20000;
-    std::uint64_t published[channels];  // written before, read after: checked by ThreadSanitizer
+    // written before the raise, read after the signal: checked by ThreadSanitizer
+    std::uint64_t published[channels];
     std::thread reader([&] {
         for (std::uint32_t channel = 0; channel < channels; ++channel) {
             while (signals.read({channel, 1}) == 0) std::this_thread::yield();

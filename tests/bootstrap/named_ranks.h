@@ -8,9 +8,9 @@
 
 namespace vescomm::testing_support {
 
-// Every rank that a sentence accuses: those before "died", "did not come", "has been silent" and so
-// on. The rank that waited is no culprit.
-inline std::set<int> accused(const std::string &why) {
+// Returns the ranks that an error sentence names as failed: those before "died", "did not come",
+// "has been silent" and so on. The rank that waited is not among them.
+inline std::set<int> named_ranks(const std::string &why) {
     std::set<int> ranks;
     static const std::regex list(R"(^ranks? ([0-9, and]+))");
     std::smatch match;
