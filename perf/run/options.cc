@@ -20,10 +20,9 @@ namespace vescomm::perf {
 namespace {
 
 constexpr const char *what =
-    "Measures collectives of vescomm and of other libraries in turns, and verifies the data of "
-    "timed\n"
-    "operations. Options, columns and exit codes are those of nccl-tests, as far as they apply to\n"
-    "host memory.";
+    "Measures collectives of vescomm and of other libraries in turns, and verifies the data of\n"
+    "timed operations. Options, columns and exit codes are those of nccl-tests, as far as they\n"
+    "apply to host memory.";
 
 // Values of options as CLI11 reads them.
 struct Given {
