@@ -23,7 +23,7 @@ constexpr decltype(&vescomm_adamw_baseline) table[] = {
 };
 static_assert(std::size(table) == std::size(isa_names));
 
-// In double, because 1 - beta^step cancels.
+// Computed in double, because 1 - beta^step cancels.
 vescomm_adamw_t constants(const AdamWStep &step) noexcept {
     const double count = static_cast<double>(step.step);
     const double correction1 = 1 - std::pow(step.beta1, count);

@@ -13,11 +13,11 @@ struct AdamWStep {
     double beta2;
     double epsilon;
     double weight_decay;
-    float gradient_scale;  // multiplies every gradient first: 1, or what clipping asks for
+    float gradient_scale;  // multiplies every gradient first: 1, or the factor of clipping
     std::int64_t step;  // counted from 1
 };
 
-// One AdamW step on n elements: parameters p, gradients g, and the moments m and v.
+// Makes one AdamW step on n elements: parameters p, gradients g, and the moments m and v.
 //
 //     g  = gradient_scale * g
 //     p *= 1 - learning_rate * weight_decay
@@ -25,16 +25,16 @@ struct AdamWStep {
 //     v  = beta2 * v + (1 - beta2) * g * g
 //     p -= learning_rate / c1 * m / (sqrt(v) / sqrt(c2) + epsilon),   c = 1 - beta^step
 //
-// This is the order of PyTorch's fused AdamW. The results of an element depend on that element
-// alone, to the last bit, and not on the instruction set, the alignment or its place in the array:
-// however a tensor is cut over ranks, the parameters are the same. A NaN result is always the
-// positive quiet one.
+// This is the order of operations of PyTorch's fused AdamW. The result of an element depends only
+// on that element, to the last bit, and not on the instruction set, the alignment or the index. So
+// the parameters do not depend on the cuts between ranks. A NaN result is always the positive quiet
+// NaN.
 //
-// The arrays do not overlap. g is left as it was.
+// The arrays must not overlap. g is not modified.
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
            const AdamWStep &step) noexcept;
 
-// The same by the instruction set isa_names[isa], for tests. isa is below supported_isas().
+// Variant for tests that uses the instruction set isa_names[isa]; isa is below supported_isas().
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept;
 

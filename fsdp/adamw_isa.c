@@ -1,9 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0 */
 
-/* The loop of adamw.h, compiled once for each instruction set (VESCOMM_ISA names it) without
- * contraction of a * b + c (-ffp-contract=off), and left to the compiler to vectorise. Zone: per
- * byte. */
+/* The loop of adamw.h. It is compiled once for each instruction set, named by VESCOMM_ISA, without
+ * contraction of a * b + c (-ffp-contract=off). The compiler vectorises it. Zone: per byte. */
 #include "fsdp/adamw_isa.h"
 
 #include <float.h>
@@ -17,12 +16,13 @@
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
 
-/* Which of two NaNs an addition keeps depends on the order that the compiler gives the operands. */
+/* Replaces any NaN by one value. An addition of two NaNs keeps one of them, and which one depends
+ * on the order of operands that the compiler chooses. */
 static inline float canonical(float x) {
     return x == x ? x : __builtin_nanf("");
 }
 
-/* `towards_new`: start the interpolation at the nearer end, as PyTorch's lerp does. */
+/* `towards_new`: interpolate from the new value, as PyTorch's lerp does when that is nearer. */
 static inline __attribute__((always_inline)) void update(bool towards_new, float *restrict p,
                                                          const float *restrict g, float *restrict m,
                                                          float *restrict v, size_t n,

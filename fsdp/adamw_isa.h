@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0 */
 
-/* What adamw_isa.c defines, once for each instruction set. No inline functions with external
- * linkage: the linker keeps one copy of such a function, and it might be the one compiled for
- * AVX-512. */
+/* The functions that adamw_isa.c defines for each instruction set. This header must not define
+ * inline functions with external linkage: the linker keeps one copy of such a function, which might
+ * be the one compiled for AVX-512. */
 #ifndef VESCOMM_FSDP_ADAMW_ISA_H
 #define VESCOMM_FSDP_ADAMW_ISA_H
 

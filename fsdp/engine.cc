@@ -15,7 +15,7 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// Shards of units start on a cache line, which is more than any kernel asks for.
+// Shards of units start at multiples of this many floats: a cache line, more than kernels need.
 constexpr std::size_t shard_alignment = 16;
 
 std::size_t aligned(std::int64_t elements) {
@@ -23,7 +23,7 @@ std::size_t aligned(std::int64_t elements) {
            shard_alignment;
 }
 
-// Adds the time of its life to a sum.
+// Adds its lifetime to a sum.
 class Stopwatch {
 public:
     explicit Stopwatch(double &sum) : sum_(sum), begin_(std::chrono::steady_clock::now()) {}
@@ -53,7 +53,7 @@ struct Engine::State {
             starts.push_back(total);
             total += aligned(end - begin);
         }
-        // Memory of all units in one piece, so that a step is one pass over it.
+        // One array for all units, so that a step is one pass over it.
         master.assign(total, 0);
         gradient.assign(total, 0);
         first_moment.assign(total, 0);
@@ -135,7 +135,7 @@ void Engine::after_forward(int unit) {
     State &s = *state_;
     const Stopwatch watch(s.exposed_seconds);
     s.require_unit(unit);
-    // The last units stay for the backward pass, which begins with them.
+    // The last units stay gathered, because the backward pass begins with them.
     if (unit + s.parameters->count() < s.count()) s.parameters->release(unit);
     s.comm.progress();
 }
@@ -160,7 +160,8 @@ void Engine::after_backward(int unit) {
     s.require_unit(unit);
     s.gradients->send(unit);
     s.summed[unit] = true;
-    // The first units stay: the next forward pass begins with them, unless a step makes them stale.
+    // The first units stay gathered, because the next forward pass begins with them. A step makes
+    // them stale.
     if (unit >= s.parameters->count()) s.parameters->release(unit);
     s.comm.progress();
 }
@@ -191,7 +192,7 @@ double Engine::step(const StepOptions &options) {
         squares = kernels().sum_of_squares(s.gradient.data(), VESCOMM_F32, s.gradient.size());
     }
     const double norm = std::sqrt(s.sum(squares));
-    // As torch.nn.utils.clip_grad_norm_ does it.
+    // The formula of torch.nn.utils.clip_grad_norm_.
     const double clip =
         options.max_norm > 0 ? std::min(1.0, options.max_norm / (norm + 1e-6)) : 1.0;
     {

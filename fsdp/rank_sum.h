@@ -8,8 +8,8 @@
 
 namespace vescomm::fsdp {
 
-// Sums one f64 over ranks. Everyone's number is gathered and added in the order of ranks, so every
-// rank gets the same bits, which a decision such as clipping needs.
+// Sums one f64 over ranks. Every rank gathers all numbers and adds them in the order of ranks, so
+// the result has the same bits on all ranks. Decisions such as clipping need this.
 class RankSum {
 public:
     // Collective.

@@ -17,10 +17,10 @@ vescomm_type_t type_of(Precision precision) {
     return precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
 }
 
-// Bytes of the largest unit that lives in a slot.
+// Returns, for each slot, the bytes of the largest unit that uses it.
 std::vector<std::uint64_t> slot_sizes(const std::vector<PlannedUnit> &units, Precision precision,
                                       int slots) {
-    // More slots than units would never be used.
+    // Slots beyond the number of units are never used.
     const std::size_t count =
         std::min(static_cast<std::size_t>(slots), std::max<std::size_t>(units.size(), 1));
     std::vector<std::uint64_t> sizes(count, 0);
@@ -73,7 +73,8 @@ ParameterSlots::ParameterSlots(Communicator &comm, const std::vector<PlannedUnit
 void ParameterSlots::fetch(int unit) {
     Slot &slot = slot_of(unit);
     if (slot.unit == unit && !slot.stale) return;
-    // A unit that was fetched ahead and never used: it must arrive before the next one may.
+    // The slot may hold a unit that was fetched ahead and never used. Its gather must complete
+    // before the next one starts.
     if (slot.under_way) requests_[slot.unit].wait();
     slot.unit = unit;
     slot.stale = false;
@@ -119,8 +120,8 @@ GradientSlots::GradientSlots(Communicator &comm, const std::vector<PlannedUnit> 
 
 void GradientSlots::prepare(int unit) {
     finish(slot_of(unit));
-    // Units of one slot have their gaps in different places; what lies there is summed as well, and
-    // must be nothing.
+    // Gaps are summed like all other elements, so they must be zero. Units that share a slot have
+    // their gaps in different places.
     std::byte *data = buffers_[unit].data<std::byte>().data();
     for (const auto &[begin, end] : units_[unit].gaps)
         std::memset(data + static_cast<std::size_t>(begin) * element_bytes_, 0,

@@ -8,23 +8,22 @@
 
 namespace vescomm::fsdp {
 
-// The gathered parameters: a fixed number of slots, each a slab of the node, which units take in
-// turn. Unit u lives in slot u mod slots, at an address that never changes, so the units next to
-// one another in the model never wait for each other's slot, and the number of slots limits how far
-// ahead is fetched.
+// The gathered parameters: a fixed number of slots, each a slab of the node, used in turn by units.
+// Unit u uses slot u mod slots, at an address that never changes. Consecutive units of the model
+// therefore use different slots, and the number of slots limits how far ahead units are fetched.
 class ParameterSlots {
 public:
     // `masters` holds this rank's shard of each unit. Collective.
     ParameterSlots(Communicator &comm, const std::vector<PlannedUnit> &units,
                    const std::vector<UnitShard> &shards, Precision precision, int slots);
 
-    // Starts gathering a unit unless it is in its slot, or on its way, already.
+    // Starts to gather a unit, unless it is already gathered or being gathered.
     void fetch(int unit);
-    // Waits until it is there.
+    // Waits until the unit is gathered.
     void await(int unit);
-    // Nothing reads the unit any more: faster ranks may overwrite it.
+    // Releases the slot of a unit that is no longer read, so that faster ranks may overwrite it.
     void release(int unit);
-    // The masters have changed: what is in the slots is stale.
+    // Marks all slots as stale, because the masters have changed.
     void invalidate();
 
     int count() const { return static_cast<int>(slots_.size()); }
@@ -34,9 +33,9 @@ public:
 private:
     struct Slot {
         Memory memory;
-        int unit = -1;  // that is there or on its way
-        bool under_way = false;
-        bool stale = false;
+        int unit = -1;  // gathered or being gathered; -1: none
+        bool under_way = false;  // the gather has not been waited for
+        bool stale = false;  // the masters have changed since the gather started
     };
 
     Slot &slot_of(int unit) { return slots_[static_cast<std::size_t>(unit) % slots_.size()]; }
@@ -48,7 +47,7 @@ private:
     std::uint64_t bytes_ = 0;
 };
 
-// The gradients on their way out: slots of this rank's own, which units take in turn likewise.
+// The gradients to be summed: a fixed number of slots of this rank, used in turn by units.
 class GradientSlots {
 public:
     GradientSlots(Communicator &comm, const std::vector<PlannedUnit> &units,
@@ -56,7 +55,7 @@ public:
 
     // Waits until the unit's slot is free to be written.
     void prepare(int unit);
-    // The unit's gradients are written: starts summing them into its gradient shard.
+    // Starts to sum the unit's gradients, which must be written, into its gradient shard.
     void send(int unit);
     // Waits for all sums.
     void finish();
@@ -67,7 +66,7 @@ public:
 private:
     struct Slot {
         Memory memory;
-        int sending = -1;  // unit, or none
+        int sending = -1;  // unit whose sum has not been waited for; -1: none
     };
 
     Slot &slot_of(int unit) { return slots_[static_cast<std::size_t>(unit) % slots_.size()]; }

@@ -11,11 +11,11 @@
 
 namespace vescomm::fsdp {
 
-// A layout planned for a unit, and where the specification's tensors are in it.
+// A unit and the layout planned for it.
 struct PlannedUnit {
     UnitSpec spec;
     Layout layout;
-    std::vector<std::size_t> index;  // of each tensor of the specification, in the layout
+    std::vector<std::size_t> index;  // index in the layout of each tensor of the specification
     std::int64_t elements = 0;  // of the buffer
     std::int64_t largest_shard = 0;
     std::int64_t padding = 0;
@@ -23,10 +23,10 @@ struct PlannedUnit {
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
 };
 
-// Throws std::invalid_argument when there is no layout.
+// Plans the layout of a unit. Throws std::invalid_argument when there is none.
 PlannedUnit plan_unit(const UnitSpec &spec, int ranks, bool uniform);
 
-// This rank's part of a unit: views into arrays that hold all units of the rank one after another.
+// This rank's shard of a unit: views into arrays that hold the shards of all units.
 struct UnitShard {
     std::span<float> master;
     std::span<float> gradient;

@@ -18,7 +18,7 @@
 namespace vescomm::planner {
 namespace {
 
-// Elements of a row, as Tensor::block_rows counts rows.
+// Returns the elements of a row in the sense of Tensor::block_rows.
 std::int64_t row_of(const Tensor &tensor) {
     std::int64_t product = 1;
     for (std::size_t i = tensor.batch_dimensions + std::size_t{1}; i < tensor.shape.size(); ++i)
@@ -47,9 +47,9 @@ struct Totals {
     double tensors = 0;  // elements
     double buffers = 0;  // elements, padding included
     double fullest = 0;  // elements that the fullest rank owns
-    double fullest_gradients = 0;  // bytes of gradients that it owns, as they are on the wire
+    double fullest_gradients = 0;  // most bytes of gradients that a rank owns, as transferred
     double parameter_slot = 0;  // bytes of the largest unit, gathered
-    double gradient_slot = 0;  // bytes of its gradients
+    double gradient_slot = 0;  // bytes of the largest unit's gradients
 };
 
 Totals add_up(const Model &model, const ModelAnswer &answer, const AdviceOptions &advice) {
@@ -58,7 +58,7 @@ Totals add_up(const Model &model, const ModelAnswer &answer, const AdviceOptions
         double gradients = 0;
     };
     Totals totals;
-    std::map<std::string_view, Slot> slots;  // the types of a unit are units of one name
+    std::map<std::string_view, Slot> slots;  // by name: a unit of several types has one name
     std::vector<double> owned(static_cast<std::size_t>(model.ranks), 0);
     std::vector<double> gradients(owned.size(), 0);
     for (std::size_t i = 0; i < model.units.size(); ++i) {
@@ -86,11 +86,11 @@ Totals add_up(const Model &model, const ModelAnswer &answer, const AdviceOptions
     return totals;
 }
 
-// A block that is larger than a fair shard of its buffer: whatever is done, one rank holds more.
-// Told of the buffer where that costs most; where it costs nothing to speak of, as with the few
-// numbers that a layer has in f32, not at all.
+// Describes a block that is larger than a fair shard of its buffer, so that one rank must hold
+// more. Reports the buffer with the largest excess. Excess below a thousandth of the model, such as
+// from the few f32 elements of a layer, is not reported.
 std::string find_coarse_block(const Model &model, const ModelAnswer &answer, double elements) {
-    constexpr double small = 0.001;  // in elements, of the model
+    constexpr double small = 0.001;  // fraction of the model's elements
     const double ranks = model.ranks;
     double worst = small * elements;
     std::string text;
@@ -146,7 +146,7 @@ Choice examine(const Model &whole, int group, const AdviceOptions &advice, Optio
     choice.memory_bytes = choice.shard_bytes + choice.slot_bytes;
     choice.fits = advice.memory_bytes == 0 || choice.memory_bytes <= advice.memory_bytes;
     choice.wire_bytes_inside = answer.wire_bytes_per_step;
-    // A ring or a tree moves every byte of the shard in and out once, but for one replica's part.
+    // A ring or a tree moves every byte of the shard in and out once, except one replica's part.
     choice.wire_bytes_between =
         2 * totals.fullest_gradients * (choice.replicas - 1) / choice.replicas;
     const auto mean = totals.tensors / group;
@@ -160,7 +160,7 @@ Choice examine(const Model &whole, int group, const AdviceOptions &advice, Optio
 }
 
 void recommend(Advice &result, const AdviceOptions &advice) {
-    const Choice *min = nullptr;  // memory
+    const Choice *min = nullptr;  // the feasible choice with the smallest memory
     for (std::size_t i = 0; i < result.choices.size(); ++i) {
         const Choice &choice = result.choices[i];
         if (!choice.feasible) continue;

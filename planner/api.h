@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the exported C functions of the planner share: check, call, translate. The planner is a
-// library of its own, which sees no more of libvescomm than its users do, so it keeps its own last
-// sentence.
+// Helpers of the planner's exported C functions: check arguments, call, translate exceptions. The
+// planner is a separate library that uses only the public API of libvescomm, so it stores its own
+// explanation of the last call.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,8 @@
 
 namespace vescomm::planner {
 
-// What vescomm_plan_explain() says from now on in this thread. The second takes a constant.
+// Sets the sentence that vescomm_plan_explain() returns in this thread. explain_constant() stores
+// the pointer, so its argument must outlive the thread.
 void explain(const char *sentence, const char *more = "") noexcept;
 void explain_constant(const char *sentence) noexcept;
 
@@ -35,7 +36,7 @@ template <typename... Values>
         fmt::format("{}: {}", function, fmt::format(format, std::forward<Values>(values)...)));
 }
 
-// Runs an exported function: exceptions become statuses and sentences, here only.
+// Runs an exported function. The only place where exceptions become statuses and sentences.
 template <typename Body>
 vescomm_status_t guarded(Body &&body) noexcept {
     try {
@@ -59,11 +60,10 @@ vescomm_status_t guarded(Body &&body) noexcept {
     }
 }
 
-// Far above any struct there will be: a larger size means that nobody set it.
+// Upper limit of struct_size. A larger value means that the member was not initialised.
 constexpr std::size_t largest_struct_bytes = 4096;
 
-// Append-only structs, as in vescomm.h: members that the caller's header does not have are zero,
-// and members that this library does not have must be.
+// Reads struct_size of an append-only struct. Throws when it is out of range.
 template <typename Struct>
 std::size_t struct_size(const char *function, const Struct *theirs, const std::string &what) {
     static_assert(std::is_trivially_copyable_v<Struct> && offsetof(Struct, struct_size) == 0);
@@ -78,6 +78,8 @@ std::size_t struct_size(const char *function, const Struct *theirs, const std::s
     return size;
 }
 
+// Copies an append-only struct of the caller. Members that the caller's header lacks become zero;
+// members that this library lacks must be zero.
 template <typename Struct>
 Struct read_struct(const char *function, const Struct *theirs, const std::string &what) {
     const std::size_t size = struct_size(function, theirs, what);
@@ -94,7 +96,8 @@ Struct read_struct(const char *function, const Struct *theirs, const std::string
     return ours;
 }
 
-// Fills what the caller's struct has room for, but for struct_size.
+// Copies `ours` into the caller's struct of `size` bytes, except struct_size. Members that this
+// library lacks become zero.
 template <typename Struct>
 void write_struct(Struct *theirs, const Struct &ours, std::size_t size) {
     constexpr std::size_t header = sizeof(std::uint32_t);
@@ -105,7 +108,7 @@ void write_struct(Struct *theirs, const Struct &ours, std::size_t size) {
     std::memset(bytes + known, 0, size - known);
 }
 
-// An array of structs of the caller's size: read(i-th struct, its name in sentences) for each.
+// Calls read(struct, its name for messages) for each element of an array of the caller's structs.
 template <typename Struct, typename Read>
 void read_structs(const char *function, const Struct *theirs, std::size_t count, const char *what,
                   Read &&read) {
@@ -113,7 +116,7 @@ void read_structs(const char *function, const Struct *theirs, std::size_t count,
     if (theirs == nullptr) {
         refuse_call(function, "{}s is NULL, and count is {}", what, count);
     }
-    // The elements of the array are as far apart as the caller's struct is long.
+    // The stride of the array is the size of the caller's struct.
     const std::size_t stride = struct_size(function, theirs, fmt::format("{} 0", what));
     const auto *bytes = reinterpret_cast<const unsigned char *>(theirs);
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole numbers that saturate instead of overflowing. Everything the planner computes is at least
-// 0, so `unbounded` can stand for "larger than any buffer" and compares as such.
+// Integer arithmetic that saturates instead of overflowing. All numbers in the planner are at least
+// 0. `unbounded` stands for "larger than any buffer" and compares as such.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ constexpr std::int64_t round_down(std::int64_t a, std::int64_t step) noexcept {
     return a - a % step;
 }
 
-// The smallest multiple of `step` that is at least `a`.
+// Returns the smallest multiple of `step` that is at least `a`.
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t step) noexcept {
     const std::int64_t over = a % step;
     return over == 0 ? a : plus(a, step - over);
 }
 
-// a * b / c, rounded down, for a, b >= 0 and c > 0.
+// Returns a * b / c, rounded down, for a, b >= 0 and c > 0.
 constexpr std::int64_t multiply_divide(std::int64_t a, std::int64_t b, std::int64_t c) noexcept {
     __extension__ typedef unsigned __int128 Wide;
     const Wide result = static_cast<Wide>(a) * static_cast<Wide>(b) / static_cast<Wide>(c);

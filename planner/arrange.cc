@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation; this is where the search spends its steps.
+// Zone: per operation; the search spends its steps here.
 #include "planner/arrange.h"
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 namespace vescomm::planner {
 namespace {
 
-// Rows are numbered like numbers of mixed radix: a digit for each kind but the first, which counts
-// its items. So the row with one item less has a smaller number.
+// Row numbers are mixed-radix numbers: one digit for each kind except the first, equal to the
+// number of its items. So the row with one item less has a smaller number.
 struct Digit {
     std::size_t kind = 0;
-    std::int64_t count = 0;
-    std::int64_t max = 0;
-    std::int64_t weight = 0;  // one item more adds so much to the number
-    std::int64_t shortest = 0;  // from the start of an item to its end
-    std::int64_t coarse = 0;  // elements of an item that are of the granule
+    std::int64_t count = 0;  // items in the row
+    std::int64_t max = 0;  // items of the kind
+    std::int64_t weight = 0;  // added to the row number by one more item
+    std::int64_t shortest = 0;  // Filler::shortest() of the kind
+    std::int64_t coarse = 0;  // elements of an item that belong to the coarse granule
 };
 
-// The multisets of a row that are left, and those between them: first, first + 1, ...
+// The range of a row, counted in items of the first kind, that contains all multisets kept.
 struct Row {
     std::int64_t first = 0;
     std::int64_t size = 0;
-    std::size_t begin = 0;  // in Table::ends_
+    std::size_t begin = 0;  // index of the first one in Table::ends_
 };
 
-// The earliest ends of multisets, padding included; unbounded for those dropped.
+// The earliest ends of multisets, padding included; `unbounded` for multisets dropped.
 class Table {
 public:
     explicit Table(std::int64_t rows) : rows_(static_cast<std::size_t>(rows)) {}
@@ -54,9 +54,9 @@ private:
     std::vector<std::int64_t> ends_;
 };
 
-// The items that are not in this row.
+// The items that are not in the current row.
 struct Left {
-    std::int64_t shortest = 0;  // room that they need at least
+    std::int64_t shortest = 0;  // lower bound of the space that they need
     Granule coarse;
 };
 
@@ -100,7 +100,7 @@ public:
     }
 
 private:
-    // The next row.
+    // Advances to the next row.
     void increment() {
         for (Digit &digit : digits_) {
             if (digit.count < digit.max) {
@@ -115,8 +115,8 @@ private:
         }
     }
 
-    // The end of an item after a multiset that ends at the cursor. Nothing follows the last item of
-    // all, not even its padding.
+    // Returns the end of an item that follows a multiset ending at the cursor, including padding
+    // except after the last item.
     std::int64_t after(const Digit &digit, std::int64_t cursor, bool last) {
         --budget_.steps;
         const std::int64_t end = filler_.end(digit.kind, cursor);
@@ -130,7 +130,7 @@ private:
         };
         std::vector<Before> before;
         std::int64_t first = number == 0 ? 0 : unbounded;
-        std::int64_t end = number == 0 ? 1 : 0;  // from here on only this row's own can lead on
+        std::int64_t end = number == 0 ? 1 : 0;  // from here on, only this row has predecessors
         for (const Digit &digit : digits_) {
             if (digit.count == 0) continue;
             const Row &row = table.row(number - digit.weight);
@@ -162,16 +162,17 @@ private:
         }
     }
 
-    // Whether the items that are not in a multiset cannot end before the limit: one after another
-    // they need some room, and so do the coarse ones among them.
+    // Returns true when the items that are not in a multiset cannot end before the limit: all of
+    // them, or the coarse ones alone, need more space than is left.
     bool out_of_reach(std::int64_t cursor, std::int64_t i) const {
-        const std::int64_t room = arrangement_.limit - cursor;
-        if (room < left_.shortest - i * inner_.shortest) return true;
+        const std::int64_t space = arrangement_.limit - cursor;
+        if (space < left_.shortest - i * inner_.shortest) return true;
         const Granule coarse{left_.coarse.size, left_.coarse.elements - i * inner_.coarse};
-        return room < room_of(coarse, shard_);
+        return space < space_of(coarse, shard_);
     }
 
-    // From the last item to the first: which item could have been the last?
+    // Reconstructs the sequence from the last item to the first, by finding a last item for each
+    // multiset.
     std::vector<std::size_t> backwards(const Table &table) {
         std::vector<std::size_t> sequence;
         std::int64_t number = rows_ - 1;

@@ -11,10 +11,10 @@
 namespace vescomm::planner {
 namespace {
 
-// Ranks times tries to cut a buffer anew.
+// Limit of recut(): ranks times tries.
 constexpr std::int64_t max_tried = std::int64_t{1} << 19;
 
-// Bytes in a block where an average byte of the buffer lies: how precisely it can be cut.
+// Mean size in bytes of the block of an element: the precision of a cut.
 std::int64_t block_bytes(const Cuttable &buffer) {
     __extension__ typedef unsigned __int128 Wide;
     const Line &line = *buffer.line;
@@ -27,10 +27,10 @@ std::int64_t block_bytes(const Cuttable &buffer) {
     return static_cast<std::int64_t>(sum / elements) * buffer.element_bytes;
 }
 
-// How many of `left` buffers the next cuts should serve when `cuts` different ones may still be
-// made: so many that at least halving what is left ends with cuts that serve one buffer, whose
-// error counts once. But not much more than the next cuts can make up for, which buffers can only a
-// little.
+// Returns the number of buffers, of `left`, that share the next cuts when `cuts` different ones may
+// still be made. The number at least halves the rest each time, so that the last cuts serve one
+// buffer and their error counts once. It is limited, because the later cuts must be able to
+// compensate the error of the shared ones.
 std::int64_t buffers_of_next(std::int64_t left, std::int64_t cuts) {
     if (cuts >= left) return 1;
     if (cuts <= 1) return left;
@@ -108,12 +108,12 @@ private:
         }
     }
 
-    // Cuts buffers anew so that the largest rank is as small as it can be while all other buffers
-    // stay as they are. Returns false when time is up.
+    // Cuts buffers again, so that the largest rank is as small as possible while all other buffers
+    // stay unchanged. Returns false when max_tried is reached.
     bool recut(const Cuttable &buffer, Cuts &cuts) {
         const std::size_t ranks = before_.size() - 1;
         const std::int64_t bytes = cuts.count * buffer.element_bytes;
-        std::vector<std::int64_t> others(ranks);  // what each rank has of all other buffers
+        std::vector<std::int64_t> others(ranks);  // bytes of each rank in all other buffers
         std::int64_t largest = 0;
         std::int64_t bound = divide_up(bytes_, static_cast<std::int64_t>(ranks));
         for (std::size_t k = 0; k < ranks; ++k) {
@@ -134,8 +134,8 @@ private:
             return possible(*buffer.line, limits);
         };
         const std::int64_t unit = bytes * alignment_;
-        std::int64_t low = divide_up(bound, unit);  // in units; what is below is not possible
-        std::int64_t high = largest / unit;  // is what there is, rounded down: not better
+        std::int64_t low = divide_up(bound, unit);  // in units; less is impossible
+        std::int64_t high = largest / unit;  // the current value, rounded down: no improvement
         if (high <= low || !fits((high - 1) * unit)) return tried_ < max_tried;
         --high;
         while (low < high) {
@@ -162,8 +162,8 @@ private:
     const Shares &shares_;
     std::int64_t alignment_;
     std::vector<std::int64_t> before_;  // bytes before each cut, of all buffers cut so far
-    std::int64_t bytes_ = 0;  // of these
-    std::int64_t tried_ = 0;
+    std::int64_t bytes_ = 0;  // of all buffers cut so far
+    std::int64_t tried_ = 0;  // ranks times tries of recut()
     std::vector<std::vector<Cuts>> result_;
 };
 

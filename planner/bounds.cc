@@ -13,12 +13,12 @@
 namespace vescomm::planner {
 namespace {
 
-// Blocks of one size, and what comes before their end when all blocks are sorted, largest first.
+// Blocks of one size, in the sequence of all blocks, largest first.
 struct BlockClass {
     std::int64_t size = 0;
     std::int64_t blocks = 0;  // of this size
-    std::int64_t blocks_end = 0;  // of this size or larger
-    std::int64_t elements_end = 0;
+    std::int64_t blocks_end = 0;  // number of blocks of this size or larger
+    std::int64_t elements_end = 0;  // elements of blocks of this size or larger
 };
 
 std::vector<BlockClass> block_classes(const Items &items) {
@@ -62,19 +62,19 @@ void add_conditions(std::vector<Condition> &conditions, const Grid &grid, std::i
     const std::int64_t elements = grid.elements();
     if (grid.simple()) {
         // A start and a boundary are both aligned, so a piece between them is a multiple of `unit`,
-        // and one boundary suffices when elements <= S + unit * floor(S / unit). At the smallest
-        // such S that quotient is `pieces`.
+        // and one boundary suffices when elements <= S + unit * floor(S / unit). For the smallest
+        // such S the quotient is `pieces`.
         const std::int64_t unit = least_common_multiple(alignment, grid.block());
         const std::int64_t pieces = divide_up(elements / unit, 2);
         conditions.push_back({std::max(pieces * unit, elements - pieces * unit), grid.period()});
         return;
     }
-    // Where sub-matrices restart the grid, two boundaries lie on it when S is a whole number of
-    // sub-matrices, or differs from that by whole blocks; so either way it is a multiple of both
-    // numbers' divisor.
+    // In a grid that sub-matrices restart, two boundaries can lie on the grid when S is a whole
+    // number of sub-matrices, or differs from it by whole blocks. Either way S is a multiple of the
+    // greatest common divisor of block and sub-matrix.
     conditions.push_back({divide_up(elements, 2), std::gcd(grid.block(), grid.sub_matrix())});
-    // A difference moves along the sub-matrix by at least a block at each boundary, and leaves it
-    // after this many.
+    // If S differs, every boundary lies at least a block further along the sub-matrix than the one
+    // before, and leaves it after this many boundaries.
     const std::int64_t boundaries = (grid.sub_matrix() - 1) / grid.block() + 1;
     conditions.push_back({divide_up(elements, boundaries + 1), grid.sub_matrix()});
 }
@@ -90,7 +90,8 @@ std::int64_t block_bound(const Items &items) {
     std::int64_t bound = 0;
     std::int64_t blocks_begin = 0;
     for (const BlockClass &here : classes) {
-        // j for the first and the last block of this size whose place is j * ranks + 1.
+        // j of the first and the last block of this size whose number in the sequence is
+        // j * ranks + 1.
         const std::int64_t first = divide_up(blocks_begin, items.ranks);
         const std::int64_t last = (here.blocks_end - 1) / items.ranks;
         for (const std::int64_t j : {first, last}) {
@@ -125,10 +126,10 @@ std::int64_t uniform_bound(const Items &items, std::int64_t alignment, std::int6
     for (const Item &item : items.items) add_conditions(conditions, item.grid, alignment);
     std::ranges::sort(conditions, std::ranges::greater(), &Condition::threshold);
 
-    // The smaller the shard, the more conditions hold: sweep from the largest shards down. Between
-    // two thresholds the shard is a multiple of everything met so far.
+    // A smaller shard must meet more conditions, so sweep from the largest shards down. Between
+    // two thresholds the shard is a multiple of all periods met so far.
     std::int64_t bound = unbounded;
-    std::int64_t above = unbounded;  // the shards of this range lie below
+    std::int64_t above = unbounded;  // the shards of the current range are smaller than this
     std::int64_t step = alignment;
     for (std::size_t i = 0; i <= conditions.size(); ++i) {
         const std::int64_t low =

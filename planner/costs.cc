@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: set-up. Decides between modes, so the result must be the same on every machine: few
-// operations, in a fixed order, compiled without contraction to fused ones (meson.build).
+// Zone: set-up. The result decides between modes, so it must be the same on every machine: few
+// operations, in a fixed order, compiled without fused multiply-add (meson.build).
 #include "planner/costs.h"
 
 namespace vescomm::planner {

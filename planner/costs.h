@@ -8,15 +8,16 @@
 
 namespace vescomm::planner {
 
-// What one training step moves: every buffer is gathered before its forward pass and again before
-// its backward pass, and its gradients are reduced once.
+// Network traffic of one training step. Every buffer is gathered before its forward pass and again
+// before its backward pass, and its gradients are reduced once.
 struct Traffic {
     std::int64_t collectives = 0;
-    std::int64_t unequal = 0;  // of these, with shards that differ
-    double wire_bytes = 0;  // that the busiest rank receives
+    std::int64_t unequal = 0;  // collectives whose shards differ
+    double wire_bytes = 0;  // received by the busiest rank
 
-    // `count` buffers with such shards. All ranks wait for the largest shard: it goes once round a
-    // ring, and its owner adds up what all others have of it.
+    // Adds the traffic of `count` buffers. All ranks wait for the largest shard: a gather sends it
+    // once round a ring, and in a reduction its owner receives a contribution from every other
+    // rank.
     void add(const Answer &answer, std::int64_t element_bytes, std::int64_t count);
 
     double seconds(const Costs &costs) const noexcept;

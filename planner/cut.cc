@@ -9,7 +9,8 @@
 namespace vescomm::planner {
 namespace {
 
-// The legal cut in [low, high] at a multiple of `alignment` that is nearest to `ideal`, if any.
+// Returns the legal cut in [low, high] at a multiple of `alignment` that is nearest to `ideal`, if
+// there is one. The walker is at `ideal`.
 std::optional<std::int64_t> nearest(const Walker &walker, std::int64_t ideal, std::int64_t low,
                                     std::int64_t high, std::int64_t alignment) {
     const auto below = walker.floor(low, alignment);
@@ -43,7 +44,7 @@ std::int64_t Walker::ceil() const noexcept {
 
 std::optional<std::int64_t> Walker::floor(std::int64_t low, std::int64_t alignment) const noexcept {
     std::int64_t high = position_;
-    // Backwards through [begin of item, its end), and the free space before the item.
+    // Go backwards through the items and the free space before each item.
     for (std::size_t i = next_ + 1; i-- > 0 && high >= low;) {
         if (i < line_.count() && line_.begin(i) <= high) {
             const std::int64_t begin = line_.begin(i);
@@ -63,7 +64,7 @@ std::optional<std::int64_t> Walker::floor(std::int64_t low, std::int64_t alignme
 
 std::optional<std::int64_t> Walker::ceil(std::int64_t high, std::int64_t alignment) const noexcept {
     std::int64_t low = position_;
-    // Forwards through the free space before each item, and [its begin, its end).
+    // Go forwards through the free space before each item and the items.
     for (std::size_t i = next_; low <= high; ++i) {
         const bool last = i == line_.count();
         const std::int64_t free_end = last ? line_.elements() : line_.begin(i);
@@ -117,7 +118,7 @@ std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, 
     for (std::size_t i = 0; i < line.count(); ++i) {
         block = std::max(block, line.grid(i).block());
     }
-    // Every shard but the last can come within a block of its limit, so `plenty` always suffices.
+    // Every shard except the last comes within a block of its limit, so `plenty` always suffices.
     const std::int64_t plenty = plus(divide_up(line.elements(), ranks), block);
     std::int64_t low = divide_up(bound, unit);
     std::int64_t high = std::min(divide_up(plenty, unit), divide_up(best, unit) - 1);
@@ -146,31 +147,31 @@ std::vector<std::int64_t> earliest_cuts(const Line &line, std::span<const std::i
     return cuts;
 }
 
-// Cut k may lie between the earliest place from which the later shards still reach the end, and the
-// latest that shard k - 1 reaches; every legal cut in between leaves the rest possible.
-std::vector<std::int64_t> cuts_near(const Line &line, const Wishes &wishes) {
-    const std::size_t ranks = wishes.limits.size();
+// Cut k lies between the earliest position from which the later shards still reach the end and the
+// last position that shard k - 1 reaches. Every legal cut in this range leaves the rest possible.
+std::vector<std::int64_t> cuts_near(const Line &line, const CutTargets &targets) {
+    const std::size_t ranks = targets.limits.size();
     std::vector<std::int64_t> cuts(ranks + 1, 0);
     cuts.back() = line.elements();
-    // No further than a shard away, which would look through many items for little.
+    // Limits the search for an aligned cut to one shard: a longer one visits many items for little.
     const std::int64_t reach =
-        std::max(line.elements() / static_cast<std::int64_t>(ranks), wishes.alignment);
+        std::max(line.elements() / static_cast<std::int64_t>(ranks), targets.alignment);
     Walker walker(line);
     for (std::size_t k = 1; k < ranks; ++k) {
-        const std::int64_t low = std::max(wishes.earliest[k], cuts[k - 1]);
-        const std::int64_t limit = std::min(plus(cuts[k - 1], wishes.limits[k - 1]), cuts.back());
-        std::int64_t ideal = std::clamp(wishes.ideals[k], low, limit);
+        const std::int64_t low = std::max(targets.earliest[k], cuts[k - 1]);
+        const std::int64_t limit = std::min(plus(cuts[k - 1], targets.limits[k - 1]), cuts.back());
+        std::int64_t ideal = std::clamp(targets.ideals[k], low, limit);
         walker.go(ideal);
         const std::int64_t below = walker.floor();
         std::int64_t above = below == ideal ? below : walker.ceil();
         if (above > limit) ideal = above = below;
         std::int64_t cut = ideal - below <= above - ideal ? below : above;
-        if (below % wishes.alignment != 0 || above % wishes.alignment != 0) {
+        if (below % targets.alignment != 0 || above % targets.alignment != 0) {
             walker.go(limit);
             const std::int64_t high = std::min(walker.floor(), plus(ideal, reach));
             walker.go(ideal);
             std::optional<std::int64_t> aligned;
-            for (std::int64_t unit = wishes.alignment; !aligned && unit > 1; unit /= 2) {
+            for (std::int64_t unit = targets.alignment; !aligned && unit > 1; unit /= 2) {
                 aligned = nearest(walker, ideal, std::max(low, ideal - reach), high, unit);
                 if (unit % 2 != 0) break;
             }

@@ -12,11 +12,11 @@
 
 namespace vescomm::planner {
 
-// Items at fixed places in a buffer, and where that buffer may be cut: at the block boundaries of
-// the items, and anywhere between them.
+// Items at fixed places in a buffer. The buffer may be cut at the block boundaries of the items and
+// anywhere between items.
 class Line {
 public:
-    // `offsets` as concatenate() returns them; all three are borrowed.
+    // `offsets` is the result of concatenate(). All three arguments are borrowed.
     Line(const Items &items, std::span<const std::size_t> order,
          std::span<const std::int64_t> offsets)
         : items_(items), order_(order), offsets_(offsets) {}
@@ -33,21 +33,21 @@ private:
     std::span<const std::int64_t> offsets_;
 };
 
-// A place on a line that remembers which item it is in, so that a walk along the line costs
-// O(items) in all. `position` in [0, elements()].
+// A position in [0, elements()] on a line. It remembers the item it is in, so a walk along the
+// line costs O(items) in total.
 class Walker {
 public:
     explicit Walker(const Line &line) noexcept : line_(line) {}
 
-    // Goes to a position, from the last one item by item.
+    // Moves to a position, item by item from the previous one.
     void go(std::int64_t position) noexcept;
 
-    // The last legal cut at or before the position; the first at or after it.
+    // floor() returns the last legal cut at or before the position, ceil() the first at or after.
     std::int64_t floor() const noexcept;
     std::int64_t ceil() const noexcept;
 
-    // The same among cuts that are multiples of `alignment`, if one lies in [low, position], or in
-    // [position, high].
+    // Variants that consider only cuts at multiples of `alignment`, in [low, position] and in
+    // [position, high]. Nothing when there is no such cut.
     std::optional<std::int64_t> floor(std::int64_t low, std::int64_t alignment) const noexcept;
     std::optional<std::int64_t> ceil(std::int64_t high, std::int64_t alignment) const noexcept;
 
@@ -59,39 +59,40 @@ private:
     std::size_t next_ = 0;  // the first item that ends after the position
 };
 
-// Whether the line can be cut into shards of at most `largest` elements: cutting as late as
-// possible needs the fewest. Cost: O(items + ranks).
+// Returns true when the line can be cut into `ranks` shards of at most `largest` elements. Cuts as
+// late as possible, which needs the fewest shards. Cost: O(items + ranks).
 bool possible(const Line &line, int ranks, std::int64_t largest);
 
-// The same for shards of at most limits[rank] elements each.
+// Returns true when the line can be cut into shards of at most limits[rank] elements.
 bool possible(const Line &line, std::span<const std::int64_t> limits);
 
-// Elements of each shard.
+// Returns the elements of each shard.
 std::vector<std::int64_t> shards_of(std::span<const std::int64_t> cuts);
 
-// The smallest multiple of `unit`, at least `bound` and less than `best`, for which this is
-// possible; nothing when there is none. Exact. Cost: O((items + ranks) log elements).
+// Returns the smallest multiple of `unit` in [bound, best) for which possible() holds; nothing when
+// there is none. Exact. Cost: O((items + ranks) log elements).
 std::optional<std::int64_t> smallest_largest_shard(const Line &line, int ranks, std::int64_t unit,
                                                    std::int64_t bound, std::int64_t best);
 
-// What cuts must be like, and what they should be like. Everything is borrowed.
-struct Wishes {
-    std::span<const std::int64_t> limits;  // of each shard; possible(line, limits) must hold
-    std::span<const std::int64_t> earliest;  // of each cut, as earliest_cuts() returns them
-    std::span<const std::int64_t> ideals;  // where the cuts, ranks + 1, would be best
-    std::int64_t alignment = 1;
+// Constraints and preferences for cuts. The spans are borrowed.
+struct CutTargets {
+    std::span<const std::int64_t> limits;  // largest shard of each rank; possible() must hold
+    std::span<const std::int64_t> earliest;  // result of earliest_cuts()
+    std::span<const std::int64_t> ideals;  // preferred position of each of ranks + 1 cuts
+    std::int64_t alignment = 1;  // preferred multiple of cuts, in elements
 };
 
-// For each of ranks + 1 cuts the first place from which the later shards still reach the end.
-// Cost: O(items + ranks).
+// Returns, for each of ranks + 1 cuts, the first position from which the later shards still reach
+// the end. Cost: O(items + ranks).
 std::vector<std::int64_t> earliest_cuts(const Line &line, std::span<const std::int64_t> limits);
 
-// ranks + 1 cuts within the limits: each at a multiple of the alignment where it can be, otherwise
-// of half of it and so on; and among those next to its ideal. Cost: O(items + ranks).
-std::vector<std::int64_t> cuts_near(const Line &line, const Wishes &wishes);
+// Returns ranks + 1 cuts within the limits. Each cut is a multiple of the alignment if possible,
+// otherwise of half of it, and so on. Among the possible positions the one nearest to the ideal is
+// taken. Cost: O(items + ranks).
+std::vector<std::int64_t> cuts_near(const Line &line, const CutTargets &targets);
 
-// The same for shards of at most `largest` elements, which must be possible, and cuts next to where
-// equal shards would have them.
+// cuts_near() for shards of at most `largest` elements, with the cuts of equal shards as ideals.
+// possible(line, ranks, largest) must hold.
 std::vector<std::int64_t> even_cuts(const Line &line, int ranks, std::int64_t largest,
                                     std::int64_t alignment);
 

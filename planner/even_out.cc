@@ -14,7 +14,7 @@ namespace vescomm::planner {
 namespace {
 
 constexpr std::int64_t free_steps = std::int64_t{1} << 17;
-constexpr std::size_t max_partners = 16;  // ranks with little to do that are looked at
+constexpr std::size_t max_partners = 16;  // lightly loaded ranks examined
 
 class EvenOut {
 public:
@@ -33,12 +33,12 @@ public:
 private:
     static constexpr std::size_t none = ~std::size_t{0};
 
-    // What to give away, what to take for it (or nothing), and the larger of both loads then.
+    // A move of one job to another rank, optionally in exchange for a job of that rank.
     struct Exchange {
-        std::size_t given = none;
-        std::size_t taken = none;
-        std::size_t rank = none;
-        std::int64_t load = 0;
+        std::size_t given = none;  // job
+        std::size_t taken = none;  // job; none for a move
+        std::size_t rank = none;  // the other rank
+        std::int64_t load = 0;  // the larger of both loads after the exchange
     };
 
     bool improve(std::size_t max) {

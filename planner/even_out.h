@@ -8,17 +8,17 @@
 
 namespace vescomm::planner {
 
-// One matrix, and who has it.
+// One matrix and its owner.
 struct Job {
     std::int64_t work = 0;
     std::size_t unit = 0;
     std::size_t item = 0;  // of the unit
-    std::size_t rank = 0;
+    std::size_t rank = 0;  // the owner
 };
 
-// Moves jobs from the rank that has most to one that has little, or swaps two, as long as that
-// helps and the bound is not met. `loads` may hold more than the jobs. Looks at no more than about
-// 2^17 pairs of jobs, and `more_steps`.
+// Moves jobs from the most loaded rank to a rank with a small load, or swaps two jobs, until the
+// bound is met or nothing improves. `loads` may include work besides the jobs. Examines at most
+// about 2^17 + more_steps pairs of jobs.
 void even_out(std::span<Job> jobs, std::span<std::int64_t> loads, std::int64_t bound,
               std::int64_t more_steps);
 

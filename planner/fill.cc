@@ -29,16 +29,16 @@ RaggedFiller::RaggedFiller(std::span<const Kind> kinds, std::int64_t largest)
 
 //                      cursor
 //     shards ...  |-------|======_|=======|==|---- ...
-//                        begin  ^ room that no block fits in
+//                        begin  ^ space too small for a block
 //
-// The first cut in the item is the last boundary that the room reaches.
+// The first cut in the item is its last boundary within the space left in the shard of the cursor.
 std::int64_t RaggedFiller::end(std::size_t kind, std::int64_t cursor) {
     const Grid &grid = kinds_[kind].grid();
     const std::int64_t used = cursor % largest_;
-    const std::int64_t room = largest_ - used;
-    if (grid.elements() <= room) return cursor + grid.elements();
+    const std::int64_t space = largest_ - used;
+    if (grid.elements() <= space) return cursor + grid.elements();
     if (whole_blocks_[kind] == 0) return unbounded;  // one block is larger than a shard
-    return plus(cursor + room, end_after(kind, grid.floor(room)));
+    return plus(cursor + space, end_after(kind, grid.floor(space)));
 }
 
 std::int64_t RaggedFiller::end_after(std::size_t kind, std::int64_t begin) {
@@ -60,8 +60,8 @@ std::int64_t RaggedFiller::end_after(std::size_t kind, std::int64_t begin) {
     return known->second;
 }
 
-// A tensor that begins and ends inside shards has at most two of them not to itself; each of those
-// in between holds whole blocks only, and the room that is left counts.
+// A tensor shares at most two shards, its first and its last, with other tensors. Each shard
+// between them holds whole blocks only, and the remainder counts as part of the distance.
 std::int64_t RaggedFiller::shortest(std::size_t kind) const {
     const Grid &grid = kinds_[kind].grid();
     const std::int64_t whole = whole_blocks_[kind];

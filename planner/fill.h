@@ -12,7 +12,7 @@
 
 namespace vescomm::planner {
 
-// Equal shards, as place() fills them.
+// Fills equal shards as place() does.
 class UniformFiller : public Filler {
 public:
     // `kinds` is borrowed.
@@ -29,11 +29,12 @@ private:
     Shards shards_;
 };
 
-// Shards of at most `largest` elements, each cut as late as it can be, as possible() does.
+// Fills shards of at most `largest` elements, each cut as late as possible, as possible() does.
 //
-// Where items lie in the buffer, as opposed to here, depends only on which lie before them: each
-// adds its elements and its padding. Not so if tensors have alignments of their own; then their
-// greatest common divisor is used, which makes no layout impossible, but may find too many.
+// The offset of an item in the buffer is the sum of elements and padding of the items before it.
+// This is exact only while all tensors have one alignment. Otherwise the greatest common divisor
+// of the alignments is used: every possible layout is still found, but some orders that are found
+// may not fit.
 class RaggedFiller : public Filler {
 public:
     // `kinds` is borrowed.
@@ -46,14 +47,17 @@ public:
     std::int64_t shortest(std::size_t kind) const override;
 
 private:
-    // Where the end lies when `begin` elements of the item lie before its first whole shard.
+    // Returns the distance to the end of the item from the start of its second shard; `begin`
+    // elements of the item lie before that start.
     std::int64_t end_after(std::size_t kind, std::int64_t begin);
 
     std::span<const Kind> kinds_;
     std::int64_t largest_;
     std::vector<std::int64_t> paddings_;
-    std::vector<std::int64_t> whole_blocks_;  // elements of them in a shard, for each kind
-    // What end_after() found for restarting grids, which take a step for each shard.
+    // For each kind: elements of the whole blocks that fit into one shard.
+    std::vector<std::int64_t> whole_blocks_;
+    // For each kind with a restarting grid: cached results of end_after(), which cost a step for
+    // each shard.
     std::vector<std::unordered_map<std::int64_t, std::int64_t>> known_;
 };
 

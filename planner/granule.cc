@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: set-up, but for room_of().
+// Zone: set-up, except space_of(), which is per operation.
 #include "planner/granule.h"
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 namespace vescomm::planner {
 namespace {
 
-// Real layers have fewer than ten.
+// Limits of the distinct sizes examined. Real layers have fewer than ten.
 constexpr std::size_t max_given = 64;
 constexpr std::size_t max_divisors = 256;
 
-// One for each size.
+// Adds up granules of the same size.
 std::vector<Granule> merged(std::vector<Granule> granules) {
     std::ranges::sort(granules, std::ranges::greater(), &Granule::size);
     std::vector<Granule> result;
@@ -35,7 +35,7 @@ std::int64_t granule_of(const Grid &grid) {
 
 std::vector<Granule> common_granules(std::vector<Granule> given) {
     std::vector<Granule> distinct = merged(std::move(given));
-    // Those that most elements have.
+    // Keep the sizes with most elements.
     std::ranges::stable_sort(distinct, std::ranges::greater(), &Granule::elements);
     if (distinct.size() > max_given) distinct.resize(max_given);
 
@@ -64,15 +64,15 @@ Granule coarsest(std::span<const Granule> granules, std::int64_t shard) {
     std::int64_t max = -1;
     for (const Granule &granule : granules) {
         if (granule.size > shard) continue;  // does not fit at all
-        const std::int64_t room = room_of(granule, shard);
-        if (room <= max) continue;
-        max = room;
+        const std::int64_t space = space_of(granule, shard);
+        if (space <= max) continue;
+        max = space;
         best = granule;
     }
     return best;
 }
 
-std::int64_t room_of(const Granule &granule, std::int64_t shard) {
+std::int64_t space_of(const Granule &granule, std::int64_t shard) {
     const std::int64_t whole = round_down(shard, granule.size);
     const std::int64_t inside = std::max<std::int64_t>(divide_up(granule.elements, whole) - 2, 0);
     return plus(granule.elements, times(inside, shard - whole));

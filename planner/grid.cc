@@ -15,7 +15,7 @@ std::int64_t modulo(std::int64_t a, std::int64_t modulus) noexcept {
     return rest < 0 ? rest + modulus : rest;
 }
 
-// x with a * x = 1 modulo `modulus`, for coprime a: the extended Euclidean algorithm.
+// Returns x with a * x = 1 modulo `modulus`, for coprime a, by the extended Euclidean algorithm.
 std::int64_t inverse(std::int64_t a, std::int64_t modulus) noexcept {
     std::int64_t rest = modulo(a, modulus);
     std::int64_t next_rest = modulus;
@@ -29,8 +29,8 @@ std::int64_t inverse(std::int64_t a, std::int64_t modulus) noexcept {
     return modulo(factor, modulus);
 }
 
-// All x with x * block = residue: again one residue, with a smaller modulus. No product leaves 64
-// bits, because a modulus is an alignment, which the planner keeps below 2^30.
+// Returns all x with x * block in the residue class: again one class, with a smaller modulus. All
+// products fit into 64 bits, because a modulus is an alignment, which is at most 2^30.
 std::optional<Residue> divide(Residue residue, std::int64_t block) noexcept {
     const std::int64_t wanted = modulo(residue.residue, residue.modulus);
     if (block % residue.modulus == 0) {  // the usual case: blocks are aligned themselves
@@ -50,7 +50,8 @@ Grid::Grid(std::int64_t elements, std::int64_t sub_matrix, std::int64_t block) n
     if (sub_matrix_ % block_ == 0) sub_matrix_ = elements_;
 }
 
-// Residues repeat after so many sub-matrices; one more, because the first one may be cut off.
+// Returns the number of sub-matrices after which residues repeat, plus one because the first
+// sub-matrix may be only partly in the range.
 std::int64_t Grid::tries_for(std::int64_t modulus) const noexcept {
     return simple() ? 1 : modulus / std::gcd(modulus, sub_matrix_) + 1;
 }

@@ -9,48 +9,49 @@
 
 namespace vescomm::planner {
 
-// Numbers that leave `residue` when divided by `modulus`.
+// The numbers that are congruent to `residue` modulo `modulus`.
 struct Residue {
     std::int64_t residue = 0;
     std::int64_t modulus = 1;
 };
 
-// Elements [low, high], both included; empty when low > high.
+// The elements [low, high], both ends included; empty when low > high.
 struct Range {
     std::int64_t low = 0;
     std::int64_t high = 0;
 };
 
-// Where one tensor may be cut, counted in elements from its start. Blocks start anew in every
-// sub-matrix, and the last one of a sub-matrix may be short:
+// The legal cuts of one tensor, in elements from its start. Blocks restart in every sub-matrix, and
+// the last block of a sub-matrix may be short:
 //
 //     elements    |  sub-matrix 0    |  sub-matrix 1    |
 //     boundaries  0     b     2b     s     s+b   s+2b   2s
 //
-// When blocks divide sub-matrices the boundaries are just the multiples of a block; the constructor
-// then forgets the sub-matrices, so that `simple()` is the common case.
+// When blocks divide sub-matrices, the boundaries are the multiples of a block. The constructor
+// then ignores the sub-matrices, so simple() is the common case.
 class Grid {
 public:
-    // `elements` at least 1, `sub_matrix` dividing it, `block` at least 1.
+    // `elements` is at least 1, `sub_matrix` divides it, and `block` is at least 1.
     Grid(std::int64_t elements, std::int64_t sub_matrix, std::int64_t block) noexcept;
 
     std::int64_t elements() const noexcept { return elements_; }
     std::int64_t sub_matrix() const noexcept { return sub_matrix_; }
-    // Elements that stay together: of the largest block.
+    // Elements of the largest block.
     std::int64_t block() const noexcept { return block_; }
+    // True when all boundaries are multiples of a block.
     bool simple() const noexcept { return sub_matrix_ == elements_; }
-    // One block: no cut is legal but at the ends.
+    // True when the tensor is one block: only its ends are legal cuts.
     bool whole() const noexcept { return block_ == elements_; }
-    // Shards of any multiple of this may cut the tensor again and again.
+    // Equal shards of any multiple of this many elements may cut the tensor any number of times.
     std::int64_t period() const noexcept { return simple() ? block_ : sub_matrix_; }
 
-    // The last boundary at or before `position`, the first at or after it; `position` in
-    // [0, elements()].
+    // floor() returns the last boundary at or before `position`, ceil() the first at or after it.
+    // `position` is in [0, elements()].
     std::int64_t floor(std::int64_t position) const noexcept;
     std::int64_t ceil(std::int64_t position) const noexcept;
 
-    // The largest, and the smallest, boundary within a range inside [0, elements()) that leaves
-    // the residue and lies in `within`, counted from the start of its sub-matrix.
+    // Return the largest or the smallest boundary in a range inside [0, elements()) that has the
+    // residue. With `within`, the position of the boundary in its sub-matrix must lie in `within`.
     // Cost: O(modulus / gcd(modulus, sub-matrix)) steps; 1 for simple grids.
     std::optional<std::int64_t> largest(Range range, Residue residue, Range within) const noexcept;
     std::optional<std::int64_t> largest(Range range, Residue residue) const noexcept {

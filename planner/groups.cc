@@ -25,7 +25,7 @@ std::int64_t bytes_of(vescomm_type_t type) {
     return bytes;
 }
 
-// What makes units alike, as numbers; names are not among them.
+// Returns a key that is equal for units that differ only in names.
 std::vector<std::int64_t> key_of(const Unit &unit) {
     std::vector<std::int64_t> key;
     key.reserve(1 + 6 * unit.tensors.size());
@@ -40,8 +40,8 @@ std::vector<std::int64_t> key_of(const Unit &unit) {
     return key;
 }
 
-// All tensors of the model as if they were one buffer of bytes, which may be cut wherever its units
-// may be: what no such cuts can do, cuts of the units cannot either.
+// Treats all tensors of the model as one buffer of bytes with the same blocks. A bound for that
+// buffer also holds for the units, because their cuts are more restricted.
 std::int64_t lower_bound_bytes(const Groups &groups) {
     Items everything;
     everything.ranks = groups.ranks;
@@ -82,7 +82,7 @@ Groups to_groups(const Model &model, const Options &options) {
             Group &group = result.groups[place->second];
             group.units.push_back(i);
             result.of_unit.push_back(place->second);
-            occupied = plus(occupied, times(group.items.room, group.element_bytes));
+            occupied = plus(occupied, times(group.items.max_occupied, group.element_bytes));
             if (occupied > max_bytes) {
                 throw std::invalid_argument(
                     "it brings the model above 2^62 bytes, the most there may be");

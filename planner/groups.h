@@ -11,11 +11,11 @@
 
 namespace vescomm::planner {
 
-// Units that differ in names only: of one type, with tensors of the same shapes, blocks and
-// alignments in the same order. Most layers of a model are alike, so little is left to plan.
+// Units that differ only in names. They have one type, and tensors of the same shapes, blocks and
+// alignments in the same order. Most layers of a model are alike, so a model has few groups.
 struct Group {
-    Problem problem;  // of the first of them
-    Items items;
+    Problem problem;  // of the first unit
+    Items items;  // of `problem`
     std::int64_t element_bytes = 1;
     std::vector<std::size_t> units;  // indices in the model
 
@@ -26,13 +26,14 @@ struct Group {
 struct Groups {
     int ranks = 1;
     std::vector<Group> groups;  // in order of their first units
-    std::vector<std::size_t> of_unit;  // which group each unit is in
+    std::vector<std::size_t> of_unit;  // index of each unit's group
     std::int64_t bytes = 0;  // of all tensors
-    // No cuts whatever leave every rank with fewer bytes.
+    // Lower bound of the bytes of the fullest rank, for any cuts.
     std::int64_t lower_bound_bytes = 0;
 };
 
-// Throws std::invalid_argument with a sentence that names the unit. Cost: O(tensors log tensors).
+// Checks a model and groups its units. Throws std::invalid_argument with a sentence that names the
+// unit. Cost: O(tensors log tensors).
 Groups to_groups(const Model &model, const Options &options);
 
 }  // namespace vescomm::planner

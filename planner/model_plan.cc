@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner for whole models from top to bottom: find the units that are alike, plan what is
-// left, by itself or together, add up what each rank owns, and explain.
+// The planner for whole models, from top to bottom: group the units that are alike, plan each
+// group, separately or together, add up the bytes of each rank, and explain.
 //
 // Zone: set-up.
 #include "planner/model_plan.h"
@@ -34,7 +34,8 @@ std::string_view name_of(Mode mode) {
     return names[static_cast<std::size_t>(mode)];
 }
 
-// Answers that differ, and how many buffers have each: what a rank owns is a sum over these.
+// A distinct answer and the number of buffers that use it. The bytes of a rank are a sum over
+// these.
 struct Share {
     const Answer *answer = nullptr;
     std::int64_t element_bytes = 1;
@@ -43,7 +44,7 @@ struct Share {
 
 std::vector<Share> shares_of(const Groups &groups, const ModelAnswer &answer) {
     std::vector<Share> shares;
-    std::unordered_map<const Answer *, std::size_t> known;  // only looked up: its order is nobody's
+    std::unordered_map<const Answer *, std::size_t> known;  // for look-up only, never iterated
     for (std::size_t unit = 0; unit < answer.units.size(); ++unit) {
         const Answer *const of_unit = answer.units[unit].get();
         const auto [place, is_new] = known.try_emplace(of_unit, shares.size());
@@ -53,11 +54,11 @@ std::vector<Share> shares_of(const Groups &groups, const ModelAnswer &answer) {
     return shares;
 }
 
-// Everything about a feasible answer that follows from those of its units.
+// Computes the totals of a feasible answer from the answers of its units.
 void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const Costs &costs) {
     answer.feasible = true;
     std::vector<std::int64_t> loads(static_cast<std::size_t>(groups.ranks), 0);
-    std::int64_t bound = 0;  // of uniform shards, which no balancing makes smaller
+    std::int64_t bound = 0;  // bytes of the largest rank with uniform shards
     Traffic traffic;
     for (const Share &share : shares_of(groups, answer)) {
         const Answer &unit = *share.answer;
@@ -81,7 +82,7 @@ void add_up(ModelAnswer &answer, const Model &model, const Groups &groups, const
     answer.seconds_per_step = traffic.seconds(costs);
 }
 
-// By weight, the rank that owns most need not be the one that is furthest above its share.
+// With weights, the rank that owns most and the rank furthest above its share can differ.
 void explain(ModelAnswer &answer, const Model &model, const Groups &groups,
              const std::string &more = "") {
     const bool by_weight = !Shares(groups.ranks, model.weights).even();
@@ -105,8 +106,8 @@ void refuse(ModelAnswer &answer, const Model &model, std::size_t unit, const Ans
         answer.explanation = fmt::format("unit {}: {}", quoted(name), answer.explanation);
 }
 
-// Every unit by itself, ragged or uniform. Returns the answers of the groups; fewer when there is
-// no layout for one of them, which `answer` then explains.
+// Plans every unit on its own, ragged or uniform. Returns the answers of the groups; fewer when a
+// group has no layout, which `answer` then explains.
 std::vector<Shared> plan_each(ModelAnswer &answer, const Model &model, const Groups &groups,
                               Options options, Mode mode) {
     answer = {};
@@ -126,7 +127,7 @@ std::vector<Shared> plan_each(ModelAnswer &answer, const Model &model, const Gro
     return of_group;
 }
 
-// The items of a group where a planned layout has them.
+// The items of a group in the order and at the offsets of a planned layout.
 struct Laid {
     Laid(const Group &group, const Answer &answer) {
         std::vector<std::size_t> item_of(group.problem.tensors.size());
@@ -147,8 +148,8 @@ struct Laid {
     std::vector<std::int64_t> offsets;
 };
 
-// What each rank may own of a buffer: what the ranks of its weight must own when the buffer is cut
-// by itself, and so many millionths more.
+// Returns the elements that each rank may own of a buffer: the largest shard of a rank of its
+// weight when the buffer is cut on its own, plus `millionths` of it.
 std::vector<std::int64_t> limits_of(const Answer &alone, const Shares &shares,
                                     std::int64_t millionths, std::int64_t shard_limit) {
     std::vector<std::int64_t> limits = shards_of(alone.cuts);
@@ -160,8 +161,8 @@ std::vector<std::int64_t> limits_of(const Answer &alone, const Shares &shares,
     return limits;
 }
 
-// Larger shards of single units cost time on the wire, so they must be worth it: balances with
-// little unevenness first, and takes the first result that is nearly as good as any.
+// A larger shard of a single unit costs communication time. So the limits of the shards are raised
+// in steps, and the first result that is nearly as good as the best is taken.
 Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared> &alone,
                         const Shares &shares, const Options &options) {
     constexpr double nearly = 1.001;
@@ -189,7 +190,7 @@ Balanced balance_gently(std::vector<Cuttable> &buffers, const std::vector<Shared
     return std::move(tries.back());
 }
 
-// Whether cuts are as good as others by what is minimised.
+// Returns true when `answer` is as good as `other` in the quantity that is minimised.
 bool as_good(const Answer &answer, const Answer &other, const Shares &shares, std::int64_t unit) {
     if (shares.even())
         return round_up(answer.largest_shard, unit) <= round_up(other.largest_shard, unit);
@@ -224,7 +225,7 @@ void plan_balanced(ModelAnswer &answer, const Model &model, const Groups &groups
     std::vector<Laid> laid;
     std::vector<Line> lines;
     std::vector<Cuttable> buffers;
-    laid.reserve(alone.size());  // which the others point to
+    laid.reserve(alone.size());  // `lines` and `buffers` point into it
     lines.reserve(alone.size());
     for (std::size_t i = 0; i < alone.size(); ++i) {
         const Group &group = groups.groups[i];
@@ -246,7 +247,7 @@ void plan_balanced(ModelAnswer &answer, const Model &model, const Groups &groups
         }
     }
     add_up(answer, model, groups, options.costs);
-    // A few coarse blocks for each rank may happen to lie better as they were.
+    // With a few coarse blocks for each rank, the ragged cuts can happen to be better.
     if (answer.largest_over_share > ragged.largest_over_share) answer = ragged;
     explain(answer, model, groups,
             fmt::format("; units cut one by one would leave {} {} above",
@@ -283,7 +284,8 @@ void plan_owner(ModelAnswer &answer, const Model &model, const Groups &groups,
                         percent(owned.bound_cost_over_mean - 1)));
 }
 
-// Estimates of costs that differ by less than a hundredth say nothing.
+// Returns true when `a` is faster than `b` by more than a hundredth. Estimates are not more
+// precise.
 bool faster(const ModelAnswer &a, const ModelAnswer &b) {
     constexpr double noise = 1.01;
     return a.seconds_per_step * noise < b.seconds_per_step;
@@ -344,8 +346,8 @@ ModelAnswer plan(const Model &model, const Options &options) {
 }
 
 Answer plan_as_model(const Problem &problem, const Options &options) {
-    to_items(problem, options);  // checks it, and names no unit
-    // A byte for an element, so that as many of them are possible.
+    to_items(problem, options);  // checks the problem; messages then name no unit
+    // A type of one byte gives bytes the same limit as elements.
     const Model model{{{"", VESCOMM_U8, problem.tensors}}, problem.ranks, problem.weights};
     const Groups groups = to_groups(model, options);
     const ModelAnswer planned = plan_groups(model, groups, options);

@@ -6,7 +6,8 @@
 
 namespace vescomm::planner {
 
-// plan() in the modes that are about models: one buffer is the only unit of one.
+// plan() of one buffer in the modes that concern models: the buffer becomes the only unit of a
+// model.
 Answer plan_as_model(const Problem &problem, const Options &options);
 
 }  // namespace vescomm::planner

@@ -16,7 +16,7 @@ std::vector<std::size_t> by_default(const Problem &, const Items &items) {
     return order;
 }
 
-// Stable, so that equal tensors stay in the user's order and the result is the same everywhere.
+// Sorts stably: equal tensors stay in the user's order, so the result is the same on every machine.
 template <typename Compare, typename Key>
 std::vector<std::size_t> sorted(const Problem &problem, const Items &items, Compare compare,
                                 Key key) {
@@ -31,13 +31,13 @@ std::vector<std::size_t> by_block_ascending(const Problem &problem, const Items 
                   [&items](std::size_t i) { return items.items[i].grid.block(); });
 }
 
-// Coarse blocks first, fine ones into the rest: first fit decreasing, in spirit.
+// Coarse blocks first, fine ones into the remaining space, similar to first fit decreasing.
 std::vector<std::size_t> by_block_descending(const Problem &problem, const Items &items) {
     return sorted(problem, items, std::ranges::greater(),
                   [&items](std::size_t i) { return items.items[i].grid.block(); });
 }
 
-// Tensors of one shape together: what they leave of a shard repeats, and often adds up to none.
+// Tensors of one shape together: their remainders in a shard repeat, and often add up to a whole.
 std::vector<std::size_t> by_shape(const Problem &problem, const Items &items) {
     return sorted(problem, items, std::ranges::less(),
                   [&](std::size_t i) -> const std::vector<std::int64_t> & {

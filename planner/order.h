@@ -11,16 +11,16 @@
 
 namespace vescomm::planner {
 
-// A way to line up the tensors of a buffer. The default order can cost five times the padding of
-// the best one (DeepSeek-V3, 16 rows a block, 1,536 ranks: 26 % against 5 %), and trying a few
-// costs little.
+// An order of the tensors in a buffer. The default order can cost five times the padding of the
+// best one (DeepSeek-V3, 16 rows a block, 1,536 ranks: 26 % against 5 %). Trying a few orders is
+// cheap.
 struct Order {
     std::string_view name;
-    // Indices of Items::items, first in the buffer first.
+    // Returns indices of Items::items in buffer order.
     std::vector<std::size_t> (*make)(const Problem &problem, const Items &items);
 };
 
-// Best liked first: of two orders that are equally good, the planner keeps the earlier one.
+// All fixed orders, by preference: of two equally good orders the planner keeps the earlier one.
 std::span<const Order> orders();
 
 }  // namespace vescomm::planner

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation; every matrix of the model passes here.
+// Zone: per operation; processes every matrix of the model.
 #include "planner/owner.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Run {
     std::int64_t matrices = 1;
 };
 
-// Ranks by what they have to do, least first; of those that have equally much, the first.
+// A heap of ranks by load, smallest load first, then smallest rank.
 class LeastLoaded {
 public:
     explicit LeastLoaded(std::span<std::int64_t> loads) : loads_(loads) {
@@ -32,7 +32,7 @@ public:
         std::ranges::make_heap(heap_, std::ranges::greater());
     }
 
-    // The rank that takes this work.
+    // Adds the work to the least loaded rank and returns that rank.
     std::size_t take(std::int64_t work) {
         std::ranges::pop_heap(heap_, std::ranges::greater());
         auto &[load, rank] = heap_.back();
@@ -47,7 +47,7 @@ private:
     std::vector<std::pair<std::int64_t, std::size_t>> heap_;
 };
 
-// The smallest level for which ranks below it, filled up to it, take all of the work.
+// Returns the smallest level such that filling all ranks up to it takes all of the work.
 std::int64_t level_for(std::span<const std::int64_t> loads, std::int64_t work) {
     std::int64_t level = unbounded;
     while (true) {
@@ -77,7 +77,7 @@ public:
 
     Ownership run() {
         std::vector<Job> jobs = single_jobs();
-        // Stable: of equal jobs the first in the model goes first, on every machine.
+        // A stable sort keeps equal jobs in the order of the model on every machine.
         std::ranges::stable_sort(jobs, std::ranges::greater(), &Job::work);
         const auto larger = std::ranges::find_if(
             jobs, [&](const Job &job) { return job.work <= largest_stacked_; });
@@ -112,12 +112,12 @@ public:
     }
 
 private:
-    // Whether units of the group have tensors that several ranks may own.
+    // Returns true when units of the group have tensors that several ranks may own.
     bool stacked(std::size_t group) const {
         return std::ranges::any_of(works_[group], [](const Works &w) { return w.matrices > 1; });
     }
 
-    // Of all units without such tensors.
+    // Returns the jobs of all units without stacked tensors.
     std::vector<Job> single_jobs() {
         std::vector<Job> jobs;
         for (std::size_t unit = 0; unit < runs_.size(); ++unit) {
@@ -142,11 +142,12 @@ private:
         for (Job &job : jobs) job.rank = ranks.take(job.work);
     }
 
-    // Divides the ranks into zones and fills them; see owner.h. Every rank has room up to a common
-    // level; a zone goes on where the one before it ended, inside a rank too.
+    // Divides the ranks into zones and fills them; see owner.h. Every rank is filled up to a common
+    // level. A zone continues where the previous one ended, possibly inside a rank.
     void divide(std::size_t unit) {
         const std::vector<Works> &works = works_[groups_.of_unit[unit]];
-        std::vector<std::vector<std::size_t>> zones(1);  // of items: the single ones first
+        // Items of each zone. The first zone holds all items of one matrix.
+        std::vector<std::vector<std::size_t>> zones(1);
         std::int64_t all = 0;
         for (std::size_t i = 0; i < works.size(); ++i) {
             all += works[i].each * works[i].matrices;
@@ -156,7 +157,7 @@ private:
                 zones.push_back({i});
             }
         }
-        // The other way round in every second unit, so that no rank has matrices of one size only.
+        // Every second unit has its zones reversed, so that ranks get matrices of several sizes.
         if (unit % 2 != 0) std::ranges::reverse(zones);
         const std::int64_t level = level_for(loads_, all);
         std::size_t last = 0;
@@ -165,29 +166,30 @@ private:
             std::int64_t work = 0;
             for (const std::size_t i : zone) work += works[i].each * works[i].matrices;
             const std::size_t first = last;
-            std::vector<std::int64_t> rooms;
+            std::vector<std::int64_t> capacities;  // of the zone's ranks, in work
             while (true) {
-                rooms.push_back(std::clamp<std::int64_t>(level - loads_[last], 0, work));
-                work -= rooms.back();
+                capacities.push_back(std::clamp<std::int64_t>(level - loads_[last], 0, work));
+                work -= capacities.back();
                 if (work == 0 || last + 1 == loads_.size()) break;
                 ++last;
             }
-            rooms.back() += work;  // what earlier zones left too little room for
+            capacities.back() += work;  // work that exceeds the capacity left by earlier zones
             if (works[zone[0]].matrices > 1) {
-                fill_stacked(unit, zone[0], first, rooms);
+                fill_stacked(unit, zone[0], first, capacities);
             } else {
-                fill_single(unit, zone, first, rooms);
+                fill_single(unit, zone, first, capacities);
             }
         }
     }
 
     void fill_single(std::size_t unit, std::vector<std::size_t> items, std::size_t first,
-                     std::vector<std::int64_t> &rooms) {
+                     std::vector<std::int64_t> &capacities) {
         const std::vector<Works> &works = works_[groups_.of_unit[unit]];
         std::ranges::stable_sort(items, std::ranges::greater(),
                                  [&](std::size_t i) { return works[i].each; });
-        for (std::int64_t &room : rooms) room = -room;  // most room is least load
-        LeastLoaded ranks(rooms);
+        // As loads, so that the rank with the largest capacity is the least loaded.
+        for (std::int64_t &capacity : capacities) capacity = -capacity;
+        LeastLoaded ranks(capacities);
         std::vector<Run> runs;
         for (const std::size_t i : items) {
             const std::size_t rank = first + ranks.take(works[i].each);
@@ -198,18 +200,19 @@ private:
         runs_[unit].insert(runs_[unit].end(), runs.begin(), runs.end());
     }
 
-    // As many matrices as fit into each rank's room, and the rest one by one where most is left.
+    // Gives each rank the matrices that fit into its capacity, and the rest one by one to the rank
+    // with most capacity left.
     void fill_stacked(std::size_t unit, std::size_t item, std::size_t first,
-                      std::vector<std::int64_t> &rooms) {
+                      std::vector<std::int64_t> &capacities) {
         const auto [matrices, work] = works_[groups_.of_unit[unit]][item];
-        std::vector<std::int64_t> counts(rooms.size());
+        std::vector<std::int64_t> counts(capacities.size());
         std::int64_t left = matrices;
-        for (std::size_t k = 0; k < rooms.size(); ++k) {
-            counts[k] = rooms[k] / work;
+        for (std::size_t k = 0; k < capacities.size(); ++k) {
+            counts[k] = capacities[k] / work;
             left -= counts[k];
-            rooms[k] = counts[k] * work - rooms[k];  // most room is least load
+            capacities[k] = counts[k] * work - capacities[k];  // as a load
         }
-        LeastLoaded ranks(rooms);
+        LeastLoaded ranks(capacities);
         for (; left > 0; --left) ++counts[ranks.take(work)];
         std::int64_t next = 0;
         for (std::size_t k = 0; k < counts.size(); ++k) {
@@ -219,7 +222,8 @@ private:
         }
     }
 
-    // As if each rank were a shard, and each matrix a block of a buffer of work.
+    // Applies lower_bound() to a buffer of work, in which each rank is a shard and each matrix a
+    // block.
     std::int64_t bound_of_largest() const {
         Items work;
         work.ranks = static_cast<int>(loads_.size());
@@ -253,7 +257,7 @@ private:
         }
         answer.cuts.reserve(loads_.size() + 1);
         answer.cuts.push_back(0);
-        std::size_t place = 0;  // of the run's item in the order
+        std::size_t place = 0;  // index of the run's item in the order
         for (const Run &run : runs) {
             if (order[place] != run.item) ++place;
             const Item &item = group.items.items[run.item];
@@ -270,10 +274,10 @@ private:
 
     const Groups &groups_;
     const Options &options_;
-    std::vector<std::vector<Works>> works_;  // of each group
-    std::vector<std::vector<Run>> runs_;  // of each unit, in the order of its buffer
-    std::vector<std::int64_t> loads_;  // of each rank
-    std::int64_t largest_stacked_ = 0;
+    std::vector<std::vector<Works>> works_;  // for each group
+    std::vector<std::vector<Run>> runs_;  // for each unit, in the order of its buffer
+    std::vector<std::int64_t> loads_;  // work of each rank
+    std::int64_t largest_stacked_ = 0;  // work on the largest stacked matrix
 };
 
 }  // namespace

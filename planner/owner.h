@@ -10,36 +10,39 @@
 
 namespace vescomm::planner {
 
-// The name of the order that own() lays tensors out in.
+// Name of the order in which own() lays out tensors.
 constexpr std::string_view by_owner = "owner";
 
 struct Ownership {
-    std::vector<Answer> units;  // as in the model, without explanations
-    double largest_cost_over_mean = 1;  // of the rank that has most to do
-    double bound_cost_over_mean = 1;  // no assignment has less
+    std::vector<Answer> units;  // in the order of the model, without explanations
+    double largest_cost_over_mean = 1;  // of the rank with most work
+    double bound_cost_over_mean = 1;  // lower bound of largest_cost_over_mean
 };
 
-// Whole matrices on one rank each, their work balanced over all units together.
+// Assigns every matrix to one rank, and balances the work over all units together.
 //
-//     matrices that are larger than any that are stacked    longest processing time first: the
-//     units with stacked matrices, one by one               largest that is left to the rank that
-//     all other matrices                                    has least; then moves and swaps
+//     1. matrices larger than any stacked one    each to the least loaded rank, largest first
+//     2. units with stacked matrices             one unit after another, by zones
+//     3. all other matrices                      each to the least loaded rank, largest first
+//     4. moves and swaps                         even_out(), for the matrices of 1 and 3
 //
-// Tensors are reordered within their unit by owner, so every rank's are contiguous. A tensor of
-// stacked matrices (batch dimensions) stays one array, so its owners must be ascending, with no
-// other tensor of the unit on a rank between them. So such a unit divides the ranks into zones,
-// one for each such tensor and one for all others, as wide as the work that the ranks in them lack;
-// within a zone again the rank that has least takes the next matrix.
+// Tensors are reordered within their unit by owner, so each rank's tensors are contiguous. A tensor
+// of stacked matrices (batch dimensions) stays one array, so its owners must be ascending, with no
+// other tensor of the unit on a rank between them. Such a unit therefore divides the ranks into
+// zones: one for each stacked tensor and one for all other tensors. The width of a zone follows
+// from its work and the free capacity of its ranks. Within a zone the least loaded rank takes the
+// next matrix.
 //
-// `groups` of a model in Mode::owner. Cost: O(matrices log ranks + units * ranks).
+// `groups` belong to a model in Mode::owner. Cost: O(matrices log ranks + units * ranks).
 Ownership own(const Groups &groups, const Options &options);
 
-// What an optimizer does to each matrix of a tensor, in units so large that all work of the model
-// can be counted.
+// An optimizer's work on the matrices of one tensor. The unit of work is large enough that the work
+// of the whole model fits into 64 bits.
 struct Works {
-    std::int64_t matrices = 1;  // that may have different owners
-    std::int64_t each = 1;
+    std::int64_t matrices = 1;  // each may have a different owner
+    std::int64_t each = 1;  // work on one matrix
 };
-std::vector<std::vector<Works>> works_of(const Groups &groups, Work work);  // of each group's items
+// Returns the works of each item of each group.
+std::vector<std::vector<Works>> works_of(const Groups &groups, Work work);
 
 }  // namespace vescomm::planner

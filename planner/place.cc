@@ -9,10 +9,10 @@
 namespace vescomm::planner {
 namespace {
 
-// The largest boundary of `grid`, at most `limit` <= shard, at which a shard may end when the
-// tensor also goes through later ends of shards: all of boundary, boundary + shard, ... inside the
-// tensor must be on the grid. 0 when there is none. Every number here is a multiple of the
-// tensor's alignment, since its start and all shards are.
+// Returns the largest boundary of the item's grid, at most `limit` <= shard, at which a shard may
+// end such that all later ends of shards in the tensor, boundary + shard, ..., are on the grid too.
+// Returns 0 when there is none. Every number here is a multiple of the tensor's alignment, because
+// its start and all shards are.
 //
 //     tensor       |   |   |   |   |   |   |   |  |      its blocks
 //     shards ... ----------|-----------|----------- ...
@@ -24,22 +24,23 @@ std::int64_t last_boundary(const Item &item, std::int64_t limit, const Shards &s
     const std::int64_t step = shards.step == 0 ? shards.shard : shards.step;
     if (step % grid.period() == 0) return grid.largest({1, high}, aligned).value_or(0);
 
-    // One end of a shard, when what is left fits into the next one.
+    // One end of a shard, when the rest fits into the next shard.
     const std::int64_t rest = grid.elements() - shards.shard;
     if (const auto found = grid.largest({std::max<std::int64_t>(rest, 1), high}, aligned)) {
         return *found;
     }
     if (shards.step != 0 || grid.simple()) return 0;
 
-    // Several ends where sub-matrices restart the grid: each lies a shard after the one before it,
-    // which within the sub-matrices means `ahead` further, or `back` before. Of these two only one
-    // can be a whole number of blocks, because a sub-matrix is none; and going that way, the ends
-    // must stay inside a sub-matrix, or the short block at its end would shift them off the grid.
+    // Several ends in a grid that sub-matrices restart. Each end lies one shard after the previous
+    // one. Relative to its sub-matrix it lies `ahead` elements further, or `back` elements before.
+    // Only one of these can be a whole number of blocks, because a sub-matrix is not. In that
+    // direction the ends must stay inside a sub-matrix; otherwise the short block at its end shifts
+    // them off the grid.
     const std::int64_t ahead = shards.shard % grid.sub_matrix();
     const std::int64_t back = grid.sub_matrix() - ahead;
     const bool forward = ahead % grid.block() == 0;
     if (!forward && back % grid.block() != 0) return 0;
-    // boundary <= shard, so the number of ends takes at most two values.
+    // boundary <= shard, so there are at most two possible numbers of ends.
     for (std::int64_t ends = divide_up(grid.elements() - high, shards.shard);; ++ends) {
         const std::int64_t moves = ends - 1;
         const Range range = {std::max<std::int64_t>(grid.elements() - ends * shards.shard, 1),
@@ -67,16 +68,16 @@ std::vector<std::int64_t> concatenate(const Items &items, std::span<const std::s
     return offsets;
 }
 
-// At the cursor if the item ends before the shard does; otherwise as early as puts the end of the
-// shard on a boundary of its grid; otherwise the same from the next shard on, and if it does not
-// fit there either it fits nowhere, because all shards are alike.
+// The item starts at the cursor if it fits into the rest of the shard. Otherwise it starts at the
+// first position that puts the end of the shard on a boundary of its grid, in this shard or else in
+// the next. If it does not fit there it fits nowhere, because all shards are alike.
 bool go_to_start(Cursor &cursor, const Item &item, const Shards &shards) {
     if (cursor.position >= cursor.shard_end) {
         cursor.shard_end = cursor.position - cursor.position % shards.shard + shards.shard;
     }
-    const std::int64_t room = cursor.shard_end - cursor.position;
-    if (item.elements() <= room) return true;
-    std::int64_t boundary = last_boundary(item, room, shards);
+    const std::int64_t space = cursor.shard_end - cursor.position;
+    if (item.elements() <= space) return true;
+    std::int64_t boundary = last_boundary(item, space, shards);
     if (boundary == 0) {
         cursor.position = cursor.shard_end;
         cursor.shard_end += shards.shard;
@@ -88,8 +89,8 @@ bool go_to_start(Cursor &cursor, const Item &item, const Shards &shards) {
     return true;
 }
 
-// Each item goes to its earliest legal start. Which starts are legal does not depend on what lies
-// before, so an earlier end is never worse, and taking the earliest is exact for a fixed order.
+// Each item goes to its earliest legal start. The legal starts do not depend on the items before,
+// so an earlier end is never worse, and the result is exact for a fixed order.
 bool place(const Items &items, std::span<const std::size_t> order, const Shards &shards,
            std::span<std::int64_t> offsets) {
     const std::int64_t end = times(shards.shard, items.ranks);

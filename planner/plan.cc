@@ -29,7 +29,7 @@ double above(std::int64_t value, double base) {
     return base == 0 ? 0 : static_cast<double>(value) / base - 1;
 }
 
-// What makes a shard so large, and what to do about it; empty when nothing can be.
+// Names the cause of a large shard and a remedy; empty when there is no remedy.
 std::string advice(const Problem &problem, const Items &items) {
     const auto coarsest = std::ranges::max_element(
         items.items, {}, [](const Item &item) { return item.grid.block(); });
@@ -44,7 +44,7 @@ std::string advice(const Problem &problem, const Items &items) {
         count_of(ranks, "rank"));
 }
 
-// What is known of shards that are smaller than the largest.
+// Describes whether a smaller largest shard is possible.
 std::string describe_proof(const Answer &answer, const Options &options) {
     const std::string steps =
         answer.steps == 0 ? "" : fmt::format(" and {} of search", count_of(answer.steps, "step"));
@@ -64,7 +64,8 @@ std::string describe_proof(const Answer &answer, const Options &options) {
     return fmt::format("proved to be the smallest possible{}, by a lower bound{}", terms, steps);
 }
 
-// The same for the ratio of a shard to its rank's share, which is what weights minimise.
+// describe_proof() for problems with weights, which minimise the ratio of a shard to its rank's
+// share.
 std::string describe_proof_by_weight(const Answer &answer) {
     if (answer.optimal) return "proved to be the least possible, by a lower bound";
     const auto orders = static_cast<std::int64_t>(answer.orders.size());
@@ -115,14 +116,14 @@ std::string too_large(const Problem &problem, const Items &items, const Options 
         what, count_of(shard, "element"), with_commas(options.shard_limit), advice(problem, items));
 }
 
-// No equal shards are smaller. `items.alignment` is not unbounded.
+// Returns a lower bound of equal shards. `items.alignment` must not be unbounded.
 std::int64_t equal_bound(const Items &items, const Options &options) {
-    const std::int64_t aligned = options.start_alignment;  // as all starts are
+    const std::int64_t aligned = options.start_alignment;  // divides all starts
     return round_up(uniform_bound(items, aligned, round_up(lower_bound(items), aligned)),
                     items.alignment);
 }
 
-// As place() has the items in equal shards, and last the end of the last one.
+// Returns the offsets of place() for equal shards, followed by the end of the last item.
 std::vector<std::int64_t> place_equal(const Items &items, const Best &best) {
     std::vector<std::int64_t> offsets(best.order.size());
     place(items, best.order, {.shard = best.shard, .step = 0}, offsets);
@@ -168,9 +169,10 @@ void plan_uniform(Answer &answer, const Problem &problem, const Options &options
     answer.optimal = best.shard == answer.lower_bound;
 }
 
-// One tensor right after another is best while all starts are aligned alike. Otherwise room at the
-// end of a shard, so that the next begins at a multiple of all alignments, may be better: takes the
-// places of equal shards if they are. Returns the offsets.
+// Chooses the offsets for ragged shards. Concatenation is best while all tensors have one
+// alignment. Otherwise padding at the end of a shard, so that the next shard begins at a multiple
+// of all alignments, may be better: the offsets of equal shards are taken if they are. Returns the
+// offsets.
 std::vector<std::int64_t> place_ragged(Best &best, const Problem &problem, const Items &items,
                                        const Options &options) {
     const bool alike = items.alignment == options.start_alignment;
@@ -194,7 +196,7 @@ std::vector<std::int64_t> place_ragged(Best &best, const Problem &problem, const
     return concatenate(items, best.order);
 }
 
-// Shards are compared after rounding up to `unit`.
+// Plans ragged shards. Shards are compared after rounding up to `unit`.
 void plan_ragged(Answer &answer, const Problem &problem, const Options &options, const Items &items,
                  std::int64_t unit) {
     answer.lower_bound = lower_bound(items);
@@ -215,7 +217,7 @@ void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
     if (options.shard_limit > 0 && options.shard_limit < largest) {
         largest = options.shard_limit;  // rounding up to the unit must not exceed the limit
         if (!possible(line, problem.ranks, largest)) {
-            // Rounded up, an order that keeps the limit looks like one that does not.
+            // Rounding up hides orders that keep the limit, so compare exactly.
             if (unit > 1) return plan_ragged(answer, problem, options, items, 1);
             answer.explanation =
                 too_large(problem, items, options, best.shard, "the best ragged layout found");
@@ -227,13 +229,13 @@ void plan_ragged(Answer &answer, const Problem &problem, const Options &options,
     answer.optimal = round_up(answer.largest_shard, unit) == best.bound;
 }
 
-// Whether no layout of any order has a smaller largest ratio: all ranks would have no room for all
-// tensors, or none for the largest block.
+// Returns true when no layout of any order has a smaller largest ratio: with a smaller one, the
+// ranks together cannot hold all tensors, or no rank can hold the largest block.
 bool is_min(const Ratio &ratio, const Items &items, const Shares &shares, std::int64_t max) {
     const std::vector<std::int64_t> limits = shares.limits_below(ratio, max);
-    std::int64_t room = 0;
-    for (const std::int64_t limit : limits) room = plus(room, limit);
-    return room < items.occupied || std::ranges::max(limits) < block_bound(items);
+    std::int64_t capacity = 0;
+    for (const std::int64_t limit : limits) capacity = plus(capacity, limit);
+    return capacity < items.occupied || std::ranges::max(limits) < block_bound(items);
 }
 
 std::vector<std::int64_t> weighted_cuts(const Line &line, const Shares &shares,
@@ -243,8 +245,9 @@ std::vector<std::int64_t> weighted_cuts(const Line &line, const Shares &shares,
         line, {limits, earliest_cuts(line, limits), shares.cumulative(line.elements()), alignment});
 }
 
-// Cuts with a ratio below that of all cuts that need a larger quota. Those that need this quota, a
-// whole number, may still differ by less: one ratio for each weight, of which few are tried.
+// Returns cuts whose largest ratio is below that of all cuts that need a larger quota. A quota is a
+// whole number, so cuts with the same quota can still differ in their ratio. A few smaller ratios
+// are tried.
 std::vector<std::int64_t> min_cuts(const Line &line, const Shares &shares, Quota quota,
                                    std::int64_t max, std::int64_t alignment) {
     constexpr int tries = 32;
@@ -257,18 +260,18 @@ std::vector<std::int64_t> min_cuts(const Line &line, const Shares &shares, Quota
     return cuts;
 }
 
-// The same, unless more of them lie on multiples of the alignment when shards may grow up to the
-// next one. A few elements can be a multiple of a light rank's share, so only those shards may grow
-// for which they are next to nothing.
+// Returns `cuts`, or cuts of which more are multiples of the alignment, if slightly larger shards
+// allow these. A few elements can be several times the share of a light rank, so a shard may grow
+// only by a hundredth.
 std::vector<std::int64_t> aligned_cuts(const Line &line, const Shares &shares,
                                        std::vector<std::int64_t> cuts, std::int64_t max,
                                        std::int64_t alignment) {
-    constexpr std::int64_t nothing = 100;  // is one part in so many
+    constexpr std::int64_t hundred = 100;
     Ratio ratio = shares.largest_ratio(shards_of(cuts));
     std::vector<std::int64_t> limits = shares.limits_up_to(ratio, max);
     for (std::int64_t &limit : limits) {
         const std::int64_t rounded = std::min(round_up(limit, alignment), max);
-        if (rounded - limit <= limit / nothing) limit = rounded;
+        if (rounded - limit <= limit / hundred) limit = rounded;
     }
     auto others = weighted_cuts(line, shares, limits, alignment);
     const auto unaligned = [&](const std::vector<std::int64_t> &of) {
@@ -277,8 +280,8 @@ std::vector<std::int64_t> aligned_cuts(const Line &line, const Shares &shares,
     return unaligned(others) < unaligned(cuts) ? others : cuts;
 }
 
-// Ranks of different weights: as plan_ragged(), with the ratio of a shard to its rank's share in
-// the place of the largest shard.
+// plan_ragged() for ranks of different weights. Minimises the largest ratio of a shard to its
+// rank's share instead of the largest shard.
 void plan_weighted(Answer &answer, const Problem &problem, const Options &options,
                    const Items &items, const Shares &shares) {
     answer.lower_bound = lower_bound(items);
@@ -314,7 +317,7 @@ void plan_weighted(Answer &answer, const Problem &problem, const Options &option
                      options.cut_alignment);
     lay_out(answer, items, shares, best, offsets);
     answer.optimal = is_min(shares.largest_ratio(shards_of(answer.cuts)), items, shares, max);
-    // What needs the bound needs more than a quota of one less.
+    // Every layout needs a quota of at least `bound`, that is, more than `bound - 1`.
     const Quota min = std::max(static_cast<Quota>(items.occupied), bound - 1);
     const double over_share = static_cast<double>(min) / static_cast<double>(items.elements);
     answer.lower_bound_over_share = answer.optimal

@@ -10,16 +10,16 @@
 
 namespace vescomm::planner {
 
-// One buffer, by itself, ragged or uniform. `items` is to_items() of the two others.
+// Plans one buffer on its own, ragged or uniform. `items` is to_items(problem, options).
 Answer plan_alone(const Problem &problem, const Items &items, const Options &options);
 
 LayoutPointer make_layout(std::span<const Tensor> tensors, const Answer &answer);
 
-// A part of a sentence.
+// Describes the padding in words, as part of a sentence.
 std::string describe_padding(const Answer &answer);
 
-// Sets what follows from the places, the cuts and the lower bound of a layout. With weights,
-// lower_bound_over_share does not.
+// Computes the figures of an answer from its places, cuts and lower bound. With weights,
+// lower_bound_over_share is left unchanged.
 void set_figures(Answer &answer, const Items &items, const Shares &shares);
 
 }  // namespace vescomm::planner

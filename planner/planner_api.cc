@@ -37,7 +37,7 @@ Tensor to_tensor(const char *function, const vescomm_planner_tensor_t &tensor,
     return result;
 }
 
-// Zero means the default, and where nothing is a choice too, a negative number means nothing.
+// Sets an option for which zero means the default and a negative number means 0.
 void set_number(double &number, double given) {
     if (given != 0) number = given < 0 ? 0 : given;
 }

@@ -14,7 +14,7 @@
 namespace vescomm::planner {
 namespace {
 
-// Beyond this sums and products of a few numbers could leave 64 bits.
+// Keeps sums and products of a few numbers in 64 bits.
 constexpr std::int64_t max_elements = std::int64_t{1} << 62;
 // Keeps products of residues in 64 bits; a page of bytes is 2^12.
 constexpr std::int64_t max_alignment = std::int64_t{1} << 30;
@@ -53,13 +53,14 @@ void check(const Tensor &tensor) {
     }
 }
 
-// `tensor` is checked and has elements. `whole`: whatever blocks it asks for.
+// `tensor` is checked and has elements. `whole`: one block for each sub-matrix, whatever
+// block_rows is.
 Grid grid_of(const Tensor &tensor, std::int64_t elements, bool whole) {
     const auto matrix = std::span(tensor.shape).subspan(tensor.batch_dimensions);
     const std::int64_t sub_matrix = product(matrix);
     if (whole || tensor.block_rows == -1) return Grid(elements, sub_matrix, sub_matrix);
     const std::int64_t row = matrix.empty() ? 1 : product(matrix.subspan(1));
-    // More rows than there are mean the whole sub-matrix: Grid cuts a block down to it.
+    // Grid limits a block to the sub-matrix, so block_rows may exceed its rows.
     return Grid(elements, sub_matrix, times(std::max<std::int64_t>(tensor.block_rows, 1), row));
 }
 
@@ -82,7 +83,7 @@ void check_alignment(const char *name, std::int64_t alignment) {
 }
 
 void check_number(const char *name, double number, double low, double high) {
-    if (number >= low && number <= high) return;  // false for what is not a number
+    if (number >= low && number <= high) return;  // false for NaN
     refuse("{} is {}; it must be in [{}, {}]", name, number, low, high);
 }
 
@@ -102,7 +103,7 @@ void check(const Options &options) {
     if (options.search_steps < 0) {
         refuse("search_steps is {}; give at least 0", options.search_steps);
     }
-    constexpr double max_imbalance = 1e6;  // a shard is never so much larger than it must be
+    constexpr double max_imbalance = 1e6;  // above any imbalance that can occur
     check_number("unit_imbalance", options.unit_imbalance, 0, max_imbalance);
     if (options.work != Work::muon && options.work != Work::elements) {
         refuse("work {} is unknown; give muon (0) or elements (1)",
@@ -181,9 +182,10 @@ Items to_items(const Problem &problem, const Options &options) {
             continue;
         }
         const std::int64_t alignment = start_alignment(tensor, options);
-        const std::int64_t gap = alignment - options.start_alignment;  // before it, at most
-        result.room = plus(result.room, plus(round_up(elements, alignment), gap));
-        if (result.room > max_elements) {
+        const std::int64_t max_gap = alignment - options.start_alignment;  // before the tensor
+        result.max_occupied =
+            plus(result.max_occupied, plus(round_up(elements, alignment), max_gap));
+        if (result.max_occupied > max_elements) {
             refuse(
                 "tensor {} of shape [{}] brings the number of elements above 2^62, the most a "
                 "buffer may have",
@@ -197,11 +199,13 @@ Items to_items(const Problem &problem, const Options &options) {
             {i, grid_of(tensor, elements, options.mode == Mode::owner), alignment});
     }
     if (common == 0) return result;  // no tensor has elements
-    std::int64_t slack = 0;  // the last tensor's end need not be aligned: the one that gains most
+    // The end of the last tensor need not be aligned. The best order puts the tensor with most
+    // padding last.
+    std::int64_t slack = 0;
     for (const Item &item : result.items) {
-        const std::int64_t room = round_up(item.elements(), common);
-        slack = std::max(slack, room - item.elements());
-        result.occupied += room;
+        const std::int64_t padded = round_up(item.elements(), common);
+        slack = std::max(slack, padded - item.elements());
+        result.occupied += padded;
     }
     result.occupied -= slack;
     return result;

@@ -9,7 +9,7 @@
 namespace vescomm::planner {
 namespace {
 
-// Shards that an item of the kind fills or passes through, wherever it lies.
+// Returns the number of whole shards that an item of the kind spans, wherever it lies.
 std::int64_t whole_shards(const Question &question, const Filler &filler, std::size_t kind) {
     return filler.shortest(kind) / question.shard;
 }
@@ -21,7 +21,8 @@ struct Choice {
     std::vector<std::size_t> dropped;
 };
 
-// Keeps the kinds whose ends are spread furthest over shards, as many as there may be multisets of.
+// Keeps the kinds whose ends are spread furthest over shards, until the limit of multisets is
+// reached. Drops the others.
 Choice choose(const Question &question, const Filler &filler) {
     std::vector<std::pair<std::int64_t, std::size_t>> kinds;
     for (std::size_t i = 0; i < question.kinds.size(); ++i) {
@@ -53,7 +54,7 @@ Choice choose(const Question &question, const Filler &filler) {
     return choice;
 }
 
-// Item by item, those of one kind in the user's order.
+// Converts a sequence of kinds to an order of items. Items of one kind keep the user's order.
 std::vector<std::size_t> order_of(std::span<const Kind> kinds,
                                   const std::vector<std::size_t> &sequence) {
     std::vector<std::size_t> next(kinds.size(), 0);
@@ -86,13 +87,14 @@ bool covers_all(std::span<const Kind> kinds, std::int64_t max_multisets) {
     return multisets <= max_multisets;
 }
 
-// Some kinds are kept, others dropped. If a layout of all items exists, so does one of the kept
-// ones that ends earlier: take an item away that lay in [a, b), and move what follows back by as
-// many whole shards as b - a holds. All shards are alike, so what was a legal start still is. Hence
+// Some kinds are kept, others dropped. If a layout of all items exists, there is a layout of the
+// kept items that ends earlier: remove an item that lay in [a, b), and move the following items
+// back by the whole shards in b - a. All shards are alike, so legal starts stay legal. Hence, if
+// every layout of the kept items ends after
 //
-//     the kept items do not end before  ranks * shard - shard * (whole shards of each dropped item)
+//     ranks * shard - shard * (sum of the whole shards of each dropped item)
 //
-// refutes the shard for all items. What is kept is searched exactly.
+// the shard is refuted for all items. The search over the kept items is exact.
 Verdict decide(const Question &question, Filler &filler, const Offer &offer, Budget &budget) {
     const auto kinds = question.kinds;
     std::int64_t limit = question.shard * question.ranks;
@@ -108,7 +110,7 @@ Verdict decide(const Question &question, Filler &filler, const Offer &offer, Bud
     if (!sequence) return Verdict::unknown;
     if (sequence->empty()) return Verdict::refuted;
 
-    // Exact for what was kept; the others lie behind it, or before it.
+    // Exact for the kept items. Try the dropped ones after them, then before them.
     const std::vector<std::size_t> others = all_items(kinds, choice.dropped);
     if (offer(order_of(kinds, joined(*sequence, others)))) return Verdict::found;
     if (others.empty() || budget.steps <= 0) return Verdict::unknown;
@@ -123,7 +125,7 @@ Verdict decide(const Question &question, Filler &filler, const Offer &offer, Bud
     return found ? Verdict::found : Verdict::unknown;
 }
 
-// The largest one first: if it is refuted, all are. Then halves.
+// Asks about the largest multiple first: if it is refuted, all are. Then bisects.
 std::int64_t smallest_not_refuted(std::int64_t step, std::int64_t low,
                                   const std::function<std::int64_t()> &best,
                                   const std::function<Verdict(std::int64_t)> &decide_one) {

@@ -18,11 +18,11 @@
 namespace vescomm::planner {
 namespace {
 
-// Questions are asked with few multisets first, which settles most of them soon. Each level gets an
-// equal part of the steps that are left.
+// Limits of the multisets, level by level. Few multisets settle most questions quickly. Each level
+// gets an equal part of the remaining steps.
 constexpr std::int64_t levels[] = {1 << 12, 1 << 18, 1 << 21, 1 << 24, std::int64_t{1} << 36};
 
-// What the searches of both modes share.
+// The common part of the searches of both modes.
 class Search {
 public:
     Search(Best &best, const Items &items, const Options &options, Smallest smallest)
@@ -37,7 +37,7 @@ public:
     std::int64_t best() const noexcept { return best_.shard; }
     std::int64_t steps() const noexcept { return given_ - left_; }
 
-    // Whether there is another level.
+    // Advances to the next level. Returns false when there is none.
     bool next_level() {
         if (level_ > 0 && covers_all(kinds_, levels[level_ - 1])) return false;
         if (level_ == std::size(levels) || left_ <= 0) return false;
@@ -47,7 +47,7 @@ public:
     }
 
     Verdict decide(std::int64_t shard, Filler &filler) {
-        // The sums of a search must be countable.
+        // The sums of a search must fit into 64 bits.
         if (times(shard, std::int64_t{ranks_} + 2) == unbounded) return Verdict::unknown;
         const std::int64_t max = left_ - reserved_;
         if (max <= 0) return Verdict::unknown;
@@ -79,12 +79,12 @@ private:
     Smallest smallest_;
 };
 
-// Shards below the best are of two sorts (see uniform.h): multiples of a step, among which a larger
-// one is never worse, for each step; and a few others.
+// Shards below the best are of two sorts (see uniform.h): multiples of each step, among which a
+// larger one is never worse, and a few candidates between them.
 void search_all_uniform(Best &best, Search &search, UniformSearch &uniform) {
     const std::vector<std::int64_t> &steps = uniform.steps();
     std::vector<std::int64_t> bounds(steps.size(), best.bound);
-    std::vector<std::int64_t> refuted;  // of the others
+    std::vector<std::int64_t> refuted;  // candidates
     while (search.next_level()) {
         const auto decide = [&](std::int64_t shard, std::int64_t step) {
             UniformFiller filler(search.kinds(), {shard, step});

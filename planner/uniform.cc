@@ -12,12 +12,12 @@
 namespace vescomm::planner {
 namespace {
 
-// Enough for any model known; beyond it the planner would rather answer soon than exactly.
+// Limits that suffice for all known models. Beyond them the search is no longer exhaustive.
 constexpr std::size_t max_steps = 256;
 constexpr std::int64_t max_placements = std::int64_t{1} << 24;  // of one item each
 constexpr std::size_t max_tries = std::size_t{1} << 20;
 
-// The different grids among the items, for which alone steps and candidates differ.
+// Returns the distinct grids of the items. Steps and candidates depend only on these.
 std::vector<Grid> distinct_grids(const Items &items) {
     std::vector<Grid> grids;
     for (const Item &item : items.items) grids.push_back(item.grid);
@@ -35,8 +35,8 @@ void sort_unique(std::vector<std::int64_t> &numbers) {
     numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-// The least common multiples of the 1, 2, ... largest items, which are the likeliest to lie across
-// several boundaries.
+// Adds the least common multiples of the 1, 2, ... largest items, which are most likely to lie
+// across several boundaries.
 void add_steps_of_largest(std::vector<std::int64_t> &steps, const Items &items,
                           std::int64_t alignment, std::int64_t max) {
     std::vector<const Item *> largest;
@@ -55,7 +55,7 @@ void add_steps_of_largest(std::vector<std::int64_t> &steps, const Items &items,
 
 UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::int64_t bound)
     : items_(items), alignment_(alignment), bound_(bound) {
-    // ranks * shard elements, and one shard more, must be countable.
+    // ranks * shard elements, plus one shard, must fit into 64 bits.
     const std::int64_t max = round_down(unbounded / (std::int64_t{items.ranks} + 2), alignment);
     std::int64_t everything = 0;
     for (const Item &item : items.items) {
@@ -66,7 +66,7 @@ UniformSearch::UniformSearch(const Items &items, std::int64_t alignment, std::in
     steps_ = {alignment};
     std::int64_t previous = 0;
     for (const Grid &grid : distinct_grids(items)) {
-        if (grid.elements() <= bound) continue;  // never across a boundary twice
+        if (grid.elements() <= bound) continue;  // never across two boundaries
         if (grid.period() == previous) continue;
         previous = grid.period();
         for (std::size_t i = steps_.size(); i-- > 0;) {
@@ -96,7 +96,7 @@ std::optional<std::int64_t> UniformSearch::smallest(std::span<const std::size_t>
         std::int64_t low = divide_up(bound_, step);  // may fit
         std::int64_t high = divide_up(best, step) - 1;  // the largest below the best so far
         if (low > high || !fits(high * step, step)) continue;
-        // Answers are near the bound more often than not: double the distance, then halve it.
+        // Answers are usually near the bound: double the distance, then bisect.
         for (std::int64_t distance = 0; low + distance < high; distance = 2 * distance + 1) {
             if (fits((low + distance) * step, step)) {
                 high = low + distance;
@@ -124,8 +124,8 @@ std::optional<std::int64_t> UniformSearch::smallest(std::span<const std::size_t>
     return best;
 }
 
-// The shards below `best` by which some restarting grid can be cut several times although they are
-// not a whole number of its sub-matrices: those that differ from one by whole blocks.
+// Returns the shards below `best` that can cut some restarting grid several times although they are
+// not a whole number of its sub-matrices. They differ from such a number by whole blocks.
 std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
     std::vector<std::int64_t> candidates;
     std::size_t tries = 0;
@@ -133,9 +133,8 @@ std::vector<std::int64_t> UniformSearch::candidates_below(std::int64_t best) {
         if (grid.simple()) continue;
         const std::int64_t matrix = grid.sub_matrix();
         const std::int64_t blocks = (matrix - 1) / grid.block();
-        // A tensor that lies over n shards contains n - 1 of their ends or more, and every end
-        // after the first goes the difference further along the sub-matrix, which it must not
-        // leave.
+        // A tensor that spans n shards contains at least n - 1 of their ends. Every end after the
+        // first lies further along the sub-matrix by the difference, and must not leave it.
         const std::int64_t low = std::max(bound_, grid.elements() / (blocks + 2));
         const std::int64_t high = std::min(best, grid.elements());
         for (std::int64_t whole = round_down(low, matrix);

@@ -14,31 +14,32 @@ namespace vescomm::planner {
 
 // Finds the smallest equal shard for an order of the items.
 //
-// A larger shard can be worse than a smaller one: its boundaries may miss the blocks. But fix the
-// tensors that lie across several boundaries; then the shard is a multiple of the least common
-// multiple of their periods, and among those multiples larger is never worse, because a layout for
-// k * step becomes one for (k + 1) * step by making room at the start of every shard. So one binary
-// search for each distinct least common multiple, of which real layers have 4 to 13, is exact.
+// A larger shard can be worse than a smaller one, because its boundaries may miss the blocks. For a
+// fixed set of tensors that lie across several boundaries, however, the shard is a multiple of the
+// least common multiple `step` of their periods. Among these multiples a larger one is never worse:
+// a layout for k * step becomes one for (k + 1) * step by padding at the start of every shard. So a
+// binary search for each distinct least common multiple is exact. Real layers have 4 to 13 of them.
 //
-// Where sub-matrices restart the grid of blocks there are also a few shards in between that fit by
-// chance (see place.cc); they are tried one by one.
+// When sub-matrices restart the grid of blocks, a few other shards can fit as well (see place.cc).
+// They are tried one by one.
 class UniformSearch {
 public:
-    // `bound`: no shard is smaller; a multiple of `alignment`.
+    // `bound` is a lower bound of the shard and a multiple of `alignment`.
     UniformSearch(const Items &items, std::int64_t alignment, std::int64_t bound);
 
-    // The smallest shard for the order that is smaller than `best`, or nothing.
+    // Returns the smallest shard for the order if it is smaller than `best`, otherwise nothing.
     std::optional<std::int64_t> smallest(std::span<const std::size_t> order, std::int64_t best);
 
-    // The largest shard there can be: everything in one, or the most that the buffer's size allows.
+    // The largest shard considered: all tensors in one shard, or the limit of the buffer's size.
     std::int64_t largest() const noexcept { return largest_; }
 
-    // The least common multiples; the shards in between that are below `best`, ascending.
+    // The least common multiples.
     const std::vector<std::int64_t> &steps() const noexcept { return steps_; }
+    // Returns the other shards below `best` that can fit, ascending.
     std::vector<std::int64_t> candidates_below(std::int64_t best);
 
-    // False when there were too many candidates to try them all: an answer above the bound may then
-    // not be the smallest for its order.
+    // False when there are too many candidates to try all. An answer above the bound may then not
+    // be the smallest for its order.
     bool exhaustive() const noexcept { return exhaustive_; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation; a quota is tried a few dozen times for each order.
+// Zone: per operation; a few dozen quotas are tried for each order.
 #include "planner/weights.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ std::vector<std::int64_t> Shares::limits(Quota quota, std::int64_t max) const {
 Ratio Shares::largest_ratio(std::span<const std::int64_t> loads) const {
     Ratio largest;
     for (std::size_t rank = 0; rank < loads.size(); ++rank) {
-        if (loads[rank] == 0) continue;  // as is all that a rank without weight has
+        if (loads[rank] == 0) continue;  // always 0 for a rank of weight 0
         largest = std::max(largest, {loads[rank], weights_[rank]});
     }
     return largest;
@@ -96,7 +96,7 @@ std::vector<std::int64_t> Shares::limits_below(const Ratio &ratio, std::int64_t 
     return limits_by(limit, max);
 }
 
-// Rounding down takes less than one element from a rank, so the quota is soon found.
+// Rounding down takes less than one element from a rank, so the search range is `ranks_` wide.
 Quota Shares::quota_for_all(std::int64_t elements) const noexcept {
     const auto whole = static_cast<Quota>(elements);
     Quota low = whole;
@@ -154,14 +154,14 @@ double Shares::largest_over_share(std::span<const std::int64_t> loads, std::int6
 std::optional<Quota> smallest_quota(const Line &line, const Shares &shares, Quota bound, Quota best,
                                     std::int64_t max) {
     const auto fits = [&](Quota quota) { return possible(line, shares.limits(quota, max)); };
-    // Every rank that may own something can then own everything, and more does not help.
+    // With this quota every rank of nonzero weight may own everything; a larger one does not help.
     const Quota plenty = std::max(shares.quota_for_lightest(line.elements()), bound);
     Quota low = bound;
     Quota high = std::min(plenty, best - 1);
     if (low > high) return std::nullopt;
     if (fits(low)) return low;
     if (low == high || !fits(high)) return std::nullopt;
-    // Answers are near the bound more often than not: double the distance, then halve it.
+    // Answers are usually near the bound: double the distance, then bisect.
     for (Quota distance = low / 1024 + 1; high - low > distance; distance *= 2) {
         if (fits(low + distance)) {
             high = low + distance;

@@ -24,7 +24,7 @@ std::string separate(std::string text) {
 std::string scaled(double value, double base, const char *const *names, int count) {
     int i = 0;
     for (; i + 1 < count && std::abs(value) >= base; ++i) value /= base;
-    // Four digits, and none after the point of what is counted one by one.
+    // Four digits. Numbers without a prefix are counts and have no decimals.
     const int digits = i == 0 ? 0 : value < 10 ? 3 : value < 100 ? 2 : 1;
     return fmt::format("{:.{}f}{}", value, digits, names[i]);
 }

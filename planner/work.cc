@@ -11,11 +11,11 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
-constexpr Wide max = Wide{1} << 90;  // of one matrix; sums of these fit
+constexpr Wide max = Wide{1} << 90;  // work on one matrix; sums of these fit into Wide
 constexpr Wide max_sum = Wide{1} << 61;
 
-// The Newton-Schulz iteration multiplies the matrix with its transpose, short side outside, and the
-// square results with each other and with the matrix.
+// Work of Muon's Newton-Schulz iteration. It multiplies the matrix with its transpose, short side
+// outside, and the square results with each other and with the matrix.
 Wide muon(std::int64_t rows, std::int64_t columns) {
     const auto shorter = static_cast<Wide>(std::min(rows, columns));
     const auto longer = static_cast<Wide>(std::max(rows, columns));
@@ -26,12 +26,12 @@ Wide muon(std::int64_t rows, std::int64_t columns) {
 
 struct Matrices {
     std::int64_t count = 1;
-    Wide work = 1;  // of each
+    Wide work = 1;  // on each matrix
 };
 
 Matrices matrices_of(const Tensor &tensor, const Item &item, Work work) {
     const std::size_t batch = static_cast<std::size_t>(tensor.batch_dimensions);
-    // Stacked vectors are not worth a division.
+    // Stacked vectors are too small to divide.
     if (tensor.shape.size() < batch + 2) return {1, static_cast<Wide>(item.elements())};
     std::int64_t elements = 1;
     for (std::size_t i = batch; i < tensor.shape.size(); ++i) elements *= tensor.shape[i];
@@ -50,7 +50,7 @@ std::vector<std::vector<Works>> works_of(const Groups &groups, Work work) {
         for (const Item &item : group.items.items) {
             const Matrices matrices = matrices_of(group.problem.tensors[item.tensor], item, work);
             exact.back().push_back(matrices);
-            // Counts of matrices are below 2^62, and a sum that is too large need not be exact.
+            // A count of matrices is below 2^62. A sum beyond `max` need not be exact.
             const Wide count = static_cast<Wide>(matrices.count) * static_cast<Wide>(group.count());
             sum += std::min(matrices.work > max / count ? max : matrices.work * count, max);
         }

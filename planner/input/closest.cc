@@ -10,7 +10,7 @@
 namespace vescomm::planner {
 namespace {
 
-// Letters to insert, delete or exchange, one row of the table at a time.
+// Returns the number of letters to insert, delete or replace. Keeps one row of the table.
 // Source: Wagner and Fischer, "The String-to-String Correction Problem", JACM 21(1), 1974.
 std::size_t distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
@@ -30,7 +30,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string> &known) {
     constexpr std::size_t longest = 64;
-    constexpr std::size_t far = 3;  // more letters than this are another word
+    constexpr std::size_t far = 3;  // largest distance of a typing mistake
     if (word.size() > longest) return "";
     const std::string *best = nullptr;
     std::size_t min = far + 1;

@@ -8,7 +8,8 @@
 
 namespace vescomm::planner {
 
-// " (did you mean --ranks?)" where one of the known words is a typing mistake away, or "".
+// Returns " (did you mean --ranks?)" with the known word closest to `word`, or "" when none is
+// close.
 std::string did_you_mean(std::string_view word, const std::vector<std::string> &known);
 
 }  // namespace vescomm::planner

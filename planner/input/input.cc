@@ -36,7 +36,8 @@ constexpr Type types[] = {
     {VESCOMM_U32, "u32", "uint32"},
     {VESCOMM_I64, "i64", "int64"},
     {VESCOMM_U64, "u64", "uint64"},
-    // Only moved, never added up: any type of a byte will do. Names above are found first.
+    // These are only moved, never reduced, so any type of one byte serves. Names above are found
+    // first.
     {VESCOMM_U8, "bool", "bool"},
     {VESCOMM_U8, "f8e8m0", "float8_e8m0fnu"},
     {VESCOMM_U8, "f4x2", "float4_e2m1fn_x2"},
@@ -55,7 +56,7 @@ const Type &entry_of(vescomm_type_t type) {
     return *found;
 }
 
-// "F8_E4M3" and "f8e4m3" are one name.
+// Normalises a name: "F8_E4M3" and "f8e4m3" are equal.
 std::string plain(std::string_view name) {
     std::string result;
     for (const char letter : name)
@@ -80,7 +81,7 @@ std::string read_text_file(const std::string &path, const std::string &where) {
     std::ifstream file(path, std::ios::binary);
     std::string text;
     std::array<char, 1 << 16> piece;
-    // A pipe has no size to ask for, and a folder cannot be read.
+    // Read in pieces, because a pipe has no size. A folder fails here.
     while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
         text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
         if (text.size() > max)
@@ -124,7 +125,7 @@ std::optional<int> packed_bits(std::string_view name) {
 bool count_bytes(std::vector<std::int64_t> &shape, int bits) {
     constexpr int byte = 8;
     if (shape.empty() || shape.back() % byte * bits % byte != 0) return false;
-    // In this order nothing overflows.
+    // This order avoids overflow.
     shape.back() = shape.back() / byte * bits + shape.back() % byte * bits / byte;
     return true;
 }

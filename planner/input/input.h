@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What vescomm-plan reads, whatever it reads it from: built-in models, safetensors, JSON.
+// The input of vescomm-plan, common to built-in models, safetensors and JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,51 @@
 
 namespace vescomm::planner {
 
-// The user's input cannot be used. The text is one sentence: what, where, the value, what to do.
+// Thrown when the user's input cannot be used. The text is one sentence: what failed, where, the
+// value, what to do.
 struct InputError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A tensor before anyone has said how it may be cut.
+// A tensor as read from the input, before the rules for blocks and units are applied.
 struct InputTensor {
     std::string name;
     std::vector<std::int64_t> shape;  // row-major
     vescomm_type_t type = VESCOMM_BF16;
-    // Only where the input says so; otherwise the rules decide (rules.h).
+    // The next two are set only if the input specifies them; otherwise the rules decide (rules.h).
     std::optional<std::int64_t> block_rows;  // -1: the whole tensor
     std::optional<std::int32_t> batch_dimensions;
-    std::int64_t alignment = 0;  // elements; 0: only what all tensors have
-    std::string unit;
+    std::int64_t alignment = 0;  // elements; 0: only the alignment of all tensors
+    std::string unit;  // empty: the rules decide
 };
 
-// A name is part of sentences, of regular expressions and of a terminal's lines.
+// Limits names, which appear in messages and are matched by regular expressions.
 constexpr std::size_t longest_name = 1024;
-// As the planner has it: sums of a few products of this stay in 64 bits.
+// The limit of the planner: sums of a few products of this stay in 64 bits.
 constexpr std::int64_t max_elements = std::int64_t{1} << 62;
 // PyTorch's limit is 64; more dimensions are a mistake.
 constexpr std::size_t max_dimensions = 64;
 
-// Elements of a shape, or nothing when there are more than max_elements. Extents at least 0.
+// Returns the elements of a shape, or nothing when there are more than max_elements. Extents are at
+// least 0.
 std::optional<std::int64_t> count_elements(const std::vector<std::int64_t> &shape);
 
-// The whole file; `where` names it in the sentence of InputError. At most 256 MiB, since a list of
-// 400,000 tensors has 60.
+// Returns the contents of a file; `where` names it in the sentence of InputError. The limit is 256
+// MiB; a list of 400,000 tensors has 60.
 std::string read_text_file(const std::string &path, const std::string &where);
 
-// The element types that have a name here, and their sizes.
+// Names and sizes of the element types.
 std::string_view name_of(vescomm_type_t type);  // "bf16"
 std::int64_t bytes_of(vescomm_type_t type);
-// As vescomm, safetensors or PyTorch spell it: "bf16", "BF16", "torch.bfloat16".
+// Accepts the names of vescomm, safetensors and PyTorch: "bf16", "BF16", "torch.bfloat16".
 std::optional<vescomm_type_t> type_named(std::string_view name);
-std::string type_names();  // all of these, for sentences: "f32, bf16, ..."
+std::string type_names();  // all names, for messages: "f32, bf16, ..."
 
-// Types smaller than a byte, as safetensors has them ("F4", "F6_E2M3"), are planned as the bytes
-// that hold them. The bits of such a type, or nothing.
+// Returns the bits of an element type of safetensors that is smaller than a byte ("F4", "F6_E2M3"),
+// or nothing. Such tensors are planned as the bytes that hold them.
 std::optional<int> packed_bits(std::string_view name);
-// Counts the last dimension in bytes. False: rows do not end with one, and nothing has changed.
+// Converts the last dimension from elements of `bits` to bytes. Returns false, with the shape
+// unchanged, when rows do not end at a byte.
 bool count_bytes(std::vector<std::int64_t> &shape, int bits);
 
 }  // namespace vescomm::planner

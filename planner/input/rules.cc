@@ -39,7 +39,7 @@ bool found_in(const std::string &name, const std::regex &regex, std::smatch &mat
     }
 }
 
-// "layers.12." at `at`: returns where the number ends, or npos.
+// Matches "layers.12." at `at`. Returns the end of the number, or npos.
 std::size_t end_of_layer(std::string_view name, std::size_t at) {
     constexpr std::string_view words[] = {"layers.", "h.", "blocks."};
     for (const std::string_view word : words) {
@@ -62,8 +62,9 @@ bool is_embedding(std::string_view name) {
     return false;
 }
 
-// "mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight": all experts of a layer. But
-// "mlp.experts.7.down_proj": one of them.
+// Returns true for names of all experts of a layer, such as "mlp.experts.gate_up_proj" or
+// "block_sparse_moe.input_linear.weight", and false for a single one, such as
+// "mlp.experts.7.down_proj".
 bool holds_experts(std::string_view name) {
     constexpr std::string_view digits = "0123456789";
     bool found = false;
@@ -79,9 +80,9 @@ bool holds_experts(std::string_view name) {
     return found;
 }
 
-// Of a convolution, [outputs, inputs, width], the first dimension counts rows like that of a
-// matrix. The exceptions are stacks of experts, and what has a dimension in front for a batch of
-// one, such as an embedding of positions, [1, positions, width].
+// The first dimension of a convolution, [outputs, inputs, width], counts rows, like that of a
+// matrix. It is a batch dimension for stacked experts, and for a batch of one, such as an embedding
+// of positions, [1, positions, width].
 std::int32_t batch_dimensions_of(const InputTensor &input) {
     if (input.batch_dimensions) return *input.batch_dimensions;
     const auto dimensions = static_cast<std::int32_t>(input.shape.size());
@@ -90,7 +91,7 @@ std::int32_t batch_dimensions_of(const InputTensor &input) {
     return input.shape.front() == 1 || holds_experts(input.name) ? 1 : 0;
 }
 
-// Counts matches, so that rules without any can be refused.
+// Applies rules and counts their matches, so that rules without a match can be refused.
 class Matcher {
 public:
     explicit Matcher(const Rules &rules)
@@ -154,7 +155,7 @@ Tensor to_tensor(const InputTensor &input, const Rules &rules, Matcher &matcher)
 }  // namespace
 
 BlockRule parse_block_rule(const std::string &text) {
-    // The last =, because expressions may hold others.
+    // The last =, because the expression may contain others.
     const std::size_t equals = text.rfind('=');
     const auto wrong = [&](const char *why) {
         return InputError(

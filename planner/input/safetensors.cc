@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t length_bytes = 8;
-// That of the safetensors library.
+// The limit of the safetensors library.
 constexpr std::uint64_t longest_header = 100'000'000;
 
 std::string quoted_path(const fs::path &path) {
@@ -71,8 +71,8 @@ std::vector<fs::path> files_in(const fs::path &folder) {
     return files;
 }
 
-// The index, where there is one, tells which files make the model: a folder may hold others, such
-// as a second format of the same weights.
+// Returns the files that an index lists. The folder may hold other files, such as a second format
+// of the same weights.
 std::vector<fs::path> files_of_index(const fs::path &index) {
     const std::string where = "index " + quoted_path(index);
     std::vector<fs::path> files;
@@ -88,7 +88,7 @@ std::vector<std::string> parse_safetensors_index(std::string_view text, const st
     const nlohmann::json values = parse_strictly(text, where);
     const auto map = values.is_object() ? values.find("weight_map") : values.end();
     if (map == values.end() || !map->is_object())
-        throw InputError(where + " has no object weight_map, which tells the file of each tensor");
+        throw InputError(where + " has no object weight_map, which gives the file of each tensor");
     std::vector<std::string> files;
     for (const auto &[name, value] : map->items()) {
         const std::string file = value.is_string() ? value.get<std::string>() : std::string();
@@ -143,15 +143,15 @@ std::vector<InputTensor> read_safetensors(const std::string &path) {
         throw InputError(fmt::format("there is no file or folder {}", quoted_path(path)));
     }
     std::vector<InputTensor> tensors;
-    std::unordered_map<std::string, fs::path> homes;
+    std::unordered_map<std::string, fs::path> origins;
     for (const fs::path &file : files) {
         for (InputTensor &tensor : read_file(file)) {
-            const auto [intra_node, added] = homes.emplace(tensor.name, file);
+            const auto [origin, added] = origins.emplace(tensor.name, file);
             if (!added)
                 throw InputError(fmt::format(
                     "tensor {} is in both {} and {}; the folder holds "
                     "more than one model, give one file or move the rest",
-                    quoted_text(tensor.name), quoted_path(intra_node->second), quoted_path(file)));
+                    quoted_text(tensor.name), quoted_path(origin->second), quoted_path(file)));
             tensors.push_back(std::move(tensor));
         }
     }

@@ -11,25 +11,25 @@
 
 namespace vescomm::planner {
 
-// The tensors of a safetensors file, or of all *.safetensors in a folder. Only headers are read,
+// Reads the tensors of a safetensors file, or of all *.safetensors in a folder. Reads only headers,
 // a few megabytes of a model of a terabyte. The result is in natural order of names (layers.2
-// before layers.10), so that a model gives the same plan however it was split into files.
+// before layers.10), so that the plan does not depend on how the model is split into files.
 //
-// Throws InputError for whatever the safetensors library would refuse, and names the file.
+// Throws InputError, which names the file, for everything that the safetensors library refuses.
 std::vector<InputTensor> read_safetensors(const std::string &path);
 
-// One header, without the 8 bytes of its length; the file has data_bytes after it. In order of
-// data.
+// Parses one header, without the 8 bytes of its length; data_bytes follow it in the file. The
+// result is in order of data.
 //
 // Source: https://github.com/huggingface/safetensors, "Format".
 std::vector<InputTensor> parse_safetensors_header(std::string_view header, std::int64_t data_bytes,
                                                   const std::string &where);
 
-// The names of the files that an index names, sorted, each once. They are names of files beside the
-// index: nothing that a download says may lead elsewhere.
+// Returns the file names in an index, sorted and unique. Names with a path are refused, so that a
+// downloaded index cannot refer to files outside its folder.
 std::vector<std::string> parse_safetensors_index(std::string_view text, const std::string &where);
 
-// Digits compare as numbers.
+// Natural order: sequences of digits compare as numbers.
 bool natural_less(std::string_view a, std::string_view b);
 
 }  // namespace vescomm::planner

@@ -121,7 +121,7 @@ private:
     const std::string *name_ = nullptr;
 };
 
-// Every byte of data belongs to one tensor: no overlap, no hole, nothing after the last.
+// Checks that every byte of data belongs to one tensor: no overlap, no gap, nothing after the last.
 void check_cover(const std::vector<Entry> &entries, std::int64_t data_bytes,
                  const std::string &where) {
     std::int64_t covered = 0;
@@ -158,7 +158,7 @@ std::vector<InputTensor> parse_safetensors_header(std::string_view header, std::
     std::vector<Entry> entries;
     for (const auto &[name, value] : values.items())
         if (name != "__metadata__") entries.push_back(reader.read(name, value));
-    // Tensors without elements lie between others.
+    // By end as well, so that a tensor without elements precedes the one that starts at its offset.
     std::ranges::sort(entries, {},
                       [](const Entry &entry) { return std::pair(entry.begin, entry.end); });
     check_cover(entries, data_bytes, where);

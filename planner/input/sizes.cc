@@ -45,7 +45,7 @@ bool read_whole(std::string_view text, std::int64_t &value) {
     return failure == std::errc() && end == text.data() + text.size();
 }
 
-// "1.5 GiB" with the suffixes that are given; nothing where the text is none of that.
+// Parses a size such as "1.5 GiB" with one of the suffixes; nothing if the text is not a size.
 std::optional<double> read_size(std::string_view text, std::span<const Suffix> suffixes) {
     const std::size_t letters = std::min(text.find_first_not_of("0123456789."), text.size());
     double value = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers as people write them; planner/words.h shows them.
+// Parses numbers and sizes as users write them. planner/words.h formats them.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace vescomm::planner {
 
-// "4096", "64KiB", "1.5 GiB", "80GB": bytes. Throws InputError that begins with `option`.
+// Parses bytes: "4096", "64KiB", "1.5 GiB", "80GB". Throws InputError, whose text begins with
+// `option`.
 std::int64_t parse_bytes(std::string_view text, std::string_view option);
 
-// "300GB", "300 GB/s", "400Gbit": bytes in a second. Throws InputError.
+// Parses bytes per second: "300GB", "300 GB/s", "400Gbit". Throws InputError.
 double parse_bandwidth(std::string_view text, std::string_view option);
 
-// "1024", "20,000,000". Throws InputError where it is not in [low, high].
+// Parses a whole number: "1024", "20,000,000". Throws InputError when it is not in [low, high].
 std::int64_t parse_count(std::string_view text, std::string_view option, std::int64_t low,
                          std::int64_t high);
 
-// "4,8,4": `count` numbers in [low, high]. Throws InputError.
+// Parses `count` numbers in [low, high]: "4,8,4". Throws InputError.
 std::vector<double> parse_numbers(std::string_view text, std::string_view option, std::size_t count,
                                   double low, double high);
 
-// "2,1,1" or "2x8,1x8" (eight ranks of each). Throws InputError.
+// Parses weights of ranks: "2,1,1" or "2x8,1x8" (eight ranks of each). Throws InputError.
 std::vector<std::int64_t> parse_weights(std::string_view text, std::string_view option);
 
 }  // namespace vescomm::planner

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Watches the parser, and throws before it builds what is too much.
+// Counts what the parser reads, and throws before a limit is exceeded.
 class Watcher {
 public:
     Watcher(const std::string &where, const JsonLimits &limits) : where_(where), limits_(limits) {}
@@ -68,7 +68,7 @@ private:
 
     const std::string &where_;
     const JsonLimits &limits_;
-    std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+    std::vector<std::unordered_set<std::string>> keys_;  // keys of each open object
     std::size_t values_ = 0;
 };
 

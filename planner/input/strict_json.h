@@ -9,19 +9,19 @@
 
 namespace vescomm::planner {
 
-// JSON from strangers: values are limited in depth and number before they cost memory, and keys
-// must not repeat, since readers disagree about which of two values counts.
+// Limits of untrusted JSON, checked before values consume memory.
 struct JsonLimits {
     int depth = 8;
-    // Ten values describe a tensor, so this is 400,000 tensors; about 500 MB at worst.
+    // A tensor takes about ten values, so this is 400,000 tensors; about 500 MB at worst.
     std::size_t values = 4'000'000;
 };
 
-// Throws InputError, its sentence beginning with `where`.
+// Parses JSON within the limits. Refuses repeated keys, because readers disagree about which of two
+// values applies. Throws InputError, whose text begins with `where`.
 nlohmann::json parse_strictly(std::string_view text, const std::string &where,
                               const JsonLimits &limits = {});
 
-// Between quotes, on one line, and short, whatever it is.
+// Return text or a value for messages: in quotes, on one line, and shortened.
 std::string quoted_text(std::string_view text);
 std::string quoted_value(const nlohmann::json &value);
 

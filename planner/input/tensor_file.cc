@@ -34,7 +34,7 @@ public:
         if (const auto name = text(value, "dtype")) read_type(*name, tensor);
         read_block(value, tensor);
         const auto dimensions = static_cast<std::int64_t>(tensor.shape.size());
-        // A list says what it means: nothing is guessed from names here.
+        // A list is explicit: batch dimensions are not guessed from names.
         tensor.batch_dimensions =
             static_cast<std::int32_t>(number(value, "batch_dims", 0, dimensions).value_or(0));
         tensor.alignment = number(value, "align", 0, std::int64_t{1} << 30).value_or(0);

@@ -7,11 +7,11 @@
 namespace vescomm::planner {
 namespace {
 
-// Latent attention: the same in all models of the family.
+// Dimensions of latent attention, equal in all models of the family.
 constexpr std::int64_t query_rank = 1536;
 constexpr std::int64_t key_rank = 512;
-constexpr std::int64_t plain_head = 128;  // of queries and keys, without position
-constexpr std::int64_t rotated_head = 64;  // the part that carries the position
+constexpr std::int64_t plain_head = 128;  // part of queries and keys without position
+constexpr std::int64_t rotated_head = 64;  // part of queries and keys that carries the position
 constexpr std::int64_t value_head = 128;
 
 void add_attention(TensorList &list, const std::string &layer, std::int64_t width,

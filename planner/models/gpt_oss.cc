@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// GPT-OSS as Hugging Face holds it in bf16: experts are [experts, inputs, outputs], transposed.
+// GPT-OSS as stored by Hugging Face in bf16: experts are transposed, [experts, inputs, outputs].
 //
 // Zone: set-up.
 #include "planner/models/families.h"

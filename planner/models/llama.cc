@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// LLaMA, and what differs from it only in the feed-forward part: Mixtral and Qwen3-MoE.
+// LLaMA, and the models that differ from it only in the feed-forward part: Mixtral and Qwen3-MoE.
 //
 // Zone: set-up.
 #include "planner/models/families.h"
@@ -18,7 +18,7 @@ void add_attention(TensorList &list, const std::string &layer, std::int64_t widt
     list.add_linear(name + "o_proj", width, attention.heads * attention.head);
 }
 
-// feed_forward(list, name of the layer) adds what is between attention and the norms.
+// feed_forward(list, name of the layer) adds the tensors between attention and the norms.
 template <typename FeedForward>
 std::vector<InputTensor> make_decoder(const Decoder &decoder, const Attention &attention,
                                       FeedForward &&feed_forward) {

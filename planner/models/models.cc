@@ -19,8 +19,8 @@ constexpr DeepSeek with_prediction(DeepSeek model, std::int64_t layers) {
     return model;
 }
 
-// Decoder: layers, width, inner, vocabulary. Attention: heads, key heads, head. Experts: count,
-// inner.
+// Arguments of Decoder: layers, width, inner, vocabulary; of Attention: heads, key heads, head; of
+// Experts: count, inner.
 constexpr BuiltInModel models[] = {
     {"llama-3-8b", "8.03 G parameters, dense",
      [] {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Public models, made from their hyper-parameters, so that a layout for one can be planned without
-// its files. Names are those of the Hugging Face checkpoints; counts equal the published ones.
+// Public models, made from their hyper-parameters, so that their layouts can be planned without
+// their files. Names are those of the Hugging Face checkpoints; counts equal the published ones.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ struct BuiltInModel {
 
 std::span<const BuiltInModel> built_in_models();
 
-// Throws InputError with the names there are.
+// Throws InputError, which lists the known names.
 std::vector<InputTensor> make_built_in_model(std::string_view name);
 
 }  // namespace vescomm::planner

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts that families share. Zone: set-up.
+// Parts shared by the families. Zone: set-up.
 #include "planner/models/families.h"
 
 namespace vescomm::planner {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers that know rows: FSDP2 and Megatron-FSDP. Zone: set-up.
+// Layouts by rows: FSDP2 and Megatron-FSDP. Zone: set-up.
 #include "planner/arithmetic.h"
 #include "planner/peers/peers.h"
 
@@ -10,10 +10,10 @@ namespace {
 
 struct Rows {
     std::int64_t count = 1;
-    std::int64_t elements = 1;  // of one
+    std::int64_t elements = 1;  // of one row
 };
 
-// A scalar is one row, as a vector of one element is.
+// A scalar is one row of one element.
 Rows rows_of(const Tensor &tensor) {
     Rows rows;
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {

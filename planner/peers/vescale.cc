@@ -14,7 +14,7 @@
 namespace vescomm::planner {
 namespace {
 
-// The steps whose multiples are tried.
+// Returns the steps whose multiples are tried.
 std::vector<std::int64_t> steps_of(const Items &items) {
     std::vector<std::size_t> by_size(items.items.size());
     std::iota(by_size.begin(), by_size.end(), std::size_t{0});
@@ -29,7 +29,7 @@ std::vector<std::int64_t> steps_of(const Items &items) {
     return steps;
 }
 
-// The smallest multiple of `step` in [low, high) that will do; larger multiples then do, too.
+// Returns the smallest multiple of `step` in [low, high) that fits. Larger multiples fit as well.
 std::int64_t smallest_multiple(const Items &items, std::span<const std::size_t> order,
                                std::int64_t step, std::int64_t low, std::int64_t high) {
     std::int64_t bad = divide_up(low, step) - 1;
@@ -58,7 +58,7 @@ std::optional<std::int64_t> smallest_shard(const Problem &problem, const Options
                                  [&](std::size_t i) { return items.items[i].grid.block(); });
     std::int64_t best = unbounded;
     for (const std::int64_t step : steps_of(items)) {
-        // Everything in one shard always fits; twice that leaves room for a multiple of the step.
+        // All tensors fit into one shard; twice that size leaves space for a multiple of the step.
         const std::int64_t max = std::min(
             {best, plus(times(items.occupied, 2), times(step, 2)), unbounded / problem.ranks});
         best = std::min(best, smallest_multiple(items, order, step, mean_bound(items), max));

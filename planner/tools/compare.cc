@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same tensors laid out by each of our modes, and by others. Zone: set-up.
+// Compares the layouts of all modes and of other systems. Zone: set-up.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace vescomm::planner {
 namespace {
 
-// Every unit is gathered twice and reduced once in a step.
+// In a training step every unit is gathered twice and reduced once.
 constexpr double collectives_per_step = 3;
 
 class Stopwatch {
@@ -57,7 +57,7 @@ Compared theirs(const Report &report, const std::vector<Alike> &groups, const Pe
     line.name = peer.title;
     line.keeps_blocks = peer.keeps_blocks;
     const Stopwatch watch;
-    double shards = 0;  // bytes that a rank holds
+    double shards = 0;  // bytes of one rank in all buffers
     double tensors = 0;
     for (const Alike &alike : groups) {
         const Unit &unit = report.model.units[alike.fullest];

@@ -9,14 +9,15 @@ import sys
 
 BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4}
 BYTES |= {"bf16": 2, "f16": 2, "i16": 2, "u16": 2}
-# Okabe and Ito: told apart with any kind of colour vision. What has no colour of its own is gray.
+# The palette of Okabe and Ito, which is distinguishable with any kind of colour vision. Tensors
+# beyond the palette are gray.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
 OTHER = "#999999"
 PADDING = {"facecolor": "white", "edgecolor": "#444444", "hatch": "////", "linewidth": 0.4}
-MOST_BARS = 16  # one for each rank; more ranks are drawn as one profile
-MOST_BINS = 200  # of a profile, a few pixels each
-MOST_GROUPS = 10
-MOST_BLOCKS = 150  # lines in one bar
+MAX_BARS = 16  # one for each rank; more ranks are drawn as a profile
+MAX_BINS = 200  # bars of a profile, a few pixels each
+MAX_GROUPS = 10
+MAX_BLOCKS = 150  # lines in one bar
 
 
 def size_of(unit):
@@ -24,7 +25,7 @@ def size_of(unit):
 
 
 def class_of(name, unit):
-    """The name without what repeats: mlp.experts.*.up_proj.weight."""
+    """Returns the name without its unit and with * for indices: mlp.experts.*.up_proj.weight."""
     if name.startswith(unit + "."):
         name = name[len(unit) + 1 :]
     name = re.sub(r"[\x00-\x1f\x7f]", "?", name)
@@ -32,7 +33,7 @@ def class_of(name, unit):
 
 
 def group_alike(units):
-    """Lists of units that have the same tensors."""
+    """Returns lists of units that have the same tensors."""
     groups = {}
     for unit in units:
         key = (unit["dtype"], tuple(tuple(tensor["shape"]) for tensor in unit["tensors"]))
@@ -44,14 +45,14 @@ def name_of(group, groups):
     first, last = group[0]["name"], group[-1]["name"]
     number = re.search(r"\d*$", last).group()
     name = first if len(group) == 1 else f"{first}..{number} ({len(group)} units)"
-    # Of a unit with several types only the rarer ones need to be told.
+    # In a unit with several types only the rarer types are named.
     others = [other[0] for other in groups if other[0]["name"] == first and other is not group]
     larger = any(other["elements"] > group[0]["elements"] for other in others)
     return f"{name}, {group[0]['dtype']}" if larger else name
 
 
 def excess(group):
-    """Bytes by which the largest shards exceed the mean."""
+    """Returns the bytes by which the largest shards exceed the mean."""
     return sum((unit["largest_shard"] - unit["mean_shard"]) * size_of(unit) for unit in group)
 
 
@@ -63,7 +64,7 @@ def scale_of(largest):
 
 
 def pieces_of(unit):
-    """(begin, end, class, block) in order; what lies between is padding."""
+    """Returns (begin, end, class, block) of each tensor in order; gaps are padding."""
     pieces = [
         (
             tensor["offset"],
@@ -82,13 +83,13 @@ def colours_of(unit, pieces):
     for begin, end, name, _ in pieces:
         sizes[name] = sizes.get(name, 0) + end - begin
     largest = sorted(sizes, key=lambda name: -sizes[name])[: len(COLOURS)]
-    # In order of the buffer, so that the legend reads as the bars do.
+    # In order of the buffer, so that the legend has the order of the bars.
     ordered = [name for name in sizes if name in largest]
     return dict(zip(ordered, COLOURS))
 
 
 def shares(unit, pieces, begin, end):
-    """(class or None, begin, end, block, begin of its tensor) of a part of the buffer."""
+    """Yields (class or None, begin, end, block, begin of its tensor) for a part of the buffer."""
     import bisect
 
     cursor = begin
@@ -105,13 +106,13 @@ def shares(unit, pieces, begin, end):
 
 
 def edges_of(ranks):
-    """The first rank of each bar of a profile, and the number of ranks."""
-    together = -(-ranks // MOST_BINS)
+    """Returns the first rank of each bar of a profile, and the number of ranks."""
+    together = -(-ranks // MAX_BINS)
     return list(range(0, ranks, together)) + [ranks]
 
 
 def draw_bars(axes, unit, pieces, colours):
-    """A bar for each rank."""
+    """Draws a bar for each rank."""
     cuts = unit["cuts"]
     factor, scale = scale_of(unit["largest_shard"])
     for rank, (begin, end) in enumerate(zip(cuts, cuts[1:])):
@@ -123,7 +124,7 @@ def draw_bars(axes, unit, pieces, colours):
             axes.barh(rank, width, left=left, height=0.8, color=colours.get(name, OTHER))
             if left > 0:
                 axes.plot([left, left], [rank - 0.4, rank + 0.4], color="black", linewidth=0.8)
-            if block > 1 and block * MOST_BLOCKS >= unit["largest_shard"]:
+            if block > 1 and block * MAX_BLOCKS >= unit["largest_shard"]:
                 first = start + -(-(low - start) // block) * block
                 lines = [(at - begin) / factor for at in range(first, high, block)]
                 axes.vlines(lines, rank - 0.4, rank + 0.4, color="white", linewidth=0.5)
@@ -135,7 +136,7 @@ def draw_bars(axes, unit, pieces, colours):
 
 
 def draw_profile(axes, unit, pieces, colours):
-    """Ranks side by side, a few to a bar where there are many: the mean of each kind of tensor."""
+    """Draws the mean of each kind of tensor, with several ranks in a bar if there are many."""
     import numpy
 
     cuts = unit["cuts"]
@@ -188,7 +189,7 @@ def add_legend(axes, unit, pieces, colours, profile):
 
 
 def draw_ranks(axes, plan):
-    """What ranks hold of all buffers, over the mean."""
+    """Draws the bytes of each rank in all buffers over the mean."""
     import numpy
 
     total = numpy.zeros(plan["ranks"])
@@ -204,7 +205,7 @@ def draw_ranks(axes, plan):
     if bins == ranks:
         axes.bar(range(ranks), over, color=COLOURS[0])
         axes.set_xlim(-0.5, ranks - 0.5)
-        if ranks <= MOST_BARS:
+        if ranks <= MAX_BARS:
             axes.set_xticks(range(ranks))
     else:
         axes.stairs(high, edges, baseline=low, fill=True, color=COLOURS[0], alpha=0.35)
@@ -213,7 +214,7 @@ def draw_ranks(axes, plan):
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.03), fontsize=8)
         axes.set_xlim(0, ranks)
     axes.axhline(0, color="black", linewidth=0.8)
-    # Differences of a hundredth of a per cent are nothing: they must not fill the picture.
+    # Differences of a hundredth of a per cent are negligible and must not fill the picture.
     reach = max(0.5, 1.1 * float(numpy.abs(over).max()))
     axes.set_ylim(min(-0.1 * reach, 1.1 * float(over.min())), reach)
     axes.set_xlabel("rank" if bins == ranks else f"rank (the most and the least of {edges[1]})")
@@ -228,17 +229,17 @@ def draw_ranks(axes, plan):
 
 
 def draw_units(axes, groups):
-    """How even and how full the buffers are; the largest groups only."""
+    """Draws the imbalance and padding of the buffers of the largest groups."""
     groups = sorted(
         groups, key=lambda group: -sum(unit["elements"] * size_of(unit) for unit in group)
-    )[:MOST_GROUPS]
+    )[:MAX_GROUPS]
     height = 0.27
     bars = (
         ("largest shard over the mean", lambda unit: unit["imbalance"], COLOURS[0]),
         ("of that, above the lower bound", lambda unit: unit["gap"], COLOURS[1]),
         ("padding over tensors", lambda unit: unit["padding_ratio"], COLOURS[2]),
     )
-    most = max([100 * max(value(unit) for group in groups for unit in group) for _, value, _ in bars])
+    largest = max([100 * max(value(unit) for group in groups for unit in group) for _, value, _ in bars])
     for i, (label, value, colour) in enumerate(bars):
         values = [100 * max(value(unit) for unit in group) for group in groups]
         places = [row + (i - 1) * height for row in range(len(groups))]
@@ -249,10 +250,10 @@ def draw_units(axes, groups):
     axes.set_yticks(range(len(groups)), [name_of(group, groups) for group in groups], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("per cent")
-    if most > 200:  # a buffer of few elements must not hide the others
+    if largest > 200:  # a buffer of few elements must not hide the others
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlabel("per cent (in powers of ten from 1 on)")
-    axes.set_xlim(0, max(1.0, (6 if most > 200 else 1.12) * most))
+    axes.set_xlim(0, max(1.0, (6 if largest > 200 else 1.12) * largest))
     axes.grid(axis="x", alpha=0.3)
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.03), fontsize=8)
 
@@ -268,8 +269,8 @@ def draw(plan, path):
     unit = max(widest, key=lambda unit: unit["largest_shard"])
     pieces = pieces_of(unit)
     colours = colours_of(unit, pieces)
-    profile = plan["ranks"] > MOST_BARS
-    rows = min(len(groups), MOST_GROUPS)
+    profile = plan["ranks"] > MAX_BARS
+    rows = min(len(groups), MAX_GROUPS)
     heights = [3.4 if profile else 1 + 0.22 * plan["ranks"], 2.2, 1 + 0.5 * rows]
     figure, (owners, ranks, units) = plt.subplots(
         3, 1, figsize=(12, sum(heights) + 1), height_ratios=heights, layout="constrained"

@@ -23,9 +23,9 @@ std::string make_footer() {
         "Sizes are bytes: 4096, 64KiB, 80GiB, 80GB. Shapes, offsets, cuts and blocks are "
         "elements.\n\n"
         "Modes:\n"
-        "  ragged    the largest shard of every buffer as small as possible; no padding to move\n"
+        "  ragged    the largest shard of every buffer is as small as possible; no padding\n"
         "  balanced  ragged, and what a rank holds of all buffers together is even\n"
-        "  uniform   equal shards, padded, for libraries that move only such\n"
+        "  uniform   equal shards, padded, for libraries that only move equal counts\n"
         "  owner     whole matrices on one rank, for Muon and Shampoo; the work is even\n"
         "  auto      uniform or ragged, whichever takes less time on the wire\n\n"
         "Models:\n";
@@ -73,8 +73,8 @@ void add_plan(CLI::App &app, PlanFlags &flags) {
                    "2,1,1 or 2x8,1x8 for eight ranks of each.")
         ->option_text("W,W,...");
     app.add_option("--search-steps", flags.search_steps,
-                   "Where the bound is not met, search so long for a better order or\n"
-                   "a proof; a step takes about 10 ns (default 20,000,000; 0: not at all).")
+                   "Limit of the search for a better order or a proof if the bound is\n"
+                   "not met; a step takes about 10 ns (default 20,000,000; 0: none).")
         ->option_text("COUNT");
 }
 
@@ -84,13 +84,13 @@ void add_rules(CLI::App &app, PlanFlags &flags) {
                    "more (default 1). Vectors may be cut anywhere.")
         ->option_text("ROWS");
     app.add_option("--block", flags.blocks,
-                   "The same for tensors in whose name REGEX is found; \"tensor\" keeps\n"
-                   "the whole tensor together. May repeat; the last that matches counts.")
+                   "Block rows for tensors in whose name REGEX is found; \"tensor\" keeps\n"
+                   "the whole tensor together. May repeat; the last match applies.")
         ->option_text("REGEX=ROWS|tensor")
         ->allow_extra_args(false);
     app.add_option("--unit", flags.units,
-                   "Tensors in whose name REGEX is found are gathered together; what\n"
-                   "its first group captures names the unit. May repeat.")
+                   "Tensors in whose name REGEX is found are gathered together; the first\n"
+                   "group of REGEX is the name of the unit. May repeat.")
         ->option_text("REGEX")
         ->allow_extra_args(false);
 }
@@ -100,22 +100,21 @@ void add_costs(CLI::App &app, PlanFlags &flags) {
                    "Ranks that --node-bandwidth connects (default 8).")
         ->option_text("COUNT");
     app.add_option("--node-bandwidth", flags.node_bandwidth,
-                   "What a rank receives in a second from its own node, for times\n"
+                   "Bytes per second that a rank receives from its own node, for times\n"
                    "on the wire, --mode auto and --advise (default 300GB).")
         ->option_text("BYTES");
     app.add_option("--network-bandwidth", flags.network_bandwidth,
-                   "The same where more than a node takes part (default 50GB, which\n"
-                   "can be written as 400Gbit).")
+                   "Bytes per second that a rank receives when several nodes take part\n"
+                   "(default 50GB, which can be written as 400Gbit).")
         ->option_text("BYTES");
 }
 
 void add_advice(CLI::App &app, PlanFlags &flags) {
     app.add_flag("--compare", flags.compare,
                  "All modes, and what FSDP2, Megatron-FSDP and veScale-FSDP would cost.");
-    app.add_flag("--advise", flags.advise,
-                 "How many of the ranks should share one copy of the model.");
+    app.add_flag("--advise", flags.advise, "Recommend how many ranks share one copy of the model.");
     app.add_option("--memory", flags.memory,
-                   "For --advise: what a rank has for parameters, optimizer and\n"
+                   "For --advise: memory of a rank for parameters, optimizer and\n"
                    "gradients, without activations.")
         ->option_text("BYTES");
     app.add_option("--owned-bytes", flags.owned_bytes,
@@ -123,17 +122,18 @@ void add_advice(CLI::App &app, PlanFlags &flags) {
                    "master, optimizer states and gradient (default 4,8,4).")
         ->option_text("M,S,G");
     app.add_option("--slots", flags.slots,
-                   "For --advise: units that are gathered at once, and whose gradients\n"
-                   "are there at once (default 2,2).")
+                   "For --advise: units gathered at once, and units whose gradients exist\n"
+                   "at once (default 2,2).")
         ->option_text("P,G");
 }
 
 void add_outputs(CLI::App &app, PlanFlags &flags) {
     app.add_option("--json", flags.json,
-                   "Write the plan, with what --compare and --advise say; - prints it,\n"
-                   "and nothing else.")
+                   "Write the plan, with the results of --compare and --advise; - prints\n"
+                   "it, and nothing else.")
         ->option_text("FILE");
-    app.add_flag("--no-cuts", flags.no_cuts, "Leave the cuts out of it: ranks + 1 for each unit.");
+    app.add_flag("--no-cuts", flags.no_cuts,
+                 "Leave the cuts, ranks + 1 for each unit, out of the JSON.");
     app.add_option("--picture", flags.picture, "Draw the plan (needs python3-matplotlib).")
         ->option_text("FILE.svg|.png");
     app.add_flag("--version", flags.version, "Print the version and exit.");

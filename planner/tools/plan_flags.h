@@ -11,8 +11,8 @@ class App;
 
 namespace vescomm::planner {
 
-// The command line before anything is checked: what follows each option, as it was typed. Numbers
-// too, because the library's own sentences about them help nobody.
+// The unchecked command line: the value of each option as typed. Numbers are kept as text, because
+// CLI11's own messages about numbers are not helpful.
 struct PlanFlags {
     std::string model;
     std::string safetensors;
@@ -40,7 +40,7 @@ struct PlanFlags {
     bool version = false;
 };
 
-// With its --help.
+// Adds all options and the --help text to `app`.
 void add_options(CLI::App &app, PlanFlags &flags);
 
 }  // namespace vescomm::planner

@@ -31,7 +31,7 @@ constexpr NamedMode modes[] = {
     {"owner", Mode::owner},   {"auto", Mode::automatic},
 };
 
-// What the library accepts and nobody can mean.
+// Refuses command lines that CLI11 accepts but that are certainly mistakes.
 void check_words(const CLI::App &app) {
     for (const std::string &word : app.remaining()) {
         if (!word.starts_with('-')) continue;
@@ -46,7 +46,7 @@ void check_words(const CLI::App &app) {
             if (value.empty()) throw InputError(option->get_name() + " is followed by nothing");
 }
 
-// "--ranks: At Most 1 required but received 2".
+// Rewrites messages of CLI11 such as "--ranks: At Most 1 required but received 2".
 std::string mismatch(const CLI::ArgumentMismatch &error) {
     const std::string text = error.what();
     const std::string option = text.substr(0, text.find(':'));
@@ -65,7 +65,7 @@ void check_source(const PlanFlags &flags) {
     if (flags.ranks.empty()) throw InputError("--ranks COUNT is missing: how many share the model");
 }
 
-// Options without an effect are mistakes.
+// Refuses options that have no effect without another one.
 void check_company(const CLI::App &app) {
     for (const char *option : {"--memory", "--owned-bytes", "--slots"})
         if (app.count(option) > 0 && app.count("--advise") == 0)
@@ -163,7 +163,7 @@ std::string_view name_of(Mode mode) {
 std::string PlanOptions::title() const {
     if (!model.empty()) return model;
     const std::filesystem::path path = tensors.empty() ? safetensors : tensors;
-    // "folder/" has no last name.
+    // "folder/" has an empty file name.
     const std::filesystem::path name =
         path.has_filename() ? path.filename() : path.parent_path().filename();
     return name.string();

@@ -12,9 +12,9 @@
 
 namespace vescomm::planner {
 
-// The command line of vescomm-plan, checked as far as one can without the tensors.
+// The command line of vescomm-plan, checked as far as possible without the tensors.
 struct PlanOptions {
-    // One of the three.
+    // Exactly one of the next three is set.
     std::string model;
     std::string safetensors;
     std::string tensors;
@@ -29,14 +29,14 @@ struct PlanOptions {
     bool compare = false;
     bool advise = false;
     AdviceOptions advice;
-    std::string json;  // a file; "-": standard output, and no text
-    bool cuts = true;  // in it
-    std::string picture;
+    std::string json;  // file name; "-": standard output, and no text
+    bool cuts = true;  // include the cuts in the JSON
+    std::string picture;  // file name
 
-    std::string title() const;  // what is planned for, to print
+    std::string title() const;  // name of the model, for printing
 };
 
-// What to print instead of planning.
+// Text to print instead of planning.
 struct PlanAnswer {
     int exit_code;
     std::string text;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What vescomm-plan knows when it has planned, and how it writes that down.
+// The results of vescomm-plan and their formats.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@
 
 namespace vescomm::planner {
 
-// The same tensors laid out by one of our modes, or by somebody else.
+// The tensors of the model laid out by one of the planner's modes or by another system.
 struct Compared {
     std::string name;
-    std::string explanation;  // why there is no layout; empty: there is one
+    std::string explanation;  // why there is no layout; empty if there is one
     bool keeps_blocks = true;
     double padding_ratio = 0;  // over the bytes of tensors
-    double fullest_over_mean = 0;  // what the fullest rank holds of all buffers
+    double fullest_over_mean = 0;  // bytes of the fullest rank in all buffers over the mean
     double wire_bytes_per_step = 0;
-    double seconds = 0;  // that planning took
+    double seconds = 0;  // of planning
 };
 
 struct Report {
@@ -31,8 +31,8 @@ struct Report {
     Options options;
     AdviceOptions assumed;
     ModelAnswer answer;
-    double seconds = 0;  // that planning took, without reading the input
-    // Where they were asked for.
+    double seconds = 0;  // of planning, without reading the input
+    // The next two are set only if requested.
     std::optional<std::vector<Compared>> comparison = {};
     std::optional<Advice> advice = {};
 };
@@ -42,33 +42,35 @@ std::vector<Compared> compare(const Report &report);
 // Units with the same tensors, such as the layers of a model, in order of appearance.
 struct Alike {
     std::vector<std::size_t> units;
-    std::size_t fullest = 0;  // of them, the one with the largest shard
+    std::size_t fullest = 0;  // index of the unit with the largest shard
     std::string name;  // "model.layers.0..35"
 };
 std::vector<Alike> group_alike(const Report &report);
 
-// How far the buffers of a group are from even shards, in bytes.
+// Returns the bytes by which the largest shards of a group's buffers exceed the mean.
 double excess_bytes(const Report &report, const Alike &alike);
 
-// For a terminal of 80 to 100 columns; all end with a newline.
+// Return text for a terminal of 80 to 100 columns that ends with a newline.
 std::string describe(const Report &report);
 std::string describe_owners(const Report &report, const Alike &alike);
 std::string describe(const Advice &advice, const AdviceOptions &assumed);
 std::string describe(const std::vector<Compared> &comparison);
 
-// vescomm-plan/1, as vescomm-plan-1.schema.json describes it.
+// Returns JSON in the format vescomm-plan/1; vescomm-plan-1.schema.json describes it.
 std::string to_json(const Report &report, bool with_cuts);
 
-// Draws the JSON of a plan, which has its cuts. Throws std::runtime_error.
+// Draws a plan from its JSON, which must include the cuts. Throws std::runtime_error.
 void draw(const std::string &json, const std::string &picture_path);
 
-// "a name that repeats" without what is the same everywhere: "mlp.experts.*.up_proj.weight".
+// Returns a tensor's name without the name of its unit, and with * for numbers that repeat:
+// "mlp.experts.*.up_proj.weight".
 std::string tensor_class(std::string_view name, std::string_view unit);
 
 // Breaks lines at spaces; lines after the first begin with `indent` spaces.
 std::string wrap(std::string_view text, std::size_t indent = 2);
 
-// Names come from files: what would move a terminal's cursor is a question mark.
+// Replaces control characters by question marks: names come from files, and must not move a
+// terminal's cursor.
 std::string printable(std::string_view text);
 
 std::string show_seconds(double seconds);

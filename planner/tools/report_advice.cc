@@ -10,7 +10,8 @@
 namespace vescomm::planner {
 namespace {
 
-// What is wrong with the smallest groups that have something wrong; larger ones have it more.
+// Lists the notes of the smallest groups that have any. Larger groups have the same problems to a
+// greater extent.
 std::string describe_notes(const Advice &advice) {
     constexpr int max = 3;
     std::string text;

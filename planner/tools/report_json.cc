@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One unit a line: easy to read with head and grep, and half the size of one number a line.
+// Writes one unit per line, which is easy to read with head and grep, and half the size of one
+// number per line.
 //
 // Zone: set-up.
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// What is no number in JSON, such as a ratio of nothing, is 0.
+// Returns 0 for ratios that JSON cannot represent, such as 0 / 0.
 double fraction(double value, double base) {
     return base > 0 ? value / base : 0;
 }
@@ -31,7 +32,7 @@ json to_json(const Tensor &tensor, const Place &place) {
             {"block_elements", place.block}, {"batch_dims", tensor.batch_dimensions}};
 }
 
-// Tensors are in the order of the model, `order` names them as they lie in the buffer.
+// "tensors" is in the order of the model, "order" lists their names in the order of the buffer.
 json to_json(const Unit &unit, const Answer &answer, bool with_cuts) {
     json order = json::array();
     std::vector<json> tensors(unit.tensors.size());
@@ -126,7 +127,7 @@ json to_json(const Advice &advice, const AdviceOptions &assumed) {
             {"choices", std::move(choices)}};
 }
 
-// Of a layout that there is not, no figures.
+// Omits the figures when there is no layout.
 json to_json(const Compared &line) {
     json result = {{"name", line.name},
                    {"feasible", line.explanation.empty()},

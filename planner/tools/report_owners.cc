@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who owns what of one buffer, in letters. Zone: set-up.
+// Draws the owners of one buffer in letters. Zone: set-up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace vescomm::planner {
 namespace {
 
-constexpr std::size_t cells = 64;  // of the largest shard
+constexpr std::size_t cells = 64;  // in the row of the largest shard
 constexpr std::size_t max_ranks = 16;
 constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 constexpr char padding = '.';
-constexpr char hard_blank = '\1';  // names have no control characters when they are printed
+constexpr char hard_blank = '\1';  // unambiguous: printed names have no control characters
 
 class Buffer {
 public:
@@ -33,7 +33,7 @@ public:
         }
     }
 
-    // One letter for each cell of a shard.
+    // Returns one letter for each cell of a shard.
     std::string row(int rank) {
         const std::int64_t begin = answer_.cuts[rank];
         const std::int64_t end = answer_.cuts[rank + 1];
@@ -49,7 +49,7 @@ public:
         return text;
     }
 
-    // The blanks inside an entry are such that wrap() does not break at them.
+    // Entries contain hard blanks, at which wrap() does not break.
     std::string legend() const {
         std::string text;
         for (const std::size_t index : used_)
@@ -65,7 +65,7 @@ private:
         std::size_t index;  // of the class
     };
 
-    // Whatever has most of the cell.
+    // Returns the letter of the class that covers most of the cell.
     char letter_between(std::int64_t low, std::int64_t high) {
         std::map<std::size_t, std::int64_t> shares;
         std::int64_t left = high - low;
@@ -82,7 +82,7 @@ private:
         return letter_of(max->first);
     }
 
-    // Where there are more classes than letters, letters repeat.
+    // Letters repeat when there are more classes than letters.
     char letter_of(std::size_t index) const {
         const auto at = std::ranges::find(used_, index) - used_.begin();
         return letters[static_cast<std::size_t>(at) % letters.size()];
@@ -95,7 +95,8 @@ private:
     std::vector<std::size_t> used_;  // classes that have a letter
 };
 
-// All, or the first ones, the one with the largest shard and the last ones.
+// Returns all ranks, or if there are too many the first ones, the one with the largest shard and
+// the last ones.
 std::vector<int> ranks_to_show(const Answer &answer) {
     const int ranks = static_cast<int>(answer.cuts.size()) - 1;
     std::vector<int> result;
@@ -118,7 +119,7 @@ std::string describe_owners(const Report &report, const Alike &alike) {
     const Answer &answer = *report.answer.units[alike.fullest];
     if (answer.elements == 0) return "";
     Buffer buffer(unit, answer);
-    // Units of several types are buffers of one name.
+    // The buffers of a unit of several types have one name.
     const bool typed = std::ranges::count(report.model.units, unit.name, &Unit::name) > 1;
     std::string text = wrap(fmt::format(
         "who owns what of {}{}{}", printable(unit.name),

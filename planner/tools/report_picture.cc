@@ -18,10 +18,10 @@
 namespace vescomm::planner {
 namespace {
 
-// The system's Python: the first one in PATH may be somebody's own, without matplotlib.
+// The system's Python. The first one in PATH may be an environment without matplotlib.
 constexpr const char *python = "/usr/bin/python3";
 
-// Both come from meson: where the script is installed, and where it is before that.
+// Paths of the script when installed and in the source tree, both set by Meson.
 constexpr const char *scripts[] = {VESCOMM_PLAN_DRAW_INSTALLED, VESCOMM_PLAN_DRAW_SOURCE};
 
 std::string find_script() {
@@ -33,7 +33,7 @@ std::string find_script() {
                     scripts[0], scripts[1]));
 }
 
-// A file without a name in a folder, which lives as long as it is open.
+// A temporary file that is already unlinked. It exists while it is open.
 class Nameless {
 public:
     explicit Nameless(const std::string &text) {
@@ -91,7 +91,7 @@ void draw(const std::string &json, const std::string &picture_path) {
         if (errno != EINTR)
             throw std::runtime_error(
                 fmt::format("draw_plan.py was lost: {}", std::generic_category().message(errno)));
-    // The script has said why on stderr.
+    // The script has reported the cause on stderr.
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         throw std::runtime_error(fmt::format("{} could not be drawn", picture_path));
 }

@@ -23,7 +23,7 @@ bool same_tensors(const Unit &a, const Unit &b) {
     return a.type == b.type && std::ranges::equal(a.tensors, b.tensors, same);
 }
 
-// "layers.0" and "layers.35": "layers.0..35".
+// Joins "layers.0" and "layers.35" to "layers.0..35".
 std::string span_of(const std::string &first, const std::string &last) {
     const auto digits = [](const std::string &name) {
         return name.find_last_not_of("0123456789") + 1;
@@ -38,7 +38,7 @@ std::string shorten(const std::string &text, std::size_t width) {
     return text.size() <= width ? text : ".." + text.substr(text.size() - width + 2);
 }
 
-// Five digits at most before others matter less than the columns.
+// Formats a ratio with at most five digits, to fit the column.
 std::string show_ratio(double ratio) {
     return with_commas(ratio, ratio < 100 ? 4 : ratio < 1000 ? 2 : 0);
 }
@@ -141,7 +141,7 @@ std::string tensor_class(std::string_view name, std::string_view unit) {
         const auto digit = [&](std::size_t at) {
             return std::isdigit(static_cast<unsigned char>(name[at])) != 0;
         };
-        // A number between dots counts what repeats; those in "w1" are names.
+        // A number between dots is an index. Digits in "w1" are part of the name.
         if (digit(i) && (i == 0 || name[i - 1] == '.')) {
             std::size_t end = i;
             while (end < name.size() && digit(end)) ++end;

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// vescomm-plan: tensors in, layouts out, for people and as JSON. All the thinking is in the
-// planner; this reads, asks and prints.
+// vescomm-plan reads tensors, calls the planner, and prints layouts as text and JSON.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,7 +18,7 @@
 namespace vescomm::planner {
 namespace {
 
-// The user's input is fine, and yet what was asked for could not be done.
+// Thrown when the input is valid but the request cannot be fulfilled.
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -30,8 +29,8 @@ std::vector<InputTensor> read_tensors(const PlanOptions &options) {
     return read_tensor_file(options.tensors);
 }
 
-// The planner counts elements, and has one alignment for all buffers: that of the smallest type, so
-// that larger ones are aligned to more than was asked for.
+// Converts an alignment from bytes to elements. The planner has one alignment for all buffers, so
+// the smallest type is used. Buffers of larger types are aligned to more than requested.
 std::int64_t to_elements(const Model &model, std::int64_t bytes, const char *option) {
     std::int64_t smallest = 8;
     for (const Unit &unit : model.units) smallest = std::min(smallest, bytes_of(unit.type));

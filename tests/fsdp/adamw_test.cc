@@ -17,7 +17,7 @@
 namespace vescomm::fsdp {
 namespace {
 
-// The last one has a first moment that is mostly the new gradient.
+// In the last entry the first moment is mostly the new gradient.
 const AdamWStep settings[] = {
     {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 1.0f, 1},
     {3e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.37f, 1},
@@ -42,7 +42,7 @@ State random_state(unsigned seed, std::size_t n) {
     return state;
 }
 
-// Every combination of what is unusual in p, g, m and v.
+// Every combination of unusual values of p, g, m and v.
 State special_state() {
     const std::uint32_t bits[] = {0x00000000, 0x80000000, 0x00000001, 0x3f800000, 0x7f7fffff,
                                   0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f812345};
@@ -70,7 +70,8 @@ void update(State &state, const AdamWStep &step, int isa) {
           isa);
 }
 
-// Elements [begin, end) copied to arrays that start `shift` elements later, updated, copied back.
+// Copies elements [begin, end) to arrays that start `shift` elements later, updates them, and
+// copies them back.
 void update_piece(State &state, const AdamWStep &step, int isa, std::size_t begin, std::size_t end,
                   std::size_t shift) {
     const auto moved = [&](const std::vector<float> &from, std::size_t extra) {
@@ -107,7 +108,7 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
                         step.learning_rate / c1 * m / (std::sqrt(v) / std::sqrt(c2) + step.epsilon);
                     const double decay = 1 - double{step.learning_rate} * step.weight_decay;
                     const double p = old.p[i] * decay - change;
-                    // m may cancel: its error is that of the terms.
+                    // m may cancel, so its error is relative to the terms.
                     const double m_terms = std::fabs(g) + std::fabs(old.m[i]);
                     const double change_terms = std::fabs(change) + std::fabs(change / m) * m_terms;
                     ASSERT_NEAR(state.m[i], m, 2 * ulp * m_terms);
@@ -122,7 +123,7 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
     }
 }
 
-TEST(AdamW, GivesTheSameBitsByEveryInstructionSet) {
+TEST(AdamW, ResultIsBitIdenticalForEveryInstructionSet) {
     for (const AdamWStep &step : settings) {
         for (const State &start : {random_state(2, 100003), special_state()}) {
             State baseline = start;
@@ -141,7 +142,7 @@ TEST(AdamW, GivesTheSameBitsByEveryInstructionSet) {
     }
 }
 
-TEST(AdamW, GivesTheSameBitsHoweverTheArraysAreCut) {
+TEST(AdamW, ResultDoesNotDependOnCuts) {
     std::mt19937 random(3);
     for (const AdamWStep &step : settings) {
         for (int isa = 0; isa < supported_isas(); ++isa) {
@@ -161,7 +162,7 @@ TEST(AdamW, GivesTheSameBitsHoweverTheArraysAreCut) {
     }
 }
 
-TEST(AdamW, GivesTheSameBitsForAnyCountAndAlignment) {
+TEST(AdamW, ResultDoesNotDependOnCountAndAlignment) {
     const State start = random_state(5, 300);
     for (int isa = 0; isa < supported_isas(); ++isa) {
         State whole = start;

@@ -38,8 +38,8 @@ float initial(int unit, int tensor, std::int64_t element) {
     return static_cast<float>((element * 31 + unit * 7 + tensor) % 101 - 50) / 64.0f;
 }
 
-// The sum of all ranks' gradients, and one rank's part of it: whole numbers, so that any way to add
-// them up is exact.
+// The sum of the gradients of all ranks, and the term of one rank. All are whole numbers, so the
+// sum is exact in any order.
 int total_gradient(int unit, int tensor, std::int64_t element, int step) {
     return static_cast<int>((element * 13 + unit * 5 + tensor * 3 + step * 17) % 41) - 20;
 }
@@ -96,11 +96,11 @@ void run_ranks(int ranks, const std::function<void(Communicator &)> &body) {
 }
 
 struct Outcome {
-    std::vector<float> parameters;  // all of them, as rank 0 sees them
+    std::vector<float> parameters;  // all parameters, as seen by rank 0
     std::vector<double> norms;
 };
 
-// Trains for a few steps and checks on the way that every rank sees the same parameters.
+// Trains for a few steps and checks in each that all ranks see the same parameters.
 Outcome train(int ranks, const EngineOptions &options, int steps, double max_norm) {
     Outcome outcome;
     run_ranks(ranks, [&](Communicator &comm) {
@@ -137,7 +137,7 @@ Outcome train(int ranks, const EngineOptions &options, int steps, double max_nor
             }
             norms.push_back(engine.step({.learning_rate = 0.01, .max_norm = max_norm}));
         }
-        // Everyone saw the same.
+        // All ranks saw the same parameters.
         double sum = 0;
         for (std::size_t i = 0; i < seen.size(); ++i)
             sum += static_cast<double>(seen[i]) * static_cast<double>(i + 1);
@@ -147,7 +147,7 @@ Outcome train(int ranks, const EngineOptions &options, int steps, double max_nor
     return outcome;
 }
 
-TEST(Engine, GivesTheSameBitsForAnyNumberOfRanks) {
+TEST(Engine, ResultIsBitIdenticalForAnyNumberOfRanks) {
     const Outcome one = train(1, {}, 5, 0);
     ASSERT_FALSE(one.parameters.empty());
     for (const int ranks : {2, 3, 4, 5, 8}) {
@@ -179,7 +179,7 @@ TEST(Engine, ComputesInBf16FromF32Masters) {
     const EngineOptions bf16{.compute = Precision::bf16};
     const Outcome one = train(1, bf16, 3, 0);
     EXPECT_EQ(train(4, bf16, 3, 0).parameters, one.parameters);
-    // The masters keep what bf16 cannot: the f32 run, rounded, gives the same.
+    // The masters are f32, so the rounded result equals the f32 run.
     const Outcome full = train(1, {}, 3, 0);
     for (std::size_t i = 0; i < one.parameters.size(); ++i) {
         const std::uint16_t rounded = to_bf16(full.parameters[i]);
@@ -187,7 +187,7 @@ TEST(Engine, ComputesInBf16FromF32Masters) {
     }
 }
 
-TEST(Engine, NeedsNoParticularNumberOfSlots) {
+TEST(Engine, WorksWithAnyNumberOfSlots) {
     const Outcome two = train(3, {}, 3, 0);
     for (const int slots : {1, 3, 100}) {
         const EngineOptions options{.slots = slots, .gradient_slots = slots, .uniform = slots == 3};
@@ -195,7 +195,7 @@ TEST(Engine, NeedsNoParticularNumberOfSlots) {
     }
 }
 
-TEST(Engine, SaysWhichUnitHasNotGoneThroughBackward) {
+TEST(Engine, NamesTheUnitWithoutBackward) {
     run_ranks(2, [](Communicator &comm) {
         Engine engine(comm, model());
         try {
@@ -210,7 +210,7 @@ TEST(Engine, SaysWhichUnitHasNotGoneThroughBackward) {
     });
 }
 
-TEST(Engine, ReportsWhatEachRankHolds) {
+TEST(Engine, ReportsMemoryOfEachRank) {
     run_ranks(4, [](Communicator &comm) {
         Engine engine(comm, model());
         const MemoryReport report = engine.memory();

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and rules that users give to vescomm-plan (planner/input/sizes.h, rules.h).
+// Fuzzes the parsers of numbers and rules of vescomm-plan (planner/input/sizes.h, rules.h).
 //
-//     byte 0    selects the parser of the rest
+//     byte 0    selects the parser for the rest
 //
-// Invariants: accepted values are within their limits; a rejection is a sentence that names the
-// option.
+// Invariants: an accepted value is within its limits; an error is a sentence that names the option.
 #include "fuzz/fuzz.h"
 #include "planner/input/closest.h"
 #include "planner/input/input.h"
@@ -19,7 +18,7 @@ using namespace vescomm;
 using namespace vescomm::planner;
 using fuzz::require;
 
-// A longer regular expression may legitimately take long.
+// Limits regular expressions, because long ones legitimately take long.
 constexpr std::size_t max_rule_bytes = 24;
 
 void read(std::size_t what, const std::string &text) {
@@ -43,7 +42,7 @@ void read(std::size_t what, const std::string &text) {
             break;
         }
         case 4:
-            // Ten million ranks are allowed, and take long.
+            // Ten million ranks are valid but slow.
             if (text.find('x') != std::string::npos && text.size() > 8) break;
             for (const std::int64_t weight : parse_weights(text, "--option"))
                 require(weight >= 1, "a weight is positive");
@@ -63,8 +62,7 @@ void read(std::size_t what, const std::string &text) {
             break;
         case 8:
             if (const auto type = type_named(text))
-                require(type_named(name_of(*type)) == type,
-                        "the name of a type is parsed to that type");
+                require(type_named(name_of(*type)) == type, "a type has the name that it has");
             (void)packed_bits(text);
             break;
         default:

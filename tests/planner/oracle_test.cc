@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner against an independent judge: the layout problem as formulas, and Z3 to solve them.
-// Nothing here knows about orders, greedy filling or bounds.
+// Compares the planner with an independent solution: Z3 solves the layout problem as formulas,
+// without orders, greedy filling or bounds.
 //
 //     test_planner_oracle [instances [seed]]
 #include <gtest/gtest.h>
@@ -34,13 +34,14 @@ public:
         for (std::size_t i = 0; i < tensors_.size(); ++i) {
             for (std::size_t k = 0; k < i; ++k) {
                 solver_.add(end(i) <= starts_[k] || end(k) <= starts_[i]);
-                // Of two tensors that are alike the first one comes first.
+                // Break the symmetry between equal tensors: the first one comes first.
                 if (alike(i, k)) solver_.add(starts_[k] < starts_[i]);
             }
         }
     }
 
-    // Whether there is a layout with shards of `shard` elements: equal, or no more.
+    // Returns true if there is a layout with equal shards, or with shards of at most `shard`
+    // elements.
     bool possible(std::int64_t shard) {
         solver_.push();
         std::vector<z3::expr> cuts;
@@ -64,7 +65,7 @@ public:
     }
 
 private:
-    // Of starts.
+    // Returns the alignment of a tensor's start.
     std::int64_t alignment(const Tensor &tensor) const {
         return std::lcm(options_.start_alignment, std::max<std::int64_t>(tensor.alignment, 1));
     }
@@ -94,14 +95,14 @@ private:
     std::vector<z3::expr> starts_;
 };
 
-// A proof in few steps, and in more than enough.
+// Checks the planner with few search steps and with more than enough.
 void expect_proofs_hold(Mode mode) {
     std::mt19937 random(seed + (mode == Mode::uniform ? 0 : 1));
     for (int i = 0; i < instances; ++i) {
         Problem problem = reference::random_problem_with_twins(random, 6, 5);
         Options options = reference::random_options(random, mode);
         std::int64_t unit = mode == Mode::uniform ? options.start_alignment : options.cut_alignment;
-        // Now and then a tensor with an alignment of its own; uniform shards are a multiple of all.
+        // Some tensors have their own alignment; uniform shards are a multiple of all alignments.
         const bool own = reference::draw(random, 0, 3) == 0;
         if (own) {
             problem.tensors[0].alignment = reference::draw(random, 2, 5);
@@ -112,7 +113,7 @@ void expect_proofs_hold(Mode mode) {
         options.search_steps = 1000000;
         const Answer many = plan(problem, options);
         SCOPED_TRACE(reference::print(problem, options) + ": " + many.explanation);
-        // Ragged shards with different alignments are searched by a relaxation.
+        // For ragged shards with different alignments, the search solves a relaxation.
         if (mode == Mode::uniform || !own) {
             ASSERT_TRUE(many.optimal);
         }
@@ -129,7 +130,7 @@ void expect_proofs_hold(Mode mode) {
 
         Oracle oracle(problem, options);
         ASSERT_TRUE(oracle.possible(shard)) << shard;
-        // Ragged: if a shard is impossible, so are all smaller ones. Uniform: each is a question.
+        // Ragged: if a shard is impossible, so are all smaller ones. Uniform: ask about each.
         for (std::int64_t smaller = shard - unit; smaller > 0; smaller -= unit) {
             ASSERT_FALSE(oracle.possible(smaller)) << smaller;
             if (mode == Mode::ragged) break;

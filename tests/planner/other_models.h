@@ -14,7 +14,7 @@
 
 namespace vescomm::planner::reference {
 
-// Tensors go to the unit opened last; matrices have blocks of one row, until told otherwise.
+// Adds tensors to the unit opened last. Matrices have blocks of one row by default.
 class ModelBuilder {
 public:
     void unit(std::string name) { model_.units.push_back({std::move(name), VESCOMM_F32, {}}); }
@@ -30,7 +30,7 @@ public:
         add(name + ".weight", {width});
         add(name + ".bias", {width});
     }
-    // A square kernel and its batch norm, with the buffers of that.
+    // Adds a square kernel and its batch norm, including the buffers of the batch norm.
     void add_conv(const std::string &name, std::int64_t outputs, std::int64_t inputs,
                   std::int64_t kernel) {
         add(name + ".weight", {outputs, inputs, kernel, kernel});

@@ -55,7 +55,7 @@ TEST_F(PlannerApi, ReturnsALayoutAndItsFigures) {
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
 }
 
-TEST_F(PlannerApi, NoLayoutIsAnAnswer) {
+TEST_F(PlannerApi, ReturnsNoLayoutAsAnAnswer) {
     vescomm_planner_options_t options = vescomm_planner_options();
     options.mode = VESCOMM_PLANNER_UNIFORM;
     options.shard_limit = 1000;
@@ -108,7 +108,7 @@ TEST_F(PlannerApi, ServesCallersWithAShorterFiguresStruct) {
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
 }
 
-// The ABI: programs built against 0.1 read these offsets.
+// The ABI: programs built against 0.1 use these offsets.
 static_assert(sizeof(vescomm_planner_tensor_t) == 48 &&
               offsetof(vescomm_planner_tensor_t, block_rows) == 24 &&
               offsetof(vescomm_planner_tensor_t, batch_dimensions) == 32 &&

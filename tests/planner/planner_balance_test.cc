@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Balanced cuts against all cuts there are.
+// Compares balanced cuts with all possible cuts.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,7 +13,7 @@ namespace {
 
 using reference::draw;
 
-// All cuts of a unit, laid out as the planner did, with shards within the limit.
+// Returns all cuts of a unit with the planner's offsets and with shards within the limit.
 std::vector<std::vector<std::int64_t>> all_cuts(const Unit &unit, const Answer &answer, int ranks,
                                                 std::int64_t limit) {
     std::vector<std::int64_t> legal;
@@ -43,7 +43,7 @@ std::vector<std::vector<std::int64_t>> all_cuts(const Unit &unit, const Answer &
     return all;
 }
 
-// The smallest largest rank that any cuts of all units give.
+// Returns the bytes of the largest rank for the best cuts of all units.
 std::int64_t smallest_largest_rank(const Model &model, const ModelAnswer &answer,
                                    const std::vector<std::int64_t> &limits) {
     const auto ranks = static_cast<std::size_t>(model.ranks);
@@ -67,7 +67,7 @@ std::int64_t smallest_largest_rank(const Model &model, const ModelAnswer &answer
     return best;
 }
 
-TEST(PlannerBalance, IsBetweenTheBestOfAllCutsAndUnitsByThemselves) {
+TEST(PlannerBalance, LargestRankIsBetweenBestCutsAndSeparateUnits) {
     std::mt19937 random(21);
     int best = 0;
     int all = 0;
@@ -98,12 +98,12 @@ TEST(PlannerBalance, IsBetweenTheBestOfAllCutsAndUnitsByThemselves) {
         best += answer.largest_rank_bytes == optimum ? 1 : 0;
         above += static_cast<double>(answer.largest_rank_bytes) / static_cast<double>(optimum) - 1;
     }
-    // On these seeds; a few blocks for each rank is where a heuristic is worst.
+    // Valid for these seeds. The heuristic is worst with a few blocks for each rank.
     EXPECT_GT(best, all * 8 / 10) << best << " of " << all;
     EXPECT_LT(above / all, 0.03);
 }
 
-TEST(PlannerBalance, LosesLessThanABlockOverManyUnits) {
+TEST(PlannerBalance, ErrorOverManyUnitsIsBelowOneBlock) {
     std::mt19937 random(22);
     for (int i = 0; i < 200; ++i) {
         Model model;
@@ -149,7 +149,7 @@ TEST(PlannerBalance, FollowsWeights) {
     }
 }
 
-// Memory and time stay bounded: 200 units and 100,000 ranks would be 20 million cuts.
+// Memory and time are bounded: separate cuts for 200 units and 100,000 ranks would be 20 million.
 TEST(PlannerBalance, SharesCutsAmongManyUnitsOfManyRanks) {
     Model model;
     model.ranks = 100000;

@@ -47,7 +47,7 @@ protected:
     vescomm_plan_t *plan = nullptr;
 };
 
-TEST_F(PlannerModelApi, PlansUnitsTogetherAndSaysHowGoodTheyAre) {
+TEST_F(PlannerModelApi, PlansUnitsTogetherAndReportsFigures) {
     options.mode = VESCOMM_PLANNER_BALANCED;
     ASSERT_EQ(vescomm_plan_create(units, 3, 4, &options, &plan), VESCOMM_OK)
         << vescomm_plan_explain();
@@ -103,7 +103,7 @@ TEST_F(PlannerModelApi, TakesEveryOption) {
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
     EXPECT_EQ(vescomm_plan_free(plan), VESCOMM_OK);
 
-    // One collective of bytes that cost a second each: the totals say what the options say.
+    // One byte costs a second, so that the effect of each option appears in the totals.
     options = vescomm_planner_options();
     options.bytes_per_second = 1;
     options.seconds_per_collective = -1;
@@ -125,7 +125,7 @@ TEST_F(PlannerModelApi, TakesEveryOption) {
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
 }
 
-TEST_F(PlannerModelApi, NoLayoutIsAnAnswer) {
+TEST_F(PlannerModelApi, ReturnsNoLayoutAsAnAnswer) {
     options.shard_limit = 100;
     ASSERT_EQ(vescomm_plan_create(units, 3, 4, &options, &plan), VESCOMM_OK);
     EXPECT_NE(std::string(vescomm_plan_explain()).find("unit \"layer\": there is no layout"),
@@ -207,7 +207,7 @@ TEST_F(PlannerModelApi, RefusesWrongArgumentsAndSetsNoOutput) {
 }
 
 TEST_F(PlannerModelApi, ServesCallersWithOlderStructs) {
-    // An older header: no alignment, no weights and what follows.
+    // An older header without alignment, weights and all later members.
     struct {
         unsigned char bytes[offsetof(vescomm_planner_tensor_t, alignment)];
     } old[2];
@@ -228,7 +228,7 @@ TEST_F(PlannerModelApi, ServesCallersWithOlderStructs) {
     EXPECT_EQ(static_cast<uint64_t>(totals.padding_bytes), 0xeeeeeeeeeeeeeeeeu);
 }
 
-TEST_F(PlannerModelApi, PlansNothingToo) {
+TEST_F(PlannerModelApi, PlansEmptyModels) {
     ASSERT_EQ(vescomm_plan_create(nullptr, 0, 4, nullptr, &plan), VESCOMM_OK);
     vescomm_planner_totals_t totals = vescomm_planner_totals();
     ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
@@ -237,7 +237,7 @@ TEST_F(PlannerModelApi, PlansNothingToo) {
     EXPECT_EQ(vescomm_plan_free(nullptr), VESCOMM_OK);
 }
 
-// The ABI: programs built against 0.1 read these offsets.
+// The ABI: programs built against 0.1 use these offsets.
 static_assert(sizeof(vescomm_planner_unit_t) == 32 && offsetof(vescomm_planner_unit_t, type) == 4 &&
               offsetof(vescomm_planner_unit_t, name) == 8 &&
               offsetof(vescomm_planner_unit_t, count) == 24);

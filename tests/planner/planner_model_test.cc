@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole models: units that are alike, modes that choose, what is refused.
+// Plans of whole models: units that are alike, the choice of a mode, errors.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr Mode all_modes[] = {Mode::ragged, Mode::uniform, Mode::balanced, Mode::owner,
                               Mode::automatic};
 
-// Layers that people train, small enough to look at.
+// A small model with typical layers.
 Model layers(int count, int ranks) {
     Model model;
     model.ranks = ranks;
@@ -44,7 +44,7 @@ TEST(PlannerModel, PlansUnitsThatAreAlikeOnce) {
     }
 }
 
-TEST(PlannerModel, PlansAUnitByItselfAsAProblem) {
+TEST(PlannerModel, PlanOfOneUnitEqualsPlanOfProblem) {
     std::mt19937 random(41);
     for (int i = 0; i < 200; ++i) {
         const Model model = reference::random_model(random, 3, 4, 6);
@@ -60,7 +60,7 @@ TEST(PlannerModel, PlansAUnitByItselfAsAProblem) {
     }
 }
 
-TEST(PlannerModel, OfOneProblemIsAnAnswerInEveryMode) {
+TEST(PlannerModel, PlansOneProblemInEveryMode) {
     std::mt19937 random(42);
     for (int i = 0; i < 300; ++i) {
         const Problem problem = reference::random_problem(random, 5, 9);
@@ -77,7 +77,7 @@ TEST(PlannerModel, OfOneProblemIsAnAnswerInEveryMode) {
     }
 }
 
-RC_GTEST_PROP(PlannerModelProperty, EveryAnswerIsValidAndTheSameAgain, ()) {
+RC_GTEST_PROP(PlannerModelProperty, EveryAnswerIsValidAndRepeatable, ()) {
     std::mt19937 random(*rc::gen::arbitrary<std::uint32_t>());
     Model model = reference::random_model(random, 8, 6, 30);
     Options options;
@@ -98,7 +98,8 @@ RC_GTEST_PROP(PlannerModelProperty, EveryAnswerIsValidAndTheSameAgain, ()) {
     }
 }
 
-// The same on every platform, for ever: ranks with different builds must agree.
+// Answers must be equal on all platforms and in all versions, because ranks with different builds
+// must agree.
 TEST(PlannerModel, AnswersNeverChange) {
     const auto hash = [](Mode mode) {
         const Model model = layers(9, 12);
@@ -116,7 +117,7 @@ TEST(PlannerModel, AnswersNeverChange) {
     EXPECT_EQ(hash(Mode::automatic), 15148391031385767831u);
 }
 
-TEST(PlannerAutomatic, TakesWhatMovesItsBytesSooner) {
+TEST(PlannerAutomatic, ChoosesTheModeWithLessCommunicationTime) {
     Model model = layers(3, 16);
     const ModelAnswer ragged = plan(model, {.mode = Mode::ragged});
     const ModelAnswer uniform = plan(model, {.mode = Mode::uniform});
@@ -134,7 +135,7 @@ TEST(PlannerAutomatic, TakesWhatMovesItsBytesSooner) {
         << answer.explanation;
 }
 
-TEST(PlannerAutomatic, TakesWhatThereIs) {
+TEST(PlannerAutomatic, ChoosesTheModeThatHasALayout) {
     Model model = layers(2, 16);
     model.weights.assign(16, 2);
     model.weights[3] = 0;
@@ -163,7 +164,7 @@ TEST(PlannerCosts, CountTwoGathersAndOneReductionOfEachUnit) {
     EXPECT_DOUBLE_EQ(answer.seconds_per_step, 24.0 + answer.wire_bytes_per_step / 1000);
 }
 
-TEST(PlannerModelEdges, AcceptsNothingAndLittle) {
+TEST(PlannerModelEdges, AcceptsEmptyAndTinyModels) {
     for (const Mode mode : all_modes) {
         const Options options{.mode = mode};
         for (const Model &model :
@@ -177,7 +178,7 @@ TEST(PlannerModelEdges, AcceptsNothingAndLittle) {
     }
 }
 
-TEST(PlannerModelEdges, CountsBeyondTwoToTheForty) {
+TEST(PlannerModelEdges, SupportsMoreThanTwoToTheFortyElements) {
     const std::int64_t rows = std::int64_t{1} << 40;
     const Model model{{{"u", VESCOMM_BF16, {{"a", {rows, 1000}, 32}, {"b", {5}}}},
                        {"v", VESCOMM_F32, {{"c", {rows, 999}, 7}}}},

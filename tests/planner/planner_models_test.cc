@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner on layers and models that people train.
+// The planner on layers of public models.
 #include <gtest/gtest.h>
 
 #include "planner_reference.h"
@@ -58,8 +58,8 @@ Problem deepseek_layers(std::int64_t rows, int ranks, int layers) {
 }
 
 // One GPT-OSS-120B layer. Hugging Face stores experts as [inputs, outputs], torchtitan as [outputs,
-// inputs]. Blocks restart at each expert, or run on through the experts as if these were one matrix
-// (what the published figures assume).
+// inputs]. Blocks restart at each expert, or continue through the experts as in one matrix, which
+// the published figures assume.
 enum class Experts { hugging_face, hugging_face_restarting, torchtitan };
 
 Problem gpt_oss_layer(std::int64_t rows, int ranks, Experts format) {
@@ -105,8 +105,8 @@ void expect_figure(const Figure &figure, const Options &options, const Answer &a
     EXPECT_EQ(answer.optimal, figure.optimal);
 }
 
-// The published figures (facts of the project; uniform ones were proved optimal there too).
-TEST(PlannerFigures, MatchWhatIsKnownOfRealLayers) {
+// The published figures. The uniform ones were proved optimal in the publication as well.
+TEST(PlannerFigures, MatchPublishedFiguresOfRealLayers) {
     const Figure figures[] = {
         {llama_layer(32, 128), Mode::uniform, 9.80, true},
         {llama_layer(32, 384), Mode::uniform, 64.70, true},
@@ -143,9 +143,9 @@ TEST(PlannerFigures, MatchWhatIsKnownOfRealLayers) {
     }
 }
 
-// What the search adds: better orders, and proofs. About 0.2 s each; ten times the steps prove the
-// other layers of DeepSeek too.
-TEST(PlannerFigures, AreProvedByTheSearch) {
+// The search finds better orders and proofs, in about 0.2 s each. Ten times the steps prove the
+// other layers of DeepSeek as well.
+TEST(PlannerFigures, SearchProvesOptimality) {
     const Figure figures[] = {
         {llama_layer(32, 128), Mode::ragged, 1.96, true},
         {llama_layer(32, 512), Mode::ragged, 9.80, true},
@@ -165,12 +165,12 @@ TEST(PlannerFigures, AreProvedByTheSearch) {
         const Answer answer = plan(figure.problem, options);
         SCOPED_TRACE(answer.explanation);
         expect_figure(figure, options, answer);
-        EXPECT_LE(answer.steps, options.search_steps + 2000);  // it stops within a question's end
+        EXPECT_LE(answer.steps, options.search_steps + 2000);  // a question may exceed the limit
     }
 }
 
 // The default order would cost 26 %.
-TEST(PlannerFigures, ABetterOrderSavesAFifthOfDeepSeek) {
+TEST(PlannerFigures, BetterOrderSavesAFifthOfDeepSeek) {
     const Answer answer = plan(deepseek_layers(16, 1536, 1), {.mode = Mode::uniform});
     EXPECT_EQ(answer.order, "block ascending");
     EXPECT_EQ(answer.orders, (std::vector<std::string>{"default", "block ascending"}));
@@ -184,7 +184,8 @@ TEST(PlannerFigures, ExplainsWhenOneBlockExceedsAShard) {
     EXPECT_NE(answer.explanation.find("no more than 233 ranks"), std::string::npos);
 }
 
-// The same on every platform, for ever: ranks with different builds must agree.
+// Answers must be equal on all platforms and in all versions, because ranks with different builds
+// must agree.
 TEST(PlannerFigures, AnswersNeverChange) {
     const auto hash = [](const Problem &problem, Mode mode) {
         const LayoutPointer layout = make_layout(problem, plan(problem, {.mode = mode}));
@@ -199,7 +200,7 @@ TEST(PlannerFigures, AnswersNeverChange) {
               1905568353211286337u);
 }
 
-TEST(PlannerScale, PlansAWholeModelForAHundredThousandRanks) {
+TEST(PlannerScale, PlansDeepSeekForAHundredThousandRanks) {
     const Problem problem = deepseek_layers(128, 100000, 58);
     EXPECT_GT(problem.tensors.size(), 45000u);
     for (const Mode mode : {Mode::ragged, Mode::uniform}) {
@@ -208,7 +209,7 @@ TEST(PlannerScale, PlansAWholeModelForAHundredThousandRanks) {
     }
 }
 
-TEST(PlannerScale, CountsBeyondTwoToTheForty) {
+TEST(PlannerScale, SupportsMoreThanTwoToTheFortyElements) {
     const std::int64_t rows = std::int64_t{1} << 40;
     const Problem problem{{{"a", {rows, 1000}, 32}, {"b", {5}}, {"c", {rows, 1001}, 7}}, 99991};
     const Options ragged;
@@ -219,7 +220,7 @@ TEST(PlannerScale, CountsBeyondTwoToTheForty) {
     reference::expect_valid(problem, uniform, plan(problem, uniform));
 }
 
-TEST(PlannerScale, SaysWhenEqualShardsCannotBeCounted) {
+TEST(PlannerScale, ReportsWhenEqualShardsExceed64Bits) {
     const Problem problem{{{"a", {std::int64_t{1} << 61}, -1}}, 8};
     const Answer answer = plan(problem, {.mode = Mode::uniform});
     EXPECT_FALSE(answer.feasible);

@@ -1,15 +1,19 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// On no input does the planner do worse than its peers, than equal shards, or than the default.
+// The planner is never worse than other systems, than equal shards, or than the default order.
 //
-// What is compared, and why no more:
-// - veScale-FSDP solves our uniform problem, so its shard is an upper bound of ours; and equal
-//   shards are a ragged layout, so ours is one of the largest ragged shard.
-// - FSDP2 deals out each tensor on its own. It keeps rows but no tensor contiguous, which may be
-//   shorter than any contiguous layout (DealsOutTensors... below), so only padding is compared.
-// - Megatron-FSDP keeps rows and not blocks. Its layout bounds ours where the blocks happen to be
-//   kept too.
+// The comparisons and their limits:
+// - veScale-FSDP solves the uniform problem too, so its shard is an upper bound of the uniform
+//   shard. Equal shards are also a ragged layout, so the uniform shard is an upper bound of the
+//   largest ragged shard.
+// - FSDP2 distributes each tensor separately. It keeps rows together but tensors are not
+// contiguous,
+//   which may be shorter than any contiguous layout (Fsdp2MayBeSmaller... below), so only padding
+//   is compared.
+// - Megatron-FSDP keeps rows but not blocks. Its layout is an upper bound only if it happens to
+// keep
+//   the blocks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +36,7 @@ struct Case {
     Options options;
 };
 
-// Small problems, layers, and long tensors; the first two with alignments of all sorts.
+// Makes small problems, layers, and long tensors. The first two have various alignments.
 template <typename Check>
 void for_random_problems(std::uint32_t seed, const Check &check) {
     std::mt19937 random(seed);
@@ -66,7 +70,7 @@ Answer plan_mode(const Case &given, Mode mode) {
     return plan(given.problem, options);
 }
 
-TEST(NeverWorse, UniformThanVeScaleInEitherOrder) {
+TEST(NeverWorse, UniformShardIsAtMostThatOfVeScaleInBothOrders) {
     for_random_problems(71, [](const Case &given) {
         const Answer ours = plan_mode(given, Mode::uniform);
         for (const auto shard : {vescale_shard, vescale_ascending_shard}) {
@@ -78,8 +82,9 @@ TEST(NeverWorse, UniformThanVeScaleInEitherOrder) {
     });
 }
 
-// Shards could be multiples of 960 numbers, too many to try them all, and must be of the largest.
-TEST(NeverWorse, UniformThanVeScaleOnManyDifferentRows) {
+// Shards could be multiples of 960 numbers, too many to try all, and must be a multiple of the
+// largest.
+TEST(NeverWorse, UniformShardIsAtMostThatOfVeScaleForManyRowLengths) {
     constexpr std::int64_t all = 232792560;  // their least common multiple
     Problem problem{{}, 440};
     for (const std::int64_t row : {2, 4, 8, 16, 3, 9, 5, 7, 11, 13, 17, 19})
@@ -91,8 +96,8 @@ TEST(NeverWorse, UniformThanVeScaleOnManyDifferentRows) {
     EXPECT_EQ(plan(problem, options).largest_shard, 2 * all);
 }
 
-// Ragged shards are compared after rounding up to the alignment of cuts (Options::cut_alignment),
-// so that they may exceed uniform ones by less than that, where these are not multiples of it.
+// Ragged shards are compared after rounding up to Options::cut_alignment, so they may exceed
+// uniform shards by less than that if these are not multiples of it.
 void expect_ragged_no_worse(const Case &given, const Answer &uniform) {
     const Answer ragged = plan_mode(given, Mode::ragged);
     reference::expect_valid(given.problem, given.options, ragged);
@@ -103,22 +108,22 @@ void expect_ragged_no_worse(const Case &given, const Answer &uniform) {
     ASSERT_LE(ragged.lower_bound, uniform.largest_shard) << ragged.explanation;
 }
 
-TEST(NeverWorse, RaggedThanUniform) {
+TEST(NeverWorse, RaggedShardIsAtMostUniform) {
     for_random_problems(72, [](const Case &given) {
         expect_ragged_no_worse(given, plan_mode(given, Mode::uniform));
     });
 }
 
-// Where tensors are aligned differently, the earliest start need not be the best.
-TEST(NeverWorse, RaggedThanUniformWhereAGapAlignsTheNextStart) {
+// When tensors have different alignments, the earliest start need not be the best.
+TEST(NeverWorse, RaggedShardIsAtMostUniformIfAGapAlignsTheNextStart) {
     const Problem problem{{{"a", {6}, -1, 0, 6}, {"b", {9, 2}, 3, 0, 4}, {"c", {5, 2, 2}, 3, 1}},
                           4};
     expect_ragged_no_worse({problem, {.start_alignment = 1, .cut_alignment = 3}},
                            plan(problem, {.mode = Mode::uniform, .start_alignment = 1}));
 }
 
-// Nor after a search, whose proofs must hold for equal shards too.
-TEST(NeverWorse, RaggedThanUniformAfterASearch) {
+// After a search, its proofs must also hold for equal shards.
+TEST(NeverWorse, RaggedShardIsAtMostUniformAfterASearch) {
     for_random_problems(73, [](Case given) {
         const Answer uniform = plan_mode(given, Mode::uniform);
         given.options.search_steps = 3000;
@@ -126,8 +131,8 @@ TEST(NeverWorse, RaggedThanUniformAfterASearch) {
     });
 }
 
-// Nor where a limit leaves little choice: equal shards of that size are ragged ones, too.
-TEST(NeverWorse, RaggedRefusesNoLimitThatUniformKeeps) {
+// A tight limit leaves little choice, but equal shards of that size are also ragged shards.
+TEST(NeverWorse, RaggedMeetsEveryShardLimitThatUniformMeets) {
     for_random_problems(78, [](Case given) {
         const Answer uniform = plan_mode(given, Mode::uniform);
         given.options.shard_limit = uniform.largest_shard;
@@ -135,7 +140,7 @@ TEST(NeverWorse, RaggedRefusesNoLimitThatUniformKeeps) {
     });
 }
 
-// Peers align nothing, so nothing is aligned here either.
+// The other systems align nothing, so nothing is aligned here.
 Case without_alignment(Case given) {
     given.options.start_alignment = 1;
     given.options.cut_alignment = 1;
@@ -143,7 +148,7 @@ Case without_alignment(Case given) {
     return given;
 }
 
-TEST(NeverWorse, RaggedPaddingThanAnyPeers) {
+TEST(NeverWorse, RaggedPaddingIsAtMostThatOfOtherSystems) {
     for_random_problems(74, [](const Case &any) {
         const Case given = without_alignment(any);
         const Answer ragged = plan_mode(given, Mode::ragged);
@@ -156,7 +161,7 @@ TEST(NeverWorse, RaggedPaddingThanAnyPeers) {
     });
 }
 
-// Whether tensors one after another may be cut at every multiple of the shard.
+// Returns true if tensors one after another may be cut at every multiple of the shard.
 bool keeps_blocks(const Problem &problem, std::int64_t shard) {
     std::int64_t begin = 0;
     for (const Tensor &tensor : problem.tensors) {
@@ -168,7 +173,7 @@ bool keeps_blocks(const Problem &problem, std::int64_t shard) {
     return true;
 }
 
-TEST(NeverWorse, UniformThanTheLcmGridWhereThatKeepsBlocks) {
+TEST(NeverWorse, UniformShardIsAtMostThatOfLcmGridIfItKeepsBlocks) {
     int kept = 0;
     for_random_problems(75, [&kept](const Case &any) {
         const Case given = without_alignment(any);
@@ -182,9 +187,9 @@ TEST(NeverWorse, UniformThanTheLcmGridWhereThatKeepsBlocks) {
     EXPECT_GT(kept, 500);
 }
 
-// Two ranks, rows of 2 and of 3: a rank takes a row of each, where contiguous tensors leave 4
-// and 6.
-TEST(NeverWorse, ButFSDP2DealsOutTensorsThatWeKeepContiguous) {
+// Two ranks, rows of 2 and of 3 elements: FSDP2 gives a row of each to a rank, but contiguous
+// tensors give 4 and 6 elements to the ranks.
+TEST(NeverWorse, Fsdp2MayBeSmallerBecauseTensorsAreNotContiguous) {
     const Problem problem{{{"a", {2, 2}}, {"b", {2, 3}}}, 2};
     const Options options{.start_alignment = 1, .cut_alignment = 1, .search_steps = 1000};
     EXPECT_EQ(fsdp2_shard(problem, options), 5);
@@ -193,8 +198,8 @@ TEST(NeverWorse, ButFSDP2DealsOutTensorsThatWeKeepContiguous) {
     EXPECT_TRUE(ours.optimal);
 }
 
-// Estimates that differ by less than a hundredth are taken for equal, and memory decides.
-TEST(NeverWorse, AutomaticThanUniformOrRaggedByItsOwnCosts) {
+// Estimates that differ by less than a hundredth count as equal, and memory decides.
+TEST(NeverWorse, AutomaticCostsAtMostUniformAndRagged) {
     std::mt19937 random(76);
     for_random_problems(77, [&random](const Case &given) {
         const Model model{{{"unit", VESCOMM_BF16, given.problem.tensors}}, given.problem.ranks};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models that nobody tuned the planner for, in every mode, against the independent checker.
+// Checks models for which the planner was not tuned, in every mode, with the independent reference.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -16,7 +16,7 @@ namespace {
 struct Named {
     const char *name;
     Model (*make)();
-    std::int64_t elements;  // published parameters, and the buffers of batch norms
+    std::int64_t elements;  // published parameters plus the buffers of batch norms
 };
 
 constexpr Named models[] = {
@@ -29,7 +29,7 @@ constexpr Named models[] = {
     {"Mamba-2", reference::mamba2, 2'702'599'680},
 };
 
-TEST(PlannerOtherModels, HaveThePublishedNumbersOfElements) {
+TEST(PlannerOtherModels, HavePublishedElementCounts) {
     for (const Named &named : models) {
         std::int64_t elements = 0;
         for (const Unit &unit : named.make().units)
@@ -87,7 +87,7 @@ TEST(PlannerOtherModels, AreValidInEveryMode) {
     expect_valid_models(ranks, alignments);
 }
 
-// For nights.
+// Slow; for nightly runs.
 TEST(PlannerOtherModelsLong, AreValidInEveryModeOnUpToAHundredThousandRanks) {
     constexpr int ranks[] = {3, 7, 24, 96, 384, 1000, 1536, 12288, 100000};
     constexpr std::int64_t alignments[] = {0, 8, 128};

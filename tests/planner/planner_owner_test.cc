@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole matrices on one rank.
+// Mode owner: whole matrices on one rank.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -31,7 +31,7 @@ std::int64_t matrices_of(const Tensor &tensor) {
     return reference::product(tensor.shape, 0, batch);
 }
 
-// What every rank has to do, read off the layouts: the cuts say which matrices are whose.
+// Returns the work of every rank, derived from the cuts of the layouts.
 std::vector<std::int64_t> work_of_ranks(const Model &model, const ModelAnswer &answer, Work work) {
     std::vector<std::int64_t> loads(static_cast<std::size_t>(model.ranks), 0);
     for (std::size_t i = 0; i < model.units.size(); ++i) {
@@ -65,7 +65,7 @@ std::vector<std::int64_t> all_works(const Model &model, Work work) {
     return works;
 }
 
-// Longest processing time first, as if nothing had to be contiguous.
+// Returns the largest load of longest processing time first, without the constraint of contiguity.
 std::int64_t plain_makespan(const std::vector<std::int64_t> &works, int ranks) {
     std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks), 0);
     for (const std::int64_t work : works) *std::ranges::min_element(loads) += work;
@@ -81,7 +81,7 @@ void assign_all(const std::vector<std::int64_t> &works, std::size_t next,
         return;
     }
     for (std::size_t rank = 0; rank < loads.size(); ++rank) {
-        bool seen = false;  // a rank that has as much
+        bool seen = false;  // a rank with an equal load was tried
         for (std::size_t other = 0; other < rank; ++other) {
             seen = seen || loads[other] == loads[rank];
         }
@@ -121,7 +121,7 @@ Makespan expect_valid_owner(const Model &model, const Options &options, const Mo
     return makespan;
 }
 
-TEST(PlannerOwner, IsNeverWorseThanLongestFirstAndOftenTheBest) {
+TEST(PlannerOwner, IsNeverWorseThanLongestFirstAndOftenOptimal) {
     std::mt19937 random(31);
     int best = 0;
     int all = 0;
@@ -147,7 +147,7 @@ TEST(PlannerOwner, IsNeverWorseThanLongestFirstAndOftenTheBest) {
     EXPECT_GT(best, all * 9 / 10) << best << " of " << all;
 }
 
-TEST(PlannerOwner, KeepsStackedMatricesOneArray) {
+TEST(PlannerOwner, KeepsStackedMatricesContiguous) {
     std::mt19937 random(32);
     double above = 0;
     int all = 0;
@@ -160,7 +160,7 @@ TEST(PlannerOwner, KeepsStackedMatricesOneArray) {
         const Makespan makespan = expect_valid_owner(model, options, answer);
         ASSERT_FALSE(testing::Test::HasFailure());
         const std::vector<std::int64_t> works = all_works(model, options.work);
-        // Arrays that stay whole cost something; a matrix more for one rank is enough.
+        // Keeping arrays whole costs at most one additional matrix on one rank.
         EXPECT_LE(makespan.found, plain_makespan(works, model.ranks) + 2 * works.front());
         above += static_cast<double>(makespan.found) /
                      static_cast<double>(plain_makespan(works, model.ranks)) -
@@ -170,7 +170,7 @@ TEST(PlannerOwner, KeepsStackedMatricesOneArray) {
     EXPECT_LT(above / all, 0.15);
 }
 
-// 36 layers of 128 experts each, fused, as GPT-OSS has them.
+// 36 layers of 128 fused experts each, as in GPT-OSS.
 TEST(PlannerOwner, DividesFusedExpertsEvenly) {
     Model model;
     for (int layer = 0; layer < 36; ++layer) {
@@ -183,7 +183,7 @@ TEST(PlannerOwner, DividesFusedExpertsEvenly) {
                                 {"bias", {128, 5760}, 1, 1},
                                 {"down", {128, 2880, 2880}, 1, 1}}});
     }
-    // One matrix is a seventh of what each of 1024 ranks has.
+    // One matrix is a seventh of the work of each of 1024 ranks.
     const std::pair<int, double> max[] = {{8, 1.001}, {64, 1.01}, {100, 1.02}, {1024, 1.08}};
     for (const auto &[ranks, cost] : max) {
         model.ranks = ranks;
@@ -194,14 +194,14 @@ TEST(PlannerOwner, DividesFusedExpertsEvenly) {
     }
 }
 
-TEST(PlannerOwner, CountsWorkOfAnySize) {
+TEST(PlannerOwner, SupportsWorkOfAnySize) {
     const std::int64_t long_side = std::int64_t{1} << 40;
     Model model;
     model.ranks = 3;
     for (int i = 0; i < 6; ++i) {
         model.units.push_back({"u", VESCOMM_U8, {{"w", {long_side, 1 << 18}}, {"s", {}}}});
     }
-    // As many matrices as nobody can look at one by one.
+    // Too many matrices to visit one by one.
     model.units.push_back({"stacked", VESCOMM_U8, {{"w", {1ll << 50, 2, 2}, 1, 1}}});
     for (const Work work : {Work::muon, Work::elements}) {
         Options options{.mode = Mode::owner};
@@ -218,7 +218,7 @@ TEST(PlannerOwner, CountsWorkOfAnySize) {
     EXPECT_GT(works.each, 1ll << 59);
 }
 
-TEST(PlannerOwner, AcceptsWhatHasNoElementsAndMoreRanksThanMatrices) {
+TEST(PlannerOwner, AcceptsEmptyTensorsAndMoreRanksThanMatrices) {
     const Model model{{{"a", VESCOMM_BF16, {{"none", {0, 7}}, {"s", {}}, {"w", {4, 4}, 32}}},
                        {"b", VESCOMM_BF16, {}},
                        {"c", VESCOMM_F32, {{"none", {3, 0}, 1, 1}}}},

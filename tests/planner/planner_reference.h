@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layout problem by definition, for small numbers: every element, every start, every cut.
-// Shares no code with the planner.
+// A reference solution of the layout problem by its definition, for small problems: it tries every
+// element, every start and every cut. It shares no code with the planner.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ inline std::int64_t elements(const Tensor &tensor) {
     return product(tensor.shape, 0, tensor.shape.size());
 }
 
-// Whether a cut may lie before element i of the tensor.
+// Returns true if a cut may lie before element i of the tensor.
 inline bool may_cut(const Tensor &tensor, std::int64_t i) {
     const auto batch = static_cast<std::size_t>(tensor.batch_dimensions);
     const std::size_t dimensions = tensor.shape.size();
@@ -39,7 +39,7 @@ inline bool may_cut(const Tensor &tensor, std::int64_t i) {
     return within % row == 0 && within / row % std::max<std::int64_t>(tensor.block_rows, 1) == 0;
 }
 
-// Elements that stay on one rank, of the largest block.
+// Returns the elements of the largest block.
 inline std::int64_t block(const Tensor &tensor) {
     const auto batch = static_cast<std::size_t>(tensor.batch_dimensions);
     const std::size_t dimensions = tensor.shape.size();
@@ -55,7 +55,8 @@ inline std::vector<bool> legal_cuts(const Tensor &tensor) {
     return legal;
 }
 
-// Whether the tensors fit in this order into equal shards: tries every start of every tensor.
+// Returns true if the tensors fit in this order into equal shards. Tries every start of every
+// tensor.
 inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int64_t shard,
                          std::int64_t ranks, const std::vector<std::int64_t> &alignments) {
     std::vector<bool> reached(static_cast<std::size_t>(ranks * shard) + 1, false);  // as an end
@@ -66,7 +67,7 @@ inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int
         std::vector<bool> next(reached.size(), false);
         bool free = false;
         for (std::int64_t start = 0; start + size <= ranks * shard; ++start) {
-            free = free || reached[start];  // something before ends here or earlier
+            free = free || reached[start];  // the previous tensor can end here or earlier
             if (!free || start % alignments[i] != 0) continue;
             bool good = true;
             for (std::int64_t cut = (start / shard + 1) * shard; cut < start + size; cut += shard) {
@@ -84,7 +85,7 @@ inline bool fits_uniform(const std::vector<std::vector<bool>> &tensors, std::int
     return fits_uniform(tensors, shard, ranks, std::vector(tensors.size(), alignment));
 }
 
-// The smallest largest shard, rounded up to `unit`, of tensors one after another.
+// Returns the smallest largest shard, rounded up to `unit`, for tensors one after another.
 inline std::int64_t smallest_ragged(const std::vector<std::vector<bool>> &tensors, int ranks,
                                     std::int64_t alignment, std::int64_t unit) {
     std::vector<bool> legal;
@@ -113,7 +114,7 @@ inline std::int64_t smallest_ragged(const std::vector<std::vector<bool>> &tensor
     return best.back();
 }
 
-// Everything that an answer promises, checked against the definition.
+// Checks all figures and properties of an answer against the definition.
 inline void expect_valid(const Problem &problem, const Options &options, const Answer &answer) {
     ASSERT_TRUE(answer.feasible) << answer.explanation;
     ASSERT_EQ(answer.cuts.size(), static_cast<std::size_t>(problem.ranks) + 1);
@@ -160,7 +161,7 @@ inline void expect_valid(const Problem &problem, const Options &options, const A
     EXPECT_EQ(answer.padding, answer.elements - all_elements);
     EXPECT_DOUBLE_EQ(answer.mean_shard, static_cast<double>(all_elements) / problem.ranks);
 
-    const LayoutPointer layout = make_layout(problem, answer);  // checks everything once more
+    const LayoutPointer layout = make_layout(problem, answer);  // checks the layout again
     vescomm_layout_info_t info = vescomm_layout_info();
     ASSERT_EQ(vescomm_layout_query(layout.get(), &info), VESCOMM_OK);
     EXPECT_EQ(info.largest, answer.largest_shard);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner against the definition of the problem (planner_reference.h).
+// Compares the planner with the reference solution (planner_reference.h).
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace vescomm::planner {
 namespace {
 
-// RapidCheck takes its seed from the environment, once, before the first property.
+// RapidCheck reads its seed from the environment once, before the first property.
 const int seeded = setenv("RC_PARAMS", "seed=20260101", 0);
 
 using reference::draw;
@@ -40,7 +40,7 @@ std::vector<std::size_t> first_order(const Problem &problem) {
     return order;
 }
 
-TEST(PlannerGrid, FindsBoundariesLikeTheDefinition) {
+TEST(PlannerGrid, BoundariesEqualTheReference) {
     std::mt19937 random(1);
     for (int i = 0; i < 3000; ++i) {
         Problem problem;
@@ -72,8 +72,9 @@ TEST(PlannerGrid, FindsBoundariesLikeTheDefinition) {
     }
 }
 
-// Every shard size of every instance: the greedy says yes exactly when some placement exists.
-TEST(PlannerUniform, PlacesExactlyWhatCanBePlaced) {
+// Every shard size of every instance: the greedy placement succeeds exactly when a placement
+// exists.
+TEST(PlannerUniform, PlacesExactlyIfAPlacementExists) {
     std::mt19937 random(2);
     for (int i = 0; i < 3000; ++i) {
         const Problem problem = random_problem(random, 4, 7);
@@ -94,7 +95,7 @@ TEST(PlannerUniform, PlacesExactlyWhatCanBePlaced) {
     }
 }
 
-TEST(PlannerUniform, FindsTheSmallestShardOfEveryOrderAndNoneBelowTheBound) {
+TEST(PlannerUniform, FindsTheSmallestShardOfEveryOrderNotBelowTheBound) {
     std::mt19937 random(3);
     int tight = 0;
     int all = 0;
@@ -133,7 +134,7 @@ TEST(PlannerUniform, FindsTheSmallestShardOfEveryOrderAndNoneBelowTheBound) {
         EXPECT_GE(answer.largest_shard, best);
         EXPECT_EQ(answer.optimal, answer.largest_shard == bound);
     }
-    // The bound is of use only if it is often met; on these seeds it is in 9 of 10 instances.
+    // The bound is useful only if it is often met. On these seeds it is met in 9 of 10 instances.
     EXPECT_GT(tight, all * 8 / 10) << tight << " of " << all;
 }
 
@@ -155,7 +156,7 @@ TEST(PlannerUniform, IsMonotoneInMultiplesOfAStep) {
     }
 }
 
-TEST(PlannerRagged, FindsTheSmallestLargestShardOfEveryOrderAndNoneBelowTheBound) {
+TEST(PlannerRagged, FindsTheSmallestLargestShardOfEveryOrderNotBelowTheBound) {
     std::mt19937 random(5);
     for (int i = 0; i < 3000; ++i) {
         const Problem problem = random_problem(random, 3, 6);
@@ -188,14 +189,14 @@ TEST(PlannerRagged, FindsTheSmallestLargestShardOfEveryOrderAndNoneBelowTheBound
         if (answer.optimal) {
             EXPECT_EQ(round_up(answer.largest_shard, options.cut_alignment), best);
         }
-        // In multiples only, unless the bound is met.
+        // Optimal only in multiples of the alignment, unless the bound is met.
         const bool in_multiples = answer.optimal && answer.lower_bound < answer.largest_shard;
         EXPECT_EQ(answer.explanation.find("the cut alignment") != std::string::npos, in_multiples)
             << answer.explanation;
     }
 }
 
-TEST(PlannerRagged, WalksToLegalCutsLikeTheDefinition) {
+TEST(PlannerRagged, WalkerFindsTheCutsOfTheReference) {
     std::mt19937 random(6);
     for (int i = 0; i < 1000; ++i) {
         const Problem problem = random_problem(random, 4, 1);
@@ -251,9 +252,9 @@ TEST(PlannerRagged, CutsEvenly) {
     EXPECT_TRUE(exact.optimal);
 }
 
-// Half of 4 elements is not worth an unaligned cut where all should be multiples of 4, and the
-// sentence says in which terms that is the smallest.
-TEST(PlannerRagged, ClaimsNoMoreThanMultiplesOfTheCutAlignment) {
+// Saving 2 elements is not worth an unaligned cut when cuts should be multiples of 4. The
+// explanation says that the shard is the smallest in multiples of 4.
+TEST(PlannerRagged, ClaimsOptimalityOnlyInMultiplesOfTheCutAlignment) {
     const Problem problem{{{"v", {4}}}, 2};
     const Answer aligned = plan(problem, {.start_alignment = 1, .cut_alignment = 4});
     EXPECT_EQ(aligned.cuts, (std::vector<std::int64_t>{0, 0, 4}));
@@ -273,7 +274,7 @@ TEST(PlannerRagged, ClaimsNoMoreThanMultiplesOfTheCutAlignment) {
         << exact.explanation;
 }
 
-TEST(PlannerRagged, CutsAtAlignedPlacesWhereBlocksAllowIt) {
+TEST(PlannerRagged, AlignsCutsIfBlocksAllowIt) {
     const Answer vector = plan({{{"v", {1000}}}, 7});
     EXPECT_EQ(vector.cuts, (std::vector<std::int64_t>{0, 128, 256, 448, 576, 704, 832, 1000}));
     EXPECT_EQ(vector.largest_shard, 192);
@@ -284,13 +285,13 @@ TEST(PlannerRagged, CutsAtAlignedPlacesWhereBlocksAllowIt) {
     EXPECT_EQ(matrix.cuts,
               (std::vector<std::int64_t>{0, 192, 384, 576, 768, 960, 1152, 1344, 1440}));
 
-    // Rows of 33 leave a multiple of 64 only every 64 rows; the shard must not grow for that.
+    // Rows of 33 meet a multiple of 64 only every 64 rows; the shard must not grow for this.
     const Answer odd = plan({{{"w", {128, 33}}}, 8});
     EXPECT_EQ(odd.largest_shard, 16 * 33);
     EXPECT_EQ(odd.cuts[4], 64 * 33);
 }
 
-// Larger problems than the definition could solve, checked for what the answers promise.
+// Checks the properties of answers for problems that are too large for the reference solution.
 RC_GTEST_PROP(PlannerProperty, EveryAnswerIsValidAndRaggedIsNoWorseThanUniform, ()) {
     const auto number = [](std::int64_t low, std::int64_t high) {
         return *rc::gen::resize(100, rc::gen::inRange<std::int64_t>(low, high + 1));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that take unequal parts, and tensors with alignments of their own.
+// Ranks of different weights, and tensors with their own alignments.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -23,7 +23,8 @@ std::vector<std::int64_t> random_weights(std::mt19937 &random, int ranks) {
     return weights;
 }
 
-// By definition: every quota, every rank as many elements as it may own and the blocks allow.
+// Reference solution: tries every quota, and gives every rank the most elements that quota and
+// blocks allow.
 bool possible_with(const std::vector<bool> &legal, const std::vector<std::int64_t> &weights,
                    std::int64_t quota) {
     std::int64_t sum = 0;
@@ -56,7 +57,7 @@ std::vector<bool> legal_cuts(const Problem &problem, const std::vector<std::size
     return legal;
 }
 
-TEST(PlannerWeights, FindTheSmallestQuotaLikeTheDefinition) {
+TEST(PlannerWeights, SmallestQuotaEqualsTheReference) {
     std::mt19937 random(11);
     for (int i = 0; i < 2000; ++i) {
         Problem problem = reference::random_problem(random, 3, 6);
@@ -81,13 +82,13 @@ TEST(PlannerWeights, FindTheSmallestQuotaLikeTheDefinition) {
     }
 }
 
-// The least ratio of a shard to its rank's weight, in 60ths, with which the line can be cut.
+// Returns the smallest largest ratio of a shard to its rank's weight, in 60ths.
 std::int64_t min_ratio(const std::vector<bool> &legal, const std::vector<std::int64_t> &weights) {
     constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
     std::vector<std::int64_t> min(legal.size(), never);  // for a cut there
     min[0] = 0;
     for (const std::int64_t weight : weights) {
-        std::vector<std::int64_t> next = min;  // a shard of nothing
+        std::vector<std::int64_t> next = min;  // an empty shard
         for (std::size_t end = 0; end < legal.size() && weight > 0; ++end) {
             for (std::size_t begin = 0; begin < end && legal[end]; ++begin) {
                 if (min[begin] == never) continue;
@@ -100,8 +101,8 @@ std::int64_t min_ratio(const std::vector<bool> &legal, const std::vector<std::in
     return min.back();
 }
 
-// Of all orders what is proved, and of the order that was taken the answer.
-TEST(PlannerWeights, ProveWhatIsTrueOfTheLargestShardOverItsShare) {
+// Checks proofs against all orders, and the answer against the best cuts of its order.
+TEST(PlannerWeights, ProofsHoldForTheLargestShardOverItsShare) {
     std::mt19937 random(16);
     int proved = 0;
     for (int i = 0; i < 2000; ++i) {
@@ -144,16 +145,16 @@ TEST(PlannerWeights, ProveWhatIsTrueOfTheLargestShardOverItsShare) {
     EXPECT_GT(proved, 500);
 }
 
-// Rounded up to 4, every shard of 1 would be four times its rank's share.
-TEST(PlannerWeights, AreKeptWhereAlignedCutsWouldUndoThem) {
+// Rounding a shard of 1 up to 4 would be four times its rank's share.
+TEST(PlannerWeights, CutsAreUnalignedIfAlignmentWouldViolateWeights) {
     const Problem problem{{{"v", {8}}}, 4, {1, 1, 1, 5}};
     const Answer answer = plan(problem, {.start_alignment = 1, .cut_alignment = 4});
     EXPECT_EQ(answer.cuts, (std::vector<std::int64_t>{0, 1, 2, 3, 8}));
     EXPECT_EQ(answer.largest_over_share, 1);
     EXPECT_TRUE(answer.optimal);
 
-    // Where alignment costs next to nothing, cuts are aligned, and nothing is called proved that
-    // one unaligned cut would disprove.
+    // If alignment costs very little, cuts are aligned, and the answer is not called optimal if an
+    // unaligned cut is better.
     const Problem large{{{"v", {1000003}}}, 2, {1, 2}};
     const Answer aligned = plan(large);
     EXPECT_EQ(aligned.cuts[1] % 64, 0);
@@ -166,8 +167,9 @@ TEST(PlannerWeights, AreKeptWhereAlignedCutsWouldUndoThem) {
     EXPECT_LE(aligned.lower_bound_over_share, exact.largest_over_share);
 }
 
-// 4 and 4 would have a smaller largest shard, and take the rank of weight 1 to twice its share.
-TEST(PlannerWeights, SayWhatIsTheSmallest) {
+// Shards of 4 and 4 would have a smaller largest shard, but twice the share of the rank of
+// weight 1.
+TEST(PlannerWeights, ExplanationNamesTheMinimisedRatio) {
     const Problem problem{{{"v", {8}}}, 2, {1, 3}};
     const Answer answer = plan(problem, {.cut_alignment = 1});
     EXPECT_EQ(answer.cuts, (std::vector<std::int64_t>{0, 2, 8}));
@@ -179,7 +181,7 @@ TEST(PlannerWeights, SayWhatIsTheSmallest) {
         "no padding");
 }
 
-TEST(PlannerWeights, GiveEachRankItsPartAndNothingForNone) {
+TEST(PlannerWeights, GiveEachRankItsShareAndNothingForWeightZero) {
     std::mt19937 random(12);
     for (int i = 0; i < 1000; ++i) {
         Problem problem = reference::random_problem(random, 4, 7);
@@ -196,7 +198,7 @@ TEST(PlannerWeights, GiveEachRankItsPartAndNothingForNone) {
     }
 }
 
-TEST(PlannerWeights, ThatAreEqualChangeNothing) {
+TEST(PlannerWeights, EqualWeightsChangeNothing) {
     std::mt19937 random(13);
     for (int i = 0; i < 300; ++i) {
         Problem problem = reference::random_problem(random, 4, 7);
@@ -209,7 +211,7 @@ TEST(PlannerWeights, ThatAreEqualChangeNothing) {
     }
 }
 
-TEST(PlannerWeights, FollowProportionsWhereBlocksAllow) {
+TEST(PlannerWeights, FollowProportionsIfBlocksAllow) {
     const Problem problem{{{"w", {700, 64}}}, 3, {4, 1, 2}};
     const Answer answer = plan(problem);
     EXPECT_EQ(answer.cuts, (std::vector<std::int64_t>{0, 400 * 64, 500 * 64, 700 * 64}));
@@ -241,7 +243,7 @@ TEST(PlannerWeights, RespectAShardLimit) {
     EXPECT_NE(none.explanation.find("there is no layout"), std::string::npos) << none.explanation;
 }
 
-TEST(PlannerWeights, AreRefusedWithASentenceWhenTheyAreWrong) {
+TEST(PlannerWeights, InvalidWeightsAreRefused) {
     const auto expect = [](std::vector<std::int64_t> weights, Mode mode, const char *part) {
         const Problem problem{{{"a", {100}}}, 2, std::move(weights)};
         try {
@@ -260,7 +262,7 @@ TEST(PlannerWeights, AreRefusedWithASentenceWhenTheyAreWrong) {
     expect({1, -2}, Mode::automatic, "the weight of rank 1 is -2");
 }
 
-TEST(PlannerAlignment, OfATensorHoldsInEveryMode) {
+TEST(PlannerAlignment, TensorAlignmentHoldsInEveryMode) {
     std::mt19937 random(14);
     for (int i = 0; i < 1000; ++i) {
         Problem problem = reference::random_problem(random, 5, 6);
@@ -282,7 +284,7 @@ TEST(PlannerAlignment, OfATensorHoldsInEveryMode) {
     }
 }
 
-// Every shard, every start: what the planner says there is, is the smallest there is.
+// Tries every shard and every start: the planner's shard is the smallest possible one.
 TEST(PlannerAlignment, KeepsUniformShardsAndBoundsExact) {
     std::mt19937 random(15);
     for (int i = 0; i < 300; ++i) {
@@ -313,7 +315,7 @@ TEST(PlannerAlignment, KeepsUniformShardsAndBoundsExact) {
     }
 }
 
-TEST(PlannerAlignment, IsRefusedWhenItCannotBeKept) {
+TEST(PlannerAlignment, ImpossibleAlignmentIsRefused) {
     const auto refused = [](const Problem &problem, const Options &options) -> std::string {
         try {
             plan(problem, options);
@@ -328,7 +330,7 @@ TEST(PlannerAlignment, IsRefusedWhenItCannotBeKept) {
               std::string::npos);
     EXPECT_NE(refused({{{"a", {1}, 1, 0, (1ll << 30) - 1}}, 1}, {}).find("least common multiple"),
               std::string::npos);
-    // Each may be, but not all at once in equal shards.
+    // Each alignment is allowed, but not all together in equal shards.
     const Problem primes{{{"a", {99}, 1, 0, 65537}, {"b", {99}, 1, 0, 65539}}, 2};
     EXPECT_TRUE(plan(primes).feasible);
     const Answer uniform = plan(primes, {.mode = Mode::uniform});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problems too large for the definition to solve, with everything that a tensor may have.
+// Random problems with all properties of tensors, too large for the reference solution.
 #pragma once
 
 #include <iterator>
@@ -17,7 +17,8 @@ inline std::int64_t pick(std::mt19937 &random, std::span<const std::int64_t> val
     return values[static_cast<std::size_t>(draw(random, 0, std::ssize(values) - 1))];
 }
 
-// Few elements or none, often a restarting grid whose last blocks are short, often an alignment.
+// Makes tensors with few or no elements, often with an alignment, and often with a restarting grid
+// whose last blocks are short.
 inline Tensor random_small_tensor(std::mt19937 &random, int index) {
     Tensor tensor = random_tensor(random, index);
     constexpr std::int64_t alignments[] = {0, 0, 0, 1, 2, 3, 4, 6};
@@ -26,7 +27,8 @@ inline Tensor random_small_tensor(std::mt19937 &random, int index) {
     return tensor;
 }
 
-// As in a layer: vectors, matrices, fused experts and convolutions, with round or odd extents.
+// Makes tensors as in a layer: vectors, matrices, fused experts and convolutions, with round or odd
+// extents.
 inline Tensor random_layer_tensor(std::mt19937 &random, int index) {
     constexpr std::int64_t extents[] = {1, 3, 7, 27, 64, 96, 100, 127, 128, 257, 576, 720, 1000};
     constexpr std::int64_t blocks[] = {-1, 0, 1, 1, 2, 7, 16, 32, 128};
@@ -45,8 +47,8 @@ inline Tensor random_layer_tensor(std::mt19937 &random, int index) {
     return tensor;
 }
 
-// Long, so that it lies over many shards, with rows of few but different prime factors: equal
-// shards can be multiples of hundreds of different numbers.
+// Makes a tensor that lies over many shards, with rows of few but different prime factors, so that
+// equal shards can be multiples of hundreds of different numbers.
 inline Tensor random_long_tensor(std::mt19937 &random, int index) {
     constexpr std::int64_t rows[] = {2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19};
     const std::int64_t columns = pick(random, rows);

@@ -19,7 +19,7 @@ inline std::int64_t type_bytes(vescomm_type_t type) {
     return type == VESCOMM_U8 ? 1 : type == VESCOMM_BF16 ? 2 : 4;
 }
 
-// A few units, some of them alike.
+// Makes a few units, some of them alike.
 inline Model random_model(std::mt19937 &random, int max_units, int max_tensors, int max_ranks) {
     Model model;
     model.ranks = static_cast<int>(draw(random, 1, max_ranks));
@@ -57,7 +57,7 @@ inline std::vector<std::int64_t> loads_of(const Model &model, const ModelAnswer 
     return loads;
 }
 
-// Everything that an answer promises, checked against the definition.
+// Checks all figures and properties of an answer against the definition.
 inline void expect_valid(const Model &model, Options options, const ModelAnswer &answer) {
     ASSERT_TRUE(answer.feasible) << answer.explanation;
     ASSERT_EQ(answer.units.size(), model.units.size());

@@ -12,7 +12,7 @@
 
 namespace vescomm::planner::reference {
 
-// Half of the tensors are like another one, as in real layers.
+// Makes a problem in which half of the tensors equal another one, as in real layers.
 inline Problem random_problem_with_twins(std::mt19937 &random, int max_tensors, int max_ranks) {
     Problem problem = random_problem(random, max_tensors, max_ranks);
     for (std::size_t i = 1; i < problem.tensors.size(); ++i) {

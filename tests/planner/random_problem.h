@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small problems of every kind, the same ones on every machine.
+// Small random problems of every kind, the same on every machine.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the search over orders proves, against all orders.
+// Compares proofs of the search over orders with all orders.
 #include <gtest/gtest.h>
 
 #include "planner/fill.h"
@@ -14,7 +14,7 @@ namespace {
 
 using reference::draw;
 
-// The smallest shard over all orders, in multiples of the alignment.
+// Returns the smallest shard over all orders, in multiples of the alignment.
 std::int64_t smallest_of_all(const Problem &problem, const Options &options) {
     std::vector<std::vector<bool>> tensors;
     for (const Tensor &tensor : problem.tensors) tensors.push_back(reference::legal_cuts(tensor));
@@ -39,7 +39,7 @@ std::int64_t smallest_of_all(const Problem &problem, const Options &options) {
     return best;
 }
 
-// Whether the tensors fit into shards of that size in some order.
+// Returns true if the tensors fit into shards of this size in some order.
 bool fits(const Problem &problem, const Options &options, std::int64_t shard) {
     if (options.mode == Mode::ragged) return smallest_of_all(problem, options) <= shard;
     std::vector<std::vector<bool>> tensors;
@@ -77,7 +77,7 @@ void expect_proofs_are_true(Mode mode, int instances) {
             if (answer.optimal) {
                 ASSERT_EQ(ours, smallest) << steps << answer.explanation;
             }
-            if (steps == 1000000) {  // more than enough: everything is settled
+            if (steps == 1000000) {  // more than enough to decide every question
                 ASSERT_TRUE(answer.optimal) << answer.explanation;
                 better += answer.largest_shard < without.largest_shard ? 1 : 0;
                 raised += answer.lower_bound > without.lower_bound ? 1 : 0;
@@ -89,16 +89,16 @@ void expect_proofs_are_true(Mode mode, int instances) {
     std::printf("%d of %d found by the search, %d bounds raised\n", better, instances, raised);
 }
 
-TEST(PlannerSearch, ProvesWhatIsTrueOfAllOrdersOfUniformShards) {
+TEST(PlannerSearch, ProofsHoldForAllOrdersOfUniformShards) {
     expect_proofs_are_true(Mode::uniform, 2000);
 }
 
-TEST(PlannerSearch, ProvesWhatIsTrueOfAllOrdersOfRaggedShards) {
+TEST(PlannerSearch, ProofsHoldForAllOrdersOfRaggedShards) {
     expect_proofs_are_true(Mode::ragged, 2000);
 }
 
-// With so few multisets that kinds must be left out, and with all.
-TEST(PlannerSearch, RefutesNothingThatIsPossible) {
+// Tests with few multisets, so that kinds must be dropped, and with all.
+TEST(PlannerSearch, RefutesOnlyImpossibleShards) {
     std::mt19937 random(13);
     int refuted = 0;
     int impossible = 0;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Set-up: where activations come from. One owner, aligned for vectors, counted.
+// Memory for activations. It has one owner, is aligned for vectors, and counts its bytes. Zone:
+// set-up.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@ namespace train_gpt {
 
 class Arena {
 public:
-    // Memory for count values, uninitialised, valid as long as the arena. Its pages come into being
-    // when they are first touched.
+    // Returns uninitialised memory for `count` values, valid as long as the arena. The operating
+    // system allocates its pages on first touch.
     template <typename Value>
     Value *take(std::size_t count) {
         static_assert(std::is_trivial_v<Value>);

@@ -11,12 +11,12 @@ namespace train_gpt {
 
 namespace {
 
-// Fewer rows leave fewer masked products and make oneDNN slower. Measured on whole steps at
-// contexts 128, 256 and 1024: 64 and 128 rows differ by less than the noise of 2 %; 32 are up to 5
-// % slower.
+// Fewer rows waste fewer masked products but make oneDNN slower. Measured on whole steps with
+// contexts of 128, 256 and 1024: 64 and 128 rows differ by less than the noise of 2 %; 32 rows are
+// up to 5 % slower.
 constexpr int block_rows = 64;
 
-// Scores and their gradient of a group in f32: half of a second level cache of a megabyte.
+// Scores of a group and their gradient in f32: half of a second-level cache of a megabyte.
 constexpr std::size_t group_bytes = 512 << 10;
 
 int heads_in_group(int heads, int context) {
@@ -138,7 +138,7 @@ void Attention<Element>::backward(int sequences, const Element *qkv, const Eleme
             const float *sums =
                 log_sum + (static_cast<std::size_t>(sequence) * heads_ + head) * context_;
 
-            // Σ_key P dP of a row is out · dout, which needs neither P nor dP.
+            // Σ_key P dP of a row equals out · dout, so P and dP are not needed.
             for (int i = 0; i < group_; ++i) {
                 kernels_.row_dots(context_, head_dim_, dim_, out + at_out + i * head_dim_,
                                   doutput + i * head_dim_, dots_ + i * context_);
@@ -156,7 +156,7 @@ void Attention<Element>::backward(int sequences, const Element *qkv, const Eleme
                 }
                 block.dquery(dscores_ + row * context_, key, dquery + row * 3 * dim_);
             }
-            // From the diagonal down: the queries that see this block's keys.
+            // From the diagonal down, because only these queries see this block's keys.
             for (Block &block : blocks_) {
                 const std::size_t row = block.first;
                 const std::size_t diagonal = row * context_ + row;

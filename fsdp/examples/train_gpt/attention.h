@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Causal self-attention, softmax(Q Kᵀ / √head_dim) V, straight on the fused qkv matrix.
+// Causal self-attention, softmax(Q Kᵀ / √head_dim) V, directly on the fused qkv matrix.
 //
 //     keys ─►        The rows of queries are cut into blocks. A block's products end at its last
-//     ■              key, so that most of what the mask would delete is never computed:
-//     ■■             1/2 + 1/(2 blocks) of the full products remain.
+//     ■              key, so most masked scores are never computed: 1/2 + 1/(2 blocks) of the full
+//     ■■             products remain.
 //     ■■■
 //
-// The probabilities are not kept for the backward pass but computed again from one number per row
-// (Dao et al., "FlashAttention", arXiv:2205.14135, section 3.1): that costs a seventh more in
-// products here and saves memory that grows with context². Those of a few heads at a time exist, in
-// the second level cache.
+// The probabilities are not kept for the backward pass. They are recomputed from one number per row
+// (Dao et al., "FlashAttention", arXiv:2205.14135, section 3.1). This costs a seventh more in
+// products here and saves memory that grows with context². The probabilities of only a few heads
+// exist at a time, in the second-level cache.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,19 @@ class Attention {
 public:
     Attention(Workspace &workspace, Arena &arena, int dim, int heads, int context);
 
-    // qkv [sequences * context][3 dim] → out [sequences * context][dim];
-    // log_sum [sequences][heads][context] is kept for the backward pass.
+    // Computes out [sequences * context][dim] from qkv [sequences * context][3 dim], and
+    // log_sum [sequences][heads][context] for the backward pass.
     void forward(int sequences, const Element *qkv, Element *out, float *log_sum);
 
-    // All that forward read and wrote, and the gradient of out → the gradient of qkv.
+    // Computes dqkv, the gradient of qkv, from the operands of forward() and dout.
     void backward(int sequences, const Element *qkv, const Element *out, const float *log_sum,
                   const Element *dout, Element *dqkv);
 
 private:
     struct Block {
-        int first;  // query, and key of the transposed products
+        int first;  // first query, and first key of the transposed products
         int rows;
-        int width;  // keys that the last row sees
+        int width;  // keys visible to the last row
         Matmul scores;  // Q Kᵀ
         Matmul output;  // P V
         Matmul dprobabilities;  // dout Vᵀ
@@ -60,8 +60,8 @@ private:
     float scale_;
     std::vector<Block> blocks_;
 
-    // [group][context][context]. In f32 the probabilities replace the scores and the gradient of
-    // the scores that of the probabilities.
+    // [group][context][context]. In f32 the probabilities overwrite the scores, and the gradient of
+    // the scores overwrites the gradient of the probabilities.
     float *scores_;
     float *dprobabilities_;
     Element *probabilities_;

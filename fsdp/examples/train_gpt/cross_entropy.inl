@@ -32,7 +32,7 @@ void cross_entropy_backward(std::size_t rows, std::size_t columns, float scale, 
         for (std::size_t i = 0; i < columns; i += lanes) {
             const std::size_t left = columns - i;
             Floats share = exponential(load(logits + i, left) - log_sum[row]);
-            // Before rounding: 1 - p of a confident model is lost in bf16 otherwise.
+            // Subtract before rounding: in bf16, 1 - p of a confident model would be lost.
             const std::size_t target = targets[row];
             if (target >= i && target < i + lanes) share[target - i] -= 1.f;
             store(dlogits + i, share * scale, left);

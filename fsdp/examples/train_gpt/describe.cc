@@ -36,7 +36,8 @@ std::int64_t TensorDescription::elements() const {
 std::vector<UnitDescription> describe(const Shape &shape) {
     const std::int64_t dim = shape.dim;
     const double deviation = 0.02;
-    // Every block adds twice to the residual stream; this keeps its variance independent of depth.
+    // Every block adds twice to the residual stream. The factor makes its variance independent of
+    // depth.
     // Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, 2.3.
     const double residual_deviation = deviation / std::sqrt(2.0 * shape.layers);
 

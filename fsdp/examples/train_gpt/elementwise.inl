@@ -21,7 +21,8 @@ void write(std::size_t count, const float *values, Element *out, bool accumulate
     }
 }
 
-// Four rows at a time, so that the sums, which lie in L1, are loaded and stored once for four rows.
+// Adds four rows at a time, so that the sums, which are in L1, are loaded and stored once for four
+// rows.
 template <typename Element>
 void column_sums(std::size_t rows, std::size_t columns, const Element *matrix, float *sums) {
     __builtin_memset(sums, 0, columns * sizeof(float));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A row of the residual stream is the sum of its byte's row and its position's row.
+// A row of the residual stream is the sum of the embeddings of its byte and of its position.
 
 template <typename Element>
 void embed(std::size_t rows, std::size_t columns, std::size_t context, const std::uint8_t *inputs,

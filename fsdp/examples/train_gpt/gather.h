@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A few numbers of every rank, for reports and checks.
+// Gathers a few numbers of every rank, for reports and checks.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace train_gpt {
 
-// Everyone's numbers by rank, [ranks][mine.size()]. Collective; ranks give equally many. Every call
-// makes a buffer of its own, so that this is not for every step.
+// Returns the numbers of all ranks, [ranks][mine.size()]. mine.size() is equal on all ranks. Every
+// call creates a buffer, so it is too slow for every step. Collective.
 std::vector<std::vector<double>> gather(const vescomm::Communicator &comm,
                                         std::span<const double> mine);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// gelu(x) = x Φ(x) by its tanh approximation, which is one sigmoid:
+// gelu(x) = x Φ(x) by its tanh approximation, which needs one sigmoid:
 //
 //     x (1 + tanh z) / 2 = x s,   s = 1 / (1 + e^-2z),   z = √(2/π) (x + 0.044715 x³)
 //

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The checks around Network.
+// Gpt checks arguments and calls Network.
 #include "fsdp/examples/train_gpt/gpt.h"
 
 #include <cassert>

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A byte-level GPT (GPT-2's block), forward and backward written out by hand: pure compute.
+// A byte-level GPT (GPT-2's block) with hand-written forward and backward passes. Pure compute.
 //
 //     inputs ──► embedding ──► block 0 ──► … ──► block layers-1 ──► head ──► loss
 //                 unit 0        unit 1             unit layers      unit layers+1
 //
 //     block:  x += proj(attention(layer_norm(x)));  x += down(gelu(up(layer_norm(x))))
 //
-// It owns activations and nothing else. Parameters and gradients are lent to it, one unit at a
-// time, so that an FSDP engine can gather a unit, let it compute, and drop it again. Weights are
-// row-major [out, in] as in PyTorch; the tensors of a unit come in the order of describe().
+// It owns only activations. Parameters and gradients are passed in for one unit at a time, so that
+// an FSDP engine can gather a unit, let it compute, and release it. Weights are row-major [out, in]
+// as in PyTorch; the tensors of a unit are in the order of describe().
 //
-// Not here: communication, optimizer, initialisation, data.
+// Communication, optimizer, initialisation and data are elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ struct Shape {
     int dim = 0;  // a multiple of heads
     int heads = 0;
     int context = 0;  // tokens in a sequence
-    static constexpr int vocabulary = 256;  // bytes
+    static constexpr int vocabulary = 256;  // all values of a byte
 
     int units() const { return layers + 2; }
     bool operator==(const Shape &) const = default;
 };
 
-// What parameters, activations and gradients are made of. In bf16 (lent as its 16 bits) sums,
+// Element type of parameters, activations and gradients. With bf16 (passed as its 16 bits), sums,
 // LayerNorm, softmax, GELU, the loss and the residual stream are still computed in f32.
 enum class Precision { f32, bf16 };
 
@@ -55,42 +55,44 @@ struct UnitDescription {
     std::vector<TensorDescription> tensors;
 };
 
-// The tensors of every unit with GPT-2's initial values, in the order they are lent to Gpt.
+// Returns the tensors of every unit with GPT-2's initial values, in the order in which Gpt takes
+// them.
 std::vector<UnitDescription> describe(const Shape &shape);
 
-// Threads: one at a time per object; each call computes on the calling thread only, for which it
-// sets the number of OpenMP threads to one (oneDNN would otherwise take every core).
+// Threads: one at a time per object. Each call computes on the calling thread only, and sets that
+// thread's number of OpenMP threads to one, because oneDNN would otherwise use every core.
 class Gpt {
 public:
-    // Allocates all activations; memory of sequences that are never used is never touched.
-    // Throws std::invalid_argument for a shape that is no model.
+    // Allocates all activations. Memory of unused sequences is never touched. Throws
+    // std::invalid_argument for an invalid shape.
     Gpt(const Shape &shape, Precision precision, int max_sequences);
     ~Gpt();
     Gpt(Gpt &&) noexcept;
     Gpt &operator=(Gpt &&) noexcept;
 
-    // Starts a step on [sequences][context] bytes, which are copied. No sequences is legal: forward
-    // does nothing, the loss is 0 and gradients are zeros. The first batch of a new size is slower,
-    // since it creates oneDNN's kernels.
+    // Starts a step on [sequences][context] bytes, which are copied. With 0 sequences, forward does
+    // nothing, the loss is 0 and gradients are zeros. The first batch of a new size is slower,
+    // because it creates oneDNN's kernels.
     void set_batch(int sequences, const std::uint8_t *inputs, const std::uint8_t *targets);
 
-    // Computes one unit; to be called in ascending order.
+    // Computes one unit. Call it in ascending order of units.
     //
-    // parameters: 16-byte aligned, read only, borrowed until the call returns; they may lie at
-    // another address in every call.
+    // parameters: 16-byte aligned, read-only, borrowed until the call returns. The addresses may
+    // differ in every call.
     void forward(int unit, std::span<const void *const> parameters);
 
     // Writes d(scale * loss_sum) / d(parameter) into gradients, or adds it when accumulate is set.
-    // To be called in descending order after the last unit's forward; scale is the same for all
-    // units of a step. Gradients do not overlap parameters.
+    // Call it in descending order of units after the last unit's forward(); scale is the same for
+    // all units of a step. Gradients must not overlap parameters.
     void backward(int unit, std::span<const void *const> parameters,
                   std::span<void *const> gradients, bool accumulate, float scale);
 
-    // Nats summed over the tokens of this batch; valid after the last unit's forward.
+    // Returns the loss in nats, summed over the tokens of this batch. Valid after the last unit's
+    // forward().
     double loss_sum() const;
 
-    // The unnormalised scores of the next byte, valid after the last unit's forward until the next
-    // one.
+    // Returns the unnormalised scores of the next byte, valid from the last unit's forward() until
+    // its next forward().
     std::span<const float> logits(int sequence, int position) const;
 
     std::size_t activation_bytes() const;

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The loops over elements: everything in the model that is not a matrix product.
+// The loops over elements: all computations of the model except matrix products.
 //
-// Per byte. They are compiled once for every instruction set (kernels_*.cc) and the processor's
-// best is chosen when the program runs, so the build needs no special flags. Sums are taken in f32.
+// They are compiled once for every instruction set (kernels_*.cc), and the best one for the
+// processor is chosen at run time, so the build needs no special flags. Sums are computed in f32.
+// Zone: per byte.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,14 @@
 
 namespace train_gpt {
 
-// Matrices are row-major and dense unless a stride is given. Any size is fine, and no alignment is
-// needed. Operands may be the same array where that is said, and do not overlap otherwise.
+// Matrices are row-major and dense unless a stride is given. Any size and alignment is allowed.
+// Operands must not overlap, unless a comment allows the same array.
 template <typename Element>
 struct Kernels {
     // sum = x + delta; sum may be x.
     void (*add)(std::size_t count, const float *x, const Element *delta, float *sum);
 
-    // out (+)= values, rounded. For gradients that were summed in f32.
+    // out = values, or out += values, rounded. For gradients that were summed in f32.
     void (*write)(std::size_t count, const float *values, Element *out, bool accumulate);
 
     // x[row] = token[inputs[row]] + position[row mod context]
@@ -42,8 +43,8 @@ struct Kernels {
     void (*layer_norm)(std::size_t rows, std::size_t columns, const float *x, const Element *weight,
                        const Element *bias, Element *y, float *mean, float *reciprocal);
 
-    // dx += the gradient of x; dweight, dbias = the sums over the rows. rounded = dx, where it is
-    // not null.
+    // dx += the gradient of x; dweight, dbias = the sums over the rows; rounded = dx unless rounded
+    // is null.
     void (*layer_norm_backward)(std::size_t rows, std::size_t columns, const float *x,
                                 const float *mean, const float *reciprocal, const Element *weight,
                                 const Element *dy, float *dx, Element *rounded, float *dweight,
@@ -57,23 +58,24 @@ struct Kernels {
                           Element *y);
 
     // One block of rows of one head's causal attention. Row r sees the first `first + r + 1` of
-    // `width` keys; the rest of its probabilities is 0. Rows lie at `stride` in all matrices.
+    // `width` keys; its other probabilities are 0. All matrices have the row stride `stride`.
     //
-    // probabilities = softmax(scale * scores), and may be scores (or lie in its place);
+    // probabilities = softmax(scale * scores); may be the memory of scores.
     // log_sum[r] = log Σ exp(scale * scores)
     void (*causal_softmax)(std::size_t rows, std::size_t first, std::size_t width,
                            std::size_t stride, float scale, const float *scores,
                            Element *probabilities, float *log_sum);
 
-    // The probabilities again, and from the gradient of the probabilities that of the scores:
-    // dscores = scale * probabilities * (dprobabilities - dots[r]).
+    // Recomputes the probabilities, and computes the gradient of the scores from the gradient of
+    // the probabilities: dscores = scale * probabilities * (dprobabilities - dots[r]).
     // probabilities may be scores, and dscores may be dprobabilities.
     void (*causal_softmax_backward)(std::size_t rows, std::size_t first, std::size_t width,
                                     std::size_t stride, float scale, const float *scores,
                                     const float *dprobabilities, const float *log_sum,
                                     const float *dots, Element *probabilities, Element *dscores);
 
-    // dots[row] = Σ_column a[row][column] * b[row][column], rows of both at stride
+    // dots[row] = Σ_column a[row][column] * b[row][column]; both matrices have the row stride
+    // `stride`.
     void (*row_dots)(std::size_t rows, std::size_t columns, std::size_t stride, const Element *a,
                      const Element *b, float *dots);
 
@@ -92,10 +94,11 @@ struct KernelSet {
     Kernels<bfloat16> bf16;
 };
 
-// Those that this processor can run, in the order of isa_names in execute/isa.h: the best is last.
+// Returns the kernels that this processor supports, in the order of isa_names in execute/isa.h: the
+// best is last.
 std::span<const KernelSet *const> supported_kernels();
 
-// The best.
+// Returns the best kernels that this processor supports.
 template <typename Element>
 const Kernels<Element> &kernels();
 

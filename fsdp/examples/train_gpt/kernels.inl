@@ -1,23 +1,24 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// All kernels, for the instruction set that the including file has turned on and named. It defines
+// All kernels, compiled for the instruction set that the including file has enabled. That file
+// defines
 //
 //     TRAIN_GPT_KERNELS   the namespace
 //     TRAIN_GPT_LANES     floats in a vector
 //
-// and has included every header already, since inline functions of a header that were compiled here
-// might be the copies that the linker keeps, and then run on a processor without these
-// instructions.
+// and includes every header before it enables the instruction set. Otherwise the linker might keep
+// the copy of a header's inline function that was compiled here, and run it on a processor without
+// these instructions.
 //
-// No lambdas: GCC 12 compiles one inside a template for the default instruction set, whatever the
-// pragma says.
+// The kernels use no lambdas: GCC 12 ignores the pragma for a lambda inside a template and compiles
+// it for the default instruction set.
 
 namespace train_gpt::TRAIN_GPT_KERNELS {
 
 namespace {
 
-// clang-format off: the others use the vectors.
+// clang-format off: the other files use the vectors, so this one comes first.
 #include "lanes.inl"
 // clang-format on
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The kernels for what the compiler assumes anyway: SSE2 on x86-64, NEON on aarch64.
+// The kernels for the compiler's default instruction set: SSE2 on x86-64, NEON on aarch64.
 #include <cstddef>
 #include <cstdint>
 

@@ -9,7 +9,7 @@
 
 #if defined(__x86_64__)
 
-// To the end of the file, templates being compiled there.
+// Enabled until the end of the file, because templates are compiled there.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("arch=x86-64-v4"))), apply_to = function)
 #else

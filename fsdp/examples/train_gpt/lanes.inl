@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Vectors of floats by the compilers' vector extension, which works on any processor.
+// Vectors of floats, implemented with the compilers' vector extension, which works on any
+// processor.
 //
-// Loads and stores take the number of elements left, so that loops need no second half for the
-// remainder; lanes beyond it read as zero and are not stored.
+// Loads and stores take the number of elements left, so that loops need no separate code for the
+// remainder. Lanes beyond it read as zero and are not stored.
 
 constexpr std::size_t lanes = TRAIN_GPT_LANES;
 
@@ -41,8 +42,8 @@ inline void store(float *to, Floats values) {
     __builtin_memcpy(to, &values, sizeof values);
 }
 
-// Rounds to nearest, ties to even; the result is in the upper half. A NaN stays one as long as not
-// all bits of its fraction are set, which those of bf16 and those that processors make never have.
+// Rounds to nearest, ties to even; the result is in the upper half. A NaN stays a NaN unless all
+// bits of its fraction are set, which is never so for NaNs of bf16 or NaNs made by processors.
 inline Words rounded(Floats values) {
     const Words bits = bits_as<Words>(values);
     return bits + 0x7fff + ((bits >> 16) & 1);
@@ -53,8 +54,8 @@ inline void store(bfloat16 *to, Floats values) {
     __builtin_memcpy(to, &halves, sizeof halves);
 }
 
-// Two vectors of elements in an order that is the same for every array of that type, for loops that
-// treat all alike. Neighbours of bf16 share a word: nothing needs to be packed or unpacked.
+// Two vectors of elements, for loops that treat all elements alike. The order of elements depends
+// only on the type. Adjacent bf16 elements share a word, so no packing is needed.
 struct Pair {
     Floats even;
     Floats odd;
@@ -104,7 +105,7 @@ inline Floats larger(Floats a, Floats b) {
     return b > a ? b : a;
 }
 
-// values in the first `count` lanes, fill in the others
+// Returns `values` in the first `count` lanes and `fill` in the others.
 inline Floats first_lanes(Floats values, std::size_t count, float fill) {
     if (count >= lanes) return values;
     Integers index;
@@ -126,7 +127,7 @@ struct Largest {
     }
 };
 
-// All lanes folded into one by halving.
+// Reduces all lanes to one by halving.
 template <typename Operation>
 inline float fold(Floats values) {
 #if TRAIN_GPT_LANES == 16
@@ -146,8 +147,8 @@ inline float fold(Floats values) {
     return Operation::of(two, __builtin_shufflevector(two, two, 1, 1, 1, 1))[0];
 }
 
-// eˣ with a relative error below 2e-7 for x in [-87, 88], to which x is clamped: results are at
-// least 1e-38 and finite. A NaN stays one.
+// Returns eˣ with a relative error below 2e-7. x is clamped to [-87, 88], so results are at least
+// 1e-38 and finite. A NaN stays a NaN.
 //
 // e^x = 2^n e^r, n = round(x / ln 2), |r| ≤ ln 2 / 2. Adding 1.5 · 2^23 rounds to a whole number
 // and leaves it in the lowest bits. Polynomial and split of ln 2: Cephes, expf.c, S. Moshier.

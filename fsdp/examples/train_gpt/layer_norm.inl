@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// y = x̂ w + b,  x̂ = (x - mean) / √(variance + ε), of every row.
+// y = x̂ w + b,  x̂ = (x - mean) / √(variance + ε), for every row.
 //
 // Source: Ba, Kiros and Hinton, "Layer Normalization", arXiv:1607.06450.
 
@@ -14,7 +14,7 @@ void layer_norm(std::size_t rows, std::size_t columns, const float *x, const Ele
         for (std::size_t i = 0; i < columns; i += lanes) sum += load(x + i, columns - i);
         const float center = fold<Sum>(sum) / count;
 
-        // Of the differences, not of the squares: those would cancel.
+        // Sum the squared differences: E(x²) - mean² would cancel.
         Floats squares = {};
         for (std::size_t i = 0; i < columns; i += lanes) {
             const Floats difference =

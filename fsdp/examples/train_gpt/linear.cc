@@ -28,8 +28,8 @@ Operand transposed(Type type, std::int64_t rows, std::int64_t batch_stride) {
 //     bf16  512, 256 → 768        438 410            426 408            353 405
 //     bf16   64, 768 → 2304       341 290            300 340            152 358
 //
-// A written weight gradient is as the forward product. So the input gradient and the added weight
-// gradient ask for the older kernels, by being a batch of one.
+// A weight gradient that is written, not added, behaves like the forward product. So the input
+// gradient and the added weight gradient select the older kernels, as a batch of one.
 Linear::Linear(Workspace &workspace, const Sizes &sizes, Type element, Type output, bool bias)
     : forward_(workspace, {.rows = sizes.tokens,
                            .columns = sizes.outputs,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// y = x Wᵀ + b for one number of tokens, and the two products of its backward pass.
+// y = x Wᵀ + b for a fixed number of tokens, and the two products of its backward pass.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ public:
         std::int64_t outputs;
     };
 
-    // element: of everything but y, which is of type output.
+    // element: type of all operands except y, which has the type `output`.
     Linear(Workspace &workspace, const Sizes &sizes, dnnl::memory::data_type element,
            dnnl::memory::data_type output, bool bias);
 
@@ -32,7 +32,7 @@ public:
         backward_input_(dy, weight, dx);
     }
 
-    // dW [outputs, inputs] (+)= dyᵀ [outputs, tokens] x [tokens, inputs]
+    // dW [outputs, inputs] = dyᵀ [outputs, tokens] x [tokens, inputs]; with accumulate, dW += it.
     void backward_weight(const void *dy, const void *x, void *dweight, bool accumulate) {
         (accumulate ? backward_weight_add_ : backward_weight_)(dy, x, dweight);
     }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// train_gpt: the whole of vescomm at work on one model, by its public API only.
+// train_gpt trains one model with all parts of vescomm, using only its public API.
 //
 //     options ──► communicator ──► text ──► trainer ──► steps ──► report, sample, JSON, picture
 //
-// Every rank runs this; rank 0 speaks.
+// Every rank runs this program; rank 0 prints.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ namespace train_gpt {
 
 namespace {
 
-// Now rather than after the training.
+// Checks that a file can be written, before the training instead of after it.
 void require_writable(const char *option, const std::string &path) {
     if (path.empty()) return;
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -43,11 +43,11 @@ void require_writable(const char *option, const std::string &path) {
     close(file);
 }
 
-// Two hosts may have different files under one name, and nothing later would notice: the loss would
-// only be a little off. Collective.
+// Checks that all ranks have the same options and text. Two hosts may have different files under
+// one name, which would only change the loss slightly and remain undetected. Collective.
 void require_same_everywhere(const vescomm::Communicator &comm, const Options &options,
                              const TextData &text) {
-    // As many bits of a hash as a double holds.
+    // A double holds 52 bits of a hash exactly.
     const auto number = [](std::uint64_t hash) { return static_cast<double>(hash >> 12); };
     const std::string choices = options.of_all_ranks();
     const std::uint64_t choice_hash =
@@ -86,7 +86,7 @@ void train(Trainer &trainer, const Options &options, bool quiet, Results &result
     }
 }
 
-// Averages over ranks and steps. Collective.
+// Computes averages over ranks and steps. Collective.
 void add_communication(Trainer &trainer, Results &results) {
     double communication = 0;
     double exposed = 0;
@@ -94,7 +94,7 @@ void add_communication(Trainer &trainer, Results &results) {
         communication += step.communication_seconds;
         exposed += step.exposed_seconds;
     }
-    const double all = static_cast<double>(results.steps.size()) * results.who.ranks;
+    const double all = static_cast<double>(results.steps.size()) * results.comm.ranks;
     results.communication_seconds = trainer.engine().sum(communication) / all;
     results.exposed_seconds = trainer.engine().sum(exposed) / all;
 }
@@ -108,7 +108,7 @@ void write_file(const std::string &path, const std::string &text) {
             fmt::format("{} cannot be written: {}", path, std::generic_category().message(errno)));
 }
 
-// A picture is worth a warning, not a failure. The script reads the JSON from a file.
+// Draws the picture. A failure only causes a warning. The script reads the JSON from a file.
 void draw_or_warn(const Options &options, const std::string &json) {
     std::string path = options.json;
     if (path.empty()) {
@@ -131,8 +131,8 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
          std::optional<Trainer> &trainer, const Options &options) {
     const double begin = vescomm_trace_seconds();
     Results results;
-    results.who = comm.info();
-    const bool first = results.who.rank == 0;
+    results.comm = comm.info();
+    const bool first = results.comm.rank == 0;
     const bool quiet = options.quiet || !first;
     const auto say = [quiet](const std::string &text) {
         if (!quiet) fmt::print("{}", text);
@@ -157,7 +157,7 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     say(summary_text(options, results, vescomm_trace_seconds() - begin));
 
     if (options.sample > 0) {
-        const std::string sample = write_sample(trainer->engine(), results.who.rank, options);
+        const std::string sample = write_sample(trainer->engine(), results.comm.rank, options);
         say("\nsample:\n" + printable(sample) + "\n");
     }
     if (!options.trace.empty()) comm.write_trace(options.trace);
@@ -168,20 +168,20 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
 }
 
 int run_and_report(const Options &options) {
-    // In this order, so that a failure breaks the communicator before the trainer, which may have
-    // requests under way, goes.
+    // Declared in this order so that after a failure the communicator is aborted before the
+    // trainer, which may have active requests, is destroyed.
     std::optional<vescomm::Communicator> comm;
     std::optional<TextData> text;
     std::optional<Trainer> trainer;
-    std::string who = "train_gpt";
+    std::string prefix = "train_gpt";
     try {
         comm.emplace(vescomm::Communicator::from_environment());
-        who += fmt::format(": rank {}", comm->rank());
+        prefix += fmt::format(": rank {}", comm->rank());
         run(*comm, text, trainer, options);
         return 0;
     } catch (const std::exception &error) {
-        fmt::print(stderr, "{}: {}\n", who, error.what());
-        // The others wait for this rank, and its end would wait for them.
+        fmt::print(stderr, "{}: {}\n", prefix, error.what());
+        // Other ranks wait for this one, and destroying the communicator would wait for them.
         if (comm) vescomm_comm_abort(comm->get(), error.what());
         return 1;
     }

@@ -14,8 +14,8 @@
 namespace train_gpt {
 
 void use_one_thread() {
-    // oneDNN may have been built with any OpenMP runtime or none; asking for the symbol finds the
-    // one that came with it, without linking against a second one.
+    // oneDNN may be built with any OpenMP runtime or none. Looking up the symbol finds the runtime
+    // that oneDNN uses, without linking against a second one.
     using SetNumThreads = void (*)(int);
     static const auto set_num_threads =
         reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -112,7 +112,7 @@ void Matmul::operator()(const void *a, const void *b, void *c, const void *bias)
     c_.set_data_handle(c);
     scratch_.set_data_handle(workspace_->data());
 
-    // The C function: the C++ one builds a map and a vector in every call.
+    // Use the C function: the C++ one builds a map and a vector in every call.
     std::array<dnnl_exec_arg_t, 5> arguments = {{
         {DNNL_ARG_SRC, a_.get()},
         {DNNL_ARG_WEIGHTS, b_.get()},

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One matrix product C = A B, made ready once by oneDNN and executed on other addresses each time.
+// One matrix product C = A B, created once with oneDNN and executed on different addresses.
 //
-// Set-up: the constructor (oneDNN generates code, milliseconds). Per operation: the call, which
-// allocates nothing of its own.
+// Zones: the constructor is set-up (oneDNN generates code, milliseconds); the call is per operation
+// and does not allocate.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace train_gpt {
 
-// Makes oneDNN compute on the calling thread. There are as many ranks as cores, and OpenMP's
-// setting belongs to a thread, so that every entry into this example says it again; it costs
+// Makes oneDNN compute on the calling thread only, because there is one rank per core. The setting
+// of OpenMP is per thread, so every entry point of this example calls it again; a call costs
 // nanoseconds.
 void use_one_thread();
 
-// Work space that products of one model share, since they run one after the other.
+// Scratch memory shared by the products of one model, which run one after another.
 class Workspace {
 public:
     Workspace();
@@ -30,7 +30,7 @@ public:
     const dnnl::stream &stream() const { return stream_; }
     std::size_t bytes() const { return bytes_; }
 
-    // The address at execution is at least this large; grows while products are being created.
+    // Grows the memory to at least `bytes`. Called while products are created; data() may change.
     void reserve(std::size_t bytes);
     void *data() const { return data_.get(); }
 
@@ -45,7 +45,7 @@ private:
     std::unique_ptr<void, Free> data_;
 };
 
-// The elements of an operand and the distances between them, counted in elements.
+// The type and the strides, in elements, of an operand.
 struct Operand {
     dnnl::memory::data_type type;
     std::int64_t row_stride;
@@ -61,9 +61,9 @@ template <>
 inline constexpr dnnl::memory::data_type data_type<bfloat16> = dnnl::memory::data_type::bf16;
 
 struct Product {
-    // 0: plain matrices, for which oneDNN 2.6 takes its batch-reduce kernels. 1 and more: so many
-    // products at batch_stride, for which it takes its older kernels. Which is faster depends on
-    // the operands; see linear.cc.
+    // 0: plain matrices, for which oneDNN 2.6 uses its batch-reduce kernels. 1 or more: a batch of
+    // that many products at batch_stride, for which it uses its older kernels. The faster kind
+    // depends on the operands; see linear.cc.
     std::int64_t batch = 0;
     std::int64_t rows = 0;
     std::int64_t columns = 0;
@@ -90,7 +90,7 @@ private:
     void make(const Product &product);
 
     Workspace *workspace_;
-    std::unique_ptr<Widened> widened_;  // where oneDNN has no product of these types
+    std::unique_ptr<Widened> widened_;  // set if oneDNN has no product of these types
     dnnl::memory a_;
     dnnl::memory b_;
     dnnl::memory c_;

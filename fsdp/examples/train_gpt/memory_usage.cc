@@ -13,7 +13,7 @@ namespace train_gpt {
 
 namespace {
 
-// Lines look like "VmHWM:     1234 kB".
+// Returns the bytes of an entry such as "VmHWM:     1234 kB".
 double bytes_of(const char *path, const std::string &name) {
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {

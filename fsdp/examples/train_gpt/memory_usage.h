@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who holds how much: what the engine says it allocated, and what the operating system says this
-// process has. All in bytes.
+// Memory of ranks and nodes in bytes: the allocations of the engine, and the memory of the process
+// according to the operating system.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace train_gpt {
 
-// 0 where the system does not say.
+// A value is 0 if the system does not report it.
 struct ProcessMemory {
     // Proportional set size: memory that n processes share counts as one n-th, so that the sum over
-    // the ranks of a node is what the node really holds.
+    // the ranks of a node is the memory of the node.
     double proportional = 0;
-    // The most that was ever resident, memory that others share included.
+    // Peak resident set, shared memory included.
     double peak = 0;
 };
 
-// From /proc/self/smaps_rollup and /proc/self/status. Cost: a walk over the page tables.
+// Reads /proc/self/smaps_rollup and /proc/self/status. Cost: a walk over the page tables.
 ProcessMemory process_memory();
 
-// What a rank, or the ranks of a node together, hold.
+// Memory of a rank, or of all ranks of a node together.
 struct Holdings {
     double shards = 0;
     double gradients = 0;  // shards and slots
     double gradient_slots = 0;
     double optimizer = 0;
-    double slabs = 0;  // parameter slots: of a node, not of a rank
-    double replicated = 0;  // what it would be if nothing were sharded
-    double activations = 0;  // most that may be touched; not sharded, and in no sum
+    double slabs = 0;  // parameter slots: set for a node, 0 for a rank
+    double replicated = 0;  // memory without sharding
+    double activations = 0;  // upper limit; not sharded, and not part of together()
     ProcessMemory process;
 
     double together() const { return shards + gradients + optimizer + slabs; }
@@ -44,11 +44,11 @@ struct MemoryUse {
     std::vector<Holdings> ranks;
     std::vector<Holdings> nodes;
 
-    // Each number the largest of its kind.
+    // Returns the largest value of each member.
     static Holdings largest(const std::vector<Holdings> &all);
 };
 
-// Asks every rank. Collective; all processes are alive while they are measured.
+// Gathers the memory of all ranks. All processes exist while they are measured. Collective.
 MemoryUse measure_memory(const vescomm::Communicator &comm,
                          const vescomm::fsdp::MemoryReport &report, std::size_t activation_bytes);
 

@@ -3,14 +3,14 @@
 
 // The units of the model, forward and backward.
 //
-// The residual stream x and its gradient are f32 in both precisions: a bf16 sum loses whatever is
-// below 1/256 of x, and the terms that a deep model adds are small against their sum. It costs next
-// to nothing: at 512 tokens, dim 256 and bf16, adding to the stream takes 11 of the 1,450
-// microseconds of half a block's forward pass.
+// The residual stream x and its gradient are f32 in both precisions: a bf16 sum loses terms below
+// 1/256 of x, and the terms that a deep model adds are small compared to their sum. The cost is
+// small: with 512 tokens, dim 256 and bf16, adding to the stream takes 11 of the 1,450 microseconds
+// of half a block's forward pass.
 //
 // A block keeps x before each half, qkv, the output of attention and the input of GELU: per token
-// and dim, two f32 and eight further numbers. LayerNorm and GELU are computed again in the backward
-// pass from what is in cache then.
+// and dim, two f32 and eight elements. The backward pass recomputes LayerNorm and GELU from data
+// that is in cache.
 #include "fsdp/examples/train_gpt/network.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ public:
     std::size_t activation_bytes() const override { return arena_.bytes() + workspace_.bytes(); }
 
 private:
-    // What a block keeps for its backward pass, [tokens][…].
+    // Activations that a block keeps for its backward pass, [tokens][…].
     struct Saved {
         float *x;  // [dim], its input
         float *middle;  // [dim], x after attention
@@ -73,7 +73,7 @@ private:
         Element *up;  // [4 dim], before GELU
     };
 
-    // The products of a number of tokens.
+    // The matrix products for one number of tokens.
     struct Products {
         Linear qkv;
         Linear proj;
@@ -82,7 +82,7 @@ private:
         Linear head;
     };
 
-    // The tensors of the unit that is being computed.
+    // The tensors of the current unit.
     struct Tensors {
         std::span<const void *const> parameters;
         std::span<void *const> gradients;
@@ -103,9 +103,9 @@ private:
     void backward_block(Saved &block, const Tensors &tensors);
     void backward_head(const Tensors &tensors, float scale);
 
-    // normal_ = layer_norm(x), and its statistics for normalise_backward().
+    // Computes normal_ = layer_norm(x), and the statistics for normalise_backward().
     void normalise(const float *x, const Element *weight, const Element *bias);
-    // dx_ += the gradient of x, given that of normal_.
+    // Adds the gradient of x to dx_, given the gradient of normal_.
     void normalise_backward(const float *x, const Element *dnormal, int weight, int bias,
                             const Tensors &tensors);
     void bias_gradient(const Element *doutput, std::size_t outputs, int bias,
@@ -127,18 +127,18 @@ private:
     std::uint8_t *targets_;
     double loss_sum_ = 0;
 
-    // Kept from forward to backward.
+    // Written by forward and read by backward.
     std::vector<Saved> blocks_;
     float *last_x_;  // [tokens][dim], the head's input
     float *logits_;  // [tokens][vocabulary]
     float *logits_log_sum_;  // [tokens]
 
-    // The gradient of the residual stream, and the same rounded for the products (in f32, the
-    // same).
+    // The gradient of the residual stream, and its rounded copy for the products. In f32 both are
+    // the same array.
     float *dx_;
     Element *dx_rounded_;
 
-    // Used within a unit.
+    // Temporaries of one unit.
     Element *normal_;  // [tokens][dim]
     Element *narrow_;  // [tokens][dim]
     Element *wide_;  // [tokens][4 dim]
@@ -200,7 +200,7 @@ typename NetworkOf<Element>::Products NetworkOf<Element>::products(std::int64_t 
         .proj = linear(dim, dim),
         .up = linear(dim, 4 * dim),
         .down = linear(4 * dim, dim),
-        // Logits in f32: the loss is a difference of large ones.
+        // Logits in f32, because the loss is a difference of large logits.
         .head = Linear(workspace_, {tokens, dim, Shape::vocabulary}, data_type<Element>,
                        dnnl::memory::data_type::f32, false),
     };

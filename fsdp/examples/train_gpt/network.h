@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What Gpt is made of, for one element type. Its arguments have been checked.
+// The implementation of Gpt for one element type. Gpt checks the arguments.
 #pragma once
 
 #include <cstddef>

@@ -20,13 +20,13 @@ constexpr const char *description =
     "    vescomm-run -n 4 train_gpt --picture loss.png\n";
 
 constexpr const char *explanation =
-    "What the columns mean, in milliseconds a step unless stated otherwise:\n"
+    "Columns, in milliseconds a step unless stated otherwise:\n"
     "  loss           nats per byte of the step's batch; ln 256 = 5.55 is guessing\n"
     "  step           wall-clock time of rank 0 for forward, backward and optimizer\n"
     "  tokens/s       bytes trained on per second, by all ranks together\n"
     "  communication  time of rank 0 in collectives: moving and reducing bytes, and waiting\n"
-    "  exposed        time of rank 0 inside the engine, less the optimizer: what would be gone if\n"
-    "                 communication were free. In the JSON it is the average over ranks.\n"
+    "  exposed        time of rank 0 inside the engine, without the optimizer: the time that free\n"
+    "                 communication would save. In the JSON it is the average over ranks.\n"
     "\n"
     "The same seed and batch give the same losses for any number of ranks, up to rounding.\n"
     "Exit status: 0 success, 1 failure, 2 wrong usage.\n";
@@ -40,30 +40,30 @@ void require(bool holds, const std::string &sentence) {
     if (!holds) throw UsageError(sentence);
 }
 
-void require_at_min(const char *option, std::int64_t value, std::int64_t min) {
+void require_at_least(const char *option, std::int64_t value, std::int64_t min) {
     require(value >= min, fmt::format("{} is {}; it must be at least {}", option, value, min));
 }
 
 void check(const Options &options) {
     const Shape &shape = options.shape;
-    require_at_min("--layers", shape.layers, 0);
-    require_at_min("--dim", shape.dim, 1);
-    require_at_min("--heads", shape.heads, 1);
-    require_at_min("--context", shape.context, 1);
+    require_at_least("--layers", shape.layers, 0);
+    require_at_least("--dim", shape.dim, 1);
+    require_at_least("--heads", shape.heads, 1);
+    require_at_least("--context", shape.context, 1);
     require(shape.dim % shape.heads == 0,
             fmt::format("--dim {} is not a multiple of --heads {}; --dim {} is", shape.dim,
                         shape.heads, (shape.dim / shape.heads + 1) * shape.heads));
-    require_at_min("--batch", options.batch, 1);
-    require_at_min("--steps", options.steps, 1);
+    require_at_least("--batch", options.batch, 1);
+    require_at_least("--steps", options.steps, 1);
     require(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
             fmt::format("--lr is {}; it must be a number of at least 0", options.learning_rate));
-    require_at_min("--slots", options.slots, 1);
-    require_at_min("--gradient-slots", options.gradient_slots, 1);
+    require_at_least("--slots", options.slots, 1);
+    require_at_least("--gradient-slots", options.gradient_slots, 1);
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
                         options.block_rows));
-    require_at_min("--held-out-every", options.held_out_every, 0);
-    require_at_min("--sample", options.sample, 0);
+    require_at_least("--held-out-every", options.held_out_every, 0);
+    require_at_least("--sample", options.sample, 0);
     require(options.sample == 0 || !options.prompt.empty(),
             "--prompt is empty; generating text needs at least one byte to start from");
     require(options.picture.empty() || has_suffix(options.picture, ".png") ||
@@ -86,7 +86,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     Options options;
     CLI::App app(description, "train_gpt");
     app.footer(explanation);
-    // The last one counts, so that scripts can pass on what they are given behind their own.
+    // The last value of an option applies, so that scripts can append arguments that override.
     app.option_defaults()->always_capture_default()->multi_option_policy(
         CLI::MultiOptionPolicy::TakeLast);
 
@@ -98,8 +98,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_option("--context", options.shape.context, "bytes in a sequence")->group("Model");
     std::string dtype = name_of(options.precision);
     app.add_option("--dtype", dtype,
-                   "f32 or bf16: what is gathered and computed with; masters, sums and moments "
-                   "are f32")
+                   "type of gathered parameters and of computation, f32 or bf16; masters, sums and "
+                   "moments are f32")
         ->group("Model");
 
     const char *training = "Training";
@@ -112,9 +112,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "sequences of a step, of all ranks together; need not divide by the ranks")
         ->group(training);
     app.add_option("--steps", options.steps, "optimizer steps")->group(training);
-    app.add_option("--lr", options.learning_rate,
-                   "highest learning rate: reached after a tenth of the steps, a tenth of it at "
-                   "the end")
+    app.add_option(
+           "--lr", options.learning_rate,
+           "peak learning rate: reached after a tenth of the steps; a tenth of it is left at "
+           "the end")
         ->group(training);
     app.add_option("--seed", options.seed, "of initial values, sequences and the sample")
         ->group(training);
@@ -126,7 +127,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
         ->group(sharding);
     app.add_option("--gradient-slots", options.gradient_slots,
-                   "units whose gradients may be under way at a time")
+                   "units whose gradients may be in transfer at a time")
         ->group(sharding);
     app.add_option("--block-rows", options.block_rows,
                    "rows of a matrix that stay on one rank; -1: all of them")
@@ -137,8 +138,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     const char *output = "Output";
     app.add_option("--sample", options.sample, "bytes of text to generate in the end; 0: none")
         ->group(output);
-    app.add_option("--prompt", options.prompt, "what the generated text starts with")
-        ->group(output);
+    app.add_option("--prompt", options.prompt, "start of the generated text")->group(output);
     app.add_option("--json", options.json, "file for the results (schema train-gpt/1; bytes, ms)")
         ->group(output);
     app.add_option("--picture", options.picture,

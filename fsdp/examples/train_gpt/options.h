@@ -19,7 +19,7 @@ struct Options {
     int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
-    double learning_rate = 1e-3;  // the highest
+    double learning_rate = 1e-3;  // peak value
 
     int slots = 2;
     int gradient_slots = 2;
@@ -36,17 +36,17 @@ struct Options {
     std::string trace;
     bool quiet = false;
 
-    // Differs when two ranks would not train the same model on the same sequences, or would not
-    // take part in the same collectives.
+    // Returns the options that must be equal on all ranks: those that determine the model, the
+    // sequences and the collectives.
     std::string of_all_ranks() const;
 };
 
-// What the user asked for makes no sense; the sentence says what does.
+// Thrown for invalid options. The text is a sentence that says what is valid.
 struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Nothing when the user wanted help, which has been printed then. Throws UsageError.
+// Parses the command line. Returns nothing after printing --help. Throws UsageError.
 std::optional<Options> parse_options(int argc, const char *const *argv);
 
 const char *name_of(Precision precision);

@@ -16,10 +16,10 @@ namespace train_gpt {
 
 namespace {
 
-// The system's Python: the first one in PATH may be somebody's own, without matplotlib.
+// The system's Python. The first one in PATH may be an environment without matplotlib.
 constexpr const char *python = "/usr/bin/python3";
 
-// Both come from meson: where the script is installed, and where it is before that.
+// Paths of the script when installed and in the source tree, both set by Meson.
 constexpr const char *scripts[] = {TRAIN_GPT_PLOT_INSTALLED, TRAIN_GPT_PLOT_SOURCE};
 
 std::string find_script() {
@@ -48,7 +48,7 @@ void draw_loss(const std::string &json_path, const std::string &picture_path) {
         if (errno != EINTR)
             throw std::runtime_error(
                 fmt::format("{} was lost: {}", words[1], std::generic_category().message(errno)));
-    // The script has said why on stderr.
+    // The script has reported the cause on stderr.
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         throw std::runtime_error(fmt::format("{} failed", words[1]));
 }

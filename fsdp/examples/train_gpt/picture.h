@@ -8,8 +8,8 @@
 
 namespace train_gpt {
 
-// Draws the results that stand in a JSON file. Throws std::runtime_error: there is no Python, no
-// matplotlib or no script, or the picture cannot be written; the sentence says which.
+// Draws the results in a JSON file. Throws std::runtime_error, with the cause, when Python,
+// matplotlib or the script is missing or the picture cannot be written.
 void draw_loss(const std::string &json_path, const std::string &picture_path);
 
 }  // namespace train_gpt

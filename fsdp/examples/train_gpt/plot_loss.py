@@ -9,7 +9,7 @@ import sys
 
 
 def smoothed(values, window):
-    """The mean of each value and those up to window before it."""
+    """Returns the mean of each value and up to `window` values before it."""
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)

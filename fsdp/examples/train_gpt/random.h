@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random numbers that have names instead of an order: number `index` of the stream of, say, (seed,
-// unit, tensor) is the same on whichever rank asks for it, and whatever was asked for before.
+// Counter-based random numbers: number `index` of a stream, for instance of (seed, unit, tensor),
+// is the same on every rank and does not depend on earlier calls.
 //
 // Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014: the
 // streams are SplitMix64, which can be entered at any index.
@@ -17,7 +17,7 @@ namespace train_gpt {
 
 class RandomStream {
 public:
-    // What the numbers are for; keeps streams apart that have the same seed.
+    // The use of the numbers. It separates streams that have the same seed.
     enum class Purpose : std::uint64_t { initial_value, position, sample };
 
     RandomStream(std::uint64_t seed, Purpose purpose,
@@ -39,8 +39,8 @@ public:
         return static_cast<double>(bits(index) >> 11) * 0x1p-53;
     }
 
-    // Mean 0, variance 1, by Box and Muller; half of the pair is not used, so that every index
-    // stands for itself. At most 5.8.
+    // Mean 0, variance 1, by Box and Muller. Half of each pair is not used, so that every index is
+    // independent of the others. The absolute value is at most 5.8.
     float normal(std::uint64_t index) const {
         const std::uint64_t word = bits(index);
         const float radius = static_cast<float>((word >> 40) + 1) * 0x1p-24f;  // in (0, 1]

@@ -20,7 +20,7 @@ std::string mebibytes(double bytes) {
     return fmt::format("{:.1f} MiB", bytes / (1 << 20));
 }
 
-// 1,234,567
+// Formats a number with commas: 1,234,567.
 std::string grouped(std::uint64_t number) {
     std::string digits = std::to_string(number);
     for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3)
@@ -32,7 +32,8 @@ std::string counted(std::int64_t number, const char *thing) {
     return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
 
-// The first step prepares kernels and touches memory for the first time.
+// Returns the seconds of all steps except the first, which prepares kernels and touches memory for
+// the first time.
 std::vector<double> steady_seconds(const std::vector<StepResult> &steps) {
     std::vector<double> seconds;
     for (std::size_t step = steps.size() > 1 ? 1 : 0; step < steps.size(); ++step)
@@ -77,7 +78,7 @@ std::string header_text(const Options &options, const TextData &text, const Resu
                                     counted(shape.heads, "head"), shape.context,
                                     grouped(engine.parameters), counted(shape.units(), "unit"))) +
            row("ranks",
-               fmt::format("{} on {}", results.who.ranks, counted(results.who.nodes, "node"))) +
+               fmt::format("{} on {}", results.comm.ranks, counted(results.comm.nodes, "node"))) +
            row("shards", fmt::format("{}, {}: at most {} parameters ({:.1f} %) on a rank, {} of "
                                      "padding",
                                      options.uniform ? "uniform" : "ragged", rows_together,
@@ -125,7 +126,7 @@ std::string memory_text(const Results &results) {
     bytes("replicated (DDP) they would take", rank.replicated, node.replicated);
     row("that is", fmt::format("{:.1f} times", rank.saved()),
         fmt::format("{:.1f} times", node.saved()));
-    bytes("activations, sharded by nobody, at most", rank.activations, node.activations);
+    bytes("activations, not sharded, at most", rank.activations, node.activations);
     row("measured: peak resident set", mebibytes(rank.process.peak), "");
     bytes("measured: proportional set size (PSS)", rank.process.proportional,
           node.process.proportional);
@@ -163,8 +164,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
 
     const ordered_json document = {
         {"schema", "train-gpt/1"},
-        {"ranks", results.who.ranks},
-        {"nodes", results.who.nodes},
+        {"ranks", results.comm.ranks},
+        {"nodes", results.comm.nodes},
         {"parameters", results.engine.parameters},
         {"dtype", name_of(options.precision)},
         {"batch", options.batch},
@@ -201,7 +202,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
           {"activations", whole(rank.activations)},
           {"shards_by_rank", shards}}},
     };
-    // Names of files may be any bytes.
+    // Names of files may contain any bytes.
     return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -228,12 +229,12 @@ Progress::Progress(const Options &options, bool quiet)
           true);
 }
 
-// Leaves the cursor on a line of its own, whatever happened.
+// Leaves the cursor at the start of a new line.
 Progress::~Progress() {
     try {
         print("", true);
     } catch (...) {
-        // The terminal is gone, and with it the line.
+        // The terminal is gone; there is nothing to tidy.
     }
 }
 
@@ -263,7 +264,7 @@ std::string Progress::line(int step) const {
                        sum_.exposed_seconds / steps_ * 1e3);
 }
 
-// A line that does not stay is overwritten by the next one.
+// Prints a line. A line that does not stay is overwritten by the next one.
 void Progress::print(const std::string &text, bool stays) {
     if (quiet_) return;
     const char *clear = terminal_ ? "\r\x1b[K" : "";

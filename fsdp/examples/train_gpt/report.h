@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the user sees of a run: a header, a line now and then, a memory table, a JSON file. Nothing
-// here communicates.
+// The output of a run: a header, progress lines, a memory table, a JSON file. No function here
+// communicates.
 #pragma once
 
 #include <string>
@@ -18,35 +18,35 @@
 
 namespace train_gpt {
 
-// What a whole run has to show.
+// The results of a whole run.
 struct Results {
-    vescomm_comm_info_t who;
+    vescomm_comm_info_t comm;
     vescomm::fsdp::MemoryReport engine;
-    std::vector<StepResult> steps;  // as rank 0 saw them
+    std::vector<StepResult> steps;  // of rank 0
     std::vector<std::pair<int, double>> held_out;  // steps done, loss
-    double exposed_seconds = 0;  // a step, average over ranks and steps
-    double communication_seconds = 0;  // likewise
+    double exposed_seconds = 0;  // of a step, average over ranks and steps
+    double communication_seconds = 0;  // of a step, average over ranks and steps
     MemoryUse memory;
 
-    // Of a step; the first one, which prepares kernels, counts only when it is the only one.
+    // Seconds of a step. The first step prepares kernels and counts only if it is the only one.
     double median_seconds() const;
     double min_seconds() const;
     double tokens_per_second(const Options &options) const;
 };
 
-// The model, the text, and what is sharded how.
+// Returns the header: model, text and sharding.
 std::string header_text(const Options &options, const TextData &text, const Results &results);
 
-// Who holds how much, and what it would be without sharding.
+// Returns the memory table: memory of the largest rank and node, and memory without sharding.
 std::string memory_text(const Results &results);
 
-// One line on what the run achieved.
+// Returns a summary of losses and times.
 std::string summary_text(const Options &options, const Results &results, double seconds);
 
-// Schema train-gpt/1.
+// Returns JSON of schema train-gpt/1.
 std::string json_text(const Options &options, const TextData &text, const Results &results);
 
-// Text of any bytes as a terminal can take it.
+// Replaces bytes that a terminal cannot print.
 std::string printable(const std::string &text);
 
 // Prints a table of steps: about twenty lines and, on a terminal, the current step below them.
@@ -67,10 +67,9 @@ private:
     const Options &options_;
     bool quiet_;
     bool terminal_;
-    int every_;
-    // Since the last line that stays.
-    int steps_ = 0;
-    StepResult sum_;
+    int every_;  // steps between lines that stay
+    int steps_ = 0;  // since the last line that stays
+    StepResult sum_;  // over these steps
 };
 
 }  // namespace train_gpt

@@ -14,11 +14,11 @@ namespace train_gpt {
 
 namespace {
 
-// Low enough to write words, high enough not to repeat them.
+// Low enough to generate words, high enough to avoid repetition.
 constexpr double temperature = 0.8;
 
-// Every byte costs a forward pass over the whole window, so that it is kept short.
-constexpr int max_chunk = 128;
+// Every byte costs a forward pass over the whole context, so the context is limited.
+constexpr int max_context = 128;
 
 }  // namespace
 
@@ -36,22 +36,22 @@ int draw(std::span<const float> scores, double temperature, double chance) {
 }
 
 std::string write_sample(vescomm::fsdp::Engine &engine, int rank, const Options &options) {
-    // A model of a shorter context: the positions it needs are the first rows of their table.
+    // A model with a shorter context uses the first rows of the position embedding.
     Shape shape = options.shape;
-    shape.context = std::min(shape.context, max_chunk);
+    shape.context = std::min(shape.context, max_context);
     std::optional<Gpt> model;
     if (rank == 0) model.emplace(shape, options.precision, 1);
 
     const RandomStream chances(options.seed, RandomStream::Purpose::sample);
     const auto context = static_cast<std::size_t>(shape.context);
     std::string text = options.prompt;
-    // The bytes that the model sees, text[begin, ...). When they fill the window, half of them go.
+    // The model sees text[begin, ...). When this exceeds the context, half of it is dropped.
     std::size_t begin = text.size() > context ? text.size() - context : 0;
     std::vector<std::uint8_t> window(context, 0);
     for (int byte = 0; byte < options.sample; ++byte) {
         if (model) {
             if (text.size() - begin > context) begin = text.size() - (context + 1) / 2;
-            // What follows in the window has no influence on the bytes before it.
+            // Later bytes of the window do not influence earlier ones.
             std::copy(text.begin() + static_cast<std::ptrdiff_t>(begin), text.end(),
                       window.begin());
             model->set_batch(1, window.data(), window.data());

@@ -13,11 +13,11 @@
 
 namespace train_gpt {
 
-// The index of a byte drawn from softmax(scores / temperature), with chance in [0, 1).
+// Returns a byte drawn from softmax(scores / temperature), with chance in [0, 1).
 int draw(std::span<const float> scores, double temperature, double chance);
 
-// Writes options.sample bytes after the prompt; rank 0 gets them, the others "". Parameters are
-// whole nowhere, so that all ranks gather every unit for every byte, but only rank 0 computes.
+// Generates options.sample bytes after the prompt. Rank 0 gets the text, other ranks "". No rank
+// holds all parameters, so all ranks gather every unit for every byte; only rank 0 computes.
 // Collective.
 std::string write_sample(vescomm::fsdp::Engine &engine, int rank, const Options &options);
 

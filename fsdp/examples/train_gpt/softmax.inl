@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The softmax of causal attention. Scores right of a row's own key are computed by the matrix
-// product but never looked at; their probabilities are written as zeros for the next product.
+// The softmax of causal attention. The matrix product also computes scores right of a row's own
+// key. They are not read, and their probabilities are written as zeros for the next product.
 
 template <typename Element>
 void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,

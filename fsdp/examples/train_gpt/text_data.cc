@@ -21,13 +21,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every rank keeps the text. The standard library is about 12 MiB without its tests; a small model
-// sees less than one of them in a demonstration.
+// Every rank keeps the text. The standard library is about 12 MiB without its tests; a
+// demonstration reads less than 1 MiB of it.
 constexpr std::size_t max_python_bytes = std::size_t{8} << 20;
 constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
-// Enough for the held-out loss to tell a good model from a better one; few enough to cost little
-// more than one step.
+// Enough to distinguish a good model from a better one by the held-out loss, and few enough to cost
+// little more than one step.
 constexpr int max_held_out_sequences = 64;
 constexpr int min_held_out_sequences = 4;
 
@@ -35,7 +35,7 @@ bool is_hidden(const fs::path &path) {
     return path.filename().string().starts_with(".");
 }
 
-// Tests, and what is not part of the standard library.
+// Returns true for folders of tests and of packages outside the standard library.
 bool is_foreign_to_python(const fs::path &path) {
     static const std::set<std::string> names = {"test",          "tests",         "idle_test",
                                                 "site-packages", "dist-packages", "__pycache__"};
@@ -55,7 +55,7 @@ struct Files {
                 paths.push_back(entry->path());
             }
         }
-        // Folders are listed in any order, but every rank must read the same text.
+        // The order of directory entries is arbitrary, but every rank must read the same text.
         std::sort(paths.begin(), paths.end());
     } catch (const fs::filesystem_error &error) {
         throw std::runtime_error(fmt::format(
@@ -189,7 +189,7 @@ fs::path newest_python(std::span<const fs::path> places) {
             const char *end = name.data() + name.size();
             const auto [rest, wrong] = std::from_chars(name.data() + prefix.size(), end, minor);
             if (wrong != std::errc() || rest != end || minor <= newest_minor) continue;
-            // Debian has folders of this name that hold packages only.
+            // On Debian some folders with such a name contain only packages.
             if (!fs::exists(entry.path() / "os.py", missing)) continue;
             newest = entry.path();
             newest_minor = minor;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The text to learn, and which bytes of it a step reads.
+// The training text and the selection of sequences for each step.
 //
 //     │◄──────────── training: nine tenths ────────────►│◄─ held out ─►│
 //          ▲ sequence 1 of step 7    ▲ sequence 0          ▲     ▲     ▲   evenly spaced
@@ -26,8 +26,8 @@ struct Share {
     bool operator==(const Share &) const = default;
 };
 
-// What a rank computes of a number of sequences: shares of ranks follow one another, and differ by
-// one sequence at most. With more ranks than sequences some have none.
+// Returns a rank's share of a number of sequences. Shares are contiguous in rank order and differ
+// by at most one sequence. With more ranks than sequences some shares are empty.
 Share share_of(int sequences, int rank, int ranks);
 
 // Row-major [sequences][context].
@@ -37,24 +37,24 @@ struct Batch {
     std::vector<std::uint8_t> targets;  // the byte that follows each input
 };
 
-// A text of which a tenth is held out. Throws std::runtime_error when it is too short for sequences
-// of this context.
+// A text of which a tenth is held out.
 class TextData {
 public:
-    // source: where the bytes come from, for people.
+    // source: describes the origin of the bytes in reports. Throws std::runtime_error when the text
+    // is too short for sequences of this context.
     TextData(std::vector<std::uint8_t> bytes, std::string source, int context);
 
-    // Part of the batch of a step.
+    // Returns a share of the batch of a step.
     Batch training(std::uint64_t seed, int step, Share share) const;
 
-    // How many sequences are held out, and some of them.
     int held_out_sequences() const { return held_out_sequences_; }
+    // Returns a share of the held-out sequences.
     Batch held_out(Share share) const;
 
     std::size_t size() const { return bytes_.size(); }
     std::size_t held_out_begin() const { return held_out_begin_; }
     const std::string &source() const { return source_; }
-    // The same for the same bytes, on every machine.
+    // Returns a hash of the bytes that is the same on every machine.
     std::uint64_t hash() const;
 
 private:
@@ -65,15 +65,16 @@ private:
     int held_out_sequences_;
 };
 
-// FNV-1a.
+// Returns the FNV-1a hash.
 std::uint64_t hash_of(std::span<const std::uint8_t> bytes);
 
-// A file; or the files of a folder and those below it, in the order of their names, without hidden
-// ones; nothing: the source of the newest Python standard library. Throws std::runtime_error.
+// Reads a file, or all files of a folder and its subfolders in the order of their names, without
+// hidden ones. An empty path means the source of the newest Python standard library. Throws
+// std::runtime_error.
 TextData load_text(const std::string &path, int context);
 
-// The folder of the newest Python below one of these, say /usr/lib/python3.11; empty when there is
-// none.
+// Returns the folder of the newest Python below one of `places`, for instance /usr/lib/python3.11;
+// empty when there is none.
 std::filesystem::path newest_python(std::span<const std::filesystem::path> places);
 
 }  // namespace train_gpt

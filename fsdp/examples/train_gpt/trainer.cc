@@ -71,8 +71,8 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
       ranks_(comm.ranks()),
       units_(describe(options.shape)),
       engine_(comm, units_to_shard(options.shape, options.block_rows), engine_options(options)),
-      // The largest share: which rank has it depends on the number of sequences. Memory that is
-      // never used is never touched.
+      // Size of the largest share. The rank that has it depends on the number of sequences. Unused
+      // memory is never touched.
       model_(options.shape, options.precision, (options.batch - 1) / ranks_ + 1) {
     engine_.initialise([&](int unit, int tensor, std::int64_t first, std::span<float> values) {
         set_initial_values(units_[unit].tensors[tensor], options.seed, unit, tensor, first, values);
@@ -113,7 +113,7 @@ StepResult Trainer::step(int step) {
     const double exposed = engine_.exposed_seconds();
     const double optimizer = engine_.optimizer_seconds();
 
-    // The mean over the tokens of all ranks: what ranks hold of the gradients only needs summing.
+    // Dividing by the tokens of all ranks makes the sum over ranks the gradient of the mean.
     const double tokens = static_cast<double>(options_.batch) * options_.shape.context;
     forward(text_.training(options_.seed, step, share_of(options_.batch, rank_, ranks_)));
     const double loss_sum = model_.loss_sum();
@@ -125,13 +125,14 @@ StepResult Trainer::step(int step) {
     const double stepped = vescomm_trace_seconds();
     result.loss = engine_.sum(loss_sum) / tokens;
 
-    // The optimizer comes last in step(), after all waiting.
+    // step() runs the optimizer last, after all waiting.
     vescomm::check(vescomm_trace_span(comm_.get(), "optimizer", "compute",
                                       stepped - (engine_.optimizer_seconds() - optimizer),
                                       stepped));
     result.seconds = vescomm_trace_seconds() - begin;
     result.exposed_seconds = engine_.exposed_seconds() - exposed;
-    // The counters leave out what is too short to be timed, which the engine's clock does not.
+    // The counters omit operations that are too short to be timed; the engine's clock includes
+    // them.
     result.communication_seconds =
         std::max(communication_seconds(comm_) - communication, result.exposed_seconds);
     return result;
@@ -140,7 +141,7 @@ StepResult Trainer::step(int step) {
 double Trainer::held_out_loss() {
     const int sequences = text_.held_out_sequences();
     double loss_sum = 0;
-    // As many at a time as the model was made for.
+    // One batch at a time, the size that the model is made for.
     for (int first = 0; first < sequences; first += options_.batch) {
         const Share share = share_of(std::min(options_.batch, sequences - first), rank_, ranks_);
         forward(text_.held_out({first + share.begin, first + share.end}));

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One model between two hands: the engine, which gathers parameters and sums gradients, and the
-// compute part, which is lent them a unit at a time.
+// Trains one model with two parts: the engine gathers parameters and sums gradients; the compute
+// part uses them one unit at a time.
 //
 //     for each unit, up:    engine.before_forward   gpt.forward    engine.after_forward
 //     for each unit, down:  engine.before_backward  gpt.backward   engine.after_backward
 //     engine.step
 //
-// Everything here is collective, and has the same results on any number of ranks up to rounding:
-// sequences belong to the step, gradients are divided by the tokens of all ranks before they are
-// summed, and initial values belong to an element's place in its tensor.
+// All functions of Trainer are collective. Results are equal on any number of ranks up to rounding:
+// sequences depend on the step, gradients are divided by the tokens of all ranks before they are
+// summed, and an initial value depends on the element's index in its tensor.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@
 
 namespace train_gpt {
 
-// What one step did, and what it cost this rank.
+// Result of one step and its cost on this rank.
 struct StepResult {
     double loss = 0;  // nats per byte of the whole batch, before the update
     double norm = 0;  // of the gradients, before clipping
@@ -35,25 +35,26 @@ struct StepResult {
     double exposed_seconds = 0;
 };
 
-// Linear warm-up over the first tenth of the steps, then a cosine down to a tenth of the highest.
+// Returns the learning rate of a step: linear warm-up over the first tenth of the steps, then a
+// cosine down to a tenth of `highest`.
 double learning_rate(double highest, int step, int steps);
 
-// The model's units as the engine wants them: rows of matrices stay together in blocks, vectors are
-// cut anywhere.
+// Returns the model's units for the engine. Rows of matrices stay together in blocks of
+// `block_rows`; vectors may be cut anywhere.
 std::vector<vescomm::fsdp::UnitSpec> units_to_shard(const Shape &shape, std::int64_t block_rows);
 
-// Sets values [first, first + values.size()) of a tensor to what they start from.
+// Sets elements [first, first + values.size()) of a tensor to their initial values.
 void set_initial_values(const TensorDescription &tensor, std::uint64_t seed, int unit, int index,
                         std::int64_t first, std::span<float> values);
 
 class Trainer {
 public:
-    // comm, options and text must outlive it.
+    // comm, options and text must outlive the trainer.
     Trainer(vescomm::Communicator &comm, const Options &options, const TextData &text);
 
     StepResult step(int step);
 
-    // Nats per byte of the held-out sequences.
+    // Returns the loss of the held-out sequences in nats per byte.
     double held_out_loss();
 
     vescomm::fsdp::Engine &engine() { return engine_; }
@@ -64,7 +65,7 @@ private:
     void forward(const Batch &batch);
     void backward(float scale);
 
-    // Puts compute into the trace.
+    // Runs body and records it in the trace as computation.
     template <typename Body>
     void traced(const char *what, int unit, Body &&body);
 

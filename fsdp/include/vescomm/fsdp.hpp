@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fully sharded training on vescomm: parameters, gradients and optimizer state live in ragged
-// shards, and a unit of the model is whole only while it computes.
+// Fully sharded training on vescomm. Parameters, gradients and optimizer state are kept in ragged
+// shards. A unit of the model is gathered only while it computes.
 //
 //     master shard ── all_gather_v, cast ──► slot (one for the node) ──► you compute
 //     (f32, this rank's)                                                      │
 //          ▲                                                                  ▼
 //          └─ AdamW ── gradient shard (f32) ◄── reduce_scatter_v ── gradient slot, you write
 //
-// The trainer announces what it is about to do; the engine never guesses and needs no autograd:
+// The trainer announces each computation. The engine does not predict it and needs no autograd:
 //
 //     vescomm::fsdp::Engine engine(comm, units);
 //     for (int u = 0; u < units; ++u) {
@@ -22,7 +22,8 @@
 //     }
 //     engine.step({.learning_rate = 3e-4});
 //
-// Every rank announces the same events in the same order. One thread; not copyable.
+// Every rank announces the same events in the same order. An engine is used by one thread at a time
+// and is not copyable.
 #ifndef VESCOMM_FSDP_HPP
 #define VESCOMM_FSDP_HPP
 
@@ -42,30 +43,31 @@ namespace vescomm::fsdp {
 struct TensorSpec {
     std::string name;  // unique within its unit
     std::vector<std::int64_t> shape;
-    // Rows that stay on one rank: 1 any row (of a vector any element), 32 for 32 x 32 quantisation
-    // blocks, -1 the whole tensor.
+    // Rows of a block, which stays on one rank: 1 for any row (in a vector any element), 32 for
+    // quantisation blocks of 32 x 32, -1 for the whole tensor.
     std::int64_t block_rows = 1;
     // Leading dimensions whose sub-matrices restart the grid of blocks.
     std::int32_t batch_dimensions = 0;
 };
 
-// What is gathered at once, usually a layer.
+// Tensors that are gathered together, usually a layer.
 struct UnitSpec {
     std::string name;  // unique
     std::vector<TensorSpec> tensors;
 };
 
-// What parameters are gathered as, and gradients written as. Masters, sums and moments are f32.
+// Type of gathered parameters and of the gradients that the trainer writes. Masters, sums and
+// moments are f32.
 enum class Precision { f32, bf16 };
 
 struct EngineOptions {
     Precision compute = Precision::f32;
-    // Gathered units at a time: the unit that computes and slots - 1 that are fetched ahead. At
+    // Units gathered at the same time: the unit that computes and slots - 1 units fetched ahead. At
     // least 1.
     int slots = 2;
-    // Units whose gradients may be under way at a time. At least 1.
+    // Units whose gradients may be in transfer at the same time. At least 1.
     int gradient_slots = 2;
-    // Equal shards, padded, instead of ragged ones.
+    // Use equal, padded shards instead of ragged ones.
     bool uniform = false;
 };
 
@@ -75,30 +77,30 @@ struct StepOptions {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     double weight_decay = 0.1;
-    // Gradients are scaled down to this global norm when theirs is larger. 0: never.
+    // Largest global norm of the gradients; larger gradients are scaled down to it. 0: no limit.
     double max_norm = 1.0;
 };
 
-// Bytes. Per rank unless it says otherwise.
+// Memory of an engine, in bytes of this rank unless a member says otherwise.
 struct MemoryReport {
     std::uint64_t parameters = 0;  // number of parameters, not bytes
     std::uint64_t shards = 0;  // f32 masters
     std::uint64_t gradient_shards = 0;  // f32
     std::uint64_t optimizer = 0;  // two f32 moments
-    std::uint64_t slabs_per_node = 0;  // gathered slots, once for all ranks of a node
+    std::uint64_t slabs_per_node = 0;  // gathered slots, shared by all ranks of a node
     std::uint64_t gradient_slots = 0;
-    // What a rank would hold if nothing were sharded: master, gradient and moments, and a copy in
-    // bf16 when that is what computes.
+    // Bytes of a rank without sharding: master, gradient and moments, and a copy in bf16 if the
+    // precision is bf16.
     std::uint64_t replicated = 0;
-    std::uint64_t largest_shard = 0;  // elements, over ranks
-    std::uint64_t padding = 0;  // elements
+    std::uint64_t largest_shard = 0;  // elements: sum over units of the largest shard of any rank
+    std::uint64_t padding = 0;  // elements of all ranks
 };
 
 class VESCOMM_API Engine {
 public:
-    // Plans, allocates and agrees with the other ranks. Parameters start as zeros.
-    // Collective. `comm` must outlive the engine. Throws VescommError, or std::invalid_argument
-    // for units that cannot be planned.
+    // Plans the units and creates memory, buffers and requests. Parameters start as zeros. `comm`
+    // must outlive the engine. Throws VescommError, or std::invalid_argument for units that cannot
+    // be planned. Collective.
     Engine(Communicator &comm, const std::vector<UnitSpec> &units,
            const EngineOptions &options = {});
     ~Engine();
@@ -107,38 +109,42 @@ public:
 
     int units() const;
 
-    // Sets parameters: calls `fill` for each piece of a tensor that this rank owns, with the first
-    // element's index within the tensor and the values to set. Not collective.
+    // Sets parameters. Calls `fill` for each piece of a tensor that this rank owns, with the index
+    // of its first element in the tensor and the values to set. Not collective.
     using Fill = std::function<void(int unit, int tensor, std::int64_t first, std::span<float>)>;
     void initialise(const Fill &fill);
 
-    // Returns when the unit's parameters are here; starts fetching the units that follow.
+    // Waits until the unit's parameters are gathered, and starts to fetch the following units.
     void before_forward(int unit);
+    // Announces that the forward pass of the unit no longer reads its parameters.
     void after_forward(int unit);
-    // The same, in descending order; and the gradients of the unit may be written.
+    // before_forward() for the backward pass, in descending order of units. After it returns, the
+    // gradients of the unit may be written.
     void before_backward(int unit);
-    // All gradients of the unit are written; starts summing them over ranks.
+    // Announces that all gradients of the unit are written, and starts to sum them over ranks.
     void after_backward(int unit);
 
-    // Pointers by tensor, in the order of the unit's specification. Parameters are read only and
-    // valid between before_ and after_; gradients must be overwritten whole between
-    // before_backward() and after_backward(), with this rank's share of the sum.
+    // Return pointers by tensor, in the order of the unit's specification. Parameters are read-only
+    // and valid between before_*() and after_*(). Gradients are written between before_backward()
+    // and after_backward(): every element must be overwritten with this rank's term of the sum.
     std::span<const void *const> parameters(int unit) const;
     std::span<void *const> gradients(int unit) const;
 
     // Waits for all sums, clips, and updates this rank's shards with AdamW. Every unit must have
-    // gone through backward since the last step. Collective. Returns the global norm of the
-    // gradients before clipping, the same on every rank.
+    // gone through backward since the last step. Returns the global norm of the gradients before
+    // clipping, which is equal on all ranks. Collective.
     double step(const StepOptions &options);
 
-    // Sum over ranks, added in the order of ranks: the same on every rank. Collective.
+    // Returns the sum over ranks, added in the order of ranks, so that it is equal on all ranks.
+    // Collective.
     double sum(double mine);
 
     MemoryReport memory() const;
 
-    // Seconds that the calling thread spent in this engine's events so far: exposed communication.
+    // Returns the exposed communication so far: seconds that the calling thread spent in this
+    // engine's functions, without optimizer_seconds().
     double exposed_seconds() const;
-    // Seconds of them in AdamW and norms, which are not communication.
+    // Returns the seconds spent so far in AdamW and norms.
     double optimizer_seconds() const;
 
 private:

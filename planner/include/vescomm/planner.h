@@ -1,17 +1,16 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The planner: tensors in, layout out. It decides where each tensor of a fused buffer lies and
- * where the buffer is cut into shards, and says how good the answer is. Numbers only: no
- * communicator, no device, no files, no clock; the same input gives the same answer on every
- * machine.
+ * The planner. It takes a list of tensors, places each tensor in a fused buffer, cuts the buffer
+ * into shards, and reports how good the layout is. It only computes: no communicator, device, file
+ * or clock is involved, and the same input gives the same answer on every machine.
  *
  *     vescomm_planner_tensor_t tensor = vescomm_planner_tensor();   ... fill, one for each
  *     vescomm_layout_t *layout = NULL;
  *     vescomm_plan(tensors, count, ranks, NULL, &layout, NULL);
  *     if (layout == NULL) puts(vescomm_plan_explain());
  *
- * Conventions are those of vescomm.h. Sizes are in elements.
+ * The conventions of vescomm.h apply. Sizes are in elements.
  */
 #ifndef VESCOMM_PLANNER_H
 #define VESCOMM_PLANNER_H
@@ -27,17 +26,18 @@ typedef struct vescomm_planner_tensor {
     uint32_t struct_size;
     /** Number of entries of shape; 0 is a scalar. */
     int32_t dimensions;
-    /** Unique. Borrowed for the call. */
+    /** Unique name. Borrowed for the call. */
     const char *name;
-    /** Row-major extents, each at least 0. Borrowed likewise. */
+    /** Row-major extents, each at least 0. Borrowed for the call. */
     const int64_t *shape;
-    /** Rows that stay on one rank. 0 or 1: any row (of a vector: any element). -1: the whole
-     * tensor, or each whole sub-matrix where there are several. */
+    /** Rows of a block, which stays on one rank. 0 or 1: any row may be cut off (in a vector: any
+     * element). -1: the whole tensor is a block, or each sub-matrix if there are several. */
     int64_t block_rows;
     /** Leading dimensions whose sub-matrices restart the grid of blocks. */
     int32_t batch_dimensions;
     int32_t reserved;
-    /** Starts at a multiple of this many elements, besides that of all tensors. 0: of any. */
+    /** The tensor starts at a multiple of this many elements, in addition to start_alignment.
+     * 0: only start_alignment applies. */
     int64_t alignment;
 } vescomm_planner_tensor_t;
 
@@ -49,55 +49,57 @@ static inline vescomm_planner_tensor_t vescomm_planner_tensor(void) {
 /** How shards relate to one another. */
 typedef int32_t vescomm_planner_mode_t;
 
-/** The largest shard as small as possible; padding only where starts are aligned. */
+/** The largest shard is as small as possible. Padding serves only to align starts. */
 #define VESCOMM_PLANNER_RAGGED ((vescomm_planner_mode_t)0)
-/** All shards equal, padding included, so that any equal-count library can move them. */
+/** All shards are equal, padding included, so that any equal-count library can move them. */
 #define VESCOMM_PLANNER_UNIFORM ((vescomm_planner_mode_t)1)
-/** Ragged, and all units of a model together leave every rank with the same. */
+/** Ragged, with the bytes of all units of a model together even over the ranks. */
 #define VESCOMM_PLANNER_BALANCED ((vescomm_planner_mode_t)2)
-/** Whole matrices on one rank, for optimizers that need them; the ranks' work is even. */
+/** Every matrix is whole on one rank, for optimizers that need this. The ranks' work is even. */
 #define VESCOMM_PLANNER_OWNER ((vescomm_planner_mode_t)3)
-/** Ragged or uniform, whichever moves its bytes sooner. */
+/** Ragged or uniform, whichever has the smaller estimated communication time. */
 #define VESCOMM_PLANNER_AUTOMATIC ((vescomm_planner_mode_t)4)
 
-/** What an optimizer does with a matrix, to balance VESCOMM_PLANNER_OWNER by. */
+/** The optimizer's work on a matrix, by which VESCOMM_PLANNER_OWNER balances. */
 typedef int32_t vescomm_planner_work_t;
 
-/** s * s * (2 * l + s), s the shorter side and l the longer; a vector: its elements. */
+/** s * s * (2 * l + s), where s is the shorter and l the longer side. For a vector: its elements.
+ */
 #define VESCOMM_PLANNER_WORK_MUON ((vescomm_planner_work_t)0)
+/** The number of elements. */
 #define VESCOMM_PLANNER_WORK_ELEMENTS ((vescomm_planner_work_t)1)
 
-/** What kind of layout is wanted. Append-only; a zero member means its default. */
+/** Options of the planner. Append-only; a zero member means its default. */
 typedef struct vescomm_planner_options {
     uint32_t struct_size;
     vescomm_planner_mode_t mode;
-    /** Every tensor starts at a multiple of this, and a uniform shard is one. 0: 64, which is 128
-     *  bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
+    /** Every tensor starts at a multiple of this, and a uniform shard is a multiple of it. 0: 64,
+     *  which is 128 bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
     int64_t start_alignment;
-    /** Ragged cuts lie on multiples of this wherever blocks allow it; shards are compared after
-     *  rounding up to it, or with weights left unaligned where that rounds one up by more than a
-     *  hundredth. 0: 64. */
+    /** Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
+     *  rounding up to it. With weights, a cut is left unaligned if aligning it would enlarge a
+     * shard by more than a hundredth. 0: 64. */
     int64_t cut_alignment;
-    /** A layout with a larger shard is no answer. 0: no limit. */
+    /** Upper limit of a shard. Layouts with a larger shard are rejected. 0: no limit. */
     int64_t shard_limit;
-    /** One for each rank: a rank with twice the weight of another takes twice as much. Ragged and
-     *  balanced only. Borrowed for the call. NULL: all the same. */
+    /** One weight for each rank: a rank with twice the weight of another takes twice the elements.
+     *  Ragged and balanced only. Borrowed for the call. NULL: all weights are equal. */
     const int64_t *weights;
-    /** Where the bound is not met: how many steps of about 10 ns to search for a better order of
-     *  the tensors, or for the proof that there is none. 0: none. */
+    /** Limit of the steps, of about 10 ns each, to search for a better order of the tensors, or for
+     *  the proof that there is none. Used only when the bound is not met. 0: no search. */
     int64_t search_steps;
-    /** Balanced: how much larger than it must be the largest shard of one unit may get, as a
-     *  fraction. 0: a quarter. Negative: not at all. */
+    /** Balanced: the fraction by which the largest shard of one unit may exceed its minimum.
+     *  0: a quarter. Negative: not at all. */
     double unit_imbalance;
-    /** Owner. */
+    /** Owner: the work that is balanced. */
     vescomm_planner_work_t work;
     int32_t reserved;
-    /** What moving bytes costs, for automatic and for vescomm_planner_totals. Bytes a second that a
-     *  rank receives; 0: 50e9. */
+    /** Cost model of automatic and of vescomm_planner_totals. Bytes per second that a rank
+     * receives. 0: 50e9. */
     double bytes_per_second;
-    /** Of any collective. 0: 30e-6. Negative: nothing. */
+    /** Fixed cost of a collective. 0: 30e-6. Negative: nothing. */
     double seconds_per_collective;
-    /** What unequal shards add to that. 0: 15e-6. Negative: nothing. */
+    /** Additional cost of a collective with unequal shards. 0: 15e-6. Negative: nothing. */
     double seconds_per_unequal;
 } vescomm_planner_options_t;
 
@@ -107,21 +109,22 @@ static inline vescomm_planner_options_t vescomm_planner_options(void) {
     return options;
 }
 
-/** How good the layout of one buffer is. Append-only. */
+/** Quality of the layout of one buffer. Append-only. */
 typedef struct vescomm_planner_figures {
     uint32_t struct_size;
-    /** 1: proved that no layout of this mode has a smaller largest shard, ragged ones in multiples
-     * of cut_alignment; with weights, a smaller largest_over_share. 0: not proved. */
+    /** 1: it is proved that no layout of this mode has a smaller largest shard (ragged: in
+     * multiples of cut_alignment; with weights: a smaller largest_over_share). 0: not proved. */
     int32_t optimal;
     int64_t elements; /**< of the whole buffer */
     int64_t padding; /**< elements of the buffer that belong to no tensor */
     int64_t largest_shard; /**< elements, padding included */
     int64_t lower_bound; /**< no layout of this mode has a smaller largest_shard */
     double mean_shard; /**< elements of tensors for each rank */
-    const char *order; /**< of the tensors in the buffer, such as "default"; a constant */
-    /** The largest ratio of a shard to its rank's share: the mean, or what its weight gives it. */
+    const char *order; /**< name of the tensors' order, such as "default"; a constant */
+    /** The largest ratio of a shard to its rank's share. A share is the mean, or follows the rank's
+     * weight. */
     double largest_over_share;
-    int64_t steps; /**< taken of search_steps */
+    int64_t steps; /**< search steps used, of search_steps */
     double lower_bound_over_share; /**< no layout of this mode has a smaller largest_over_share */
 } vescomm_planner_figures_t;
 
@@ -132,16 +135,16 @@ static inline vescomm_planner_figures_t vescomm_planner_figures(void) {
 }
 
 /**
- * Finds a layout for tensors and ranks. In the modes that are about models, for the only buffer of
- * one.
+ * Finds a layout of one buffer. In the modes that concern models, the buffer is the only unit of a
+ * model.
  *
  * @param tensors  @p count tensors. Borrowed for the call.
  * @param ranks    at least 1.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param layout   [out] owned by the caller; release with vescomm_layout_free(). NULL when there is
- *                 no layout as wanted, which is an answer and not an error: vescomm_plan_explain()
- *                 says why. Its tensors are in order of offset, not in the order given:
- *                 vescomm_layout_find() finds them.
+ * @param layout   [out] owned by the caller; release with vescomm_layout_free(). NULL when no
+ *                 layout meets the options, which is an answer and not an error:
+ *                 vescomm_plan_explain() says why. Its tensors are in order of offset, not in the
+ *                 order given: vescomm_layout_find() finds them.
  * @param figures  [in,out] struct_size set by the caller, the rest filled; only lower_bound when
  *                 there is no layout. May be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the tensor or
@@ -156,23 +159,24 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
                                           vescomm_planner_figures_t *figures);
 
 /**
- * Explains the calling thread's last call of a vescomm_plan function in one sentence: how good its
- * layout is, why there is none, or what was wrong with the arguments.
+ * Explains the calling thread's last call of a vescomm_plan function in one sentence: the quality
+ * of the layout, the reason why there is none, or the error in the arguments.
  *
- * @return never NULL, empty before the first plan; valid until this thread's next such call.
+ * @return never NULL, empty before the first plan; valid until this thread's next call of a
+ *         vescomm_plan function.
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */
 VESCOMM_API const char *vescomm_plan_explain(void);
 
-/** Tensors of one type that are gathered together: one fused buffer. A unit of a model that mixes
- *  types is several of these under one name. Append-only. */
+/** One fused buffer: tensors of one type that are gathered together. A unit of several types is
+ *  represented by several of these with one name. Append-only. */
 typedef struct vescomm_planner_unit {
     uint32_t struct_size;
     vescomm_type_t type;
-    /** For sentences only. Borrowed for the call. */
+    /** Used in messages only. Borrowed for the call. */
     const char *name;
-    /** `count` tensors with names of their own. Borrowed likewise. */
+    /** `count` tensors with unique names. Borrowed for the call. */
     const vescomm_planner_tensor_t *tensors;
     size_t count;
 } vescomm_planner_unit_t;
@@ -182,23 +186,27 @@ static inline vescomm_planner_unit_t vescomm_planner_unit(void) {
     return unit;
 }
 
-/** How good the layouts of all units are together. Append-only. */
+/** Quality of the layouts of all units together. Append-only. */
 typedef struct vescomm_planner_totals {
     uint32_t struct_size;
-    int32_t feasible; /**< 1: every unit has a layout; 0: one has none, and all below is 0 */
+    int32_t
+        feasible; /**< 1: every unit has a layout; 0: one has none, and all members below are 0 */
     vescomm_planner_mode_t mode; /**< of all units; never automatic */
     int32_t reserved;
-    int64_t bytes; /**< of all buffers */
-    int64_t padding_bytes; /**< of these, of no tensor */
+    int64_t bytes; /**< of all buffers, padding included */
+    int64_t padding_bytes; /**< part of `bytes` that belongs to no tensor */
     int64_t largest_rank_bytes; /**< the most that one rank owns of all units, padding included */
     int64_t lower_bound_bytes; /**< no choice of cuts has a smaller largest rank */
     double mean_rank_bytes; /**< without padding */
-    double largest_over_share; /**< a rank's bytes over the mean, or what its weight gives it */
-    double largest_rank_cost_over_mean; /**< owner: of the rank that has most to do */
-    double lower_bound_cost_over_mean; /**< no assignment of whole matrices has less */
-    /** Two gathers and a reduction of every unit: largest shard * (ranks - 1) of each. */
+    /** The largest ratio of a rank's bytes to its share. A share is the mean, or follows the rank's
+     * weight. */
+    double largest_over_share;
+    double largest_rank_cost_over_mean; /**< owner: work of the busiest rank over the mean */
+    double lower_bound_cost_over_mean; /**< owner: no assignment of whole matrices has less */
+    /** Bytes received for two gathers and a reduction of every unit: largest shard * (ranks - 1)
+     * for each. */
     double wire_bytes_per_step;
-    double seconds_per_step; /**< that these take */
+    double seconds_per_step; /**< estimated time of these collectives */
 } vescomm_planner_totals_t;
 
 static inline vescomm_planner_totals_t vescomm_planner_totals(void) {
@@ -221,8 +229,9 @@ typedef struct vescomm_model_plan vescomm_plan_t;
  * @param units    @p count units. Borrowed for the call.
  * @param ranks    at least 1.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param plan     [out] owned by the caller; release with vescomm_plan_free(). There is one also
- * when a unit has no layout as wanted: its totals say so, and vescomm_plan_explain() why.
+ * @param plan     [out] owned by the caller; release with vescomm_plan_free(). A plan is also made
+ *                 when no layout of some unit meets the options: vescomm_planner_totals::feasible
+ * is then 0, and vescomm_plan_explain() says why.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the unit, the
  *         tensor or the option. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
@@ -245,7 +254,7 @@ VESCOMM_API vescomm_status_t vescomm_plan_create(const vescomm_planner_unit_t *u
 VESCOMM_API vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan);
 
 /**
- * Says how many units were planned.
+ * Returns the number of units of a plan.
  *
  * @param count  [out] as given to vescomm_plan_create().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: an argument is NULL.
@@ -255,7 +264,7 @@ VESCOMM_API vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan);
 VESCOMM_API vescomm_status_t vescomm_plan_units(const vescomm_plan_t *plan, size_t *count);
 
 /**
- * Makes the layout of one unit. Its tensors are in order of offset: vescomm_layout_find() finds
+ * Makes the layout of one unit. Its tensors are in order of offset; vescomm_layout_find() finds
  * them.
  *
  * @param unit    index as given to vescomm_plan_create().
@@ -270,11 +279,11 @@ VESCOMM_API vescomm_status_t vescomm_plan_layout(const vescomm_plan_t *plan, siz
                                                  vescomm_layout_t **layout);
 
 /**
- * Says how good the layout of one unit is; vescomm_plan_explain() then explains it.
+ * Returns the quality of the layout of one unit; vescomm_plan_explain() then explains it.
  *
  * @param unit     index as given to vescomm_plan_create().
  * @param figures  [in,out] struct_size set by the caller, the rest filled; 0 when there is no
- * layout for some unit of the plan.
+ *                 layout for some unit of the plan.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -283,7 +292,7 @@ VESCOMM_API vescomm_status_t vescomm_plan_figures(const vescomm_plan_t *plan, si
                                                   vescomm_planner_figures_t *figures);
 
 /**
- * Says how good all layouts are together; vescomm_plan_explain() then explains it.
+ * Returns the quality of all layouts together; vescomm_plan_explain() then explains it.
  *
  * @param totals  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: an argument is NULL.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The loops over elements of every instruction set that this machine has, against libm in double
-// precision. gpt_test.cc covers what the kernels mean; this file their accuracy and their edges.
+// Compares the kernels of every supported instruction set with libm in double precision. This file
+// tests accuracy and edge cases; gpt_test.cc tests the meaning of the kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace train_gpt {
 
 namespace {
 
-// Around the number of lanes of every instruction set, and twice that.
+// Counts around the number of lanes of every instruction set, and around twice that number.
 const std::size_t counts[] = {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 100};
 
 constexpr float guard = 12345.f;
@@ -54,7 +54,7 @@ double gelu(double x) {
     return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-TEST(GptKernels, GeluIsAccurateForAnyCountAndWritesNoFurther) {
+TEST(GptKernels, GeluIsAccurateForAnyCountAndStaysInBounds) {
     for_each_kernel_set([](const KernelSet &set) {
         for (const std::size_t count : counts) {
             const std::vector<float> x = random_values(count, 3);
@@ -62,7 +62,7 @@ TEST(GptKernels, GeluIsAccurateForAnyCountAndWritesNoFurther) {
             set.f32.gelu(count, x.data(), y.data());
             for (std::size_t i = 0; i < count; ++i) {
                 const double expected = gelu(x[i]);
-                // Left of 0 it is x e^-2z: the rounding of z in f32 grows with z.
+                // Below 0 gelu is about x e^-2z, and the rounding error of z in f32 grows with z.
                 const double error = 5e-7 * (1 + x[i] * x[i]);
                 EXPECT_NEAR(y[i], expected, error * std::abs(expected) + 1e-37) << x[i];
             }
@@ -125,7 +125,7 @@ TEST(GptKernels, RoundingToBf16IsToNearestEvenAndKeepsNotANumber) {
     });
 }
 
-// Logits from tiny to where exp() over- and underflows in f32.
+// Logits from tiny ones to those for which exp() over- and underflows in f32.
 TEST(GptKernels, CrossEntropyIsAccurateForAnyRangeOfLogits) {
     for_each_kernel_set([](const KernelSet &set) {
         for (const float deviation : {1e-3f, 1.f, 30.f, 1000.f}) {
@@ -147,7 +147,7 @@ TEST(GptKernels, CrossEntropyIsAccurateForAnyRangeOfLogits) {
                                                gradient.data());
                 for (std::size_t i = 0; i < columns; ++i) {
                     const double share = std::exp(logits[i] - largest) / sum;
-                    // log_sum is as exact as its size allows.
+                    // The error of log_sum is relative to its size.
                     EXPECT_NEAR(gradient[i], 0.5 * (share - (i == target)),
                                 1e-6 + 1e-7 * std::abs(largest));
                 }
@@ -157,7 +157,7 @@ TEST(GptKernels, CrossEntropyIsAccurateForAnyRangeOfLogits) {
     });
 }
 
-TEST(GptKernels, CausalSoftmaxSeesItsKeysOnlyAndSumsToOne) {
+TEST(GptKernels, CausalSoftmaxUsesVisibleKeysOnlyAndSumsToOne) {
     for_each_kernel_set([](const KernelSet &set) {
         const std::size_t context = 37;
         const std::size_t first = 20;
@@ -166,7 +166,7 @@ TEST(GptKernels, CausalSoftmaxSeesItsKeysOnlyAndSumsToOne) {
         const float scale = 0.3f;
         std::vector<float> scores = random_values(rows * context, 5);
         for (std::size_t row = 0; row < rows; ++row) {
-            // What the product leaves above the diagonal may be anything.
+            // The values above the diagonal are arbitrary.
             for (std::size_t key = first + row + 1; key < context; ++key) {
                 scores[row * context + key] = key % 2 == 0 ? guard : NAN;
             }

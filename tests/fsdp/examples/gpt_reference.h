@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The model again, to compare with: scalars in double precision, straightforward loops, and no
-// formula of the backward pass. Gradients come from a tape that records every scalar operation.
+// The reference model: scalars in double precision, plain loops, and no formulas of the backward
+// pass. Gradients come from a tape that records every scalar operation.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace train_gpt::reference {
 
-// Reverse-mode differentiation: a value remembers what it was computed from, and the derivative
-// with respect to each.
+// Reverse-mode differentiation: the tape stores the operands of every value and the derivative with
+// respect to each.
 class Tape {
 public:
     using Value = std::size_t;  // the number of an operation
@@ -46,7 +46,7 @@ public:
     Value scale(Value a, double factor) {
         return record(results_[a] * factor, std::vector<Source>{{a, factor}});
     }
-    // The function's value at a, and its derivative there.
+    // Records a function with its value and its derivative at a.
     Value apply(Value a, double value, double derivative) {
         return record(value, std::vector<Source>{{a, derivative}});
     }
@@ -70,7 +70,7 @@ public:
         return record(result, sources);
     }
 
-    // d(value) / d(every earlier value)
+    // Returns d(value) / d(each earlier value).
     std::vector<double> gradients(Value value) const {
         std::vector<double> gradient(results_.size());
         gradient[value] = 1;
@@ -85,7 +85,7 @@ public:
 private:
     std::vector<double> results_;
     std::vector<Source> sources_;
-    std::vector<std::size_t> ends_;  // of each result's sources
+    std::vector<std::size_t> ends_;  // end of each result's operands
 };
 
 using Value = Tape::Value;
@@ -108,7 +108,7 @@ inline Vector layer_norm(Tape &tape, const Vector &x, const Vector &weight, cons
     return y;
 }
 
-// weight is [outputs][inputs]; no bias where it is empty.
+// weight is [outputs][inputs]; an empty bias means no bias.
 inline Vector linear(Tape &tape, const Vector &x, const Vector &weight, const Vector &bias) {
     Vector y;
     for (std::size_t output = 0; output * x.size() < weight.size(); ++output) {
@@ -127,7 +127,7 @@ inline Value gelu(Tape &tape, Value x) {
     return tape.apply(x, 0.5 * v * (1 + t), 0.5 * (1 + t) + 0.5 * v * slope);
 }
 
-// Of scores that are small enough for no shift.
+// The scores must be small enough to need no shift.
 inline Vector softmax(Tape &tape, const Vector &scores) {
     Vector powers;
     for (const Value score : scores) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The hand-written forward and backward passes against a naive model in double precision.
+// Compares the hand-written forward and backward passes with a naive model in double precision.
 #include "fsdp/examples/train_gpt/gpt.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ double from_bf16(std::uint16_t half) {
     return value;
 }
 
-// The tensors of a unit in the precision of the model, as an engine would hold them.
+// The tensors of a unit in the precision of the model, as an engine holds them.
 class Lent {
 public:
     Lent(const UnitDescription &unit, Precision precision) : precision_(precision) {
@@ -95,7 +95,8 @@ private:
     std::vector<void *> pointers_;
 };
 
-// Larger than GPT-2's initial values, and nothing 0 or 1: so that no term of a gradient hides.
+// Values larger than GPT-2's initial values, and none 0 or 1, so that every term of a gradient has
+// an effect.
 Values random_parameters(const Shape &shape, std::mt19937 &random) {
     std::normal_distribution<double> normal;
     Values values;
@@ -134,7 +135,7 @@ void set_batch(Gpt &gpt, const Batch &batch) {
     gpt.set_batch(batch.sequences, batch.inputs.data(), batch.targets.data());
 }
 
-// Every call gets its parameters in fresh memory, which is overwritten with NaN afterwards.
+// Passes the parameters of every call in new memory, which is overwritten with NaN afterwards.
 void forward(Gpt &gpt, const Shape &shape, Precision precision, const Values &parameters) {
     const auto units = describe(shape);
     for (int unit = 0; unit < shape.units(); ++unit) {
@@ -144,7 +145,7 @@ void forward(Gpt &gpt, const Shape &shape, Precision precision, const Values &pa
     }
 }
 
-// before: what the gradients hold; not a number where they are not accumulated.
+// before: initial value of the gradients; NaN if they are not accumulated.
 Values backward(Gpt &gpt, const Shape &shape, Precision precision, const Values &parameters,
                 float scale, const Values *before = nullptr) {
     const auto units = describe(shape);
@@ -167,7 +168,7 @@ double norm(const std::vector<double> &values) {
     return std::sqrt(sum);
 }
 
-// The length of every tensor's error over its own.
+// Checks the norm of every tensor's error relative to the tensor's norm.
 void expect_near(const Shape &shape, const Values &actual, const Values &expected,
                  double tolerance) {
     const auto units = describe(shape);
@@ -213,10 +214,10 @@ INSTANTIATE_TEST_SUITE_P(Both, GptOfPrecision, testing::Values(Precision::f32, P
                              return info.param == Precision::f32 ? "f32" : "bf16";
                          });
 
-// f32: 2^-24 a rounding; sums of a few hundred terms and the steps of a block leave 1e-5 at most.
-// bf16: 2^-9 a rounding at random, and a gradient passes about twenty (activations on the way
-// there, products on the way back): √20 · 2^-9 / √3 is half a percent, and where terms cancel a few
-// times that. A wrong or missing term is an error of tens of percent.
+// f32: 2^-24 for each rounding; sums of a few hundred terms and the steps of a block leave at most
+// 1e-5. bf16: 2^-9 for each random rounding, and a gradient passes about twenty (activations
+// forward, products backward): √20 · 2^-9 / √3 is half a percent, and a few times more if terms
+// cancel. A wrong or missing term is an error of tens of percent.
 double tolerance(Precision precision) {
     return precision == Precision::f32 ? 2e-5 : 0.03;
 }
@@ -240,14 +241,14 @@ TEST_P(GptOfPrecision, LossLogitsAndEveryGradientMatchTheReference) {
             for (std::size_t i = 0; i < error.size(); ++i) error[i] -= logits[i];
             EXPECT_LE(norm(error), tolerance(GetParam()) * norm(expected.logits[token]));
         }
-        // A power of two: it changes no rounding.
+        // A power of two, which does not change roundings.
         const float scale = 0.25;
         expect_near(shape, backward(gpt, shape, GetParam(), parameters, scale),
                     scaled(expected.gradients, scale), tolerance(GetParam()));
     }
 }
 
-TEST_P(GptOfPrecision, AccumulatingAddsToWhatIsThere) {
+TEST_P(GptOfPrecision, AccumulateAddsToExistingGradients) {
     std::mt19937 random(2);
     for (const auto &[shape, sequences] : cases) {
         SCOPED_TRACE(testing::Message() << "dim " << shape.dim << ", context " << shape.context);
@@ -256,18 +257,18 @@ TEST_P(GptOfPrecision, AccumulatingAddsToWhatIsThere) {
         set_batch(gpt, Batch(shape, sequences, random));
         forward(gpt, shape, GetParam(), parameters);
         const Values once = backward(gpt, shape, GetParam(), parameters, 1);
-        // Exact in f32 but for the order of a sum; one more rounding in bf16.
+        // Exact in f32 except for the order of a sum; one more rounding in bf16.
         expect_near(shape, backward(gpt, shape, GetParam(), parameters, 1, &once), scaled(once, 2),
                     GetParam() == Precision::f32 ? 1e-6 : 0.004);
     }
 }
 
-TEST_P(GptOfPrecision, NoSequencesGiveNoLossAndNoGradient) {
+TEST_P(GptOfPrecision, EmptyBatchHasZeroLossAndGradients) {
     const Shape shape = cases[0].shape;
     std::mt19937 random(3);
     const Values parameters = random_parameters(shape, random);
     Gpt gpt(shape, GetParam(), 2);
-    set_batch(gpt, Batch(shape, 2, random));  // whose traces must go
+    set_batch(gpt, Batch(shape, 2, random));  // must leave no traces
     forward(gpt, shape, GetParam(), parameters);
     EXPECT_GT(gpt.loss_sum(), 0);
 
@@ -283,7 +284,7 @@ TEST_P(GptOfPrecision, NoSequencesGiveNoLossAndNoGradient) {
     EXPECT_EQ(backward(empty, shape, GetParam(), parameters, 1), scaled(parameters, 0));
 }
 
-TEST_P(GptOfPrecision, ResultsDoNotDependOnRoomForMoreSequencesOrOnEarlierBatches) {
+TEST_P(GptOfPrecision, ResultsDoNotDependOnCapacityOrEarlierBatches) {
     const Shape shape = cases[0].shape;
     std::mt19937 random(4);
     const Values parameters = random_parameters(shape, random);
@@ -308,7 +309,7 @@ TEST_P(GptOfPrecision, ResultsDoNotDependOnRoomForMoreSequencesOrOnEarlierBatche
     EXPECT_GT(roomy.activation_bytes(), exact.activation_bytes());
 }
 
-TEST_P(GptOfPrecision, TheFirstLogitsDependOnTheFirstByteOnly) {
+TEST_P(GptOfPrecision, FirstLogitsDependOnFirstByteOnly) {
     const Shape shape = {.layers = 2, .dim = 16, .heads = 2, .context = 70};
     std::mt19937 random(5);
     const Values parameters = random_parameters(shape, random);
@@ -340,7 +341,7 @@ TEST(Gpt, DescribesGpt2) {
     EXPECT_DOUBLE_EQ(units[1].tensors[4].standard_deviation, 0.01);  // 0.02 / √4
 }
 
-TEST(Gpt, RefusesWhatIsNoModel) {
+TEST(Gpt, RefusesInvalidShapes) {
     EXPECT_THROW(Gpt({.layers = 1, .dim = 10, .heads = 3, .context = 4}, Precision::f32, 1),
                  std::invalid_argument);
     EXPECT_THROW(Gpt({.layers = 1, .dim = 10, .heads = 0, .context = 4}, Precision::f32, 1),

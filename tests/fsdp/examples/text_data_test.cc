@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which bytes a step reads, and that ranks change nothing about it.
+// The bytes that a step reads do not depend on the number of ranks.
 #include "fsdp/examples/train_gpt/text_data.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int context = 16;
 
-// Bytes that say where they are: any two of them in a row are found at few places.
+// Bytes that identify their position: any pair of adjacent bytes occurs at few places.
 std::vector<std::uint8_t> some_bytes(std::size_t size) {
     std::vector<std::uint8_t> bytes(size);
     for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::uint8_t>(i * i / 256 + i);
@@ -30,7 +30,7 @@ TextData some_text(std::size_t size = 5000) {
     return {some_bytes(size), "a test", context};
 }
 
-// A folder that goes with the test.
+// A folder that is removed after the test.
 class Folder {
 public:
     Folder() {
@@ -106,7 +106,7 @@ TEST(TextData, GivesTheSameBatchToAnyNumberOfRanks) {
     }
 }
 
-TEST(TextData, TargetsAreTheBytesThatFollow) {
+TEST(TextData, TargetsAreTheNextBytes) {
     const TextData text = some_text();
     for (const Batch &batch : {text.training(1, 0, {0, 50}), text.held_out({0, 4})}) {
         ASSERT_EQ(batch.inputs.size(), static_cast<std::size_t>(batch.sequences) * context);
@@ -118,7 +118,7 @@ TEST(TextData, TargetsAreTheBytesThatFollow) {
     }
 }
 
-TEST(TextData, DrawsOtherSequencesForOtherStepsAndSeeds) {
+TEST(TextData, DrawsDifferentSequencesForDifferentStepsAndSeeds) {
     const TextData text = some_text();
     const Batch batch = text.training(1, 0, {0, 8});
     EXPECT_NE(batch.inputs, text.training(1, 1, {0, 8}).inputs);
@@ -126,7 +126,7 @@ TEST(TextData, DrawsOtherSequencesForOtherStepsAndSeeds) {
     EXPECT_EQ(batch.inputs, text.training(1, 0, {0, 8}).inputs);
 }
 
-// Training bytes are all 1 and held-out bytes all 2, so that one of the wrong kind shows.
+// All training bytes are 1 and all held-out bytes are 2, so that a wrong byte is detected.
 TEST(TextData, NeverTrainsOnTheHeldOutTenth) {
     std::vector<std::uint8_t> bytes(2000, 1);
     std::fill(bytes.begin() + 1800, bytes.end(), std::uint8_t{2});
@@ -154,14 +154,14 @@ TEST(TextData, HeldOutSequencesDoNotOverlap) {
     }
 }
 
-TEST(TextData, SaysHowLongATextMustBe) {
+TEST(TextData, ErrorNamesTheMinimumLengthOfAText) {
     EXPECT_EQ(sentence_of([] { some_text(135); }),
               "the text (a test) has 135 bytes; with a context of 16 at least 136 are needed; give "
               "a longer text with --data or a smaller --context");
     some_text(136);
 }
 
-TEST(TextData, HasTheHashOfItsBytes) {
+TEST(TextData, HashDependsOnBytesOnly) {
     std::vector<std::uint8_t> bytes = some_bytes(5000);
     EXPECT_EQ(some_text().hash(), TextData(bytes, "elsewhere", context).hash());
     bytes[4999] ^= 1;
@@ -188,7 +188,7 @@ TEST(LoadText, ReadsAFile) {
     EXPECT_EQ(load_text((folder.path() / "text").string(), context).size(), 300u);
 }
 
-TEST(LoadText, SaysWhatIsMissing) {
+TEST(LoadText, ReportsMissingFiles) {
     EXPECT_EQ(sentence_of([] { load_text("/there/is/no/such/text", context); }),
               "the text --data /there/is/no/such/text cannot be read: No such file or directory");
 }

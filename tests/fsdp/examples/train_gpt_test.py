@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt from the outside: the same curve on any number of ranks, and what it writes.
+"""Tests the program train_gpt: equal loss curves on any number of ranks, and its output.
 
 TRAIN_GPT and VESCOMM_TEST_RUN are the paths of the two programs.
 """
@@ -19,12 +19,12 @@ RUN = os.environ.get("VESCOMM_TEST_RUN", "vescomm-run")
 STEPS = 12
 BATCH = 3  # fewer sequences than the largest number of ranks
 RANKS = (1, 2, 3, 5)
-# A dim of 36 leaves a last block of 4 rows, so that shards are ragged.
+# With a dim of 36 the last block has 4 rows, so that shards are ragged.
 MODEL = (
     f"--layers 2 --dim 36 --heads 3 --context 32 --batch {BATCH} --steps {STEPS} "
     "--sample 20 --held-out-every 6 --lr 0.003"
 ).split()
-# Differences of rounding grow over the steps; those of a wrong gradient are thousands of times
+# Rounding differences grow over the steps. Differences from a wrong gradient are thousands of times
 # larger from the second step on.
 TOLERANCE = {"f32": 2e-4, "bf16": 2e-2}
 
@@ -47,7 +47,7 @@ MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node
 
 
 def launch(ranks, arguments):
-    """Runs train_gpt on a number of ranks; one needs no launcher."""
+    """Runs train_gpt on a number of ranks. One rank needs no launcher."""
     launcher = [RUN, "-n", str(ranks)] if ranks > 1 else []
     return subprocess.run(
         [*launcher, TRAIN_GPT, *arguments], capture_output=True, text=True, timeout=300, check=False
@@ -71,7 +71,7 @@ class TrainGpt(unittest.TestCase):
         return os.path.join(cls.folder.name, name)
 
     def run_model(self, ranks, *arguments):
-        """Trains the small model; the same run is made once."""
+        """Trains the small model. Results are cached."""
         key = (ranks, *arguments)
         if key not in self.results:
             name = self.path(f"results{len(self.results)}.json")
@@ -93,7 +93,7 @@ class TrainGpt(unittest.TestCase):
                 together, _ = self.run_model(ranks, "--dtype", dtype, *arguments)
                 self.assertEqual(together["ranks"], ranks)
                 self.expect_close(together["loss"], alone["loss"], TOLERANCE[dtype], "loss")
-                # Adam hides a wrong scale of the gradients from the losses, but not from their norm.
+                # With Adam a wrong scale of the gradients affects their norm but not the losses.
                 self.expect_close(
                     together["gradient_norm"],
                     alone["gradient_norm"],
@@ -123,7 +123,7 @@ class TrainGpt(unittest.TestCase):
 
     def test_learns(self):
         results, _ = self.run_model(1, "--dtype", "f32")
-        self.assertLess(abs(results["loss"][0] - 5.545), 0.2)  # ln 256: it knows nothing yet
+        self.assertLess(abs(results["loss"][0] - 5.545), 0.2)  # ln 256: an untrained model
         self.assertLess(results["loss"][-1], results["loss"][0] - 1)
         self.assertLess(results["heldout_loss"], results["loss"][0] - 1)
 
@@ -148,13 +148,13 @@ class TrainGpt(unittest.TestCase):
         self.assertGreaterEqual(sum(shards), 4 * results["parameters"])
         self.assertLess(sum(shards), 4 * results["parameters"] * 1.1)
 
-    def test_says_what_it_does(self):
+    def test_prints_header_and_summary_on_rank_0(self):
         _, done = self.run_model(2, "--dtype", "f32")
         for words in ("parameters in 4 units", "2 on 1 node", "held out", "replicated", "sample:"):
             self.assertIn(words, done.stdout)
-        self.assertEqual(done.stdout.count("memory, of the largest"), 1)  # only rank 0 speaks
+        self.assertEqual(done.stdout.count("memory, of the largest"), 1)  # only rank 0 prints
 
-    def test_says_nothing_when_quiet(self):
+    def test_prints_nothing_when_quiet(self):
         _, done = self.run_model(2, "--dtype", "f32", "--quiet")
         self.assertEqual((done.stdout, done.stderr), ("", ""))
 
@@ -180,7 +180,7 @@ class TrainGpt(unittest.TestCase):
                 self.assertGreater(names.count(f"forward {unit}"), STEPS)  # and held-out ones
             self.assertEqual(names.count("optimizer"), STEPS)
 
-    def test_draws_a_picture_or_says_why_not(self):
+    def test_draws_a_picture_or_reports_the_cause(self):
         name = self.path("loss.svg")
         _, done = self.run_model(1, "--dtype", "f32", "--picture", name)
         if "matplotlib" in done.stderr:
@@ -194,7 +194,7 @@ class TrainGpt(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertIn(sentence, done.stderr)
 
-    def test_refuses_options_that_make_no_sense(self):
+    def test_refuses_invalid_options(self):
         usage = (
             ("--dim 30 is not a multiple of --heads 4; --dim 32 is", "--dim", "30"),
             ("--batch is 0; it must be at least 1", "--batch", "0"),
@@ -209,7 +209,7 @@ class TrainGpt(unittest.TestCase):
             with self.subTest(arguments=arguments):
                 self.expect_refused(2, sentence, *arguments)
 
-    def test_says_what_is_wrong_with_its_files(self):
+    def test_reports_errors_of_files(self):
         small = self.path("small")
         with open(small, "w", encoding="ascii") as file:
             file.write("too short")
@@ -219,11 +219,11 @@ class TrainGpt(unittest.TestCase):
         unwritable = "--json /no/such/folder/x cannot be written: No such file or directory"
         self.expect_refused(1, unwritable, "--json", "/no/such/folder/x")
 
-    def test_stops_every_rank_when_one_cannot_go_on(self):
+    def test_stops_every_rank_when_one_fails(self):
         unwritable = "train_gpt: rank 0: --json /no/such/folder/x cannot be written"
         self.expect_refused(1, unwritable, "--json", "/no/such/folder/x", ranks=3)
 
-    def test_explains_itself(self):
+    def test_prints_help(self):
         done = launch(1, ["--help"])
         self.assertEqual(done.returncode, 0)
         for words in ("--block-rows", "exposed", "milliseconds a step", "vescomm-run -n 4"):

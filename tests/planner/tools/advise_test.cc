@@ -30,7 +30,7 @@ TEST(Advise, ListsGroupsThatDivideANodeOrConsistOfNodes) {
     EXPECT_EQ(groups, (std::vector<int>{1, 2, 4, 8, 16, 24, 48}));
 }
 
-TEST(Advise, CountsWhatItSaysItAssumes) {
+TEST(Advise, CountsTheStatedAssumptions) {
     Model model;
     model.units = {{"a", VESCOMM_BF16, {{"w", {1024, 64}}}}, {"b", VESCOMM_BF16, {{"v", {4096}}}}};
     model.ranks = 4;
@@ -78,7 +78,7 @@ TEST(Advise, NamesTheTensorWhoseBlocksAreTooLarge) {
     EXPECT_EQ(advice.choices.front().note, "");
 }
 
-TEST(Advise, RefusesWhatMakesNoSense) {
+TEST(Advise, RefusesInvalidOptions) {
     const Model model = model_of("llama-3-8b", 1, 8);
     EXPECT_THROW(advise(model, {.ranks_per_node = 0}), std::invalid_argument);
     EXPECT_THROW(advise(model, {.memory_bytes = -1}), std::invalid_argument);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever bytes come, the readers return tensors or throw a sentence; nothing else, and nothing
-// worse. Mutations of valid input get far into the readers; with sanitizers this finds more.
+// For any bytes, the readers return tensors or throw InputError. Mutations of valid input reach
+// deep into the readers. Sanitizers make this test more effective.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int rounds = 20'000;
 
-// Pieces that mean something to the readers.
+// Tokens that are meaningful to the readers.
 constexpr std::string_view words[] = {"{",
                                       "}",
                                       "[",
@@ -73,7 +73,7 @@ std::string mutate(std::string text, std::mt19937 &random) {
     return text;
 }
 
-// Returns how many were accepted.
+// Returns the number of accepted inputs.
 template <typename Read>
 int try_mutations(const std::string &valid, unsigned seed, Read &&read) {
     std::mt19937 random(seed);
@@ -84,7 +84,7 @@ int try_mutations(const std::string &valid, unsigned seed, Read &&read) {
             make_model(read(text), {});
             ++accepted;
         } catch (const InputError &error) {
-            // One line, with where it was at its head.
+            // The message is one line and begins with the location.
             const std::string_view said = error.what();
             EXPECT_TRUE(said.starts_with("here: ") || said.starts_with("--")) << said;
             EXPECT_EQ(said.find('\n'), std::string::npos) << said;
@@ -97,7 +97,7 @@ int try_mutations(const std::string &valid, unsigned seed, Read &&read) {
     return accepted;
 }
 
-TEST(InputFuzz, SafetensorsHeadersGiveTensorsOrASentence) {
+TEST(InputFuzz, SafetensorsHeadersGiveTensorsOrAnError) {
     const std::string valid =
         R"({"__metadata__":{"format":"pt"},"l.0.w":{"dtype":"BF16","shape":[4,8],)"
         R"("data_offsets":[0,64]},"l.0.b":{"dtype":"F32","shape":[4],"data_offsets":[64,80]}})";
@@ -109,7 +109,7 @@ TEST(InputFuzz, SafetensorsHeadersGiveTensorsOrASentence) {
     EXPECT_LT(accepted, rounds / 2);
 }
 
-TEST(InputFuzz, TensorListsGiveTensorsOrASentence) {
+TEST(InputFuzz, TensorListsGiveTensorsOrAnError) {
     const std::string valid =
         R"({"tensors":[{"name":"layers.0.w","shape":[4,8],"dtype":"bf16","block_rows":2,)"
         R"("batch_dims":0,"align":8,"unit":"u"},{"name":"v","shape":[],"block":"tensor"}]})";

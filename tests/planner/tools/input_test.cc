@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What vescomm-plan reads, and what it says of what it cannot read.
+// The input formats of vescomm-plan and their error messages.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(Safetensors, ReadsNamesTypesAndShapes) {
     EXPECT_TRUE(tensors[3].shape.empty());
 }
 
-TEST(Safetensors, RefusesWhatIsDamaged) {
+TEST(Safetensors, RefusesDamagedFiles) {
     const auto one = [](const std::string &body) { return "{" + entry("t", body) + "}"; };
     EXPECT_SAYS(header("", 0), "this is not JSON");
     EXPECT_SAYS(header("[]", 0), "the header is [], not an object");
@@ -94,7 +94,7 @@ TEST(Safetensors, RefusesWhatIsDamaged) {
     EXPECT_SAYS(header(std::string(100000, '['), 0), "nested more than 3 deep");
 }
 
-TEST(Safetensors, SortsNamesAsPeopleCount) {
+TEST(Safetensors, SortsNamesInNaturalOrder) {
     std::vector<std::string> names = {"l.10.a", "l.9.a", "l.9", "l.09.a", "l.9.b", "k", "l.9.a.0"};
     std::ranges::sort(names, natural_less);
     EXPECT_EQ(names, (std::vector<std::string>{"k", "l.9", "l.09.a", "l.9.a", "l.9.a.0", "l.9.b",
@@ -105,7 +105,7 @@ std::vector<InputTensor> list(const std::string &tensors) {
     return parse_tensor_list("{\"tensors\": [" + tensors + "]}", "list");
 }
 
-TEST(TensorFile, ReadsWhatCanBeSaid) {
+TEST(TensorFile, ReadsAllKeys) {
     const auto tensors = list(R"(
         {"name": "w", "shape": [10, 4, 8], "dtype": "torch.float32", "block_rows": 2,
          "batch_dims": 1, "align": 16, "unit": "u"},
@@ -120,14 +120,14 @@ TEST(TensorFile, ReadsWhatCanBeSaid) {
     EXPECT_EQ(tensors[1].block_rows, -1);
 }
 
-TEST(TensorFile, GuessesNothingFromNames) {
+TEST(TensorFile, DerivesNothingFromNames) {
     const auto tensors = list(R"({"name": "mlp.experts", "shape": [4, 100, 8]},
                                  {"name": "stack", "shape": [4, 100, 8], "batch_dims": 1})");
     EXPECT_EQ(tensors[0].batch_dimensions, 0);
     EXPECT_EQ(tensors[1].batch_dimensions, 1);
 }
 
-TEST(TensorFile, SaysWhatIsWrongAndWhere) {
+TEST(TensorFile, ReportsErrorAndLocation) {
     const auto with = [](const std::string &more) {
         return list(R"({"name": "w", "shape": [4, 4])" + more + "}");
     };
@@ -186,9 +186,8 @@ TEST(Rules, CutMatricesInBlocksAndVectorsAnywhere) {
     EXPECT_EQ(made, (decltype(made){{32, 0}, {1, 0}, {32, 1}, {1, 1}, {-1, 0}, {7, 0}}));
 }
 
-// A row of a convolution is what makes one output; blocks of 4 elements would keep nothing
-// together.
-TEST(Rules, StartBlocksAnewOnlyForExperts) {
+// A row of a convolution makes one output; blocks of 4 elements would not keep it together.
+TEST(Rules, RestartBlocksOnlyForExperts) {
     Rules rules;
     rules.block_rows = 32;
     InputTensor said = tensor("layers.stack", {5, 100, 8});
@@ -214,7 +213,7 @@ TEST(Rules, StartBlocksAnewOnlyForExperts) {
     }
 }
 
-TEST(Rules, NameUnitsByWhatTheyCapture) {
+TEST(Rules, NameUnitsByCapturedGroup) {
     Rules rules;
     rules.units = {parse_unit_rule("^(expert\\d+)\\."), parse_unit_rule("router")};
     const Model model = make_model({tensor("expert3.w", {2}), tensor("a.router.b", {2}),
@@ -264,7 +263,7 @@ TEST(Sizes, AreReadAsPeopleWriteThem) {
         EXPECT_SAYS(parse_numbers(text, "-", 2, 0, 8), "give 2 numbers from 0 to 8");
 }
 
-TEST(Closest, IsWhatWasMeant) {
+TEST(Closest, SuggestsTheIntendedWord) {
     const std::vector<std::string> known = {"--model", "--memory", "--ranks", "--ranks-per-node"};
     EXPECT_EQ(did_you_mean("--rank", known), " (did you mean --ranks?)");
     EXPECT_EQ(did_you_mean("--mem", known), " (did you mean --memory?)");

@@ -26,7 +26,7 @@ constexpr Published published[] = {
     {"qwen3-235b-a22b", 36'945, 235'093'634'560}, {"kimi-k2", 69'975, 1'026'408'232'448},
 };
 
-TEST(BuiltInModels, HaveExactlyThePublishedTensorsAndParameters) {
+TEST(BuiltInModels, HavePublishedNumbersOfTensorsAndParameters) {
     EXPECT_EQ(std::size(published), built_in_models().size());
     for (const Published &wanted : published) {
         SCOPED_TRACE(wanted.name);
@@ -48,7 +48,7 @@ const InputTensor &find(const std::vector<InputTensor> &tensors, std::string_vie
     return *found;
 }
 
-TEST(BuiltInModels, NameTensorsAsTheirCheckpointsDo) {
+TEST(BuiltInModels, NamesEqualThoseOfCheckpoints) {
     using Shape = std::vector<std::int64_t>;
     const auto llama = make_built_in_model("llama-3-70b");
     EXPECT_EQ(find(llama, "model.layers.79.self_attn.k_proj.weight").shape, (Shape{1024, 8192}));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ports of what others do reproduce what is published about them.
+// The ports of other systems' layouts reproduce published figures.
 #include "planner/peers/peers.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Shard = std::optional<std::int64_t> (*)(const Problem &, const Options &);
 
-// Per cent that padding adds to the model's tensors.
+// Returns the padding of a model in per cent of its tensors.
 double padding_of(std::string_view name, std::int64_t block_rows, int ranks, Shard shard) {
     Rules rules;
     rules.block_rows = block_rows;
@@ -33,12 +33,13 @@ TEST(Peers, FSDP2DoublesGptOssAt256Ranks) {
     EXPECT_NEAR(padding_of("gpt-oss-120b", 1, 64, fsdp2_shard), 0.0, 0.05);
 }
 
-TEST(Peers, TheGridOfMegatronCostsAThirdOfGptOss) {
+TEST(Peers, LcmGridOfMegatronPadsGptOssByAThird) {
     for (const int ranks : {64, 128, 256})
         EXPECT_NEAR(padding_of("gpt-oss-120b", 1, ranks, lcm_grid_shard), 31.85, 0.005) << ranks;
 }
 
-// One unit of a model, by its index, as figures were published: no alignment but 16 bytes.
+// Returns one unit of a model under the conditions of the published figures: an alignment of 16
+// bytes.
 double unit_padding(std::string_view name, std::size_t index, std::int64_t block_rows, int ranks,
                     Shard shard) {
     Rules rules;
@@ -53,7 +54,7 @@ double unit_padding(std::string_view name, std::size_t index, std::int64_t block
     return 100 * (shards * ranks / tensors - 1);
 }
 
-TEST(Peers, VeScaleLosesToOrderOnDeepSeek) {
+TEST(Peers, VeScaleDependsOnTheOrderForDeepSeek) {
     const auto padding = [](std::int64_t rows, int ranks, Shard shard) {
         return unit_padding("deepseek-v3", 4, rows, ranks, shard);
     };
@@ -65,7 +66,7 @@ TEST(Peers, VeScaleLosesToOrderOnDeepSeek) {
     EXPECT_NEAR(padding(128, 256, vescale_shard), 2.64, 0.02);
 }
 
-TEST(Peers, VeScaleIsAsGoodAsAnythingOnLlama) {
+TEST(Peers, VeScaleHasThePublishedPaddingOfLlama) {
     const auto padding = [](std::int64_t rows, int ranks) {
         return unit_padding("llama-3-70b", 1, rows, ranks, vescale_shard);
     };
@@ -74,7 +75,7 @@ TEST(Peers, VeScaleIsAsGoodAsAnythingOnLlama) {
     EXPECT_NEAR(padding(32, 128), 9.80, 0.02);
 }
 
-TEST(Peers, NeverBeatOurUniformLayout) {
+TEST(Peers, AreNeverBetterThanUniform) {
     for (const std::string_view name : {"llama-3-8b", "gpt-oss-20b", "mixtral-8x7b"}) {
         for (const int ranks : {3, 16, 96}) {
             Rules rules;
@@ -90,7 +91,7 @@ TEST(Peers, NeverBeatOurUniformLayout) {
     }
 }
 
-TEST(Peers, TakeScalarsEmptyTensorsAndNothing) {
+TEST(Peers, AcceptScalarsEmptyTensorsAndEmptyProblems) {
     const Problem nothing{{}, 4, {}};
     const Problem odd{{{"scalar", {}}, {"empty", {0, 7}}, {"vector", {5}}}, 4, {}};
     for (const Peer &peer : peers()) {
@@ -99,7 +100,7 @@ TEST(Peers, TakeScalarsEmptyTensorsAndNothing) {
     }
 }
 
-TEST(Peers, SayWhenAShardCannotBeCounted) {
+TEST(Peers, ReturnNothingIfAShardExceeds64Bits) {
     const std::int64_t huge = std::int64_t{1} << 61;
     const Problem problem{{{"a", {huge}, -1}}, 1 << 20, {}};
     EXPECT_FALSE(vescale_shard(problem, {}).has_value());

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm-plan from the outside. VESCOMM_TEST_PLAN holds its path, VESCOMM_TEST_PLAN_SCHEMA that of
-the schema."""
+"""Tests the program vescomm-plan. VESCOMM_TEST_PLAN is the path of the program,
+VESCOMM_TEST_PLAN_SCHEMA the path of the schema."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from json_schema import violations  # noqa: E402
 
 PLAN = os.environ["VESCOMM_TEST_PLAN"]
 SCHEMA = os.environ["VESCOMM_TEST_PLAN_SCHEMA"]
-# For machines that hang.
-PATIENCE = 120
+# Limits the tests on a machine that hangs.
+TIMEOUT_SECONDS = 120
 
 
 def run(*arguments):
-    """Exit code, output and errors."""
+    """Returns exit code, output and errors."""
     done = subprocess.run(
-        [PLAN, *map(str, arguments)], capture_output=True, timeout=PATIENCE, text=True
+        [PLAN, *map(str, arguments)], capture_output=True, timeout=TIMEOUT_SECONDS, text=True
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -46,7 +46,7 @@ def has_matplotlib():
 
 
 def write_safetensors(path, tensors, data=None, length=None):
-    """tensors: name -> (dtype, shape, bytes). The data is a hole: it is never read."""
+    """tensors: name -> (dtype, shape, bytes). The data is a sparse hole, which is never read."""
     header, offset = {}, 0
     for name, (dtype, shape, size) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
@@ -58,59 +58,59 @@ def write_safetensors(path, tensors, data=None, length=None):
 
 
 class Usage(unittest.TestCase):
-    def expect_mistake(self, *arguments, says):
+    def expect_usage_error(self, *arguments, says):
         code, out, err = run(*arguments)
         self.assertEqual((code, out), (2, ""), err)
         self.assertIn(says, err)
         self.assertTrue(err.startswith("vescomm-plan: "), err)
         self.assertEqual(err.count("\n"), 1, err)
 
-    def test_mistakes_are_one_sentence_and_code_2(self):
+    def test_usage_errors_are_one_sentence_and_code_2(self):
         model = ("--model", "llama-3-8b")
         eight = (*model, "--ranks", 8)
-        self.expect_mistake("--ranks", 8, says="give --model, --safetensors or --tensors")
-        self.expect_mistake(*eight, "--tensors", "x", says="give only one of")
-        self.expect_mistake(*model, says="--ranks COUNT is missing")
+        self.expect_usage_error("--ranks", 8, says="give --model, --safetensors or --tensors")
+        self.expect_usage_error(*eight, "--tensors", "x", says="give only one of")
+        self.expect_usage_error(*model, says="--ranks COUNT is missing")
         for ranks in ("0", "-1", "3000000000", "99999999999999999999", "1e3", "8.5", "1,00", "x"):
-            self.expect_mistake(
+            self.expect_usage_error(
                 *model, "--ranks", ranks, says=": give a whole number from 1 to 10,000,000"
             )
-        self.expect_mistake(*eight, "--ranks", 9, says="--ranks is given more than once")
-        self.expect_mistake(*model, "--ranks", says="--ranks needs a value")
-        self.expect_mistake(*eight, "--json", "", says="--json is followed by nothing")
-        self.expect_mistake(*model, "--rank", 8, says="no option --rank (did you mean --ranks?)")
-        self.expect_mistake(*eight, "balanced", says="balanced belongs to no option")
-        self.expect_mistake("--model", "nobody", "--ranks", 8, says="there is: llama-3-8b")
-        self.expect_mistake(*eight, "--mode", "even", says="--mode even: there is ragged")
-        self.expect_mistake(*eight, "--block-rows", 0, says="--block-rows 0")
-        self.expect_mistake(*eight, "--block-rows", "9" * 20, says="give a whole number from 1")
-        self.expect_mistake(*eight, "--block", "mlp", says="there is no =")
-        self.expect_mistake(*eight, "--block", "(=3", says="no regular expression")
-        self.expect_mistake(*eight, "--block", "nowhere=3", says="no tensor's name matches")
-        self.expect_mistake(*eight, "--unit", "nowhere", says="no tensor's name matches")
-        self.expect_mistake(*eight, "--align-start", "3", says="--align-start 3: give at most 1GiB")
-        self.expect_mistake(*eight, "--align-cut", "big", says="--align-cut \"big\"")
-        self.expect_mistake(*eight, "--align-start", "0", says="--align-start 0")
-        self.expect_mistake(*eight, "--align-start", "3GiB", says="--align-start 3221225472")
-        self.expect_mistake(*eight, "--weights", "1,1", says="--weights has 2 weights for 8 ranks")
-        self.expect_mistake(*eight, "--weights", "1,x", says="\"x\" is no weight")
-        self.expect_mistake(*eight, "--weights", "2x4,1x4", "--mode", "uniform", says="weight")
-        self.expect_mistake(*eight, "--search-steps", -1, says="--search-steps -1")
-        self.expect_mistake(*eight, "--memory", "80GiB", says="--memory is only for --advise")
-        self.expect_mistake(*eight, "--slots", "2,2", says="--slots is only for --advise")
-        self.expect_mistake(*eight, "--advise", "--memory", "0", says="--memory 0")
-        self.expect_mistake(*eight, "--node-bandwidth", "0", says="--node-bandwidth \"0\"")
-        self.expect_mistake(*eight, "--network-bandwidth", "50Gb", says="bytes in a second")
-        self.expect_mistake(*eight, "--ranks-per-node", 0, says="--ranks-per-node 0")
-        self.expect_mistake(*eight, "--advise", "--owned-bytes", "4,-8,4", says='--owned-bytes "4,-8,4": give 3')
-        self.expect_mistake(*eight, "--advise", "--slots", "0,2", says='--slots "0,2": give 2')
-        self.expect_mistake(*eight, "--advise", "--slots", "2", says='--slots "2": give 2')
-        self.expect_mistake(*eight, "--advise", "--slots", "2,1.5", says="give whole numbers")
-        self.expect_mistake(*eight, "--no-cuts", says="--no-cuts is only for --json")
-        self.expect_mistake(*eight, "--picture", "a.pdf", says="ends in .svg or .png")
-        self.expect_mistake(*eight, "--typo", says="--typo")
-        self.expect_mistake("--safetensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
-        self.expect_mistake("--tensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
+        self.expect_usage_error(*eight, "--ranks", 9, says="--ranks is given more than once")
+        self.expect_usage_error(*model, "--ranks", says="--ranks needs a value")
+        self.expect_usage_error(*eight, "--json", "", says="--json is followed by nothing")
+        self.expect_usage_error(*model, "--rank", 8, says="no option --rank (did you mean --ranks?)")
+        self.expect_usage_error(*eight, "balanced", says="balanced belongs to no option")
+        self.expect_usage_error("--model", "nobody", "--ranks", 8, says="there is: llama-3-8b")
+        self.expect_usage_error(*eight, "--mode", "even", says="--mode even: there is ragged")
+        self.expect_usage_error(*eight, "--block-rows", 0, says="--block-rows 0")
+        self.expect_usage_error(*eight, "--block-rows", "9" * 20, says="give a whole number from 1")
+        self.expect_usage_error(*eight, "--block", "mlp", says="there is no =")
+        self.expect_usage_error(*eight, "--block", "(=3", says="no regular expression")
+        self.expect_usage_error(*eight, "--block", "nowhere=3", says="no tensor's name matches")
+        self.expect_usage_error(*eight, "--unit", "nowhere", says="no tensor's name matches")
+        self.expect_usage_error(*eight, "--align-start", "3", says="--align-start 3: give at most 1GiB")
+        self.expect_usage_error(*eight, "--align-cut", "big", says="--align-cut \"big\"")
+        self.expect_usage_error(*eight, "--align-start", "0", says="--align-start 0")
+        self.expect_usage_error(*eight, "--align-start", "3GiB", says="--align-start 3221225472")
+        self.expect_usage_error(*eight, "--weights", "1,1", says="--weights has 2 weights for 8 ranks")
+        self.expect_usage_error(*eight, "--weights", "1,x", says="\"x\" is no weight")
+        self.expect_usage_error(*eight, "--weights", "2x4,1x4", "--mode", "uniform", says="weight")
+        self.expect_usage_error(*eight, "--search-steps", -1, says="--search-steps -1")
+        self.expect_usage_error(*eight, "--memory", "80GiB", says="--memory is only for --advise")
+        self.expect_usage_error(*eight, "--slots", "2,2", says="--slots is only for --advise")
+        self.expect_usage_error(*eight, "--advise", "--memory", "0", says="--memory 0")
+        self.expect_usage_error(*eight, "--node-bandwidth", "0", says="--node-bandwidth \"0\"")
+        self.expect_usage_error(*eight, "--network-bandwidth", "50Gb", says="bytes in a second")
+        self.expect_usage_error(*eight, "--ranks-per-node", 0, says="--ranks-per-node 0")
+        self.expect_usage_error(*eight, "--advise", "--owned-bytes", "4,-8,4", says='--owned-bytes "4,-8,4": give 3')
+        self.expect_usage_error(*eight, "--advise", "--slots", "0,2", says='--slots "0,2": give 2')
+        self.expect_usage_error(*eight, "--advise", "--slots", "2", says='--slots "2": give 2')
+        self.expect_usage_error(*eight, "--advise", "--slots", "2,1.5", says="give whole numbers")
+        self.expect_usage_error(*eight, "--no-cuts", says="--no-cuts is only for --json")
+        self.expect_usage_error(*eight, "--picture", "a.pdf", says="ends in .svg or .png")
+        self.expect_usage_error(*eight, "--typo", says="--typo")
+        self.expect_usage_error("--safetensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
+        self.expect_usage_error("--tensors", "/nowhere", "--ranks", 8, says="\"/nowhere\"")
 
     def test_help_names_units_modes_models_and_examples(self):
         code, out, err = run("--help")
@@ -119,7 +119,7 @@ class Usage(unittest.TestCase):
             self.assertIn(part, out)
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
 
-    def test_what_cannot_be_written_is_code_1(self):
+    def test_unwritable_files_are_code_1(self):
         for option in ("--json", "--picture"):
             code, _, err = run("--model", "llama-3-8b", "--ranks", 2, option, "/nowhere/a.png")
             self.assertEqual(code, 1)
@@ -127,7 +127,7 @@ class Usage(unittest.TestCase):
 
 
 class Text(unittest.TestCase):
-    def test_fits_a_terminal_and_tells_the_widest_gap(self):
+    def test_fits_a_terminal_and_reports_the_widest_gap(self):
         for mode in ("ragged", "balanced", "uniform", "owner", "auto"):
             code, out, err = run(
                 "--model", "deepseek-v3", "--ranks", 1000, "--block-rows", 128, "--mode", mode
@@ -137,7 +137,7 @@ class Text(unittest.TestCase):
             for part in ("45,395 tensors", "who owns what", "widest gap", "model.layers.3..60"):
                 self.assertIn(part, out)
 
-    def test_compares_with_the_published_figures_of_others(self):
+    def test_comparison_has_the_published_figures_of_other_systems(self):
         code, out, _ = run("--model", "gpt-oss-120b", "--ranks", 256, "--compare")
         self.assertEqual(code, 0)
         lines = {line[:34].strip(): line.split() for line in out.splitlines()}
@@ -203,7 +203,7 @@ class Json(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 self.assertNotIn("cuts", json.load(file)["units"][0])
 
-    def test_has_the_names_that_programs_rely_on(self):
+    def test_has_stable_keys(self):
         result = plan("--model", "llama-3-8b", "--ranks", 2)
         unit = result["units"][0]
         for value, names in (
@@ -217,7 +217,7 @@ class Json(unittest.TestCase):
         self.assertNotIn("comparison", result)
         self.assertNotIn("advice", result)
 
-    def test_has_the_comparison_and_the_advice_that_were_asked_for(self):
+    def test_has_the_requested_comparison_and_advice(self):
         result = plan(
             "--model", "llama-3-70b", "--ranks", 64, "--compare", "--advise", "--memory", "80GiB",
             "--network-bandwidth", "400Gbit/s",
@@ -232,7 +232,7 @@ class Json(unittest.TestCase):
         self.assertEqual([choice["group"] for choice in advice["choices"]], [1, 2, 4, 8, 16, 32, 64])
         self.assertEqual(advice["assumed"]["network_bytes_per_second"], 50e9)
 
-    def test_bandwidths_decide_what_a_step_takes(self):
+    def test_bandwidths_determine_the_time_of_a_step(self):
         def seconds(*arguments):
             result = plan("--model", "llama-3-8b", "--mode", "uniform", *arguments)
             return result["totals"]["seconds_per_step"]
@@ -248,12 +248,12 @@ class Json(unittest.TestCase):
         cuts = result["units"][1]["cuts"]
         self.assertAlmostEqual((cuts[1] - cuts[0]) / cuts[-1], 0.5, places=2)
 
-    def test_gaps_are_those_of_what_is_minimised(self):
+    def test_gap_refers_to_the_minimised_quantity(self):
         even = plan("--model", "llama-3-8b", "--ranks", 12, "--block-rows", 128)["units"][1]
         self.assertAlmostEqual(even["gap"], even["largest_shard"] / even["lower_bound"] - 1)
         shard, mean = even["largest_shard"], even["mean_shard"]
         self.assertAlmostEqual(even["largest_over_share"], shard / mean)
-        # The largest shard is half of all, and as large as it should be.
+        # The largest shard is half of the buffer, which is exactly its rank's share.
         unit = plan("--model", "llama-3-8b", "--ranks", 4, "--weights", "3,1x3")["units"][1]
         self.assertGreater(unit["imbalance"], 0.9)
         self.assertLess(unit["largest_over_share"], 1.001)
@@ -288,7 +288,7 @@ class Inputs(unittest.TestCase):
             [unit["name"] for unit in result["units"]], [f"model.layers.{i}" for i in range(42)]
         )
 
-    def test_the_index_decides_which_files_count(self):
+    def test_the_index_selects_the_files(self):
         write_safetensors(self.path("a.safetensors"), {"w": ("F32", [4], 16)})
         write_safetensors(self.path("copy.safetensors"), {"w": ("F32", [4], 16)})
         self.expect_refusal(self.folder.name, "is in both")
@@ -346,11 +346,11 @@ class Inputs(unittest.TestCase):
         done = subprocess.run(
             [PLAN, "--tensors", "/dev/stdin", "--ranks", "2"],
             input='{"tensors": [{"name": "a", "shape": [64, 64]}]}',
-            capture_output=True, timeout=PATIENCE, text=True,
+            capture_output=True, timeout=TIMEOUT_SECONDS, text=True,
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_a_list_of_tensors_says_everything_itself(self):
+    def test_a_list_of_tensors_is_explicit(self):
         path = self.path("t.json")
         tensors = [
             {"name": "a", "shape": [1000, 64], "block_rows": 10, "unit": "one"},
@@ -364,7 +364,7 @@ class Inputs(unittest.TestCase):
         blocks = [tensor["block_elements"] for tensor in units[0]["tensors"]]
         self.assertEqual(blocks, [640, 4096])
 
-    def test_a_model_without_tensors_or_elements_is_a_plan_too(self):
+    def test_a_model_without_tensors_or_elements_is_planned(self):
         path = self.path("t.json")
         for tensors in ([], [{"name": "a", "shape": [0, 4]}]):
             with open(path, "w", encoding="utf-8") as file:
