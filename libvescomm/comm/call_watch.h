@@ -39,7 +39,8 @@ public:
     // A program that only tests, and never waits, compares as well: true for one in many tests.
     // Without the lock.
     bool due_after_test() noexcept {
-        return (tests_.fetch_add(1, std::memory_order_relaxed) + 1) % tests_between_comparisons == 0;
+        return (tests_.fetch_add(1, std::memory_order_relaxed) + 1) % tests_between_comparisons ==
+               0;
     }
 
     std::optional<Mismatch> find_mismatch(int rank, const Nodes &nodes) const noexcept {

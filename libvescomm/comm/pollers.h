@@ -63,8 +63,8 @@ public:
         if (threaded_) waits_.fetch_add(1, std::memory_order_relaxed);
     }
 
-    // In the progress thread: returns when no caller polls, and none has begun a wait since the last
-    // call, because another wait may follow soon; or when `stopping` is set.
+    // In the progress thread: returns when no caller polls, and none has begun a wait since the
+    // last call, because another wait may follow soon; or when `stopping` is set.
     void rest(const std::atomic<bool> &stopping) {
         const auto polled = [&] {
             const bool any = polling_ > 0 || (waits_ != waits_seen_ && sleepers_ == 0);
@@ -77,8 +77,8 @@ public:
     }
 
 private:
-    // Time between two looks of the resting thread. It doubles each time, since a look costs tens of
-    // microseconds on virtual machines.
+    // Time between two looks of the resting thread. It doubles each time, since a look costs tens
+    // of microseconds on virtual machines.
     static constexpr auto shortest_rest = std::chrono::microseconds(200);
     static constexpr auto longest_rest = std::chrono::microseconds(3200);
 
