@@ -18,16 +18,15 @@ namespace vescomm {
 
 namespace {
 
-// How long to try before sleeping, by whether every rank of the node has a core of its own. With
-// spare cores a flag comes within a microsecond or so; without, only giving up the core brings it.
+// Polls of a wait before it yields its core, where every rank of the node has a core: a flag then
+// arrives within about a microsecond. Ranks that share cores yield at once.
 constexpr int spins_with_cores = 200;
 
-// How long those who wait are kept from hearing of a failure, so that the flight recorder is
-// written first. Half of the two seconds within which all of them end after their deadline, and
-// far more than a file system needs that is alive.
+// The longest delay of a failure report, in which the flight recorder is written. Waits end within
+// two seconds after their deadline; a working file system needs far less than one.
 constexpr double max_recording_seconds = 1.0;
 
-// Of all ranks, by rank.
+// Returns the peer info of all ranks, by rank.
 std::vector<PeerInfo> introduce(Control &control, const PeerInfo &mine, Deadline limit) {
     std::vector<PeerInfo> all;
     for (const std::string &text : control.all_gather("communicator creation", mine.text(), limit))
@@ -87,8 +86,8 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
     require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
     nodes_ = Nodes::from_names(each(all, &PeerInfo::node));
-    const MachineExchange told = machine_exchange(nodes_, each(all, &PeerInfo::machine));
-    machine_ = told.machine;
+    const MachineExchange exchanged = machine_exchange(nodes_, each(all, &PeerInfo::machine));
+    machine_ = exchanged.machine;
     local_rank_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
@@ -100,7 +99,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         log(LogLevel::warn, "transport", rank(), ranks(), transports_.warning);
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
-    spins_ = locals <= told.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
+    spins_ = locals <= exchanged.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
     failure_.on_first([this] { wake(); });
 
     Problem problem;
@@ -119,11 +118,13 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
                            std::to_string(locals) + ", transports " +
                            std::string(transports_.intra_node->name());
-        for (const auto &wire : transports_.inter_node) text += ", " + std::string(wire->name());
+        for (const auto &transport : transports_.inter_node)
+            text += ", " + std::string(transport->name());
         log(LogLevel::info, "comm", rank(), ranks(), text);
     }
-    const bool wired = std::any_of(transports_.inter_node.begin(), transports_.inter_node.end(),
-                                   [](const auto &wire) { return wire->descriptor() >= 0; });
+    const bool wired =
+        std::any_of(transports_.inter_node.begin(), transports_.inter_node.end(),
+                    [](const auto &transport) { return transport->descriptor() >= 0; });
     if (config_.progress != "thread" && !(config_.progress == "auto" && wired)) return;
     pollers_.use_thread();
     lock_.stay_unbiased();
@@ -137,7 +138,7 @@ Communicator::~Communicator() {
     wake();
     if (progress_thread_.joinable()) progress_thread_.join();
     stop_locked();
-    // Its threads call back into this object, so it goes before anything they touch.
+    // Its threads call back into this object, so it is destroyed before the other members.
     control_.reset();
 }
 
@@ -153,8 +154,8 @@ void Communicator::drop() noexcept {
 Transport *Communicator::route(int peer) const noexcept {
     if (transports_.intra_node->maps(peer) || transports_.intra_node->puts(peer))
         return transports_.intra_node.get();
-    for (const auto &wire : transports_.inter_node)
-        if (wire->puts(peer)) return wire.get();
+    for (const auto &transport : transports_.inter_node)
+        if (transport->puts(peer)) return transport.get();
     return nullptr;
 }
 
@@ -182,7 +183,7 @@ void Communicator::watch_calls(std::shared_ptr<const RecentCalls> calls,
     call_watch_.watch(std::move(calls), first_channel, routes());
 }
 
-// Not used again: what is late on a wire must not find another memory of the same number.
+// Numbers are not reused: bytes that arrive late must not find another memory of the same number.
 MemoryId Communicator::next_memory() {
     if (memories_ == std::numeric_limits<MemoryId>::max())
         throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
@@ -234,7 +235,7 @@ void Communicator::abort(const std::string &reason) {
     const std::string why =
         "rank " + std::to_string(rank()) + " aborted the communicator: " + reason;
     control_->fail(VESCOMM_ERROR_ABORTED, why);
-    // Not only once the control plane says so: whatever this rank does next must fail.
+    // The next call of this rank must fail, even before the control plane reports the failure.
     failure_.set(VESCOMM_ERROR_ABORTED, why);
 }
 
@@ -249,7 +250,7 @@ FlightHeader Communicator::flight_header(vescomm_status_t status, const std::str
 }
 
 void Communicator::write_flight_recorder(const std::string &pattern) const {
-    // One rank may write for itself: the name need not tell them apart.
+    // A single rank may write: the file name needs no %r.
     const Writer writer{.rank = rank(), .communicator = number_};
     const std::string name = file_name(pattern, writer, "");
     const FlightHeader header = failure_.broken() ? flight_header(failure_.status(), failure_.why())
@@ -261,7 +262,7 @@ void Communicator::record_failures() {
     if (config_.flight_recorder.empty()) return;
     const Writer writer{.rank = rank(), .ranks = ranks(), .communicator = number_};
     const std::string name = file_name(config_.flight_recorder, writer, "VESCOMM_FLIGHT_RECORDER=");
-    // It may be called while control_ goes away, which knows the rank.
+    // The callback may run while control_ is destroyed, so it has its own copy of the rank.
     failure_.record_first([this, name, writer](vescomm_status_t status, const std::string &why) {
         try {
             const FlightHeader header{.rank = writer.rank,

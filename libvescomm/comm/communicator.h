@@ -30,14 +30,14 @@
 
 namespace vescomm {
 
-// The ranks that work together: the control plane, the transports, and the operations under way.
+// A communicator: the control plane, the transports and the running operations of a set of ranks.
 //
-// Threads: as vescomm.h says. One lock covers the transports and the operations; it is held while
-// bytes are moved and memory is made known, never while anything is waited for. Without a progress
-// thread it is biased to the thread that makes the calls (base/biased_lock.h).
+// Threads: see vescomm.h. One lock covers the transports and the operations. A thread holds it
+// while it moves bytes or registers memory, and never while it waits. Without a progress thread the
+// lock is biased to the thread that makes the calls (base/biased_lock.h).
 class Communicator {
 public:
-    // Makes them, collectively. Tests give loopback; everyone else make_transports().
+    // Creates the transports. Collective. Tests use loopback, all others make_transports().
     using MakeTransports = std::function<Transports(const Nodes &, Control &, Failure &,
                                                     std::function<void()> on_signal, Deadline)>;
 
@@ -50,41 +50,42 @@ public:
     int rank() const { return control_->rank(); }
     int ranks() const { return control_->ranks(); }
     const Nodes &nodes() const { return nodes_; }
-    // What all ranks know alike of what they run on.
+    // The machine model; the same on every rank.
     const Machine &machine() const { return machine_; }
     const Config &config() const { return config_; }
     Control &control() { return *control_; }
     Failure &failure() { return failure_; }
     Trace &trace() { return trace_; }
     Counters &counters() { return counters_; }
-    // Among all of this process, in the order in which they were made.
+    // Communicators that this process created before this one.
     int number() const { return number_; }
-    // Writes the last operations of this rank. `pattern` as of file_name().
+    // Writes the last operations of this rank. `pattern`: see file_name().
     void write_flight_recorder(const std::string &pattern) const;
-    // Algorithms that the environment insists on; the same on every rank.
+    // Algorithms that VESCOMM_ALGORITHM forces; the same on every rank.
     const Forced &forced() const { return forced_; }
-    // Whether contributions are combined in the order of ranks.
+    // True: contributions are combined in the order of ranks.
     bool reproducible() const { return config_.reproducible == "yes"; }
-    // It was made of another communicator: there may be many of them, so staging memory that is
-    // never used takes no room.
+    // True: it was created from another communicator. There may be many of these, so their staging
+    // buffers take physical memory page by page.
     bool derived() const { return derived_; }
     void set_derived() { derived_ = true; }
-    // Counts communicators that were made of this one; the same on every rank.
+    // Communicators created from this one so far; the same on every rank.
     std::uint64_t next_child() { return children_++; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &intra_node() { return *transports_.intra_node; }
-    // The transport to each peer, for binding operations.
+    // The transport to each rank.
     std::vector<Transport *> routes() const;
-    // Runs some set-up work on the transports, apart from everything that moves.
+    // Runs set-up work on the transports, under the lock.
     void with_transports(const std::function<void(Transports &)> &work);
 
-    // From now on compares the signatures that ranks of other nodes advertise on the channels of a
+    // Compares from now on the signatures that ranks of other nodes advertise on the channels of a
     // staging buffer, from `first_channel` on, with the calls that this rank made.
     void watch_calls(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel);
 
-    // Numbers that all ranks count alike, since creation is collective and in one order. A channel
-    // of next_channel() is never given back; require_same_and_take_channel() has others.
+    // Numbers that are the same on every rank, because all ranks create objects in the same order.
+    // A channel of next_channel() is never reused; require_same_and_take_channel() takes reusable
+    // ones.
     std::uint32_t next_channel() { return channels_.fresh(); }
     Channels &channels() { return channels_; }
     MemoryId next_memory();
@@ -94,41 +95,43 @@ public:
 
     // ---- operations ----
 
-    // Makes an operation, and room for it, so that starting it cannot fail halfway.
+    // Creates an operation and reserves the memory that starting it takes, so that start() cannot
+    // fail halfway.
     std::unique_ptr<Operation> admit(const Schedule &schedule, const Bindings &bindings);
-    // After check().
+    // Call check() before.
     void start(Operation &operation, const Run &run);
     bool test(Operation &operation);
-    // Waits until `done` holds; `done` runs under the lock, after progress was made. `waiting_for`
-    // names the culprits when the deadline passes, `what` the thing waited for.
+    // Waits until `done` returns true; it runs under the lock, after each progress. When the
+    // deadline passes, the error names `what` is waited for and the ranks that `waiting_for`
+    // returns.
     void wait(const std::function<bool()> &done,
               const std::function<std::vector<int>()> &waiting_for,
               const std::function<std::string()> &what);
     void wait(Operation &operation, const std::function<std::string()> &what);
     void progress();
-    // An all-gather of the control plane; operations move along meanwhile. For everything
-    // collective after set-up. Throws as Control::all_gather().
+    // An all-gather over the control plane, for collective calls after set-up. Makes progress
+    // meanwhile. Throws what Control::all_gather() throws.
     std::vector<std::string> gather(std::string_view label, std::string_view bytes, Deadline limit);
-    // Takes over an operation that its request no longer wants, and keeps it for as long as a
-    // transport may still count down its puts: until they are stopped, when it is not complete.
-    // Others would wait for it in vain; they are told.
+    // Takes over an operation that its request gives up. An incomplete one is kept until the
+    // transports have stopped, because they may still count down its puts, and breaks the
+    // communicator, because other ranks would wait for it until their deadline.
     void retire(std::unique_ptr<Operation> operation,
                 const std::function<std::string()> &what) noexcept;
     void barrier();
 
-    // Breaks the communicator for all ranks, and for this one at once. Any thread.
+    // Breaks the communicator for all ranks, for this one before it returns. Threads: safe.
     void abort(const std::string &reason);
 
-    // Breaks the communicator where there is no memory to say more.
+    // Breaks the communicator because this rank ran out of memory. Allocates nothing.
     void run_out() noexcept;
 
-    // Waits for all ranks and closes the connections; operations move along meanwhile. Not usable
-    // afterwards.
+    // Waits for all ranks and closes the connections. Makes progress meanwhile. The communicator is
+    // not usable afterwards.
     void leave();
 
 private:
-    // What a rank did before it left may still be on its way. A wait for it in which nothing moves
-    // for this long is in vain.
+    // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when
+    // nothing has moved for this long.
     static constexpr auto patience_with_leavers = std::chrono::seconds(2);
 
     Communicator(std::unique_ptr<Control> control, const Config &config);
@@ -137,54 +140,55 @@ private:
     class Leavers;
 
     void set_up(const std::string &node, const MakeTransports &make);
-    // Tells the others that this rank goes without having freed its communicator.
+    // Reports that this rank destroys its communicator without having freed it.
     void drop() noexcept;
     bool progress_locked() noexcept;
-    // Whether anything was complete.
+    // Settles the operations that are complete; true if there were any.
     bool settle_locked() noexcept;
     void stop_locked() noexcept;
-    // Breaks the communicator if ranks made different calls in the place of a run; then false.
+    // Breaks the communicator, and returns false, if ranks made different calls where this run is
+    // due.
     bool require_match_locked(Operation &operation) noexcept;
-    // Advertises the signatures of what is under way and looks for mismatches, at every rank;
-    // returns at once if it did so a moment ago.
+    // Advertises the signatures of the running operations and compares them with those of all
+    // ranks. Returns at once if it did so a moment ago.
     void match_calls_locked() noexcept;
     void report(const Mismatch &mismatch) noexcept;
-    // nullptr: there is none.
+    // nullptr: no transport reaches the peer.
     Transport *route(int peer) const noexcept;
-    // Throws what broke the communicator, if anything did. Then nothing moves any more, in no
-    // thread.
+    // Throws the failure of a broken communicator, after its transports have stopped in all
+    // threads.
     void check_still();
-    // Moves things along once. True when `done` says so, which is asked under the lock; otherwise
-    // throws what broke the communicator. Adds the seconds for which bytes moved to `busy`;
-    // `moved`: anything did.
+    // Makes progress once. Returns true if `done`, which runs under the lock, returns true. Throws
+    // the failure of a broken communicator. `busy`: the seconds that moving bytes took are added to
+    // it. `moved`: set to true if anything moved.
     template <typename Done>
     bool attempt(const Done &done, double *busy = nullptr, bool *moved = nullptr);
     template <typename Done>
     bool attempt_often(const Done &done);
     void let_others() const noexcept;
-    // What a wait needs besides its end, when it takes long.
+    // A long wait.
     struct Waiting {
         Deadline limit;
-        std::function<std::string()> what;  // it waits for
-        // Under the lock, when the limit has passed: the ranks it waits for. None: no rank is.
+        std::function<std::string()> what;  // for the error: the object of the wait
+        // Returns the ranks that are waited for. Under the lock. Empty: no ranks.
         std::function<std::vector<int>()> culprits = {};
-        // Under the lock, before each sleep.
+        // Runs under the lock before each sleep.
         std::function<void()> before_sleep = {};
-        // Throws, when the limit has passed. None: give_up().
+        // Throws once the limit has passed. Empty: give_up().
         std::function<void(double waited_seconds)> expire = {};
     };
     void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);
-    // Takes a wire's word for a failure once the control plane has had time to know better.
+    // Breaks the communicator if the failure of an inter-node transport counts.
     void consider_inter_node_failure() noexcept;
     void wake() noexcept;
     void run_progress_thread();
     void record_failures();
     FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
     void give_up(const std::string &what, const std::vector<int> &peers);
-    // Breaks the communicator: the wait is in vain, since that rank has said goodbye.
+    // Breaks the communicator: `peer`, which is waited for, has left.
     void give_up_on_leaver(const std::string &what, int peer);
-    // Waits for the operations that are under way.
+    // Waits for the running operations.
     void finish_operations();
 
     Config config_;
@@ -195,34 +199,34 @@ private:
     Nodes nodes_;
     Machine machine_;
     Forced forced_;
-    // Its place on its node. Kept, since wake() is also called while control_ goes away.
-    int local_rank_ = 0;
+    int local_rank_ = 0;  // kept here: wake() is also called while control_ is destroyed
     Trace trace_;
     Counters counters_;
     int number_ = 0;
-    // Told to all where there is no memory for a better sentence.
+    // The sentence of run_out().
     const std::string ran_out_ = "rank " + std::to_string(rank()) + " ran out of memory";
     FlightRecorder recorder_;
     BiasedLock lock_;
-    std::atomic<int> callers_{0};  // waiting for the lock
-    // Threads of this rank that sleep until an operation completes which another thread completes:
-    // waiters, and 1 for the progress thread.
+    std::atomic<int> callers_{0};  // threads of callers that wait for the lock
+    // Threads that sleep until another thread completes an operation; one more with a progress
+    // thread.
     std::atomic<int> to_wake_{0};
-    std::atomic<std::uint64_t> moved_by_thread_{0};  // how often the progress thread moved anything
+    std::atomic<std::uint64_t> moved_by_thread_{
+        0};  // times that the progress thread moved anything
     Pollers pollers_;
     Transports transports_;
-    bool stopped_ = false;
+    bool stopped_ = false;  // the transports are stopped
     OperationList operations_;
     std::unique_ptr<Operation> barrier_;
     CallWatch call_watch_;
     Channels channels_;
     std::atomic<MemoryId> memories_{0};
-    std::uint64_t children_ = 0;
+    std::uint64_t children_ = 0;  // see next_child()
     bool derived_ = false;
-    std::atomic<bool> left_{false};
-    std::atomic<bool> stopping_{false};
+    std::atomic<bool> left_{false};  // leave() was called, or creation failed
+    std::atomic<bool> stopping_{false};  // the progress thread is to end
     std::thread progress_thread_;
-    int spins_ = 0;
+    int spins_ = 0;  // polls of a wait before it yields its core
 };
 
 }  // namespace vescomm

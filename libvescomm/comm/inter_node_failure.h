@@ -31,13 +31,13 @@ public:
     bool broken() const noexcept { return failure_.broken(); }
     // True: it failed, and `patience` has passed since.
     bool counts() const noexcept {
-        return broken() &&
-               Clock::now() - Clock::time_point{Clock::duration(since_.load())} >= patience;
+        const Clock::rep since = broken() ? since_.load() : 0;
+        return since != 0 && Clock::now() - Clock::time_point{Clock::duration(since)} >= patience;
     }
 
 private:
     Failure failure_;
-    std::atomic<Clock::rep> since_{0};
+    std::atomic<Clock::rep> since_{0};  // moment of the failure; 0: none, or not known yet
 };
 
 }  // namespace vescomm

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a communicator moves its operations along, and how callers wait for them.
+// Progress of the operations of a communicator, and the waits of its callers.
 #include <poll.h>
 #include <sched.h>
 
@@ -16,17 +16,17 @@ namespace vescomm {
 
 namespace {
 
-// Tries before a wait looks at the clock.
+// Attempts before a wait reads the clock.
 constexpr int spins_uncounted = 50;
 constexpr int yields = 50;
-// Sleeps end at least this often, to look at deadlines and at what others have called; at short
-// deadlines several times before they pass.
+// The longest sleep. A thread tests its deadline and compares calls after each sleep; a tenth of
+// the timeout keeps short deadlines.
 Clock::duration longest_sleep(const Config &config) {
     const std::chrono::duration<double> sleep(std::min(0.1, config.timeout_seconds / 10));
     return std::chrono::duration_cast<Clock::duration>(sleep);
 }
 
-// How often start() moves things along; what is still to be done then is the progress thread's.
+// Calls of progress within start(). The progress thread does the rest.
 constexpr int max_start_rounds = 2;
 
 void pause_core() noexcept {
@@ -54,8 +54,8 @@ std::string list(const std::vector<int> &ranks) {
 
 }  // namespace
 
-// The lock, for threads that called the library. The progress thread lets those go first that wait
-// for it: a mutex is not fair.
+// The lock as callers of the library take it. The progress thread lets them go first, because a
+// mutex is not fair.
 class Communicator::CallerLock {
 public:
     explicit CallerLock(Communicator &comm) : comm_(comm), entered_(comm.lock_.enter()) {
@@ -79,12 +79,13 @@ private:
     BiasedLock::Inside *const entered_;
 };
 
-// During one wait: whether it is for a rank that has left, and nothing has moved for long.
+// Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
+// long.
 class Communicator::Leavers {
 public:
     void moved() { since_ = Clock::time_point::max(); }
 
-    // The rank, or no_rank.
+    // Returns the rank that has left, or no_rank.
     template <typename Culprits>
     int find(const Communicator &comm, const Culprits &culprits) {
         const std::uint64_t moves = comm.moved_by_thread_.load(std::memory_order_relaxed);
@@ -103,19 +104,19 @@ public:
     }
 
 private:
-    // Since then a culprit has left, and nothing has moved.
+    // The moment since which a culprit has left and nothing has moved.
     Clock::time_point since_ = Clock::time_point::max();
     std::uint64_t moves_ = 0;
 };
 
 bool Communicator::progress_locked() noexcept {
     if (failure_.broken() || inter_node_failure_.broken()) {
-        // From here on nobody must write what the caller takes back.
+        // The caller gets its memory back: no transport may write to it from here on.
         stop_locked();
         return false;
     }
     bool moved = transports_.intra_node->progress();
-    for (auto &wire : transports_.inter_node) moved |= wire->progress();
+    for (auto &transport : transports_.inter_node) moved |= transport->progress();
     for (Operation *operation : operations_.running()) moved |= operation->advance();
     return settle_locked() || moved;
 }
@@ -124,7 +125,7 @@ void Communicator::stop_locked() noexcept {
     if (stopped_) return;
     stopped_ = true;
     if (transports_.intra_node) transports_.intra_node->stop();
-    for (auto &wire : transports_.inter_node) wire->stop();
+    for (auto &transport : transports_.inter_node) transport->stop();
 }
 
 bool Communicator::settle_locked() noexcept {
@@ -136,7 +137,7 @@ bool Communicator::settle_locked() noexcept {
         operation->settle();
         return true;
     };
-    // A caller may sleep until one of them is complete that another thread has seen to.
+    // A caller may sleep until an operation that this thread has completed is complete.
     if (operations_.erase_if(settles) == 0) return false;
     if (to_wake_.load(std::memory_order_relaxed) > 0) wake();
     return true;
@@ -197,8 +198,8 @@ void Communicator::start(Operation &operation, const Run &run) {
     operation.flight =
         recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
     operations_.start(operation);
-    // What comes in wakes the progress thread, and so does room for what goes out. Only what could
-    // be done at once must not wait for either.
+    // Arriving bytes, and space for outgoing ones, wake the progress thread. Steps that can run now
+    // must not wait for it.
     if (pollers_.threaded() && !stopped_ && !failure_.broken()) operation.advance();
     bool more = progress_locked();
     if (!pollers_.threaded()) return;
@@ -247,7 +248,7 @@ void Communicator::match_calls_locked() noexcept {
     if (const auto mismatch = call_watch_.find_mismatch(rank(), nodes_)) report(*mismatch);
 }
 
-// A program may call this in a loop: whoever waits for the lock meanwhile goes first.
+// A program may call this in a loop: threads that wait for the lock go first.
 void Communicator::progress() {
     check();
     constexpr int max_yields = 100;
@@ -266,7 +267,7 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
                .before_sleep =
                    [this, &operation] {
                        recorder_.takes_long(operation.flight);
-                       // This one may wait for another that was started before it.
+                       // The run may wait for another one that was started before it.
                        match_calls_locked();
                    }});
 }
@@ -279,7 +280,7 @@ void Communicator::wait(const std::function<bool()> &done,
     wait_long(polling, done, {.limit = deadline(), .what = what, .culprits = waiting_for});
 }
 
-// The control thread rings this rank's doorbell when the result is there.
+// The control thread rings the doorbell of this rank when the result has arrived.
 std::vector<std::string> Communicator::gather(std::string_view label, std::string_view bytes,
                                               Deadline limit) {
     std::optional<std::vector<std::string>> all;
@@ -309,7 +310,7 @@ void Communicator::finish_operations() {
          [] { return std::string("freeing the communicator while requests are under way"); });
 }
 
-// A rank that has said goodbye has completed all it has started: others may count on that.
+// A rank leaves after it has completed every operation that it started; other ranks rely on that.
 void Communicator::leave() {
     if (left_.exchange(true)) return;
     const auto done = [this] { return control_->test_leave(); };
@@ -325,16 +326,16 @@ void Communicator::leave() {
                            throw Error(VESCOMM_ERROR_TIMEOUT, "the others did not leave in time");
                        }});
     } catch (const std::exception &) {
-        // Broken, or some rank does not come: it is closed without waiting.
+        // The communicator is broken, or a rank does not leave: the connections close without it.
     }
     control_->end_leave();
 }
 
-// Most waits are shorter than a look at the clock is worth.
+// The first attempts of a wait. Most waits end here, before a look at the clock would pay.
 template <typename Done>
 bool Communicator::attempt_often(const Done &done) {
     pollers_.count_wait();
-    // The first ones come without a pause: what takes longest is often less than one.
+    // The first attempts follow without a pause, which may take longer than the wait.
     constexpr int paused = 30;
     for (int i = std::min(spins_, spins_uncounted);; --i) {
         if (attempt(done)) return true;
@@ -343,7 +344,7 @@ bool Communicator::attempt_often(const Done &done) {
     }
 }
 
-// A look at a wire is a system call, so another that lets others run costs little.
+// Polling an inter-node transport is a system call, so one more to yield costs little.
 void Communicator::let_others() const noexcept {
     if (transports_.inter_node.empty()) pause_core();
     else sched_yield();
@@ -367,7 +368,7 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
     };
     Leavers leavers;
     int sleeps = 0;
-    // As long as something moves there is no reason to sleep.
+    // The wait does not sleep while anything moves.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
     for (;;) {
         bool moved = false;
@@ -385,7 +386,7 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
             give_up(waiting.what(), culprits());
         }
-        // Not in waits that end after a sleep or two, as they do where ranks share cores.
+        // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps)
             if (const int leaver = leavers.find(*this, culprits); leaver != no_rank)
@@ -394,11 +395,11 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
             const CallerLock lock(*this);
             if (!stopped_) waiting.before_sleep();
         }
-        // Counted before the lock is taken once more: a thread that completes the operation after
-        // that sees the sleeper.
+        // Counted before the last attempt: a thread that completes the operation after it sees the
+        // sleeper.
         to_wake_.fetch_add(1, std::memory_order_relaxed);
         const std::uint32_t seen = board.begin_sleep();
-        // What this rank has moved by itself, as in a message to itself, nobody rings for.
+        // No rank rings for data that this rank moved itself, as in a message to itself.
         bool ready = false;
         moved = false;
         try {
@@ -408,7 +409,8 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
             to_wake_.fetch_sub(1, std::memory_order_relaxed);
             throw;
         }
-        // Without a progress thread nobody else listens to the wires: come back soon.
+        // Without a progress thread only this thread polls the inter-node transports: sleep
+        // briefly.
         const bool deaf = !pollers_.threaded() && !transports_.inter_node.empty();
         const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep(config_);
         if (!ready && !moved) {
@@ -444,20 +446,21 @@ void Communicator::give_up_on_leaver(const std::string &what, int peer) {
     check_still();
 }
 
-// Moves requests along while the program computes. Sleeps in poll: on the wires, and on the event
-// descriptor by which the ranks of this node wake it.
+// Makes progress while the program computes. Sleeps in poll() on the descriptors of the inter-node
+// transports and on the event descriptor by which the ranks of this node wake it.
 void Communicator::run_progress_thread() {
     SignalBoard &board = *transports_.intra_node->board();
     std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
     {
         // A caller may stop the transports as soon as this thread runs.
         const BiasedLock::Guard lock(lock_);
-        for (const auto &wire : transports_.inter_node)
-            if (wire->descriptor() >= 0) entries.push_back({wire->descriptor(), POLLIN, 0});
+        for (const auto &transport : transports_.inter_node)
+            if (transport->descriptor() >= 0)
+                entries.push_back({transport->descriptor(), POLLIN, 0});
     }
     while (!stopping_) {
         pollers_.rest(stopping_);
-        // A mutex is not fair: whoever called the library goes first.
+        // A mutex is not fair: callers go first.
         while (callers_ > 0) sched_yield();
         consider_inter_node_failure();
         bool moved = false;
@@ -467,7 +470,7 @@ void Communicator::run_progress_thread() {
         }
         if (moved) {
             moved_by_thread_.fetch_add(1, std::memory_order_relaxed);
-            // Whoever sleeps until something happens does the rest better than this thread.
+            // A caller that sleeps goes on faster than this thread.
             wake();
             continue;
         }
@@ -478,8 +481,8 @@ void Communicator::run_progress_thread() {
             if (progress_locked()) sleepy = false;
             // A stopped transport has closed its descriptor: only the event descriptor is left.
             if (stopped_) entries.resize(1);
-            for (auto &wire : transports_.inter_node)
-                if (sleepy && !stopped_) sleepy = wire->arm();
+            for (auto &transport : transports_.inter_node)
+                if (sleepy && !stopped_) sleepy = transport->arm();
         }
         if (sleepy && !stopping_) {
             constexpr int milliseconds = 200;
