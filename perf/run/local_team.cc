@@ -210,7 +210,7 @@ void LocalTeam::gather_workers(int listener) {
         order[hello.rank] = static_cast<int>(i);
         version_ = hello.version;
     }
-    for (const int i : order) workers_.push_back(std::move(strangers[static_cast<std::size_t>(i)]));
+    for (const int i : order) workers_.push_back(std::move(pending[static_cast<std::size_t>(i)]));
 }
 
 std::vector<Answer> LocalTeam::ask(const Command &command) {
