@@ -18,8 +18,7 @@ enum { max_ranks = 4, max_bytes = 1 << 17 };
 enum wrong {
     nothing_wrong,
     fails_before, /* closes its sockets and fails, so that the callbacks of the others fail too */
-    fails_last, /* fails in its last call, after it has sent its data: the others cannot detect it
-                 */
+    fails_last, /* fails after it has sent its last data: the others cannot detect it */
     lies /* returns success, and zeros as data */
 };
 

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that die, stop, make different calls or never start. Every other rank must end soon with an
-error that names them, and nothing may be left behind. failure_test.py WORKER DIE_AT_LIBRARY [CASE...]"""
+error that names them, and nothing may be left behind.
+failure_test.py WORKER DIE_AT_LIBRARY [CASE...]"""
 
 import random
 import signal
@@ -39,7 +40,8 @@ def phase(name, victims, count, nodes=None, after=None, reap=False, codes=(PEER_
 
 def kill_cases():
     """Kills ranks of several positions in every phase, on one node and several."""
-    placements = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]), ("three nodes", [0, 1, 2])]
+    placements = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]),
+                  ("three nodes", [0, 1, 2])]
     generator = random.Random(SEED)
     names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create", "arrays", "messages")
     for index, name in enumerate(names):
@@ -139,7 +141,7 @@ def never_starts(absent):
 
 
 def stopped(name, victim, nodes, codes=(TIMEOUT,)):
-    """Stops a rank. Its machine still answers, so the others can detect it only by their deadline."""
+    """Stops a rank. Its machine still answers, so only the deadline of the others detects it."""
     environment = {"VESCOMM_TIMEOUT_SECONDS": "2"}
     with Job([WORKER, "phase", name, "--victims", victim], len(nodes), nodes,
              environment=environment) as job:
@@ -306,6 +308,6 @@ def waiting_cases():
 if __name__ == "__main__":
     chosen = [word for word in sys.argv[3:] if not word.startswith("--")]
     status = run_cases(cases(), chosen) | run_cases(waiting_cases(), chosen, at_once=6)
-    print(f"the slowest survivor ended {slowest:.2f} s after a death; the limit is 2 s, the tolerance "
-          f"of this test {ranks.PROMISE_SECONDS:.0f} s")
+    print(f"the slowest survivor ended {slowest:.2f} s after a death; the limit is 2 s, and "
+          f"this test tolerates {ranks.PROMISE_SECONDS:.0f} s")
     sys.exit(status)

@@ -6,7 +6,7 @@
     switch: a bridge ── veth ── host 0, 10.77.0.1
                     └── veth ── host 1, 10.77.0.2   ...
 
-hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) if namespaces are not permitted.
+hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) if namespaces are forbidden.
 """
 
 import json
@@ -24,10 +24,10 @@ WORKER, RUN = sys.argv[1:3]
 TRAIN_GPT = sys.argv[3] if len(sys.argv) > 3 else ""
 PORT = 29700
 SKIPPED = 77
-# Of losses. Rounding errors differ with the order of sums, and grow over the steps.
+# Largest difference of losses. Rounding errors depend on the order of sums, and grow over the steps.
 TOLERANCE = 2e-4
-# vescomm-run sends SIGTERM to the ranks of its host when one of them fails. The ranks of these tests
-# ignore it, so that all of them print their errors.
+# vescomm-run sends SIGTERM to the ranks of its host when one of them fails. The ranks of these
+# tests ignore it, so that all of them print their errors.
 IGNORE_TERM = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
 
 
@@ -60,7 +60,7 @@ class Hosts:
                 ip("-n", name, "link", "set", "lo", "up")
                 ip("-n", name, "link", "set", "eth0", "up")
             ranks.expect_none_left(lambda: {n for n in self.names if not self.has_carrier(n)},
-                               "hosts without a network")
+                                   "hosts without a network")
         except BaseException:
             self.__exit__()
             raise
@@ -159,8 +159,8 @@ def collectives(counts, environment=None):
             expect(not hosts.processes(number), f"processes are left on host {number}")
 
 
-# A process of another user on a host. It sends garbage to every listening port of the host, and prints
-# the addresses of these ports.
+# A process of another user on a host. It sends garbage to every listening port of the host, and
+# prints the addresses of these ports.
 UNAUTHENTICATED_PEER = r"""
 import os, random, socket, struct, sys
 import encodings.ascii, encodings.idna  # another user may not be able to read these files
@@ -190,10 +190,11 @@ while True:
 
 
 def unauthenticated_peers(counts, environment=None):
-    """Unauthenticated peers connect to a listening port of the job. The job must not be affected, and
-    must listen only on the interface between the hosts."""
+    """Unauthenticated peers connect to a listening port of the job. The job must not be affected,
+    and must listen only on the interface between the hosts."""
     with Hosts(len(counts)) as hosts:
-        users = [subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", UNAUTHENTICATED_PEER],
+        users = [subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c",
+                                   UNAUTHENTICATED_PEER],
                                   stdout=subprocess.PIPE, text=True) for name in hosts.names]
         try:
             for user in users:
@@ -251,8 +252,8 @@ def kill_on_another_host(counts, victim, phase):
             job.until_all_said(f"{phase} 1")
         os.kill(job.process_of(victim), signal.SIGKILL)
         codes = job.finish(seconds=ranks.PROMISE_SECONDS)
-        victims_host = job.host_of(victim)
-        expect(codes.pop(victims_host) == 128 + signal.SIGKILL, f"host {victims_host}\n{job.transcript()}")
+        host = job.host_of(victim)
+        expect(codes.pop(host) == 128 + signal.SIGKILL, f"host {host}\n{job.transcript()}")
         expect(set(codes.values()) == {PEER_FAILED}, f"codes {codes}\n{job.transcript()}")
         job.expect_blame([r for r in range(sum(counts)) if r != victim], [victim])
 

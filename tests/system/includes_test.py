@@ -38,8 +38,8 @@ OTHERS = {
 }
 # Single files that a folder may include although it may not include their folders.
 FILES = {
-    # vescomm-run parses addresses. vescomm-info prints the kernels, and measures with the transports
-    # of a communicator.
+    # vescomm-run parses addresses. vescomm-info prints the kernels, and measures with the
+    # transports of a communicator.
     "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h",
               "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
               "libvescomm/comm/memory.h", "libvescomm/observe/file.h"},
@@ -117,7 +117,8 @@ def allowed(path, folder, target):
     base = folder.removesuffix(" public")
     if folder.endswith(" public"):  # installed headers see installed headers
         return target_folder in OTHERS[base] or target_folder == folder
-    return target_folder in OTHERS[base] or target_folder == base or target_folder == base + " public"
+    return (target_folder in OTHERS[base] or target_folder == base or
+            target_folder == base + " public")
 
 
 def check_includes(path, lines):

@@ -107,7 +107,7 @@ def headers_compile_alone(installation):
                    f"{header.name} includes nothing")
         for compiler in compilers:
             for language, standard in ways:
-                # Twice, to test include guards. From standard input, so that it is not the main file.
+                # Twice, to test include guards. On standard input, so it is not the main file.
                 run(compiler, "-x", language, f"-std={standard}", *STRICT, *includes,
                     "-fsyntax-only", "-",
                     input=f"#include <vescomm/{header.name}>\n" * 2)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ranks as processes: starts and kills them, reads their output, and checks that nothing is left.
+"""Runs ranks as processes: starts them, kills them, reads their output, and checks what is left.
 
 Nothing here sleeps to wait for an event. A job reacts to the output and the ends of its processes.
 Deadlines only catch hangs.
@@ -16,8 +16,8 @@ import time
 from concurrent import futures
 
 SLOW = os.environ.get("VESCOMM_TEST_SLOW", "") not in ("", "0")
-# The library promises that every survivor ends within two seconds of a death. The rest is a margin for
-# two cores shared with other tests, and for sanitizers.
+# The library promises that every survivor ends within two seconds of a death. The rest is a margin
+# for two cores shared with other tests, and for sanitizers.
 PROMISE_SECONDS = 20.0 if SLOW else 5.0
 HANG_SECONDS = 300.0 if SLOW else 100.0
 
@@ -231,8 +231,8 @@ class Job:
         return {r.number: r.code for r in wanted if not r.reaped}
 
     def survivors_report(self, victims, codes=(PEER_FAILED,), seconds=PROMISE_SECONDS, said=()):
-        """Expects that every other rank ends with an error that names one of the victims. Returns the
-        seconds from the kill to the end of the last rank."""
+        """Expects that every other rank ends with an error that names one of the victims. Returns
+        the seconds from the kill to the end of the last rank."""
         others = [r for r in self.ranks if r not in victims]
         self.finish(others, max(seconds, 1))
         for number in others:
@@ -276,7 +276,7 @@ class Job:
             return
         sessions = [rank.process.pid for rank in self.ranks.values()]
         expect_none_left(lambda: {str(p) for s in sessions for p in processes_of_session(s)},
-                     "processes")
+                         "processes")
         expect_none_left(orphan_sockets, "abstract sockets")
         expect_none_left(lambda: orphan_files(self.files_before), "files in /dev/shm")
 

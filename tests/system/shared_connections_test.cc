@@ -86,7 +86,7 @@ TEST(SharedConnections, SubgroupsUseTheConnectionsOfTheirParent) {
     });
 }
 
-TEST(SharedConnections, ACommunicatorWithMoreRanksCreatesItsOwn) {
+TEST(SharedConnections, ACommunicatorWithMoreRanksCreatesConnections) {
     const Job job{4, 1};
     run(job, [&](int rank) {
         vescomm_comm_t *all = nullptr, *again = nullptr;

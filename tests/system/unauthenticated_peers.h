@@ -157,7 +157,7 @@ public:
 private:
     static constexpr std::size_t max_kept = 400;
 
-    // Nothing, a valid first message, the same with garbage, or an HTTP request with garbage.
+    // Nothing, a valid first message, one with garbage, or an HTTP request with garbage.
     std::string some_bytes() {
         const auto kind = random_() % 4;
         std::string bytes(targets_.first_message, kind == 0 ? 0 : targets_.first_message_size);
