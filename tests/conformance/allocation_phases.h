@@ -121,8 +121,8 @@ struct Phase {
 
 // All phases, in order of execution.
 const std::vector<Phase> &all_phases();
-// True if a trial of phase `target` runs `phase`. Phases that end a communicator run directly after
-// those that create its objects.
+// Returns true if a trial of phase `target` runs `phase`: earlier phases that create objects, the
+// earlier phase "run", and the target itself.
 bool takes_part(int phase, int target);
 void free_all(Rank &rank);
 

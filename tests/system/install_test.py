@@ -70,7 +70,7 @@ def examples_run(installation):
             with Job([program], count, environment=environment) as job:
                 job.expect_success()
                 for number in range(count):
-                    # Everyone has everyone's values; their sum is one value for each rank.
+                    # The gathered values, and the sum of the own value over all ranks.
                     expected = f"{' '.join(gathered)} | rank {number}: {number * count}"
                     expect(job.ranks[number].lines == [expected],
                            f"{example} at {count} ranks printed {job.ranks[number].lines}, "
