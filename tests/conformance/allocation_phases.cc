@@ -16,7 +16,7 @@ namespace vescomm::testing_support {
 
 namespace {
 
-// Element i of what a rank brings.
+// Element i of a rank's contribution.
 float value(int rank, std::size_t i) {
     return static_cast<float>(static_cast<int>(i) * (rank + 1) % 7 + rank);
 }
@@ -160,7 +160,7 @@ void explain(Rank &r) {
     }
 }
 
-// Every collective on arrays, at once. Counts differ by phase so that each makes a new request.
+// Blocking collectives on arrays. Counts differ by phase, so that each phase creates a new request.
 void call_all_reduce(Rank &r) {
     const std::vector<float> mine = values(r.rank, 33);
     std::vector<float> all(33);
@@ -182,7 +182,7 @@ void call_large_all_reduce(Rank &r) {
     r.expect("vescomm_all_reduce of more", all, sums(r.ranks(), count));
 }
 
-// Counts of every rank: 5, 6.
+// 5 elements for rank 0, 6 for rank 1, and so on.
 std::vector<std::int64_t> counts_of(int ranks) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks));
     std::iota(counts.begin(), counts.end(), 5);
@@ -265,7 +265,7 @@ void call_all_to_all(Rank &r) {
     r.expect("vescomm_all_to_all_v", all, should);
 }
 
-// A call that goes on while the program does, and is not at its end when a later one is made.
+// A nonblocking call, still in progress when the next call of the library is made.
 void call_in_background(Rank &r) {
     const std::vector<float> mine = values(r.rank, 50);
     std::vector<float> all(50);
@@ -285,7 +285,7 @@ void call_in_background(Rank &r) {
         if (status == VESCOMM_OK) r.pending = nullptr;
         return status;
     });
-    // Arrays are this function's: the rank must not give them up while anybody writes.
+    // The arrays are local: abort, so that no rank writes to them after this function returns.
     if (r.given_up && r.comm != nullptr) vescomm_comm_abort(r.comm, "it has given up");
 }
 
@@ -371,7 +371,7 @@ void release_slab(Rank &r) {
 
 }  // namespace
 
-// One after another, as programs do.
+// Frees all objects in the order that programs use.
 void free_all(Rank &r) {
     const auto release = [&](const char *name, auto *&object, auto function) {
         if (object == nullptr) return;
@@ -406,7 +406,7 @@ void abort_all(Rank &r) {
     r.given_up = true;
 }
 
-// A rank calls something else than the others: all are told.
+// The victim calls another operator than its peer. The call fails on all ranks.
 void call_something_else(Rank &r) {
     const std::vector<float> mine = values(r.rank, 21);
     std::vector<float> all(21);
@@ -419,8 +419,8 @@ void call_something_else(Rank &r) {
     if (r.ranks() > 1 || status != VESCOMM_OK) r.given_up = true;
 }
 
-// What the control plane sends, whose libcrypto allocates as well.
-void seal_frames(Rank &r) {
+// Encodes and decodes a frame of the control plane. The MAC uses libcrypto, which allocates too.
+void encode_frames(Rank &r) {
     if (!r.victim()) return;
     (void)Rank::exposed([] {
         return guarded([] {
@@ -462,7 +462,7 @@ const std::vector<Phase> phases = {
     {"flight recorder", write_recorder},
     {"release", release_slab},
     {"free", free_all},
-    {"frames", seal_frames, true},
+    {"frames", encode_frames, true},
     {"abort", abort_all, true},
     {"mismatch", call_something_else, true},
 };

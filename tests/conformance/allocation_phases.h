@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The phases of a communicator's life, in each of which allocations fail: allocations_test.cc.
+// The phases of a communicator's life in which allocations_test.cc makes allocations fail.
 #pragma once
 
 #include <cstdio>
@@ -17,29 +17,27 @@
 
 namespace vescomm::testing_support {
 
-// The ranks' own timeout, and when the test gives a process up.
-constexpr double timeout_seconds = 4;
-constexpr unsigned hang_seconds = 40;
+constexpr double timeout_seconds = 4;  // of the communicator
+constexpr unsigned hang_seconds = 40;  // the test kills a trial after this time
 
 struct Cluster {
     const char *name;
     bool loopback;
     std::vector<int> node_of;
-    // UCX does not survive that its own allocations fail.
+    // `cpp` for UCX, which crashes if its own allocations fail.
     Allocator allocator = Allocator::all;
-    // With the control plane that users have; only when it is asked for by name.
+    // Uses the TCP control plane. Such a cluster runs only if --only selects it.
     bool real_control = false;
 
     int ranks() const { return static_cast<int>(node_of.size()); }
 };
 
-// What a trial found, in memory that the test shares with its process ----
-
+// The result of one trial, in memory that the trial's process shares with the test.
 struct Found {
     Allocations allocations;
-    vescomm_status_t status[2];  // the first that is not OK, by rank
+    vescomm_status_t status[2];  // the first status other than OK, by rank
     bool done[2];
-    char what[2][512];  // was wrong
+    char what[2][512];  // the first problem of each rank; empty if none
 };
 
 struct Trial {
@@ -80,15 +78,15 @@ struct Rank {
         if (what[0] == '\0') std::snprintf(what, sizeof world.found.what[0], "%s", text.c_str());
     }
 
-    // Allocations fail in the library alone, not in the test.
+    // Runs a call of the library with failing allocations. Those of the test itself succeed.
     template <typename Body>
     static vescomm_status_t exposed(const Body &body) {
         const FailingAgain again;
         return body();
     }
 
-    // One call of the library. Where its allocation failed and the communicator is whole, it is
-    // made once more, and must succeed.
+    // One call of the library. If its allocation failed and the communicator is not broken, the
+    // call is repeated and must succeed.
     void call(const char *name, const std::function<vescomm_status_t()> &body) {
         if (given_up) return;
         vescomm_status_t status = exposed(body);
@@ -118,14 +116,13 @@ struct Rank {
 struct Phase {
     const char *name;
     void (*body)(Rank &);
-    // Nothing but the communicator and what this phase makes is needed, and nothing follows.
-    bool last = false;
+    bool last = false;  // needs only the communicator, and no phase follows it
 };
 
-// In their order.
+// All phases, in order of execution.
 const std::vector<Phase> &all_phases();
-// Whether a trial of the target goes through a phase before it. Those that end a communicator come
-// alone after those that make it.
+// Returns true if a trial of phase `target` runs `phase`: earlier phases that create objects, the
+// earlier phase "run", and the target itself.
 bool takes_part(int phase, int target);
 void free_all(Rank &rank);
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the test of failing allocations brings itself, and what does not fail: its control plane,
-// and the transport of tests.
+// Wrappers of the control plane and the loopback transport whose allocations do not fail, for
+// allocations_test.cc.
 #pragma once
 
 #include <cstdlib>
@@ -17,7 +17,7 @@
 
 namespace vescomm::testing_support {
 
-// Its own allocations do not fail, those of the library that it calls back do.
+// A control plane whose own allocations succeed. Those in callbacks into the library may fail.
 class Sheltered final : public Control {
 public:
     explicit Sheltered(std::unique_ptr<Control> inner) : inner_(std::move(inner)) {}
@@ -87,7 +87,7 @@ private:
     std::unique_ptr<Control> inner_;
 };
 
-// Loopback is a transport of tests alone: what it hands over it keeps in queues that grow.
+// Loopback exists only for tests: its queues grow, so its allocations must succeed.
 class ShelteredTransport final : public Transport {
 public:
     explicit ShelteredTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}

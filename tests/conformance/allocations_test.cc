@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Allocation number n of one rank fails, for every n, in every phase of a communicator's life:
+// Makes allocation number n of rank 0 fail, for every n, in every phase of a communicator's life:
 //
 //     allocations_test [--all] [--only CLUSTER/PHASE] [--from N]
 //
-// Ranks are threads of a process of its own for each trial, and the first of them is the one whose
-// allocations fail. Required is that every call of every rank returns a status within the timeout
-// and a little more; that the rank can free everything afterwards; that a call after which the
-// communicator is not broken can be made again, and has its right result then; and that nothing
-// ends the process. The control plane is this test's own, and does not fail, but for the cluster
-// "tcp_control".
+// Each trial is a process of its own, and its ranks are threads. The test requires:
+// - Every call of every rank returns a status soon after the timeout at the latest.
+// - Every rank can free all its objects afterwards.
+// - If a call fails and the communicator is not broken, the call can be repeated and succeeds.
+// - The process is not terminated.
+// The cluster "tcp_control" uses the real control plane. All others use that of the tests, in which
+// allocations do not fail.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,7 +61,7 @@ void play(World &world, int rank) {
 [[noreturn]] void run_trial(const Cluster &cluster, const Trial &trial, Found &found,
                             const std::string &folder) {
     alarm(hang_seconds);
-    // What is logged of failures is not of interest here, but must be made.
+    // Discards log lines. A sink is set so that the library still formats them.
     vescomm_set_log([](void *, std::int32_t, const char *) {}, nullptr);
     World world{cluster,
                 trial,
@@ -76,7 +77,7 @@ void play(World &world, int rank) {
     _exit(0);
 }
 
-// What is wrong; empty: nothing.
+// Returns the problem of a trial, empty if there is none.
 std::string judge(const Cluster &cluster, bool ends, const Found &found, int status) {
     if (WIFSIGNALED(status))
         return WTERMSIG(status) == SIGALRM ? "hangs"
@@ -85,7 +86,7 @@ std::string judge(const Cluster &cluster, bool ends, const Found &found, int sta
     for (int rank = 0; rank < cluster.ranks(); ++rank) {
         if (found.what[rank][0] != '\0')
             return "rank " + std::to_string(rank) + ": " + found.what[rank];
-        // Who is told of an abort may be told within the call before it.
+        // In a phase that ends the communicator, a rank may fail with its peer's abort.
         if (found.allocations.failed == 0 && !ends && found.status[rank] != VESCOMM_OK)
             return "rank " + std::to_string(rank) +
                    " fails without a reason: " + vescomm_status_name(found.status[rank]);
@@ -108,14 +109,14 @@ public:
     }
     ~Driver() { std::filesystem::remove_all(folder_); }
 
-    // All numbers, or some of each phase: the first ones, then ever wider apart.
+    // Tries all numbers, or a sample of them whose distances grow by a third.
     void sweep(const Cluster &cluster, int phase, bool all, std::uint64_t from, Totals &totals) {
         const std::string name = std::string(cluster.name) + "/" + all_phases()[phase].name;
         std::uint64_t trials = 0, problems = 0, last = 0;
         for (std::uint64_t number = from;; number += all ? 1 : 1 + number / 3) {
             bool failed = false;
             for (const Failing failing : {Failing::one, Failing::and_later}) {
-                // Half of them each, when it is not all.
+                // A sample alternates between the two kinds of failure.
                 if (!all && (number + (failing == Failing::one ? 0 : 1)) % 2 == 0) continue;
                 const std::string wrong = attempt(cluster, {phase, number, failing});
                 ++trials;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of collectives on arrays that are refused, with what is said of them.
+// Rejected arguments of collectives on arrays, and the error messages.
 #include "support/array_calls.h"
 
 namespace vescomm {
@@ -14,7 +14,7 @@ using testing_support::run_array_ranks;
 using testing_support::sum;
 using testing_support::two;
 
-TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
+TEST(ArrayArguments, OverlappingArraysAreRejected) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         const auto rank = static_cast<std::size_t>(comm->value->rank());
         Floats data(40, 1);
@@ -24,7 +24,7 @@ TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
         EXPECT_REFUSED(
             vescomm_all_reduce(comm, at, at + 1, 10, VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr),
             overlap);
-        // In place is where the own block goes, and nowhere else.
+        // In place is valid only at the offset of the rank's own block.
         EXPECT_REFUSED(vescomm_all_gather_v(comm, at + 10 * (1 - rank), at, counts, nullptr,
                                             VESCOMM_F32, nullptr, nullptr),
                        overlap);
@@ -34,7 +34,7 @@ TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
         EXPECT_REFUSED(vescomm_all_to_all_v(comm, at, counts, nullptr, at, counts, nullptr,
                                             VESCOMM_F32, nullptr, nullptr),
                        overlap);
-        // Blocks that get something must not share elements; those that are read may.
+        // Output blocks must not overlap. Source blocks may.
         const std::int64_t offsets[] = {0, 9};
         Floats other(40, 1);
         EXPECT_REFUSED(vescomm_all_gather_v(comm, other.data(), at, counts, offsets, VESCOMM_F32,
@@ -46,7 +46,7 @@ TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
         const std::int64_t same[] = {0, 0};
         check(vescomm_all_to_all_v(comm, other.data(), counts, same, at, counts, nullptr,
                                    VESCOMM_F32, nullptr, nullptr));
-        // Neighbours do not overlap, whatever the order of the blocks.
+        // Adjacent blocks do not overlap, in any order.
         const std::int64_t turned[] = {10, 0};
         check(
             vescomm_all_gather_v(comm, at + 20, at, counts, turned, VESCOMM_F32, nullptr, nullptr));
@@ -56,7 +56,7 @@ TEST(ArrayArguments, ArraysInOneAnotherAreRefused) {
     });
 }
 
-TEST(ArrayArguments, ArraysThatAreNotAlignedAreRefused) {
+TEST(ArrayArguments, UnalignedArraysAreRejected) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(4, 1);
         char *odd = reinterpret_cast<char *>(data.data()) + 2;
@@ -66,7 +66,7 @@ TEST(ArrayArguments, ArraysThatAreNotAlignedAreRefused) {
     });
 }
 
-TEST(ArrayArguments, FactorsBelongToPremultipliedSums) {
+TEST(ArrayArguments, OnlyPremultipliedSumsTakeAFactor) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(10, 1);
         auto options = vescomm_call_options();
@@ -83,7 +83,7 @@ TEST(ArrayArguments, FactorsBelongToPremultipliedSums) {
     });
 }
 
-TEST(ArrayArguments, CountsBeyondAllMemoryAreRefused) {
+TEST(ArrayArguments, CountsAboveTheMaximumAreRejected) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         float data[2] = {1, 1};
         constexpr std::int64_t max = std::int64_t{1} << 40;
@@ -97,7 +97,7 @@ TEST(ArrayArguments, CountsBeyondAllMemoryAreRefused) {
         EXPECT_REFUSED(
             vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr, nullptr),
             "the sum of counts");
-        // Also in sum, of a group.
+        // The limit also applies to the sum over a group.
         check(vescomm_group_begin(comm));
         check(call(max));
         check(call(1));

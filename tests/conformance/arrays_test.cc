@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives on arrays over every transport: random sequences of all of them through the C API,
-// several under way at once, alone and in groups, in place and not, compared with what they must
-// give. All ranks draw the same numbers, so all make the same calls.
+// Collectives on arrays over every transport. Makes random sequences of calls through the C API,
+// several in progress at once, alone and in groups, in place and out of place, and compares the
+// results with expected values. All ranks draw the same random numbers, so all make the same calls.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -30,13 +30,13 @@ constexpr vescomm_type_t type_of() {
     return VESCOMM_I64;
 }
 
-// One call on one rank: its arrays, and what must be in them in the end.
+// One call on one rank, with its arrays and their expected contents.
 class Case {
 public:
     virtual ~Case() = default;
-    // Asks for any algorithm that suits, instead of the one that is chosen.
+    // Forces a random one of the suitable algorithms.
     virtual void force(vescomm_comm_t *comm) = 0;
-    // Starts it, or adds it to the group when one is open.
+    // Starts the call, or adds it to the open group.
     virtual void call(vescomm_comm_t *comm, vescomm_request_t **request) = 0;
     virtual void fill(int run) = 0;
     virtual void verify(int run) const = 0;
@@ -67,7 +67,7 @@ public:
     TypedCase(Collective collective, int rank, int ranks, int number, Random &random)
         : collective_(collective), rank_(rank), ranks_(ranks), number_(number) {
         root_ = static_cast<int>(random() % static_cast<unsigned>(ranks));
-        // OfAllTypesAndOperatorsAreRight has all of them.
+        // AllTypesAndOperatorsAreCorrect tests the other operators.
         static constexpr vescomm_op_t ops[] = {VESCOMM_SUM, VESCOMM_PROD, VESCOMM_MIN, VESCOMM_MAX};
         op_ = ops[random() % std::size(ops)];
         in_place_ = random() % 2 == 0;
@@ -133,8 +133,7 @@ public:
             default:
                 append(source_, rank_, 0, counts_[0], run);
         }
-        // In place: the array that holds the other is given for both.
-        if (!in_place_) return;
+        if (!in_place_) return;  // in place, the output also holds the source
         if (collective_ == Collective::all_gather_v)
             std::copy(source_.begin(), source_.end(), output_.begin() + offsets_[rank_]);
         if (collective_ == Collective::all_reduce || collective_ == Collective::reduce)
@@ -227,7 +226,7 @@ public:
     }
 
 private:
-    // Small, so that sums and products of all ranks are exact in every type.
+    // Small values: sums and products over all ranks are exact in every type.
     T value(int rank, std::int64_t i, int run) const {
         return static_cast<T>((i * 7 + rank * 3 + number_ * 5 + run) % 3 + 1);
     }
@@ -330,7 +329,7 @@ struct Started {
     void finish() {
         check(vescomm_request_wait(request));
         for (const auto &one : cases) one->verify(0);
-        // The same request again, on arrays filled anew.
+        // Restarts the request on refilled arrays.
         for (int run = 1; run < runs; ++run) {
             for (const auto &one : cases) one->fill(run);
             check(vescomm_request_start(request, nullptr));
@@ -341,7 +340,7 @@ struct Started {
     }
 };
 
-// About `calls` calls, on one rank of those that do the same.
+// Makes at least `calls` random calls on one rank. All ranks use the same seed.
 void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
     const int rank = comm->value->rank(), ranks = comm->value->ranks();
     Random random(seed);
@@ -365,7 +364,7 @@ void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
         }
         open.push_back(std::move(started));
         if (open.size() < 7 && random() % 3 != 0) continue;
-        // A request that starts again must do so in the same order on every rank.
+        // Requests are restarted in the same order on every rank.
         const auto which = static_cast<std::ptrdiff_t>(random() % open.size());
         open[which].runs = 1 + static_cast<int>(random() % 3);
         open[which].finish();
@@ -376,11 +375,11 @@ void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
 
 class ArrayConformance : public testing::TestWithParam<testing_support::TestSetup> {};
 
-TEST_P(ArrayConformance, RandomSequencesGiveWhatTheyMust) {
+TEST_P(ArrayConformance, RandomSequencesGiveCorrectResults) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) { call_at_random(comm, 12, 150); });
 }
 
-// Any number of ranks on any nodes, with and without a thread for progress.
+// 1 to 7 ranks on up to 4 emulated nodes, with and without a progress thread.
 TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
     const char *given = std::getenv("VESCOMM_TEST_ARRAY_CALLS");
     const int calls = given != nullptr ? std::stoi(given) : 500;
@@ -405,8 +404,8 @@ TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
 
 using Bytes = std::vector<std::byte>;
 
-// What a rank contributes: any bits where the order of sums is that of ranks, and otherwise ones
-// and twos, whose sums and products are exact in every accumulator.
+// The contribution of a rank. With `any_bits` the bytes are random, for sums in the order of ranks.
+// Otherwise the values are one and two, whose sums and products are exact in every accumulator.
 Bytes contribution(vescomm_type_t type, std::size_t count, int rank, bool any_bits) {
     Random random(static_cast<unsigned>(100 * type + rank));
     const std::size_t size = size_of(type);
@@ -427,7 +426,7 @@ Bytes contribution(vescomm_type_t type, std::size_t count, int rank, bool any_bi
     return bytes;
 }
 
-TEST_P(ArrayConformance, OfAllTypesAndOperatorsAreRight) {
+TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         constexpr std::size_t count = 1'003;
         const double factor = 3;
@@ -468,7 +467,7 @@ TEST_P(ArrayConformance, OfAllTypesAndOperatorsAreRight) {
                                      &options, nullptr));
                 expect(at_root, 0, "reduce");
 
-                // Ragged: the last rank has what is left.
+                // Ragged counts: the last rank has the remainder.
                 std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks));
                 std::size_t begin = 0, left = count;
                 for (int k = 0; k < ranks; ++k) {
@@ -486,28 +485,27 @@ TEST_P(ArrayConformance, OfAllTypesAndOperatorsAreRight) {
     });
 }
 
-// Different things called in one place are told to all, and nobody waits for the deadline.
-TEST_P(ArrayConformance, DifferentCallsAreTold) {
+// If ranks make different calls, all of them fail with VESCOMM_ERROR_MISMATCH, before the deadline.
+TEST_P(ArrayConformance, DifferentCallsAreReportedToAllRanks) {
 #if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP()
-        << "until they are told, some read from the staging buffer what others write there";
+    GTEST_SKIP() << "until the mismatch is detected, ranks read staging memory that others write";
 #endif
-    if (GetParam().ranks() == 1) GTEST_SKIP() << "one rank agrees with itself";
-    std::vector<std::string> told(static_cast<std::size_t>(GetParam().ranks()));
+    if (GetParam().ranks() == 1) GTEST_SKIP() << "needs at least two ranks";
+    std::vector<std::string> errors(static_cast<std::size_t>(GetParam().ranks()));
     run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {
         const int rank = comm->value->rank();
         const bool last = rank + 1 == comm->value->ranks();
         std::vector<float> source(1'000), output(1'000);
         vescomm_status_t status = VESCOMM_OK;
-        // Some ranks may be through with their first call before they are told.
+        // Some ranks may complete their first calls before the mismatch is detected.
         for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
             status =
                 vescomm_all_reduce(comm, source.data(), output.data(), last ? 999 : 1'000,
                                    VESCOMM_F32, last ? VESCOMM_MAX : VESCOMM_SUM, nullptr, nullptr);
         EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
-        told[rank] = vescomm_last_error();
+        errors[rank] = vescomm_last_error();
     });
-    for (const std::string &sentence : told) {
+    for (const std::string &sentence : errors) {
         EXPECT_NE(sentence.find("rank " + std::to_string(GetParam().ranks() - 1)),
                   std::string::npos)
             << sentence;

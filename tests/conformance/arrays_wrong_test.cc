@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives on arrays where something is wrong: ranks that call different things, groups and
-// requests that are half done.
+// Errors of collectives on arrays: ranks that make different calls, unfinished groups, and requests
+// that are destroyed while they run.
 #include <algorithm>
 #include <barrier>
 #include <numeric>
@@ -24,7 +24,7 @@ using testing_support::two;
 
 const testing_support::TestSetup apart{Kind::loopback, {0, 0, 1}};
 
-// Over every transport that puts.
+// Every inter-node transport; tcp and ucx also without a progress thread.
 std::vector<testing_support::TestSetup> setups_on_nodes(const std::vector<int> &node_of) {
     std::vector<testing_support::TestSetup> all;
     for (const Kind kind : testing_support::kinds_between_nodes()) {
@@ -36,25 +36,25 @@ std::vector<testing_support::TestSetup> setups_on_nodes(const std::vector<int> &
     return all;
 }
 
-void expect_told(vescomm_status_t status, const std::vector<std::string> &texts) {
+void expect_mismatch(vescomm_status_t status, const std::vector<std::string> &texts) {
     EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
     for (const std::string &text : texts)
         EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
             << vescomm_last_error();
 }
 
-// ---- ranks that call different things ----
+// ---- ranks that make different calls ----
 
-TEST(ArraysThatDisagree, NobodyTakesTheWrongResultForARightOne) {
+TEST(MismatchedArrayCalls, DifferentOperatorsAreReported) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(100, 1);
         const bool odd = comm->value->rank() == 1;
-        expect_told(sum(comm, data, nullptr, odd ? VESCOMM_MAX : VESCOMM_SUM),
-                    {"rank 0", "rank 1", "sum", "max"});
+        expect_mismatch(sum(comm, data, nullptr, odd ? VESCOMM_MAX : VESCOMM_SUM),
+                        {"rank 0", "rank 1", "sum", "max"});
     });
 }
 
-TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
+TEST(MismatchedArrayCalls, AreReportedWithMoreCallsInProgressThanStagingSlots) {
     for (const auto &setup : {two, three, apart}) {
         run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const bool odd = comm->value->rank() == 1;
@@ -66,15 +66,15 @@ TEST(ArraysThatDisagree, AreToldThoughMoreIsUnderWayThanTheStageHasSlots) {
                     sum(comm, data[i], &requests[i], odd && i == 0 ? VESCOMM_MAX : VESCOMM_SUM);
             for (std::size_t i = 0; i < data.size() && status == VESCOMM_OK; ++i)
                 status = vescomm_request_wait(requests[i]);
-            expect_told(status, {"rank 1", "sum", "max"});
+            expect_mismatch(status, {"rank 1", "sum", "max"});
             for (vescomm_request_t *request : requests) check(vescomm_request_free(request));
         });
     }
 }
 
-// A rank that has nothing to exchange in its own view completes without any comparison. All are
-// told in the next call.
-TEST(ArraysThatDisagree, AreToldInTheNextCallWhereOneHadNothingToExchange) {
+// A rank with nothing to exchange completes without comparing signatures. The next call detects the
+// mismatch on all ranks.
+TEST(MismatchedArrayCalls, AreReportedByTheNextCallIfARankHadNothingToExchange) {
     for (const auto &setup : setups_on_nodes({0, 1, 2, 2})) {
         for (const bool scatters : {false, true}) {
             run_array_ranks(setup, [&](vescomm_comm_t *comm) {
@@ -86,16 +86,16 @@ TEST(ArraysThatDisagree, AreToldInTheNextCallWhereOneHadNothingToExchange) {
                 vescomm_status_t status =
                     exchange(comm, source.data(), output.data(), counts.data(), nullptr,
                              VESCOMM_F32, 3, nullptr, nullptr);
-                // A slow rank hears of it while it is still in there.
+                // A slow rank may already fail in the exchange.
                 if (status == VESCOMM_OK) status = sum(comm, output);
-                expect_told(status, {"rank 1", "all_reduce of f32",
-                                     "or they differ in an earlier gather_v or scatter_v"});
+                expect_mismatch(status, {"rank 1", "all_reduce of f32",
+                                         "or they differ in an earlier gather_v or scatter_v"});
             });
         }
     }
 }
 
-TEST(ArraysThatAgree, MayFollowScattersInWhichSomeHadNothingToExchange) {
+TEST(MatchingArrayCalls, SucceedAfterScattersWithEmptyParts) {
     for (const auto &setup : setups_on_nodes({0, 1, 2, 2})) {
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const std::vector<std::int64_t> counts{1, 0, 0, 0};
@@ -112,19 +112,19 @@ TEST(ArraysThatAgree, MayFollowScattersInWhichSomeHadNothingToExchange) {
     }
 }
 
-// Roots wait for nobody: the later one of two sees that there was another.
-TEST(ArraysThatDisagree, AboutTheRootAreToldThoughBothOnlyGive) {
+// A root of a broadcast does not wait for other ranks. The later of two roots detects the other.
+TEST(MismatchedArrayCalls, DifferentRootsAreReported) {
     run_array_ranks(three, [](vescomm_comm_t *comm) {
         Floats data(10, 1);
         const int root = comm->value->rank() == 2 ? 2 : 0;
         vescomm_status_t status = VESCOMM_OK;
         for (int i = 0; i < 20 && status == VESCOMM_OK; ++i)
             status = vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, root, nullptr, nullptr);
-        expect_told(status, {"rank 2", "broadcast"});
+        expect_mismatch(status, {"rank 2", "broadcast"});
     });
 }
 
-TEST(ArraysThatDisagree, AreToldWhenTheyOnlyEverAsk) {
+TEST(MismatchedArrayCalls, AreReportedByRequestTest) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(11, 1);
         vescomm_request_t *request = nullptr;
@@ -134,14 +134,14 @@ TEST(ArraysThatDisagree, AreToldWhenTheyOnlyEverAsk) {
         if (status == VESCOMM_OK) do
                 status = vescomm_request_test(request);
             while (status == VESCOMM_IN_PROGRESS);
-        expect_told(status, {"rank 0", "rank 1"});
+        expect_mismatch(status, {"rank 0", "rank 1"});
         check(vescomm_request_free(request));
     });
 }
 
-// What a neighbour relays from another node is of the same call as what its readers expect, or
-// nobody gets it: rank 1 has it from rank 0, rank 3 from rank 2.
-TEST(ArraysThatDisagree, AreToldToWhoOnlyReadsWhatAnotherHasRelayed) {
+// Ranks 0 and 2 forward data of other nodes to their local peers 1 and 3. A peer that makes another
+// call must not accept it.
+TEST(MismatchedArrayCalls, AreReportedToReadersOfForwardedData) {
     for (const auto &setup : setups_on_nodes({0, 0, 1, 1})) {
         for (const char *algorithm : {"staged", "bruck"}) {
             SCOPED_TRACE(testing::Message() << algorithm << " on " << name_of(setup));
@@ -160,21 +160,21 @@ TEST(ArraysThatDisagree, AreToldToWhoOnlyReadsWhatAnotherHasRelayed) {
                         vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
                                              odd ? VESCOMM_I32 : VESCOMM_F32, &options, &request);
                 };
-                // Those who relay have all that they need from other nodes before the others come.
+                // The forwarding ranks have all data of other nodes before their local peers start.
                 if (rank % 2 == 0) start();
                 for (int i = 0; i < 10'000; ++i) vescomm_comm_progress(comm);
                 meeting.arrive_and_wait();
                 if (rank % 2 != 0) start();
                 if (status == VESCOMM_OK) status = vescomm_request_wait(request);
-                expect_told(status, {"all_gather_v of f32", "all_gather_v of i32"});
+                expect_mismatch(status, {"all_gather_v of f32", "all_gather_v of i32"});
                 check(vescomm_request_free(request));
             });
         }
     }
 }
 
-// A rank that needs nobody is many calls ahead of those that wait for it in vain.
-TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
+// A rank that waits for no other can be many calls ahead of the ranks that wait for it.
+TEST(MismatchedArrayCalls, AreReportedWhenOneRankIsManyCallsAhead) {
     for (const auto &setup : setups_on_nodes({0, 1})) {
         SCOPED_TRACE(name_of(setup));
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
@@ -182,28 +182,29 @@ TEST(ArraysThatDisagree, AreToldThoughOneIsFarAhead) {
             const std::vector<std::int64_t> counts = {5, 0};
             Floats data(10, 1), all(10);
             vescomm_status_t status = VESCOMM_OK;
-            // Rank 1 has nothing to give, and is at the sum of all while rank 0 is at the first.
+            // Rank 1 has nothing to send: it is at the all_reduce while rank 0 is at its first
+            // call.
             for (int i = 0; i < 9 && ahead && status == VESCOMM_OK; ++i)
                 status = vescomm_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
                                           VESCOMM_F32, 0, nullptr, nullptr);
             if (status == VESCOMM_OK) status = sum(comm, data);
-            expect_told(status, {"rank 0", "rank 1", "all_reduce", "gather_v"});
+            expect_mismatch(status, {"rank 0", "rank 1", "all_reduce", "gather_v"});
         });
     }
 }
 
-// What is told of a later call leaves alone what was told of this one.
-TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
+// The signature of a later call does not overwrite the signature of an earlier one.
+TEST(MismatchedArrayCalls, AreReportedWhenThePeerIsInALaterCall) {
     for (testing_support::TestSetup setup : setups_on_nodes({0, 1})) {
         if (setup.kind == Kind::loopback) continue;
         SCOPED_TRACE(name_of(setup) + " " + setup.config.progress);
         std::barrier meeting(2);
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
-            const bool gives = comm->value->rank() == 1;
+            const bool is_root = comm->value->rank() == 1;
             std::vector<Floats> data(5, Floats(10, 1));
             std::vector<vescomm_request_t *> requests(5);
             vescomm_status_t status = VESCOMM_OK;
-            const auto give = [&](std::size_t i, vescomm_type_t type) {
+            const auto start = [&](std::size_t i, vescomm_type_t type) {
                 if (status == VESCOMM_OK)
                     status =
                         vescomm_broadcast(comm, data[i].data(), 10, type, 1, nullptr, &requests[i]);
@@ -211,17 +212,17 @@ TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
             const auto wait = [&](vescomm_request_t *request) {
                 if (status == VESCOMM_OK) status = vescomm_request_wait(request);
             };
-            // Rank 0 begins four broadcasts, and goes away.
-            if (gives) meeting.arrive_and_wait();
+            // Rank 0 starts four broadcasts, and then makes no calls for a while.
+            if (is_root) meeting.arrive_and_wait();
             for (std::size_t i = 0; i < 4; ++i)
-                give(i, gives && i == 0 ? VESCOMM_I32 : VESCOMM_F32);
-            if (!gives) meeting.arrive_and_wait();
-            if (!gives) meeting.arrive_and_wait();
-            // Rank 1 gives all of them, and has the slot of the first for another one. Testing for
-            // longer than a sleep, it says what that is.
-            for (std::size_t i = 0; i < 4 && gives; ++i) wait(requests[i]);
-            if (gives) {
-                give(4, VESCOMM_F32);
+                start(i, is_root && i == 0 ? VESCOMM_I32 : VESCOMM_F32);
+            if (!is_root) meeting.arrive_and_wait();
+            if (!is_root) meeting.arrive_and_wait();
+            // Rank 1 completes all four and reuses the slot of the first for a fifth. It tests the
+            // fifth for longer than a sleep, so it advertises its signature.
+            for (std::size_t i = 0; i < 4 && is_root; ++i) wait(requests[i]);
+            if (is_root) {
+                start(4, VESCOMM_F32);
                 const auto end = Clock::now() + std::chrono::milliseconds(200);
                 while (status == VESCOMM_OK && Clock::now() < end)
                     if (vescomm_request_test(requests[4]) != VESCOMM_IN_PROGRESS) break;
@@ -230,28 +231,27 @@ TEST(ArraysThatDisagree, AreToldThoughTheOtherIsInALaterCall) {
             for (vescomm_request_t *request : requests)
                 if (request != nullptr) wait(request);
             for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = sum(comm, data[0]);
-            expect_told(status, {"broadcast of f32", "broadcast of i32"});
+            expect_mismatch(status, {"broadcast of f32", "broadcast of i32"});
             for (vescomm_request_t *request : requests)
                 if (request != nullptr) check(vescomm_request_free(request));
         });
     }
 }
 
-TEST(ArraysThatDisagree, AboutTheAlgorithmAreTold) {
+TEST(MismatchedArrayCalls, DifferentAlgorithmsAreReported) {
     run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {
         Floats data(1'000, 1);
         auto options = vescomm_call_options();
         options.algorithm = comm->value->rank() == 0 ? "flat" : "two_phase";
-        expect_told(vescomm_all_reduce(comm, data.data(), data.data(), 1'000, VESCOMM_F32,
-                                       VESCOMM_SUM, &options, nullptr),
-                    {"rank 0", "rank 1"});
+        expect_mismatch(vescomm_all_reduce(comm, data.data(), data.data(), 1'000, VESCOMM_F32,
+                                           VESCOMM_SUM, &options, nullptr),
+                        {"rank 0", "rank 1"});
     });
 }
 
-TEST(ArraysThatDisagree, AboutAnythingAreTold) {
+TEST(MismatchedArrayCalls, AnyDifferentArgumentIsReported) {
 #if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP()
-        << "until they are told, some read from the staging buffer what others write there";
+    GTEST_SKIP() << "until the mismatch is detected, ranks read staging memory that others write";
 #endif
     using Call = std::function<vescomm_status_t(vescomm_comm_t *, Floats &)>;
     const std::vector<std::int64_t> counts = {3, 4, 5}, others = {3, 5, 4};
@@ -300,19 +300,18 @@ TEST(ArraysThatDisagree, AboutAnythingAreTold) {
                 const bool odd = comm->value->rank() == 2;
                 Floats data(200, 1);
                 vescomm_status_t status = VESCOMM_OK;
-                // Ranks that only give may be ahead by as many calls as the staging buffer has
-                // slots.
+                // Ranks that only send may be ahead by the number of slots of the staging buffer.
                 for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
                     status = (odd ? pairs[i].second : pairs[i].first)(comm, data);
-                expect_told(status, {"rank 2"});
+                expect_mismatch(status, {"rank 2"});
             });
         }
     }
 }
 
-TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
-    // What one rank has for another, and what that one expects: more, less, and another number of
-    // rounds. Also through a neighbour of the receiver.
+TEST(MismatchedArrayCalls, DifferentCountsAreReported) {
+    // The counts that one rank sends and another expects: more, fewer, and another number of
+    // chunks. Some of the data is forwarded by a local peer of the receiver.
     const auto pairs_of_two = hurried({Kind::loopback, {0, 0, 1, 1}});
     const std::tuple<testing_support::TestSetup, int, int> between[] = {
         {hurried(two), 0, 1},
@@ -334,15 +333,15 @@ TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
                 if (rank == from) sends[static_cast<std::size_t>(to)] = sent;
                 if (rank == to) receives[static_cast<std::size_t>(from)] = expected;
                 Floats source(std::reduce(sends.begin(), sends.end(), std::size_t{0}), 1);
-                // The guard is not written, whatever comes.
+                // The last 64 elements are a guard that is never written.
                 Floats output(std::reduce(receives.begin(), receives.end(), std::size_t{64}), 7);
                 vescomm_status_t status = VESCOMM_OK;
                 for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
                     status = vescomm_all_to_all_v(comm, source.data(), sends.data(), nullptr,
                                                   output.data(), receives.data(), nullptr,
                                                   VESCOMM_F32, nullptr, nullptr);
-                expect_told(status, {"rank " + std::to_string(from), "rank " + std::to_string(to),
-                                     "all_to_all_v"});
+                expect_mismatch(status, {"rank " + std::to_string(from),
+                                         "rank " + std::to_string(to), "all_to_all_v"});
                 EXPECT_TRUE(std::all_of(output.end() - 64, output.end(),
                                         [](float guard) { return guard == 7; }));
             });
@@ -352,7 +351,7 @@ TEST(ArraysThatDisagree, AboutWhatTheyExchangeAreTold) {
 
 // ---- groups ----
 
-TEST(ArrayGroups, GoOnAfterACallIsRefused) {
+TEST(ArrayGroups, ContinueAfterARejectedCall) {
     run_array_ranks(three, [](vescomm_comm_t *comm) {
         Floats data(10, 1), other(10, 1);
         auto options = vescomm_call_options();
@@ -369,7 +368,7 @@ TEST(ArrayGroups, GoOnAfterACallIsRefused) {
         check(vescomm_group_end(comm, nullptr));
         EXPECT_EQ(data, Floats(10, 3));
         EXPECT_EQ(other, Floats(10, 3));
-        // What only the choice of an algorithm finds ends the group, and starts nothing.
+        // An error found when an algorithm is chosen ends the group without starting it.
         check(vescomm_group_begin(comm));
         check(sum(comm, data));
         check(vescomm_all_reduce(comm, other.data(), other.data(), 10, VESCOMM_F32, VESCOMM_SUM,
@@ -377,7 +376,7 @@ TEST(ArrayGroups, GoOnAfterACallIsRefused) {
         EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "\"magic\" for all_reduce on arrays");
         EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "no group has begun");
         EXPECT_EQ(data, Floats(10, 3));
-        // Nothing at all is a group, too.
+        // A group may be empty.
         vescomm_request_t *request = nullptr;
         check(vescomm_group_begin(comm));
         check(vescomm_group_end(comm, &request));
@@ -389,7 +388,7 @@ TEST(ArrayGroups, GoOnAfterACallIsRefused) {
     });
 }
 
-TEST(ArrayGroups, AreNotStartedAgainWhileAPartRuns) {
+TEST(ArrayGroups, CannotBeRestartedWhileAPartRuns) {
     std::barrier meeting(2);
     run_array_ranks(two, [&](vescomm_comm_t *comm) {
         const bool root = comm->value->rank() == 0;
@@ -404,7 +403,7 @@ TEST(ArrayGroups, AreNotStartedAgainWhileAPartRuns) {
         };
         vescomm_request_t *request = nullptr;
         if (root) {
-            // The broadcast is through at the root, the sum waits for rank 1.
+            // The broadcast is complete at the root. The all_reduce waits for rank 1.
             request = make();
             EXPECT_EQ(vescomm_request_test(request), VESCOMM_IN_PROGRESS);
             EXPECT_REFUSED(vescomm_request_start(request, nullptr), "running already");
@@ -423,7 +422,7 @@ TEST(ArrayGroups, AreNotStartedAgainWhileAPartRuns) {
     });
 }
 
-TEST(ArrayGroups, OfManyThousandCallsAreOneOperation) {
+TEST(ArrayGroups, ManyThousandCallsFormOneOperation) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         constexpr std::size_t calls = 20'000;
         std::vector<Floats> data(calls, Floats(3, 1));
@@ -436,7 +435,7 @@ TEST(ArrayGroups, OfManyThousandCallsAreOneOperation) {
     });
 }
 
-TEST(ArrayGroups, ThatNeverEndHaveNoEffect) {
+TEST(ArrayGroups, WithoutAnEndHaveNoEffect) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(10, 1);
         check(vescomm_group_begin(comm));
@@ -448,7 +447,7 @@ TEST(ArrayGroups, ThatNeverEndHaveNoEffect) {
 
 // ---- requests ----
 
-TEST(ArrayRequests, ManyMayBeUnderWay) {
+TEST(ArrayRequests, ManyCanBeInProgress) {
     for (const auto &setup : {three, apart}) {
         run_array_ranks(setup, [](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
@@ -458,7 +457,7 @@ TEST(ArrayRequests, ManyMayBeUnderWay) {
                 data[i].assign(1 + i * 7 % 50, static_cast<float>(i));
                 check(sum(comm, data[i], &requests[i]));
             }
-            // From the last to the first, or the other way.
+            // Rank 1 waits in order, the others in reverse order.
             for (std::size_t i = 0; i < data.size(); ++i)
                 check(vescomm_request_wait(requests[rank == 1 ? i : data.size() - 1 - i]));
             for (std::size_t i = 0; i < data.size(); ++i) {
@@ -487,7 +486,7 @@ TEST(ArrayRequests, OutliveTheirCommunicator) {
     });
 }
 
-TEST(ArrayRequests, OfABrokenCommunicatorSayWhyEachTime) {
+TEST(ArrayRequests, EveryCallOnAnAbortedCommunicatorReturnsAborted) {
     std::barrier meeting(2);
     run_array_ranks(two, [&](vescomm_comm_t *comm) {
         Floats data(10, 1);
@@ -510,8 +509,8 @@ TEST(ArrayRequests, OfABrokenCommunicatorSayWhyEachTime) {
     });
 }
 
-// Whatever makes a rank give up something that runs: the others are told, and at once.
-TEST(ArrayRequests, ThatAreDroppedHalfwayBreakTheCommunicator) {
+// A rank that destroys a running request fails the call of all other ranks at once.
+TEST(ArrayRequests, DestroyingARunningRequestBreaksTheCommunicator) {
     std::barrier meeting(2);
     run_array_ranks(two, [&](vescomm_comm_t *comm) {
         Floats data(10, 1);

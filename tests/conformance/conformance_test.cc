@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite that every transport passes: every collective, on ragged and empty shards, in place and
-// not, run several times, compared with what it must give.
+// The suite that every transport passes. Runs every collective several times, on ragged and empty
+// shards, in place and out of place, and compares the results with expected values.
 #include <atomic>
 #include <cstring>
 #include <random>
@@ -19,7 +19,7 @@ using testing_support::TestSetup;
 
 constexpr int runs = 4;
 
-// Values that add up exactly in f32 whatever the order, and in bf16 as long as sums stay below 256.
+// Values whose sums are exact in any order: in f32, and in bf16 while sums stay below 256.
 float value(int rank, std::int64_t element, int run) {
     return static_cast<float>((element * 7 + rank * 3 + run * 5) % 13 - 6);
 }
@@ -63,7 +63,8 @@ float load(const Buffer &buffer, std::int64_t element) {
     return x;
 }
 
-// Equal, empty, one owner, random with holes; small and large.
+// Layouts with equal shards, empty shards, one owner, random shards of which some are empty, and
+// large shards.
 std::vector<Layout> layouts(int ranks) {
     std::mt19937 random(static_cast<unsigned>(ranks));
     std::vector<std::vector<std::int64_t>> all(5, std::vector<std::int64_t>(ranks));
@@ -79,7 +80,7 @@ std::vector<Layout> layouts(int ranks) {
     return layouts;
 }
 
-// Every algorithm that can do it.
+// All algorithms that solve `collective` on this buffer.
 std::vector<std::string> algorithms_for(Collective collective, const Buffer &buffer) {
     Problem problem;
     problem.collective = collective;
@@ -93,7 +94,7 @@ std::vector<std::string> algorithms_for(Collective collective, const Buffer &buf
 
 class Conformance : public testing::TestWithParam<TestSetup> {
 protected:
-    // For every layout, type and sharing.
+    // Calls `body` for every layout, type and sharing.
     static void for_each_buffer(const std::shared_ptr<Communicator> &comm,
                                 std::vector<vescomm_sharing_t> sharings,
                                 const std::function<void(const std::shared_ptr<Buffer> &)> &body) {
@@ -162,7 +163,7 @@ TEST_P(Conformance, AllGatherVConvertsFromASource) {
     });
 }
 
-TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
+TEST_P(Conformance, ReduceScatterVGivesEachRankItsSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
         const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
@@ -215,7 +216,7 @@ TEST_P(Conformance, ReduceScatterVLeavesEachRankItsSums) {
     });
 }
 
-TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
+TEST_P(Conformance, AllReduceGivesEveryRankTheSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
         const auto staging = vescomm::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
@@ -236,8 +237,9 @@ TEST_P(Conformance, AllReduceGivesEveryoneTheSums) {
     });
 }
 
-// Of every shard, each other node must hear once; and once of each other node's part of its sum.
-TEST_P(Conformance, BytesBetweenNodesAreTheFewestPossible) {
+// The minimum: each shard is sent once to every other node, and each node sends one partial sum of
+// each shard to its owner.
+TEST_P(Conformance, BytesBetweenNodesAreMinimal) {
     std::atomic<std::uint64_t> sent{0}, fewest{0};
     run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
         const auto staging = vescomm::StagingBuffer::create(comm);
@@ -296,7 +298,7 @@ TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
     });
 }
 
-TEST_P(Conformance, BarrierLetsNobodyThroughBeforeAllHaveCome) {
+TEST_P(Conformance, BarrierReturnsAfterAllRanksHaveArrived) {
     std::atomic<int> arrived{0};
     const int ranks = GetParam().ranks();
     run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
@@ -308,7 +310,7 @@ TEST_P(Conformance, BarrierLetsNobodyThroughBeforeAllHaveCome) {
     });
 }
 
-TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
+TEST_P(Conformance, BuffersOnOneMemoryWorkAlternately) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
         const auto staging = vescomm::StagingBuffer::create(comm);
         const auto memory = Memory::create(comm, 1 << 20, VESCOMM_HOST, VESCOMM_PER_NODE);
@@ -324,16 +326,16 @@ TEST_P(Conformance, BuffersThatShareAMemoryTakeTurns) {
                 {.collective = Collective::all_gather_v, .source = sources.back().data()}));
         }
         for (int run = 0; run < 20; ++run) {
-            const std::size_t turn = static_cast<std::size_t>(run) % buffers.size();
-            const Layout &layout = buffers[turn]->layout();
+            const std::size_t which = static_cast<std::size_t>(run) % buffers.size();
+            const Layout &layout = buffers[which]->layout();
             const auto shard = layout.shard(comm->rank());
             for (auto i = shard.begin; i < shard.end; ++i)
-                sources[turn][i - shard.begin] = value(comm->rank(), i, run);
-            requests[turn]->start();
-            requests[turn]->wait();
+                sources[which][i - shard.begin] = value(comm->rank(), i, run);
+            requests[which]->start();
+            requests[which]->wait();
             for (int owner = 0; owner < comm->ranks(); ++owner)
                 for (auto i = layout.shard(owner).begin; i < layout.shard(owner).end; ++i)
-                    ASSERT_EQ(load(*buffers[turn], i), value(owner, i, run));
+                    ASSERT_EQ(load(*buffers[which], i), value(owner, i, run));
         }
     });
 }

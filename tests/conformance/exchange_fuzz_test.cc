@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random blocks on irregular nodes, many calls under way, and ranks that see one of them otherwise:
-// whoever is told that a call is complete has what was meant for it, nothing else is written, and
-// nobody waits for ever.
+// Random exchanges on nodes of different sizes, with many calls in progress. In some plans the
+// arguments of one call differ on one rank. The test requires: if a call completes on a rank, the
+// rank has the correct data; no other memory is written; and no rank waits until the deadline.
 #include <iterator>
 #include <random>
 #include <vector>
@@ -19,12 +19,12 @@ using testing_support::Kind;
 using testing_support::run_array_ranks;
 using testing_support::TestSetup;
 
-// A call as one rank sees it.
+// A call with the arguments that one rank passes.
 struct Exchanged {
     Collective collective = Collective::all_to_all_v;
     vescomm_type_t type = VESCOMM_F32;
     std::size_t root = 0;
-    std::vector<std::vector<std::int64_t>> blocks;  // from, to
+    std::vector<std::vector<std::int64_t>> blocks;  // counts, [from][to]
 
     bool has(std::size_t from, std::size_t to) const {
         return collective == Collective::all_to_all_v ||
@@ -36,11 +36,11 @@ struct Exchanged {
 struct Plan {
     TestSetup setup;
     std::vector<std::vector<Exchanged>> calls;  // by rank
-    bool wrong = false;  // they do not all see the same
+    bool wrong = false;  // the arguments of one call differ between ranks
     bool blocking = false;
 };
 
-// None, few, and those next to what is relayed and to what is put early.
+// Zero, small, and around the limits of forwarding and of eager puts.
 std::int64_t some_count(std::mt19937 &random) {
     constexpr std::int64_t counts[] = {0,    0,    1,    1,    2,    5,      17,     100,
                                        1023, 1024, 1025, 2048, 2049, 16'384, 16'385, 70'000};
@@ -97,7 +97,7 @@ Plan some_plan(Kind kind, std::uint32_t seed) {
     return plan;
 }
 
-// Byte of a block. No type takes any of them for something that is not a number.
+// Byte of a block. Its value is below 64, so no type reads a NaN.
 std::byte byte_of(std::size_t call, std::size_t from, std::size_t to, std::size_t at) {
     const std::uint64_t mixed =
         (((call * 31 + from) * 31 + to) * 1'000'003 + at) * 0x9E3779B97F4A7C15u;
@@ -124,7 +124,7 @@ public:
         for (std::size_t i = 0; i < calls_.size() && status == VESCOMM_OK; ++i)
             if (!plan_.blocking) status = finish(i);
         if (!plan_.wrong) check(status);
-        // Not the deadline: nobody waits that long.
+        // A timeout is not allowed: no rank waits until the deadline.
         if (status != VESCOMM_OK) {
             EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
         }
@@ -143,15 +143,15 @@ private:
         const Exchanged &call = calls_[i];
         const std::size_t size = size_of(call.type);
         Arrays &its = arrays_[i];
-        std::size_t taken = guard;
+        std::size_t size_with_guard = guard;
         for (std::size_t peer = 0; peer < ranks_; ++peer) {
             its.sends.push_back(call.blocks[rank_][peer]);
             its.receives.push_back(call.blocks[peer][rank_]);
             for (std::size_t at = 0; at < static_cast<std::size_t>(its.sends[peer]) * size; ++at)
                 its.source.push_back(byte_of(i, rank_, peer, at));
-            taken += static_cast<std::size_t>(its.receives[peer]) * size;
+            size_with_guard += static_cast<std::size_t>(its.receives[peer]) * size;
         }
-        its.output.assign(taken, untouched);
+        its.output.assign(size_with_guard, untouched);
         auto options = vescomm_call_options();
         options.algorithm = "two_level";
         const auto root = static_cast<std::int32_t>(call.root);
@@ -208,7 +208,7 @@ void run_plans(Kind kind, std::uint32_t plans) {
     for (std::uint32_t seed = 0; seed < plans; ++seed) {
         const Plan plan = some_plan(kind, seed);
 #if defined(__SANITIZE_THREAD__)
-        // Until they are told, some read from the staging buffer what others write there.
+        // Until the mismatch is detected, ranks read staging memory that others write.
         if (plan.wrong) continue;
 #endif
         SCOPED_TRACE(testing::Message() << "plan " << seed << " on " << name_of(plan.setup));
@@ -216,16 +216,16 @@ void run_plans(Kind kind, std::uint32_t plans) {
     }
 }
 
-TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByLoopback) {
+TEST(ExchangeFuzz, ResultIsCorrectOrAnErrorOverLoopback) {
     run_plans(Kind::loopback, 30);
 }
 
-TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByTcp) {
+TEST(ExchangeFuzz, ResultIsCorrectOrAnErrorOverTcp) {
     run_plans(Kind::tcp, 30);
 }
 
 #if VESCOMM_HAVE_UCX
-TEST(ExchangeFuzz, GivesWhatWasMeantOrAnErrorByUcx) {
+TEST(ExchangeFuzz, ResultIsCorrectOrAnErrorOverUcx) {
     run_plans(Kind::ucx, 30);
 }
 #endif

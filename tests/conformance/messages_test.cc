@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Send and receive over every transport: everyone with everyone, rings, oneself, random pairs of
-// any size with several under way, in groups and alone, among collectives.
+// Send and receive over every transport: all pairs, rings, self-sends, random pairs and sizes with
+// several messages in progress, in groups and alone, and between collectives.
 #include <algorithm>
 #include <random>
 
@@ -17,57 +17,57 @@ using testing_support::run_array_ranks;
 
 using Bytes = std::vector<std::byte>;
 
-// The message that two ranks exchange as their n-th.
-struct Letter {
+// A message between two ranks. `number` is its sequence number in the test.
+struct TestMessage {
     int from = 0, to = 0;
     int number = 0;
     std::int64_t count = 0;
     vescomm_type_t type = VESCOMM_F32;
 
     std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(type); }
-    Bytes text() const {
+    Bytes contents() const {
         std::mt19937 random(static_cast<unsigned>(from + 100 * to + 10'000 * number));
-        Bytes text(bytes());
+        Bytes contents(bytes());
         const unsigned begin = random();
-        for (std::size_t i = 0; i < text.size(); ++i)
-            text[i] = static_cast<std::byte>(begin + i * 7 + (i >> 8) * 13);
-        return text;
+        for (std::size_t i = 0; i < contents.size(); ++i)
+            contents[i] = static_cast<std::byte>(begin + i * 7 + (i >> 8) * 13);
+        return contents;
     }
 };
 
-// One side of a letter.
+// The sending or receiving side of a message.
 class Side {
 public:
-    Side(const Letter &letter, bool receives) : letter_(letter), receives_(receives) {
-        if (receives) bytes_.assign(letter.bytes(), std::byte{77});
-        else bytes_ = letter.text();
+    Side(const TestMessage &message, bool receives) : message_(message), receives_(receives) {
+        if (receives) bytes_.assign(message.bytes(), std::byte{77});
+        else bytes_ = message.contents();
     }
     void call(vescomm_comm_t *comm, vescomm_request_t **request) {
         if (receives_)
-            check(vescomm_receive(comm, bytes_.data(), letter_.count, letter_.type, letter_.from,
+            check(vescomm_receive(comm, bytes_.data(), message_.count, message_.type, message_.from,
                                   nullptr, request));
         else
-            check(vescomm_send(comm, bytes_.data(), letter_.count, letter_.type, letter_.to,
+            check(vescomm_send(comm, bytes_.data(), message_.count, message_.type, message_.to,
                                nullptr, request));
     }
     void verify() const {
-        EXPECT_EQ(bytes_ == letter_.text(), true)
-            << letter_.count << " " << name_of_type(letter_.type) << " from " << letter_.from
-            << " to " << letter_.to << ", number " << letter_.number;
+        EXPECT_EQ(bytes_ == message_.contents(), true)
+            << message_.count << " " << name_of_type(message_.type) << " from " << message_.from
+            << " to " << message_.to << ", number " << message_.number;
     }
 
 private:
-    Letter letter_;
+    TestMessage message_;
     bool receives_;
     Bytes bytes_;
 };
 
-// Of a rank, in the order of the letters.
-std::vector<Side> sides_of(int rank, const std::vector<Letter> &letters) {
+// The sends and receives of a rank, in the order of `messages`.
+std::vector<Side> sides_of(int rank, const std::vector<TestMessage> &messages) {
     std::vector<Side> sides;
-    for (const Letter &letter : letters) {
-        if (letter.to == rank) sides.emplace_back(letter, true);
-        if (letter.from == rank) sides.emplace_back(letter, false);
+    for (const TestMessage &message : messages) {
+        if (message.to == rank) sides.emplace_back(message, true);
+        if (message.from == rank) sides.emplace_back(message, false);
     }
     return sides;
 }
@@ -105,17 +105,17 @@ std::int64_t random_count(std::mt19937 &random) {
     }
 }
 
-std::vector<Letter> random_letters(int ranks, int count, std::mt19937 &random) {
-    std::vector<Letter> letters;
+std::vector<TestMessage> random_messages(int ranks, int count, std::mt19937 &random) {
+    std::vector<TestMessage> messages;
     for (int i = 0; i < count; ++i) {
-        Letter &letter = letters.emplace_back();
-        letter.from = static_cast<int>(random() % static_cast<unsigned>(ranks));
-        letter.to = static_cast<int>(random() % static_cast<unsigned>(ranks));
-        letter.number = i;
-        letter.count = random_count(random);
-        letter.type = static_cast<vescomm_type_t>(random() % (VESCOMM_U64 + 1));
+        TestMessage &message = messages.emplace_back();
+        message.from = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        message.to = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        message.number = i;
+        message.count = random_count(random);
+        message.type = static_cast<vescomm_type_t>(random() % (VESCOMM_U64 + 1));
     }
-    return letters;
+    return messages;
 }
 
 void expect_in_step(vescomm_comm_t *comm) {
@@ -127,27 +127,27 @@ void expect_in_step(vescomm_comm_t *comm) {
 
 class Messages : public testing::TestWithParam<testing_support::TestSetup> {};
 
-TEST_P(Messages, FromEveryoneToEveryoneArriveInOneGroup) {
+TEST_P(Messages, AllPairsExchangeInOneGroup) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int ranks = comm->value->ranks();
         for (const std::int64_t count : {0, 1, 100, 40'000}) {
-            std::vector<Letter> letters;
+            std::vector<TestMessage> messages;
             for (int from = 0; from < ranks; ++from)
                 for (int to = 0; to < ranks; ++to)
-                    letters.push_back({from, to, 0, count + (count > 0 ? from : 0), VESCOMM_F32});
-            std::vector<Side> sides = sides_of(comm->value->rank(), letters);
+                    messages.push_back({from, to, 0, count + (count > 0 ? from : 0), VESCOMM_F32});
+            std::vector<Side> sides = sides_of(comm->value->rank(), messages);
             exchange_in_a_group(comm, sides);
         }
     });
 }
 
-// The first rank sends first, all others receive first. Nobody has a group or a request.
-TEST_P(Messages, GoRoundARing) {
+// Rank 0 sends first, all others receive first. Calls are blocking, without groups.
+TEST_P(Messages, PassATokenAroundARing) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
         for (const std::int64_t count : {1, 3'000, 100'000}) {
-            if (ranks == 1 && count > 3'000) continue;  // not taken before it is sent
+            if (ranks == 1 && count > 3'000) continue;  // too large for the eager buffers
             std::vector<double> token(static_cast<std::size_t>(count), 1);
             const auto pass = [&] {
                 check(
@@ -163,7 +163,7 @@ TEST_P(Messages, GoRoundARing) {
     });
 }
 
-TEST_P(Messages, ToOneselfArriveWhateverTheirSize) {
+TEST_P(Messages, SelfSendsOfAnySizeArrive) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank();
         for (const std::int64_t count : {0, 5, 20'000, 3'000'000}) {
@@ -174,31 +174,30 @@ TEST_P(Messages, ToOneselfArriveWhateverTheirSize) {
     });
 }
 
-// What is small is handed over, as many as there are slots: nobody has to receive before the other
-// has sent.
-TEST_P(Messages, OfAFewKilobytesAreSentBeforeTheyAreReceived) {
+// Small messages are eager, up to the number of slots: all ranks can send before any receives.
+TEST_P(Messages, SmallSendsCompleteBeforeTheirReceives) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
         for (int i = 0; i < 20; ++i) {
             std::vector<Side> sides;
             for (int k = 0; k < 4; ++k)
-                sides.emplace_back(Letter{rank, right, 4 * i + k, 2'048, VESCOMM_U8}, false);
+                sides.emplace_back(TestMessage{rank, right, 4 * i + k, 2'048, VESCOMM_U8}, false);
             for (int k = 0; k < 4; ++k)
-                sides.emplace_back(Letter{left, rank, 4 * i + k, 2'048, VESCOMM_U8}, true);
+                sides.emplace_back(TestMessage{left, rank, 4 * i + k, 2'048, VESCOMM_U8}, true);
             for (Side &side : sides) side.call(comm, nullptr);
             for (const Side &side : sides) side.verify();
         }
     });
 }
 
-TEST_P(Messages, AtRandomArriveInOrder) {
+TEST_P(Messages, RandomMessagesArriveInOrder) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         std::mt19937 random(7);
         for (int round = 0; round < 12; ++round) {
-            const std::vector<Letter> letters = random_letters(ranks, 5 + ranks * 6, random);
-            std::vector<Side> sides = sides_of(rank, letters);
+            const std::vector<TestMessage> messages = random_messages(ranks, 5 + ranks * 6, random);
+            std::vector<Side> sides = sides_of(rank, messages);
             if (round % 2 == 0) exchange_in_a_group(comm, sides);
             else exchange_with_requests(comm, sides, static_cast<unsigned>(rank + round));
             if (round % 3 == 0) expect_in_step(comm);
@@ -206,15 +205,15 @@ TEST_P(Messages, AtRandomArriveInOrder) {
     });
 }
 
-// Those who receive do nothing but that, one after another.
-TEST_P(Messages, OfManyUnderWayToOneRankAreServedInOrder) {
+// Rank 0 receives with blocking calls, one after another.
+TEST_P(Messages, ManySendersToOneRankArriveInOrder) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
-        std::vector<Letter> letters;
+        std::vector<TestMessage> messages;
         for (int i = 0; i < 50; ++i)
             for (int from = 1; from < ranks; ++from)
-                letters.push_back({from, 0, i, i % 10 == 9 ? 60'000 : i, VESCOMM_I32});
-        std::vector<Side> sides = sides_of(rank, letters);
+                messages.push_back({from, 0, i, i % 10 == 9 ? 60'000 : i, VESCOMM_I32});
+        std::vector<Side> sides = sides_of(rank, messages);
         if (rank > 0) return exchange_with_requests(comm, sides, static_cast<unsigned>(rank));
         for (Side &side : sides) {
             side.call(comm, nullptr);
@@ -223,13 +222,13 @@ TEST_P(Messages, OfManyUnderWayToOneRankAreServedInOrder) {
     });
 }
 
-TEST_P(Messages, AndCollectivesDoNotDisturbEachOther) {
+TEST_P(Messages, RunAlongsideCollectives) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         std::mt19937 random(8);
         for (int round = 0; round < 10; ++round) {
-            const std::vector<Letter> letters = random_letters(ranks, 2 * ranks, random);
-            std::vector<Side> sides = sides_of(rank, letters);
+            const std::vector<TestMessage> messages = random_messages(ranks, 2 * ranks, random);
+            std::vector<Side> sides = sides_of(rank, messages);
             std::vector<float> ones(10 + 3'000 * round, 1), other(20, 2);
             const auto sum = [&](std::vector<float> &data) {
                 check(vescomm_all_reduce(comm, data.data(), data.data(),
@@ -252,7 +251,7 @@ TEST_P(Messages, AndCollectivesDoNotDisturbEachOther) {
     });
 }
 
-TEST_P(Messages, CanBeStartedAgain) {
+TEST_P(Messages, RequestsCanBeRestarted) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         std::vector<std::int64_t> source(30'000), output(30'000);
@@ -275,7 +274,7 @@ TEST_P(Messages, CanBeStartedAgain) {
     });
 }
 
-// Whoever moves a request along, of those under way on either side.
+// The calling thread and the progress thread advance requests concurrently.
 TEST(MessagesWithProgressThreads, ArriveInOrder) {
     testing_support::TestSetup setup{testing_support::Kind::node, {0, 0, 0}};
     setup.config.progress = "thread";
@@ -283,8 +282,8 @@ TEST(MessagesWithProgressThreads, ArriveInOrder) {
         const int rank = comm->value->rank();
         std::mt19937 random(9);
         for (int round = 0; round < 20; ++round) {
-            const std::vector<Letter> letters = random_letters(3, 20, random);
-            std::vector<Side> sides = sides_of(rank, letters);
+            const std::vector<TestMessage> messages = random_messages(3, 20, random);
+            std::vector<Side> sides = sides_of(rank, messages);
             if (round % 2 == 0) exchange_in_a_group(comm, sides);
             else exchange_with_requests(comm, sides, static_cast<unsigned>(rank + round));
         }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Send and receive where something is wrong: two ranks that differ, peers that never call or give
-// up, arguments.
+// Errors of send and receive: sizes or types that differ, peers that make no call or destroy a
+// running request, and invalid arguments.
 #include <algorithm>
 #include <barrier>
 
@@ -33,15 +33,15 @@ vescomm_status_t receive(vescomm_comm_t *comm, Floats &data, std::int64_t count,
     return vescomm_receive(comm, data.data(), count, type, peer, nullptr, nullptr);
 }
 
-void expect_told(vescomm_status_t status, vescomm_status_t expected,
-                 const std::vector<std::string> &texts) {
+void expect_error(vescomm_status_t status, vescomm_status_t expected,
+                  const std::vector<std::string> &texts) {
     EXPECT_EQ(status, expected) << vescomm_last_error();
     for (const std::string &text : texts)
         EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
             << vescomm_last_error();
 }
 
-TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
+TEST(MismatchedMessages, AreReportedToBothAndNothingIsWritten) {
     struct Sides {
         std::int64_t sent, received;
         vescomm_type_t type;
@@ -65,11 +65,11 @@ TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
                 Floats data(static_cast<std::size_t>(std::max(sides.sent, sides.received)), 7);
                 if (rank == 2) return;
                 vescomm_status_t status = VESCOMM_OK;
-                // A sender of little is told in a later call, since the eager_buffers has slots.
+                // Eager sends complete before the mismatch is detected: a later call reports it.
                 for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
                     status = rank == 0 ? send(comm, data, sides.sent, 1)
                                        : receive(comm, data, sides.received, 0, sides.type);
-                expect_told(status, VESCOMM_ERROR_MISMATCH, {"rank 0", "rank 1", sides.text});
+                expect_error(status, VESCOMM_ERROR_MISMATCH, {"rank 0", "rank 1", sides.text});
                 EXPECT_TRUE(
                     std::all_of(data.begin(), data.end(), [](float value) { return value == 7; }));
             });
@@ -77,8 +77,7 @@ TEST(MessagesThatDiffer, AreToldToBothAndNothingIsWritten) {
     }
 }
 
-// Also to who only tests.
-TEST(MessagesThatDiffer, AreToldToATest) {
+TEST(MismatchedMessages, AreReportedByRequestTest) {
     for (const auto &setup : setups()) {
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
@@ -92,14 +91,13 @@ TEST(MessagesThatDiffer, AreToldToATest) {
                     vescomm_receive(comm, data.data(), 200'000, VESCOMM_F32, 0, nullptr, &request));
             vescomm_status_t status = VESCOMM_IN_PROGRESS;
             while (status == VESCOMM_IN_PROGRESS) status = vescomm_request_test(request);
-            expect_told(status, VESCOMM_ERROR_MISMATCH, {"200000 f32", "300000 f32"});
+            expect_error(status, VESCOMM_ERROR_MISMATCH, {"200000 f32", "300000 f32"});
             check(vescomm_request_free(request));
         });
     }
 }
 
-// One that is right is not mistaken for the one after it, which is not.
-TEST(MessagesThatDiffer, AreToldInTheirPlace) {
+TEST(MismatchedMessages, AreReportedAfterEarlierMessagesSucceed) {
     for (const auto &setup : setups()) {
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
@@ -110,12 +108,12 @@ TEST(MessagesThatDiffer, AreToldInTheirPlace) {
             vescomm_status_t status = VESCOMM_OK;
             for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
                 status = rank == 0 ? send(comm, data, 50, 1) : receive(comm, data, 60, 0);
-            expect_told(status, VESCOMM_ERROR_MISMATCH, {"60 f32", "50 f32"});
+            expect_error(status, VESCOMM_ERROR_MISMATCH, {"60 f32", "50 f32"});
         });
     }
 }
 
-TEST(MessagesThatNobodyTakes, NameThePeer) {
+TEST(UnreceivedMessages, TimeoutNamesThePeer) {
     for (const auto &setup : setups()) {
         run_array_ranks(hurried(setup), [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
@@ -124,13 +122,13 @@ TEST(MessagesThatNobodyTakes, NameThePeer) {
             if (rank == 0) status = send(comm, data, 500'000, 2);
             else
                 while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
-            expect_told(status, VESCOMM_ERROR_TIMEOUT,
-                        {"rank 0: send of 500000 f32 to rank 2 waited 1 s for rank 2"});
+            expect_error(status, VESCOMM_ERROR_TIMEOUT,
+                         {"rank 0: send of 500000 f32 to rank 2 waited 1 s for rank 2"});
         });
     }
 }
 
-TEST(MessagesThatNobodySends, NameThePeer) {
+TEST(UnsentMessages, TimeoutNamesThePeer) {
     for (const auto &setup : setups()) {
         run_array_ranks(hurried(setup), [&](vescomm_comm_t *comm) {
             const int rank = comm->value->rank();
@@ -139,25 +137,26 @@ TEST(MessagesThatNobodySends, NameThePeer) {
             if (rank == 1) status = receive(comm, data, 10, 2);
             else
                 while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
-            expect_told(status, VESCOMM_ERROR_TIMEOUT,
-                        {"rank 1: receive of 10 f32 from rank 2 waited 1 s for rank 2"});
+            expect_error(status, VESCOMM_ERROR_TIMEOUT,
+                         {"rank 1: receive of 10 f32 from rank 2 waited 1 s for rank 2"});
         });
     }
 }
 
-// More than fits, without a group: nobody takes it.
-TEST(MessagesThatNobodyTakes, NameThisRankWhereItIsTheOne) {
+// A blocking send to the own rank that exceeds the eager buffers cannot complete.
+TEST(UnreceivedMessages, TimeoutNamesTheOwnRankForASelfSend) {
     run_array_ranks(hurried({Kind::node, {0}}), [&](vescomm_comm_t *comm) {
         Floats data(500'000, 7);
-        expect_told(send(comm, data, 500'000, 0), VESCOMM_ERROR_TIMEOUT, {"waited 1 s for rank 0"});
+        expect_error(send(comm, data, 500'000, 0), VESCOMM_ERROR_TIMEOUT,
+                     {"waited 1 s for rank 0"});
     });
 }
 
-TEST(MessagesThatNobodyTakes, AreNoneOfTheOthersBusiness) {
+TEST(UnreceivedMessages, DoNotBlockOtherOperations) {
     for (const auto &setup : setups()) {
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             Floats data(10, 7);
-            // Handed over, and left there.
+            // The message stays in the eager buffers.
             if (comm->value->rank() == 0) check(send(comm, data, 10, 2));
             check(vescomm_barrier(comm));
         });
@@ -169,7 +168,7 @@ TEST(MessageArguments, AreChecked) {
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             Floats data(10, 1);
             const auto expect_refused = [](vescomm_status_t status, const char *text) {
-                expect_told(status, VESCOMM_ERROR_INVALID_ARGUMENT, {text});
+                expect_error(status, VESCOMM_ERROR_INVALID_ARGUMENT, {text});
             };
             char *odd = reinterpret_cast<char *>(data.data()) + 2;
             auto options = vescomm_call_options();
@@ -201,7 +200,7 @@ TEST(MessageArguments, AreChecked) {
             expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, nullptr, &request),
                            "group");
             check(vescomm_group_end(comm, nullptr));
-            // What was refused did not count.
+            // Rejected calls do not advance the message count.
             const int rank = comm->value->rank();
             const int left = (rank + 2) % 3, right = (rank + 1) % 3;
             data[0] = static_cast<float>(rank);
@@ -212,7 +211,7 @@ TEST(MessageArguments, AreChecked) {
     }
 }
 
-TEST(MessageRequests, ThatAreDroppedHalfwayBreakTheCommunicator) {
+TEST(MessageRequests, DestroyingARunningRequestBreaksTheCommunicator) {
     std::barrier meeting(2);
     run_array_ranks({Kind::node, {0, 0}}, [&](vescomm_comm_t *comm) {
         Floats data(10, 1);
@@ -224,12 +223,12 @@ TEST(MessageRequests, ThatAreDroppedHalfwayBreakTheCommunicator) {
         meeting.arrive_and_wait();
         vescomm_status_t status = VESCOMM_OK;
         for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = send(comm, data, 10, 0);
-        expect_told(status, VESCOMM_ERROR_ABORTED,
-                    {"rank 0 gave up receive of 10 f32 from rank 1"});
+        expect_error(status, VESCOMM_ERROR_ABORTED,
+                     {"rank 0 gave up receive of 10 f32 from rank 1"});
     });
 }
 
-TEST(MessageRequests, ExplainThemselves) {
+TEST(MessageRequests, ExplanationNamesThePeer) {
     run_array_ranks({Kind::node, {0, 0}}, [&](vescomm_comm_t *comm) {
         Floats data(10, 1);
         const bool sends = comm->value->rank() == 0;

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything at once, on several communicators of the same ranks: collectives on fused buffers and
-// on arrays, messages and barriers, in random order, many under way, each compared with what it
-// must give. All ranks draw the same numbers, so all make the same calls.
+// Random sequences of all kinds of operations on several communicators of the same ranks:
+// collectives on fused buffers and on arrays, messages and barriers, with many in progress. All
+// results are compared with expected values. All ranks draw the same random numbers, so all make
+// the same calls.
 #include <cstdlib>
 #include <deque>
 #include <random>
@@ -27,7 +28,7 @@ void expect(std::int64_t is, std::int64_t must_be, const std::string &what, int 
                                  " instead of " + std::to_string(must_be));
 }
 
-// A buffer of a communicator, and its requests.
+// A buffer of a communicator, with its requests.
 class Fused {
 public:
     Fused(vescomm_comm_t *comm, Random &random)
@@ -85,10 +86,10 @@ private:
     vescomm_request_t *gather_ = nullptr, *scatter_ = nullptr, *running_ = nullptr;
 };
 
-// Under way: what finishes it.
-using Open = std::function<void()>;
+// Waits for a started operation and verifies its result.
+using Finish = std::function<void()>;
 
-Open start_sum(vescomm_comm_t *comm, std::int64_t count, int number) {
+Finish start_sum(vescomm_comm_t *comm, std::int64_t count, int number) {
     const int rank = comm->value->rank(), ranks = comm->value->ranks();
     const auto data = std::make_shared<std::vector<std::int64_t>>();
     for (std::int64_t i = 0; i < count; ++i) data->push_back(value(rank, i, number));
@@ -106,8 +107,8 @@ Open start_sum(vescomm_comm_t *comm, std::int64_t count, int number) {
     };
 }
 
-// From everyone to the one `away` from it.
-Open start_ring(vescomm_comm_t *comm, int away, std::int64_t count, int number) {
+// Every rank sends to the rank at distance `away`.
+Finish start_ring(vescomm_comm_t *comm, int away, std::int64_t count, int number) {
     const int rank = comm->value->rank(), ranks = comm->value->ranks();
     const int to = (rank + away) % ranks, from = (rank + ranks - away) % ranks;
     const auto sent = std::make_shared<std::vector<std::int64_t>>();
@@ -124,7 +125,7 @@ Open start_ring(vescomm_comm_t *comm, int away, std::int64_t count, int number) 
         for (std::int64_t i = 0; i < count; ++i)
             expect((*received)[static_cast<std::size_t>(i)], value(from, i, number), "ring",
                    number);
-        sent->clear();  // until here it had to stay
+        sent->clear();  // keeps the array alive until here
     };
 }
 
@@ -132,7 +133,7 @@ void mix(const std::vector<vescomm_comm_t *> &comms, unsigned seed, int calls) {
     Random random(seed);
     std::deque<Fused> fused;
     for (vescomm_comm_t *comm : comms) fused.emplace_back(comm, random);
-    std::vector<Open> open;
+    std::vector<Finish> open;
     for (int number = 0; number < calls; ++number) {
         const std::size_t which = random() % comms.size();
         vescomm_comm_t *comm = comms[which];
@@ -162,11 +163,11 @@ void mix(const std::vector<vescomm_comm_t *> &comms, unsigned seed, int calls) {
             open.erase(open.begin() + at);
         }
     }
-    for (const Open &last : open) last();
+    for (const Finish &last : open) last();
 }
 
-// Any number of ranks; each communicator takes them to be on other nodes.
-TEST(Mixed, OperationsOnSeveralCommunicatorsGiveWhatTheyMust) {
+// 1 to 6 ranks. Each communicator places them on emulated nodes in its own way.
+TEST(Mixed, OperationsOnSeveralCommunicatorsGiveCorrectResults) {
     const char *given = std::getenv("VESCOMM_TEST_MIXED_CALLS");
     const int calls = given != nullptr ? std::stoi(given) : 10'000;
     constexpr int at_once = 200;

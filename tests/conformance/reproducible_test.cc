@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// On a reproducible communicator every algorithm gives the same bits on any nodes, over any
-// transport: those of one loop over the ranks. Contributions are random, so another order shows.
+// On a reproducible communicator, every algorithm gives the bits of a sequential loop over the
+// ranks, for any placement on nodes and any transport. Contributions are random, so a different
+// order of summation changes the bits.
 #include <algorithm>
 #include <random>
 
@@ -28,21 +29,21 @@ Bytes contribution(vescomm_type_t type, std::size_t count, int rank) {
     return bytes;
 }
 
-// What everyone has, and what it is together.
+// The contributions of all ranks, and their reduction.
 struct Contributions {
     vescomm_type_t type;
     vescomm_op_t op;
     std::size_t count;
-    double factor;  // 0: the op has none
+    double factor;  // 0 if the op takes none
     std::vector<Bytes> all;
-    Bytes together;
+    Bytes reduced;
 
     Contributions(vescomm_type_t its_type, vescomm_op_t its_op, std::size_t elements, int ranks)
         : type(its_type),
           op(its_op),
           count(elements),
           factor(op == VESCOMM_PREMULTIPLIED_SUM ? 0.3 : 0),
-          together(count * size_of(type)) {
+          reduced(count * size_of(type)) {
         std::vector<const void *> pointers;
         for (int rank = 0; rank < ranks; ++rank) all.push_back(contribution(type, count, rank));
         for (const Bytes &bytes : all) pointers.push_back(bytes.data());
@@ -50,7 +51,7 @@ struct Contributions {
         kernels().reduce({.op = op,
                           .divisor = op == VESCOMM_AVERAGE ? ranks : 1,
                           .factors = factor == 0 ? nullptr : factors.data()},
-                         pointers, type, {}, together.data(), type, count);
+                         pointers, type, {}, reduced.data(), type, count);
     }
 
     vescomm_call_options_t call_options() const {
@@ -67,7 +68,7 @@ void expect_same(const void *is, const Bytes &must_be, std::size_t begin, std::s
         throw std::runtime_error(what + " has other bits");
 }
 
-// Every algorithm that keeps the order, and the one that is chosen.
+// nullptr for the chosen algorithm, and every algorithm that sums in the order of ranks.
 std::vector<const char *> algorithms_for(vescomm_comm_t *comm, Collective collective,
                                          vescomm_type_t type,
                                          const std::vector<std::int64_t> &cuts) {
@@ -85,7 +86,7 @@ std::vector<const char *> algorithms_for(vescomm_comm_t *comm, Collective collec
     return names;
 }
 
-// Ragged: the last rank has what is left.
+// Ragged counts: the last rank has the remainder.
 std::vector<std::int64_t> ragged_counts(std::size_t count, int ranks) {
     std::vector<std::int64_t> counts;
     auto left = static_cast<std::int64_t>(count);
@@ -104,7 +105,7 @@ std::vector<std::int64_t> cuts_of(const std::vector<std::int64_t> &counts) {
 
 class Reproducible : public testing::TestWithParam<testing_support::TestSetup> {
 protected:
-    // For little, for what fits the staging buffer, and for what passes through it in many rounds.
+    // Sizes: small, fitting into the staging buffer, and passing through it in many chunks.
     static void for_each_problem(
         const std::function<void(vescomm_comm_t *, const Contributions &)> &body) {
         testing_support::TestSetup setup = GetParam();
@@ -122,7 +123,7 @@ protected:
     }
 };
 
-TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
+TEST_P(Reproducible, EveryArrayAlgorithmMatchesASequentialLoop) {
     for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         const auto type = contributions.type;
@@ -139,7 +140,7 @@ TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
             check(vescomm_all_reduce(comm, mine.data(), result.data(),
                                      static_cast<std::int64_t>(count), type, op, &options,
                                      nullptr));
-            expect_same(result.data(), contributions.together, 0, result.size(), "all_reduce");
+            expect_same(result.data(), contributions.reduced, 0, result.size(), "all_reduce");
         }
         const int root = ranks / 2;
         for (const char *name : algorithms_for(comm, Collective::reduce, type, even)) {
@@ -147,7 +148,7 @@ TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
             Bytes result(rank == root ? count * size : 0);
             check(vescomm_reduce(comm, mine.data(), result.data(), static_cast<std::int64_t>(count),
                                  type, op, root, &options, nullptr));
-            expect_same(result.data(), contributions.together, 0, result.size(), "reduce");
+            expect_same(result.data(), contributions.reduced, 0, result.size(), "reduce");
         }
         const auto counts = ragged_counts(count, ranks);
         const auto cuts = cuts_of(counts);
@@ -157,15 +158,15 @@ TEST_P(Reproducible, ArraysHaveTheBitsOfOneLoopWhateverTheAlgorithm) {
             Bytes result(static_cast<std::size_t>(counts[k]) * size);
             check(vescomm_reduce_scatter_v(comm, mine.data(), result.data(), counts.data(), type,
                                            op, &options, nullptr));
-            expect_same(result.data(), contributions.together,
+            expect_same(result.data(), contributions.reduced,
                         static_cast<std::size_t>(cuts[k]) * size, result.size(),
                         "reduce_scatter_v");
         }
     });
 }
 
-// Calls of a group are one operation: its elements are in other places, its bits the same.
-TEST_P(Reproducible, GroupsHaveThemToo) {
+// The calls of a group form one operation, with other offsets of the elements but the same bits.
+TEST_P(Reproducible, GroupsMatchASequentialLoop) {
     for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
         const int ranks = comm->value->ranks();
         const auto rank = static_cast<std::size_t>(comm->value->rank());
@@ -185,7 +186,7 @@ TEST_P(Reproducible, GroupsHaveThemToo) {
                                          static_cast<std::int64_t>(end - begin), contributions.type,
                                          contributions.op, &options, nullptr));
             check(vescomm_group_end(comm, nullptr));
-            expect_same(sums.data(), contributions.together, 0, sums.size(), "all_reduce");
+            expect_same(sums.data(), contributions.reduced, 0, sums.size(), "all_reduce");
         }
         options.algorithm = nullptr;
         const auto counts = ragged_counts(count, ranks);
@@ -198,12 +199,12 @@ TEST_P(Reproducible, GroupsHaveThemToo) {
                                            nullptr));
         check(vescomm_group_end(comm, nullptr));
         for (const Bytes &shard : shards)
-            expect_same(shard.data(), contributions.together, begin, shard.size(),
+            expect_same(shard.data(), contributions.reduced, begin, shard.size(),
                         "reduce_scatter_v");
     });
 }
 
-TEST_P(Reproducible, BuffersHaveThemToo) {
+TEST_P(Reproducible, BuffersMatchASequentialLoop) {
     for_each_problem([](vescomm_comm_t *comm, const Contributions &contributions) {
         const int rank = comm->value->rank();
         const std::size_t size = size_of(contributions.type), count = contributions.count;
@@ -229,12 +230,12 @@ TEST_P(Reproducible, BuffersHaveThemToo) {
             check(vescomm_request_wait(request));
             if (create == vescomm_reduce_scatter_v_create)
                 expect_same(
-                    shard.data, contributions.together,
+                    shard.data, contributions.reduced,
                     static_cast<std::size_t>(cuts_of(counts)[static_cast<std::size_t>(rank)]) *
                         size,
                     static_cast<std::size_t>(shard.elements) * size, "reduce_scatter_v");
             else if (create == vescomm_all_reduce_create || rank == 0)
-                expect_same(whole.data, contributions.together, 0, count * size, "all of it");
+                expect_same(whole.data, contributions.reduced, 0, count * size, "all of it");
             check(vescomm_request_free(request));
         }
         check(vescomm_buffer_free(buffer));

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every function of a communicator that vescomm.h calls safe, in a second thread of each rank,
-// while the first thread of the rank makes calls and waits for them. All results are compared. Run
-// it under ThreadSanitizer, too.
+// Calls every function of a communicator that vescomm.h declares thread-safe in a second thread of
+// each rank, while the first thread makes calls and waits for them. Verifies all results. Also run
+// under ThreadSanitizer.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -24,10 +24,10 @@ bool slow() {
     return text != nullptr && *text != '\0' && *text != '0';
 }
 
-// How often each rank makes each of its calls.
+// Repetitions of each call on each rank.
 const int calls = slow() ? 15 : 40;
 
-// The stages of these tests: one node and two, with a progress thread and without one.
+// One node and two emulated nodes, each with and without a progress thread.
 std::vector<TestSetup> setups() {
     std::vector<TestSetup> setups;
     for (const char *progress : {"inline", "thread"}) {
@@ -37,7 +37,7 @@ std::vector<TestSetup> setups() {
         setups.push_back({Kind::node, {0, 0}, config});
         setups.push_back({Kind::loopback, {0, 0, 1}, config});
 #if VESCOMM_HAVE_UCX && !defined(__SANITIZE_THREAD__)
-        // UCX is not built with ThreadSanitizer, which then sees races in it that are none.
+        // UCX is not built with ThreadSanitizer, which then reports false races in it.
         setups.push_back({Kind::ucx, {0, 0, 1}, config});
 #endif
     }
@@ -48,10 +48,10 @@ std::string name_of(const ::testing::TestParamInfo<TestSetup> &info) {
     return testing_support::name_of(info.param) + "_" + info.param.config.progress;
 }
 
-// A thread that does something again and again until it is told to end.
-class Beside {
+// A thread that calls a function repeatedly until end().
+class RepeatingThread {
 public:
-    explicit Beside(std::function<void(int)> again)
+    explicit RepeatingThread(std::function<void(int)> again)
         : thread_([this, again = std::move(again)] {
               try {
                   for (int i = 0; !done_; ++i) {
@@ -62,11 +62,11 @@ public:
                   why_ = error.what();
               }
           }) {}
-    ~Beside() { end(); }
-    Beside(const Beside &) = delete;
-    Beside &operator=(const Beside &) = delete;
+    ~RepeatingThread() { end(); }
+    RepeatingThread(const RepeatingThread &) = delete;
+    RepeatingThread &operator=(const RepeatingThread &) = delete;
 
-    // What went wrong in it.
+    // Stops the thread. Returns the message of its exception, empty if there was none.
     std::string end() {
         done_ = true;
         if (thread_.joinable()) thread_.join();
@@ -94,8 +94,8 @@ void expect_sum(const float *data, std::int64_t count, int ranks, int call) {
     }
 }
 
-// The calls of the first thread: blocking, started and waited for, started and tested, on a buffer,
-// and messages.
+// The calls of the first thread: blocking calls, requests with wait and with test, a request on a
+// buffer, and messages.
 void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
           std::int64_t buffer_elements) {
     const int rank = comm->value->rank(), ranks = comm->value->ranks();
@@ -140,8 +140,8 @@ void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
 
 class Threads : public ::testing::TestWithParam<TestSetup> {
 protected:
-    // Runs work() on every rank, with `again` of the rank beside it.
-    static void run_beside(
+    // Runs work() on every rank. A second thread repeats the function that `make` returns.
+    static void run_with_second_thread(
         const std::function<std::function<void(int)>(vescomm_comm_t *, vescomm_buffer_t *)> &make) {
         run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {
             constexpr std::int64_t each = 1000;
@@ -158,25 +158,25 @@ protected:
             check(vescomm_buffer_data(buffer, &view));
             std::string why;
             {
-                Beside beside(make(comm, buffer));
+                RepeatingThread second(make(comm, buffer));
                 work(comm, request, static_cast<float *>(view.data), view.elements);
-                why = beside.end();
+                why = second.end();
             }
             check(vescomm_request_free(request));
             check(vescomm_buffer_free(buffer));
-            if (!why.empty()) throw std::runtime_error("the thread beside: " + why);
+            if (!why.empty()) throw std::runtime_error("the second thread: " + why);
         });
     }
 };
 
-TEST_P(Threads, MayMoveOperationsAlongBesideAWait) {
-    run_beside([](vescomm_comm_t *comm, vescomm_buffer_t *) {
+TEST_P(Threads, ProgressDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         return [comm](int) { check(vescomm_comm_progress(comm)); };
     });
 }
 
-TEST_P(Threads, MayAskBesideAWait) {
-    run_beside([](vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
+TEST_P(Threads, QueriesDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
         auto last = std::make_shared<vescomm_comm_counters_t>(vescomm_comm_counters());
         return [=](int) {
             auto info = vescomm_comm_info();
@@ -205,8 +205,8 @@ TEST_P(Threads, MayAskBesideAWait) {
     });
 }
 
-TEST_P(Threads, MayTraceBesideAWait) {
-    run_beside([](vescomm_comm_t *comm, vescomm_buffer_t *) {
+TEST_P(Threads, TraceDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         return [comm](int i) {
             check(vescomm_trace_start(comm, 1000 + static_cast<std::uint64_t>(i % 100)));
             const double begin = vescomm_trace_seconds();
@@ -215,23 +215,23 @@ TEST_P(Threads, MayTraceBesideAWait) {
     });
 }
 
-TEST_P(Threads, MayWriteTheFlightRecorderBesideAWait) {
+TEST_P(Threads, FlightRecorderWriteDuringAWait) {
     const auto folder =
         std::filesystem::temp_directory_path() / ("vescomm-threads-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
-    run_beside([&](vescomm_comm_t *comm, vescomm_buffer_t *) {
+    run_with_second_thread([&](vescomm_comm_t *comm, vescomm_buffer_t *) {
         const std::string path = (folder / "flight.%r").string();
         return [=](int) {
             check(vescomm_flight_recorder_write(comm, path.c_str()));
-            // A file system is slower than what is tested here.
+            // Writing a file is slow: make progress more often.
             for (int i = 0; i < 20; ++i) check(vescomm_comm_progress(comm));
         };
     });
     std::filesystem::remove_all(folder);
 }
 
-TEST_P(Threads, MayChangeTheLogBesideAWait) {
-    run_beside([](vescomm_comm_t *, vescomm_buffer_t *) {
+TEST_P(Threads, SetLogDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *, vescomm_buffer_t *) {
         return [](int i) {
             const auto sink = [](void *, std::int32_t, const char *) {};
             check(vescomm_set_log(i % 2 == 0 ? +sink : nullptr, nullptr));
@@ -240,9 +240,9 @@ TEST_P(Threads, MayChangeTheLogBesideAWait) {
     check(vescomm_set_log(nullptr, nullptr));
 }
 
-// Memory and buffers that were made before are freed by the second thread, one after another.
-TEST_P(Threads, MayFreeMemoryBesideAWait) {
-    run_beside([](vescomm_comm_t *comm, vescomm_buffer_t *) {
+// The second thread frees memories and buffers that were created before, one after another.
+TEST_P(Threads, FreeMemoryDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         constexpr int count = 20;
         struct Owned {
             std::vector<vescomm_memory_t *> memories;
@@ -276,27 +276,27 @@ TEST_P(Threads, MayFreeMemoryBesideAWait) {
     });
 }
 
-// Several threads at once, each of which moves operations along and asks.
-TEST_P(Threads, MayMoveOperationsAlongTogetherBesideAWait) {
-    run_beside([](vescomm_comm_t *comm, vescomm_buffer_t *) {
+// Several threads make progress and query counters at once.
+TEST_P(Threads, ProgressOfSeveralThreadsDuringAWait) {
+    run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         const auto ask = [comm](int) {
             check(vescomm_comm_progress(comm));
             auto counters = vescomm_comm_counters();
             check(vescomm_comm_count(comm, &counters));
         };
-        auto second = std::make_shared<Beside>(ask);
+        auto second = std::make_shared<RepeatingThread>(ask);
         return [ask, second](int i) { ask(i); };
     });
 }
 
-// Each rank waits for what never comes, until a second thread of one rank aborts.
-TEST_P(Threads, MayAbortBesideAWait) {
+// All ranks wait for messages that are never sent, until a second thread of rank 0 aborts.
+TEST_P(Threads, AbortDuringAWait) {
     TestSetup setup = GetParam();
-    if (setup.ranks() == 1) GTEST_SKIP() << "one rank waits for nobody";
+    if (setup.ranks() == 1) GTEST_SKIP() << "needs at least two ranks";
     run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
         const auto handle = testing_support::handle_of(comm);
         if (comm->rank() == 0) {
-            Beside beside([&](int i) {
+            RepeatingThread second([&](int i) {
                 if (i == 1000) check(vescomm_comm_abort(handle.get(), "it is a test"));
                 else if (i < 1000) check(vescomm_comm_progress(handle.get()));
             });
@@ -304,7 +304,7 @@ TEST_P(Threads, MayAbortBesideAWait) {
             EXPECT_EQ(vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 1, nullptr, nullptr),
                       VESCOMM_ERROR_ABORTED)
                 << vescomm_last_error();
-            EXPECT_EQ(beside.end(), "");
+            EXPECT_EQ(second.end(), "");
         } else {
             float data = 1;
             EXPECT_EQ(vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 0, nullptr, nullptr),

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls on arrays, as tests make them.
+// Helpers for tests of calls on arrays.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data,
                               request);
 }
 
-// Everyone is still in step: a sum comes out right.
+// Checks that all ranks are at the same operation: an all_reduce gives the right sum.
 inline void expect_in_step(vescomm_comm_t *comm) {
     Floats ones(10, 1);
     check(sum(comm, ones));

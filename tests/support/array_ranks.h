@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of this process that call the C API for arrays.
+// Runs ranks as threads of this process, with handles of the C API for calls on arrays.
 #pragma once
 
 #include <barrier>
@@ -25,7 +25,7 @@ inline std::unique_ptr<vescomm_comm> handle_of(const std::shared_ptr<Communicato
     return handle;
 }
 
-// As run_ranks(). Nobody begins before everyone has a handle.
+// run_ranks() with handles of the C API. No rank runs `body` before every rank has a handle.
 inline void run_array_ranks(const TestSetup &setup,
                             const std::function<void(vescomm_comm_t *)> &body) {
     std::barrier meeting(setup.ranks());
@@ -42,7 +42,7 @@ inline void run_array_ranks(const TestSetup &setup,
     });
 }
 
-// Every rank is in all communicators, of which the first one ends the others when it fails.
+// Every rank is a member of all communicators. A failure of the first one ends the others.
 inline void run_array_ranks(
     std::span<const TestSetup> setups,
     const std::function<void(const std::vector<vescomm_comm_t *> &)> &body) {

@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-// glibc's own names for its allocator, whose free() takes what they give.
+// glibc's own names of its allocator. Its free() accepts the memory that they return.
 extern "C" {
 void *__libc_malloc(std::size_t bytes);
 void *__libc_calloc(std::size_t count, std::size_t bytes);
@@ -20,7 +20,7 @@ namespace vescomm::testing_support {
 
 namespace {
 
-// Plain numbers: nothing of a thread that would itself have to be made.
+// Trivial types: thread-local objects with constructors would allocate.
 thread_local bool armed = false;
 thread_local int sheltered = 0;
 thread_local std::uint64_t fails_at = 0;
@@ -111,7 +111,7 @@ int posix_memalign(void **made, std::size_t alignment, std::size_t bytes) noexce
 
 }  // extern "C"
 
-// Arrays and nothrow come here as well, by libstdc++'s own definitions.
+// libstdc++ implements the array and nothrow forms by calls of these.
 void *operator new(std::size_t bytes) {
     void *made = next_fails(Allocator::cpp) ? nullptr : std::malloc(bytes);
     if (made == nullptr) throw std::bad_alloc();

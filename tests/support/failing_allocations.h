@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lets chosen allocations of a thread fail: those with malloc() and its relatives in all libraries
-// of the program, among them operator new, libcrypto and the C library. failing_allocations.cc,
-// linked into the program, takes their place. Not for builds with sanitizers, which do the same.
+// Makes chosen allocations of a thread fail. failing_allocations.cc, linked into the program,
+// replaces malloc() and its relatives for all its libraries, including operator new, libcrypto and
+// the C library. Not for builds with sanitizers, which replace the allocator too.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace vescomm::testing_support {
 
 enum class Failing {
-    one,  // that allocation alone
-    and_later  // and all after it
+    one,  // only the chosen allocation
+    and_later  // the chosen allocation and all later ones
 };
 
 enum class Allocator {
-    all,  // malloc() and its relatives, and so operator new
-    cpp  // operator new alone
+    all,  // malloc() and its relatives, including operator new
+    cpp  // only operator new
 };
 
-// The calling thread's allocations are counted from now on; that number, from 1, fails.
+// Starts to count the calling thread's allocations from 1. The one with `number` fails.
 void fail_allocation(std::uint64_t number, Failing failing,
                      Allocator allocator = Allocator::all) noexcept;
 
@@ -28,10 +28,10 @@ struct Allocations {
     std::uint64_t made = 0;
     std::uint64_t failed = 0;
 };
-// Allocations succeed again. What there was since fail_allocation().
+// Allocations succeed again. Returns the counts since fail_allocation().
 Allocations stop_failing() noexcept;
 
-// While one lives, allocations of its thread are neither counted nor do they fail.
+// While an object exists, allocations of its thread are not counted and succeed.
 class WithoutFailing {
 public:
     WithoutFailing() noexcept;
@@ -40,7 +40,7 @@ public:
     WithoutFailing &operator=(const WithoutFailing &) = delete;
 };
 
-// Within the former, for calls back into what is tested.
+// Suspends WithoutFailing, for callbacks into the tested code.
 class FailingAgain {
 public:
     FailingAgain() noexcept;

@@ -10,7 +10,7 @@
 
 namespace vescomm::testing_support {
 
-// An address of this machine at which nobody listens now.
+// An address of this machine at which no process listens at the moment.
 inline std::string free_address() {
     const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};

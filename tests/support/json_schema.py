@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""As much of the JSON schema language as our schemas use."""
+"""A validator for the part of JSON Schema that our schemas use."""
 
 
 def violations(value, schema, root, path="it"):
-    """What in `value` is not as the schema says, one sentence each."""
+    """Violations of `schema` in `value`, one sentence each."""
     if "$ref" in schema:
         schema = root["definitions"][schema["$ref"].rsplit("/", 1)[1]]
     if "anyOf" in schema:

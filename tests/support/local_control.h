@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A control plane for the threads of one process, so that transports and communicators can be
-// tested without sockets.
+// A control plane between threads of one process, for tests of transports and communicators without
+// sockets.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@ public:
           calls(static_cast<std::size_t>(ranks)),
           left(static_cast<std::size_t>(ranks)) {}
 
-    // Ranks meet by the number of their call, which all count alike.
+    // One all-gather. Ranks match their calls by sequence number.
     struct Meeting {
         std::map<int, std::pair<std::string, std::string>> arrived;  // rank -> label, bytes
     };
 
-    // Something has happened: wakes every rank. With the lock.
+    // Records an event and wakes every rank. The caller holds the lock.
     void report() {
         ++events;
         changed.notify_all();
@@ -46,14 +46,14 @@ public:
     std::mutex mutex;
     std::condition_variable changed;
     std::uint64_t events = 0;
-    std::map<std::uint64_t, Meeting> meetings;
+    std::map<std::uint64_t, Meeting> meetings;  // by sequence number
     std::vector<Control::Listener> listeners;
     std::vector<std::function<void()>> calls;
     std::vector<bool> left;
     vescomm_status_t status = VESCOMM_OK;
     std::string why;
     std::map<std::string, std::shared_ptr<LocalControlHub>> subgroups;
-    // For node memory: descriptors go through sockets, as between processes.
+    // Node memory exchanges descriptors through sockets, as between processes.
     std::shared_ptr<ControlThread> thread = ControlThread::get();
 };
 
@@ -151,7 +151,7 @@ public:
         if (hub_->status != VESCOMM_OK) return;
         hub_->status = status;
         hub_->why = why;
-        // Called under the lock, so that no listener goes away meanwhile.
+        // Listeners run under the lock, so that none is destroyed meanwhile.
         for (Listener &listener : hub_->listeners)
             if (listener) listener(status, why);
         hub_->report();

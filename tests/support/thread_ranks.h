@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of this process as the ranks of a communicator, over any transport.
+// Runs the ranks of a communicator as threads of this process, over any transport.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace vescomm::testing_support {
 
 enum class Kind { loopback, node, tcp, ucx };
 
-// Those that reach other nodes, in this build.
+// The transports of this build that reach other nodes.
 inline std::vector<Kind> kinds_between_nodes() {
 #if VESCOMM_HAVE_UCX
     return {Kind::loopback, Kind::tcp, Kind::ucx};
@@ -30,7 +30,7 @@ inline std::vector<Kind> kinds_between_nodes() {
 #endif
 }
 
-// How many ranks play on which pretended nodes, over which transport.
+// The emulated node of each rank, and the transport between them.
 struct TestSetup {
     Kind kind = Kind::loopback;
     std::vector<int> node_of{0};
@@ -39,7 +39,7 @@ struct TestSetup {
     int ranks() const { return static_cast<int>(node_of.size()); }
 };
 
-// Whose waits end soon.
+// The setup with a timeout of one second.
 inline TestSetup hurried(TestSetup setup) {
     setup.config.timeout_seconds = 1;
     return setup;
@@ -52,8 +52,8 @@ inline std::string name_of(const TestSetup &setup) {
     return text;
 }
 
-// Every transport, on the nodes that it is for: few ranks and many, irregular nodes, ranks in any
-// order.
+// Every transport on the nodes that it supports: few and many ranks, nodes of different sizes,
+// ranks in any order.
 inline std::vector<TestSetup> all_setups() {
     std::vector<TestSetup> setups;
     for (const Kind kind : {Kind::loopback, Kind::node, Kind::tcp, Kind::ucx}) {
@@ -91,8 +91,8 @@ inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
                                 make);
 }
 
-// Runs `body` once for each rank, each in a thread of its own. An exception of any rank breaks the
-// others' communicators and fails the test.
+// Runs `body` once for each rank, in a thread of its own. An exception in any rank fails the test
+// and breaks the communicators of the other ranks.
 inline void run_ranks(const TestSetup &setup,
                       const std::function<void(std::shared_ptr<Communicator>)> &body) {
     auto control_hub = std::make_shared<LocalControlHub>(setup.ranks());

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Communicators through an all-gather of the caller's own: processes that know one another only by
- * sockets made before they were forked. And callbacks that fail, lie, or fail on one rank alone.
+ * Communicators that are created through the caller's own all-gather. It uses sockets that exist
+ * before the ranks are forked. Some callbacks fail on all ranks or on one, or return wrong data.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,9 +17,9 @@ enum { max_ranks = 4, max_bytes = 1 << 17 };
 
 enum wrong {
     nothing_wrong,
-    fails_before, /* closes its sockets and fails, so that the others' callbacks fail as well */
-    fails_last, /* takes part, then fails in its last call: the others have no way to know */
-    lies /* says that all went well, and gives zeros */
+    fails_before, /* closes its sockets and fails, so that the callbacks of the others fail too */
+    fails_last, /* fails after it has sent its last data: the others cannot detect it */
+    lies /* returns success, and zeros as data */
 };
 
 struct star {
@@ -89,7 +89,7 @@ static void require(int condition, const char *what, int rank) {
     _exit(21);
 }
 
-/* One gather, compared; several times on one communicator. */
+/* Makes several gathers on the communicator, and verifies them. */
 static void use(vescomm_comm_t *comm, const struct star *star) {
     vescomm_comm_info_t info = vescomm_comm_info();
     vescomm_layout_t *layout;
@@ -100,7 +100,7 @@ static void use(vescomm_comm_t *comm, const struct star *star) {
     int rank = star->rank, run, k;
     require(vescomm_comm_query(comm, &info) == VESCOMM_OK && info.rank == rank &&
                 info.ranks == star->ranks && info.nodes == 1 && info.local_ranks == star->ranks,
-            "who is who", rank);
+            "query", rank);
     for (k = 0; k < star->ranks; ++k) counts[k] = 100 * k + 1;
     require(!vescomm_layout_create_from_counts(counts, star->ranks, &layout), "layout", rank);
     require(!vescomm_buffer_create(comm, layout, NULL, &buffer), "buffer", rank);
@@ -121,7 +121,7 @@ static void use(vescomm_comm_t *comm, const struct star *star) {
     require(!vescomm_request_free(gather) && !vescomm_buffer_free(buffer), "freeing", rank);
 }
 
-/* Exits with minus the status; the sentence must contain `text`. */
+/* Runs one rank. Exits with minus the status; the error sentence must contain `text`. */
 static void play(struct star *star, const char *text) {
     vescomm_comm_options_t options = vescomm_comm_options();
     vescomm_comm_t *comm = NULL;
@@ -144,7 +144,7 @@ static void play(struct star *star, const char *text) {
     _exit(0);
 }
 
-/* Forks ranks, of which `wrong_rank` is wrong, and compares their exit codes. */
+/* Forks the ranks, `wrong_rank` with the faulty callback, and compares their exit codes. */
 static int run(const char *name, int ranks, enum wrong wrong, int wrong_rank, const int *expected,
                const char *text) {
     int pairs[max_ranks][2], rank, failures = 0;
@@ -167,7 +167,7 @@ static int run(const char *name, int ranks, enum wrong wrong, int wrong_rank, co
             if (rank != 0) close(pairs[peer][0]);
             if (rank != peer) close(pairs[peer][1]);
         }
-        alarm(120); /* against hanging for ever */
+        alarm(120); /* ends a rank that hangs */
         play(&star, text);
     }
     for (rank = 1; rank < ranks; ++rank) {
@@ -189,14 +189,14 @@ static int run(const char *name, int ranks, enum wrong wrong, int wrong_rank, co
 
 int main(void) {
     const int system[] = {7, 7, 7}; /* -VESCOMM_ERROR_SYSTEM */
-    const int one_alone[] = {3, 7, 3}; /* the others: -VESCOMM_ERROR_TIMEOUT */
+    const int on_one_rank[] = {3, 7, 3}; /* the others: -VESCOMM_ERROR_TIMEOUT */
     int failures = 0;
-    failures += run("an own all-gather", 1, nothing_wrong, -1, NULL, NULL);
-    failures += run("an own all-gather", 3, nothing_wrong, -1, NULL, NULL);
-    failures += run("an own all-gather", 4, nothing_wrong, -1, NULL, NULL);
+    failures += run("the caller's all-gather", 1, nothing_wrong, -1, NULL, NULL);
+    failures += run("the caller's all-gather", 3, nothing_wrong, -1, NULL, NULL);
+    failures += run("the caller's all-gather", 4, nothing_wrong, -1, NULL, NULL);
     failures += run("a callback that fails everywhere", 3, fails_before, 1, system, "all_gather");
     failures += run("a callback that fails at rank 0", 3, fails_before, 0, system, "all_gather");
-    failures += run("a callback that fails on one rank", 3, fails_last, 1, one_alone, "rank 1");
-    failures += run("a callback that lies", 3, lies, 1, system, "all_gather");
+    failures += run("a callback that fails on one rank", 3, fails_last, 1, on_one_rank, "rank 1");
+    failures += run("a callback that returns wrong data", 3, lies, 1, system, "all_gather");
     return failures != 0;
 }

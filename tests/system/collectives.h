@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A random sequence of all operations on ragged layouts, every result compared with what it must
-// be. All ranks draw the same numbers, so they make the same calls.
+// A random sequence of all operations on buffers with ragged layouts. All results are compared with
+// expected values. All ranks draw the same random numbers, so all make the same calls.
 #pragma once
 
 #include <cstring>
@@ -16,8 +16,7 @@
 
 namespace system_test {
 
-// Small whole numbers: they add up exactly in f32 whatever the order, and sums of up to 16 ranks
-// stay exact in bf16.
+// Small whole numbers. Their sums are exact in any order: in f32, and for up to 16 ranks in bf16.
 inline float value(int rank, std::int64_t element, int run) {
     return static_cast<float>((element * 7 + rank * 3 + run * 5) % 13 - 6);
 }
@@ -28,7 +27,7 @@ inline float sum_of(int ranks, std::int64_t element, int run) {
     return sum;
 }
 
-// Element of a buffer of any of the types that the sequence uses, as f32.
+// Stores an f32 value as an element of any of the types that the sequence uses.
 inline void store(vescomm_type_t type, void *data, std::int64_t element, float x) {
     if (type == VESCOMM_BF16) {
         std::uint32_t bits;
@@ -90,7 +89,7 @@ private:
         vescomm_type_t type = VESCOMM_F32;
         bool per_node = false;
         vescomm::Buffer buffer;
-        // Borrowed by requests: their addresses survive moves of the case.
+        // Requests borrow these arrays, so a move of the case must keep their addresses.
         std::vector<float> source, output;
         std::vector<vescomm::Request> requests = std::vector<vescomm::Request>(6 + 64);
 
@@ -186,7 +185,7 @@ private:
         return request;
     }
 
-    // Starts up to three operations on different buffers and completes them in reverse.
+    // Starts up to three operations on different buffers and completes them in reverse order.
     int overlap() {
         std::vector<Started> started;
         const int first = draw(static_cast<int>(cases_.size()));

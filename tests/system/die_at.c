@@ -1,16 +1,16 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into a rank: kills it, or stops it, at the n-th of the calls below, so that a test can
- * let ranks die at every step of set-up and not only at those that take long.
+ * A library to preload into a rank. It kills or stops the rank before the n-th of the calls below,
+ * so that tests can make ranks die at every step of the setup.
  *
  *     VESCOMM_TEST_DIE_AT=n      die before the n-th call, counted from 1
- *     VESCOMM_TEST_DIE_FROM=all  count from the start of the process. Otherwise from the moment
- * when the ranks have met, and begin to share memory. VESCOMM_TEST_DIE_SIGNAL=s  number of the
- * signal, 9 by default
+ *     VESCOMM_TEST_DIE_FROM=all  count from the start of the process; by default, counting starts
+ *                                when all ranks have connected and begin to share memory
+ *     VESCOMM_TEST_DIE_SIGNAL=s  number of the signal, 9 by default
  */
 #define _GNU_SOURCE
-#undef _FILE_OFFSET_BITS /* both spellings of ftruncate and fallocate are needed */
+#undef _FILE_OFFSET_BITS /* defines the plain and the 64-bit names of ftruncate and fallocate */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""What variables of the environment do to a whole job. environment_test.py WORKER [CASE...]"""
+"""Effects of environment variables on a whole job. environment_test.py WORKER [CASE...]"""
 
 import sys
 
@@ -11,15 +11,15 @@ WORKER = sys.argv[1]
 
 
 def misspelt():
-    """One rank tells of a variable that has no effect, with the name that was meant."""
+    """Rank 0 warns of an unknown variable, and suggests the correct name."""
     environment = {"VESCOMM_TIMEOUT_SECOND": "5", "VESCOMM_ROOT": "/opt"}
     with Job([WORKER, "short", "--iterations", 1], 3, environment=environment) as job:
         job.expect_success()
         expect(job.ranks[0].said("warn 0/3 config: VESCOMM_TIMEOUT_SECOND is not a variable of "
                                  "vescomm and has no effect; did you mean "
                                  "VESCOMM_TIMEOUT_SECONDS?"), job.transcript())
-        told = sum("no effect" in line for rank in job.ranks.values() for line in rank.lines)
-        expect(told == 2, f"{told} lines\n{job.transcript()}")
+        count = sum("no effect" in line for rank in job.ranks.values() for line in rank.lines)
+        expect(count == 2, f"{count} lines\n{job.transcript()}")
 
 
 def malformed():
@@ -32,7 +32,7 @@ def malformed():
 
 
 def malformed_on_one():
-    """Nobody waits: the others are told what is wrong, and where."""
+    """No rank waits: all ranks report the malformed value and its rank."""
     for victim in (0, 2):
         for nodes in (None, [0, 1, 1]):
             each = {victim: {"VESCOMM_PROGRESS": "maybe"}}
@@ -47,10 +47,10 @@ def malformed_on_one():
 
 
 def unsuitable_algorithm():
-    """A ring needs a buffer of each rank; arrays have none."""
+    """A ring needs a buffer on each rank, so it does not suit collectives on arrays."""
     with Job([WORKER, "short"], 3, environment={"VESCOMM_ALGORITHM": "all_gather_v=ring"}) as job:
         codes = job.finish()
-        # Who hears of another's end first is told that one's reason.
+        # A rank that receives the failure of another first returns its reason.
         expect(INVALID_ARGUMENT in codes.values() and
                set(codes.values()) <= {INVALID_ARGUMENT, ABORTED},
                f"codes {codes}\n{job.transcript()}")
@@ -62,7 +62,7 @@ def unsuitable_algorithm():
 
 
 def algorithms_that_differ():
-    """Nobody waits: the ranks are told before anything is called."""
+    """No rank waits: communicator creation reports the difference."""
     each = {2: {"VESCOMM_ALGORITHM": "all_reduce=flat"}}
     for nodes in (None, [0, 1, 1]):
         with Job([WORKER, "collectives"], 3, nodes, each=each) as job:

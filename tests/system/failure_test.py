@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that die, stop, disagree or stay away: every other rank must end soon, with an error that
-names them, and nothing may be left behind. failure_test.py WORKER DIE_AT_LIBRARY [CASE...]"""
+"""Ranks that die, stop, make different calls or never start. Every other rank must end soon with an
+error that names them, and nothing may be left behind.
+failure_test.py WORKER DIE_AT_LIBRARY [CASE...]"""
 
 import random
 import signal
@@ -27,7 +28,7 @@ def note_seconds(seconds):
 
 
 def phase(name, victims, count, nodes=None, after=None, reap=False, codes=(PEER_FAILED,), **more):
-    """Kills victims after they have said a line."""
+    """Kills the victims after they have printed a line."""
     argv = [WORKER, "phase", name, "--victims", ",".join(map(str, victims))]
     with Job(argv, count, nodes, **more) as job:
         job.until_said("ready")
@@ -38,16 +39,17 @@ def phase(name, victims, count, nodes=None, after=None, reap=False, codes=(PEER_
 
 
 def kill_cases():
-    """Kills in every phase, of every position, on one node and several."""
-    stages = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]), ("apart", [0, 1, 2])]
+    """Kills ranks of several positions in every phase, on one node and several."""
+    placements = [("one node", [0, 0, 0, 0]), ("two nodes", [0, 1, 0, 1, 0]),
+                  ("three nodes", [0, 1, 2])]
     generator = random.Random(SEED)
     names = ("gather", "reduce", "all_reduce", "broadcast", "barrier", "create", "arrays", "messages")
-    for turn, name in enumerate(names):
-        for where, nodes in stages:
+    for index, name in enumerate(names):
+        for where, nodes in placements:
             count = len(nodes)
             for position in (0, count // 2, count - 1):
-                # The middle one each time, the edges in turns: all pairs would take too long.
-                if position != count // 2 and (turn + position) % 2 == 1:
+                # Always the middle rank, and alternately the first or the last, to save time.
+                if position != count // 2 and (index + position) % 2 == 1:
                     continue
                 after = generator.randrange(6)
                 yield (f"kill rank {position} of {count} in {name} {after}, {where}",
@@ -67,7 +69,7 @@ def kill_cases():
 
 
 def kill_at_random():
-    """A rank of a training run dies after a random line, at no moment in particular."""
+    """A rank of a training run dies at a random moment after a random line."""
     generator = random.Random(SEED)
     for _ in range(6):
         count = generator.randrange(2, 7)
@@ -83,7 +85,7 @@ def kill_at_random():
 
 
 def kill_while_others_free():
-    """The others have said goodbye: freeing is fine, whatever becomes of the rank they wait for."""
+    """The others wait in free when the victim dies. Their free must succeed."""
     for victim, nodes in ((0, None), (2, None), (1, [0, 1, 0, 2])):
         with Job([WORKER, "phase", "free", "--victims", victim], 4, nodes) as job:
             job.until_said("ready")
@@ -94,7 +96,7 @@ def kill_while_others_free():
 
 
 def die_at_every_call(nodes, victim, stride, first=1):
-    """Deaths at every stride-th call that sets up, uses and ends a communicator."""
+    """Kills a rank at every stride-th call while it creates, uses and frees a communicator."""
     count, deaths, at = len(nodes), 0, first
     argv = [WORKER, "short", "--iterations", 2]
     while True:
@@ -108,7 +110,7 @@ def die_at_every_call(nodes, victim, stride, first=1):
             job.killed_at = job.ranks[victim].ended_at
             deaths += 1
             try:
-                # Whoever is done before the death has nothing to report.
+                # Ranks that were freeing at the death may end without an error.
                 codes = job.finish([r for r in job.ranks if r != victim], ranks.PROMISE_SECONDS)
                 if any(rank.said("freeing") for rank in job.ranks.values()):
                     expect(set(codes.values()) <= {0, PEER_FAILED}, job.transcript())
@@ -120,9 +122,9 @@ def die_at_every_call(nodes, victim, stride, first=1):
         at += stride
 
 
-def die_before_meeting(victim, at):
-    """Dead before it could say who it is: rank 0 waits until the deadline and names who is
-    missing; without rank 0 nobody can be asked."""
+def die_before_connecting(victim, at):
+    """A rank dies before it sends its rank number. Rank 0 waits until the deadline and names the
+    missing rank. If rank 0 died, the others name rank 0."""
     each = {victim: {"LD_PRELOAD": DIE_AT, "VESCOMM_TEST_DIE_AT": str(at),
                      "VESCOMM_TEST_DIE_FROM": "all"}}
     environment = {"VESCOMM_TIMEOUT_SECONDS": str(SHORT_TIMEOUT)}
@@ -132,14 +134,14 @@ def die_before_meeting(victim, at):
         return ", ".join(sorted({str(job.ranks[r].code) for r in range(3) if r != victim}))
 
 
-def never_comes(absent):
+def never_starts(absent):
     environment = {"VESCOMM_TIMEOUT_SECONDS": str(SHORT_TIMEOUT)}
     with Job([WORKER, "collectives"], 4, environment=environment, absent=[absent]) as job:
         job.survivors_report([absent], (TIMEOUT,), SHORT_TIMEOUT + ranks.PROMISE_SECONDS)
 
 
 def stopped(name, victim, nodes, codes=(TIMEOUT,)):
-    """A rank that is alive and silent. Its machine is not: only deadlines tell."""
+    """Stops a rank. Its machine still answers, so only the deadline of the others detects it."""
     environment = {"VESCOMM_TIMEOUT_SECONDS": "2"}
     with Job([WORKER, "phase", name, "--victims", victim], len(nodes), nodes,
              environment=environment) as job:
@@ -147,7 +149,7 @@ def stopped(name, victim, nodes, codes=(TIMEOUT,)):
         if name in ("gather", "barrier", "create", "reduce", "arrays"):
             job.until_said(f"{name} 2", [victim])
         job.kill(victim, number=signal.SIGSTOP)
-        # Two seconds, and two more for rank 0 to say who is missing, when it can.
+        # The timeout of two seconds, and two more in which rank 0 may report the missing rank.
         return note_stop(job.survivors_report([victim], codes, 4 + ranks.PROMISE_SECONDS))
 
 
@@ -156,7 +158,7 @@ def note_stop(seconds):
 
 
 def silent(victim):
-    """Long timeouts, short silence: a stopped rank is taken for dead."""
+    """Stops a rank, with a long timeout and a short silence. The stopped rank counts as dead."""
     environment = {"VESCOMM_SILENCE_SECONDS": "2"}
     with Job([WORKER, "phase", "sleep", "--victims", victim], 3, environment=environment) as job:
         job.until_said("ready")
@@ -165,7 +167,7 @@ def silent(victim):
 
 
 def leaves(how, victim, nodes=None):
-    """Ends without freeing its communicator."""
+    """A rank ends without freeing its communicator."""
     with Job([WORKER, "phase", how, "--victims", victim], 3, nodes) as job:
         job.until(lambda: job.ranks[victim].ended_at, "the end of the victim")
         job.killed_at = job.ranks[victim].ended_at
@@ -180,7 +182,7 @@ def aborts(victim, nodes=None):
 
 
 def throws(victim, nodes=None):
-    """In C++ an exception ends the communicator for all, at once, and is told by who catches it."""
+    """A C++ exception on one rank aborts the communicator on all ranks at once."""
     with Job([WORKER, "phase", "throw", "--victims", victim], 3, nodes) as job:
         codes = job.finish(seconds=ranks.PROMISE_SECONDS)
         expect(codes.pop(victim) == WRONG and set(codes.values()) == {ABORTED},
@@ -214,18 +216,18 @@ def disagree(kind, nodes):
         expect(set(codes.values()) == {MISMATCH}, f"codes {codes}\n{job.transcript()}")
         for number in others:
             line = job.ranks[number].lines[-1].partition(": ")[2]
-            # Which of the ranks that agree is named depends on who came first.
+            # The sentence also names one of the ranks that agree: the first one that called.
             expect(names_rank(line, last) and
                    any(names_rank(line, other) for other in range(last)) or
                    kind == "free" and names_rank(line, last),
-                   f"a side is not named: {line}")
+                   f"the ranks that differ are not named: {line}")
             for text in MISMATCHES[kind]:
                 expect(text in line, f'"{text}" is not in: {line}')
         job.finish()
 
 
 def asks_for_too_much():
-    """One rank makes the file that a node shares; when it cannot, the others must not wait."""
+    """One rank creates the memory file of a node. If it cannot, the others must not wait."""
     with Job([WORKER, "phase", "too_much"], 3) as job:
         job.finish(seconds=2 * ranks.PROMISE_SECONDS)
         for rank in job.ranks.values():
@@ -235,7 +237,7 @@ def asks_for_too_much():
 
 
 def waits_for_another_call():
-    """The last rank is in a barrier while the others create memory: nobody is wrong, all wait."""
+    """The last rank is in a barrier while the others create memory: all wait until the timeout."""
     environment = {"VESCOMM_TIMEOUT_SECONDS": "2"}
     with Job([WORKER, "mismatch", "barrier"], 3, environment=environment) as job:
         codes = job.finish()
@@ -245,7 +247,7 @@ def waits_for_another_call():
             expect(names_rank(line, 2) or names_rank(line, 0), line)
 
 
-def wrong_meetings():
+def inconsistent_ranks():
     each = {2: {"VESCOMM_RANKS": "4"}}
     with Job([WORKER, "short"], 3, each=each) as job:
         codes = job.finish()
@@ -264,7 +266,7 @@ def cases():
     yield from kill_cases()
     yield "kill at random moments of training", kill_at_random
     yield "kill while others free", kill_while_others_free
-    if not SLOW:  # a sanitizer must be loaded first, before what is preloaded
+    if not SLOW:  # sanitizers must be loaded before preloaded libraries
         everything = "--every-call" in sys.argv
         for nodes in ([0, 0, 0], [0, 1, 0]):
             for victim in range(3):
@@ -278,19 +280,19 @@ def cases():
     yield "rank 0 aborts, two nodes", lambda: aborts(0, [0, 1, 0, 1])
     yield "rank 1 throws", lambda: throws(1)
     yield "rank 0 throws, two nodes", lambda: throws(0, [0, 1, 0])
-    for turn, kind in enumerate(MISMATCHES):
-        nodes = [0, 0, 0] if turn % 3 else [0, 1, 0]
+    for index, kind in enumerate(MISMATCHES):
+        nodes = [0, 0, 0] if index % 3 else [0, 1, 0]
         yield f"ranks disagree about {kind}", lambda k=kind, n=nodes: disagree(k, n)
 
 
 def waiting_cases():
-    """Cases that wait for a deadline, and leave the cores alone meanwhile."""
+    """Cases that mostly wait for a deadline and need little processor time."""
     if not SLOW:
         for victim, at in ((0, 1), (0, 6), (1, 1), (1, 3), (2, 5)):
-            yield (f"rank {victim} dies at call {at} of meeting",
-                   lambda v=victim, a=at: die_before_meeting(v, a))
+            yield (f"rank {victim} dies at call {at} of connecting",
+                   lambda v=victim, a=at: die_before_connecting(v, a))
     for absent in (0, 2):
-        yield f"rank {absent} never comes", lambda a=absent: never_comes(a)
+        yield f"rank {absent} never starts", lambda a=absent: never_starts(a)
     for name, victim, nodes in (("barrier", 1, [0, 0, 0]), ("gather", 0, [0, 0, 0]),
                                 ("sleep", 2, [0, 1, 2]), ("memory", 1, [0, 0, 0]),
                                 ("acquire", 2, [0, 0, 0]), ("create", 0, [0, 0, 1]),
@@ -299,13 +301,13 @@ def waiting_cases():
                lambda n=name, v=victim, o=nodes: stopped(n, v, o))
     yield "stop rank 1 with a short silence", lambda: silent(1)
     yield "stop rank 0 with a short silence", lambda: silent(0)
-    yield "a barrier meets a creation", waits_for_another_call
-    yield "ranks disagree about who they are", wrong_meetings
+    yield "a barrier and a memory creation", waits_for_another_call
+    yield "ranks with inconsistent rank numbers", inconsistent_ranks
 
 
 if __name__ == "__main__":
     chosen = [word for word in sys.argv[3:] if not word.startswith("--")]
     status = run_cases(cases(), chosen) | run_cases(waiting_cases(), chosen, at_once=6)
-    print(f"the slowest survivor ended {slowest:.2f} s after a death; promised are 2 s, allowed "
-          f"{ranks.PROMISE_SECONDS:.0f} s")
+    print(f"the slowest survivor ended {slowest:.2f} s after a death; the limit is 2 s, and "
+          f"this test tolerates {ranks.PROMISE_SECONDS:.0f} s")
     sys.exit(status)

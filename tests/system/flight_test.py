@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""What flight recorders write when a job breaks, and what vescomm-info makes of it.
+"""The files of flight recorders after a job fails, and the reports of vescomm-info on them.
 flight_test.py WORKER VESCOMM_INFO [CASE...]"""
 
 import json
@@ -17,12 +17,12 @@ WORKER, INFO = sys.argv[1:3]
 
 
 def recorded(folder):
-    """Variables that make ranks write into a folder."""
+    """Returns variables that make ranks write into a folder."""
     return {"VESCOMM_FLIGHT_RECORDER": f"{folder}/flight.%r"}
 
 
 def written(folder, ranks):
-    """The lines of every rank's file."""
+    """Returns the parsed lines of every rank's file."""
     names = sorted(path.name for path in Path(folder).iterdir())
     expect(names == [f"flight.{rank}" for rank in ranks], f"files {names}")
     return [[json.loads(line) for line in (Path(folder) / name).open(encoding="utf-8")]
@@ -38,7 +38,7 @@ def report(folder):
 
 
 def dies(nodes):
-    """Survivors write before they tell their callers; the dead rank cannot."""
+    """Survivors write their files before the failure is reported to the caller."""
     with tempfile.TemporaryDirectory() as folder:
         argv = [WORKER, "phase", "all_reduce", "--victims", 1]
         with Job(argv, 3, nodes, environment=recorded(folder)) as job:
@@ -56,28 +56,28 @@ def dies(nodes):
         return text.splitlines()[-1]
 
 
-def calls_something_else():
+def makes_another_call():
     with tempfile.TemporaryDirectory() as folder:
         with Job([WORKER, "mismatch", "arrays"], 3, environment=recorded(folder)) as job:
             codes = job.finish()
             expect(set(codes.values()) == {MISMATCH}, f"codes {codes}\n{job.transcript()}")
         written(folder, [0, 1, 2])
         text = report(folder)
-        # Rank 0 may not have started before the others told one another.
+        # Rank 0 may not have started before the others detected the mismatch.
         expect(re.search(r"Ranks called different things: operation 1 is all_reduce of 400 bytes of "
                          r"f32 \(sum\) by \w+ on rank [01], and all_reduce of 400 bytes of f32 "
                          r"\(max\)", text), text)
 
 
 def is_behind(nodes):
-    """A rank that is elsewhere in the program writes, too: its control plane is told."""
+    """A rank that makes no call writes its file too: its control thread receives the failure."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**recorded(folder), "VESCOMM_TIMEOUT_SECONDS": "2"}
         with Job([WORKER, "phase", "sleep", "--victims", 2], 3, nodes,
                  environment=environment) as job:
             codes = job.finish([0, 1])
             expect(set(codes.values()) == {TIMEOUT}, f"codes {codes}\n{job.transcript()}")
-            # Nothing else of a rank that stands still can be waited for.
+            # The stopped rank prints nothing, so wait for its file.
             job.until(lambda: job.pump(0.05) or (Path(folder) / "flight.2").exists(), "its file")
         *_, last = written(folder, [0, 1, 2])
         expect(last[0]["status"] == "timeout", last[0])
@@ -85,7 +85,7 @@ def is_behind(nodes):
         expect("Behind: rank 2. Not started there: operation 2, all_gather_v of " in text, text)
 
 
-def writes_nothing_where_all_is_well():
+def writes_nothing_without_a_failure():
     with tempfile.TemporaryDirectory() as folder:
         with Job([WORKER, "short", "--iterations", 2], 3, environment=recorded(folder)) as job:
             job.expect_success()
@@ -93,7 +93,7 @@ def writes_nothing_where_all_is_well():
 
 
 def cannot_write():
-    """A folder that is not there costs the record, and nothing else."""
+    """A missing folder loses only the file, and the failure is still reported."""
     environment = {"VESCOMM_FLIGHT_RECORDER": "/nonexistent/%r"}
     with Job([WORKER, "phase", "barrier", "--victims", 0], 2, environment=environment) as job:
         job.until_said("barrier 3", [0])
@@ -114,11 +114,11 @@ def overwrites():
 
 def cases():
     yield "a rank dies", lambda: dies(None)
-    yield "a rank dies, on nodes", lambda: dies([0, 1, 1])
-    yield "a rank calls something else", calls_something_else
+    yield "a rank dies, two nodes", lambda: dies([0, 1, 1])
+    yield "a rank makes another call", makes_another_call
     yield "a rank is behind", lambda: is_behind(None)
-    yield "a rank is behind, on nodes", lambda: is_behind([0, 1, 2])
-    yield "nothing happens", writes_nothing_where_all_is_well
+    yield "a rank is behind, three nodes", lambda: is_behind([0, 1, 2])
+    yield "no failure", writes_nothing_without_a_failure
     yield "the file cannot be written", cannot_write
     yield "one file for all ranks", overwrites
 

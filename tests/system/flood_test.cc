@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job starts while strangers flood every port on which it listens. One of its ranks has a slow
-// way to rank 0: the job forms all the same, works, and ends.
+// A job starts while unauthenticated peers flood every port on which it listens. One of its ranks
+// has a slow connection to rank 0. The job must start, work and end.
 //
 //     VESCOMM_TEST_REPETITIONS    jobs of each test
 #include <sys/syscall.h>
@@ -12,17 +12,17 @@
 #include <memory>
 #include <thread>
 
-#include "system/strangers.h"
+#include "system/unauthenticated_peers.h"
 
 namespace {
 
-// Not 0: what comes from this port on loopback comes late to this process.
+// If not 0, this process receives data from this loopback port with a delay.
 std::atomic<int> slow_port{0};
 constexpr int round_trip_milliseconds = 40;
 
 }  // namespace
 
-// In place of the C library's, with a way that takes longer.
+// Replaces the function of the C library, to delay messages from slow_port.
 extern "C" ssize_t recvmsg(int socket, msghdr *message, int flags) {
     sockaddr_in peer{};
     socklen_t size = sizeof peer;
@@ -35,42 +35,42 @@ extern "C" ssize_t recvmsg(int socket, msghdr *message, int flags) {
 namespace {
 
 using namespace forked_ranks;
-using namespace strangers;
+using namespace unauthenticated_peers;
 using Clock = std::chrono::steady_clock;
 
 constexpr int flooders = 2;
-constexpr double flood_rate = 20'000;  // connections a second, where the machine can do that
-// Connections before the slow rank starts: the flood is at its height.
+constexpr double flood_rate = 20'000;  // connections a second, at most
+// Connections before the slow rank starts, so that it joins during the flood.
 constexpr int connections_before = 2000;
 struct Shared {
     Targets targets;
-    std::atomic<double> join_seconds;
-    std::atomic<double> rate;  // connections a second while it joined
+    std::atomic<double> join_seconds;  // of the slow rank
+    std::atomic<double> rate;  // connections a second while the slow rank joined
 };
 
 double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Returns the seconds that the slow rank took to join.
+// Runs a job under a flood. Appends the join time of the slow rank and the rate of connections.
 void run_flooded(int per_node, std::vector<double> &seconds, std::vector<double> &rates) {
     const Job job{3, per_node};
     Shared *shared = make_shared_page<Shared>();
     Targets &targets = shared->targets;
     {
-        record_hello(targets);
+        record_first_message(targets);
         const auto scout = make_scout(targets);
         std::vector<std::unique_ptr<Process>> flood;
         for (unsigned i = 0; i < flooders; ++i)
             flood.push_back(std::make_unique<Process>([&, i] {
-                Stranger stranger(targets, i);
+                UnauthenticatedPeer peer(targets, i);
                 const auto begin = Clock::now();
                 for (double visits = 0; !targets.over;) {
                     if (seconds_since(begin) * flood_rate / flooders < visits) {
                         poll(nullptr, 0, 1);
                         continue;
                     }
-                    stranger.visit_port();
+                    peer.visit_port();
                     visits += targets.port_count > 0;
                 }
             }));
@@ -117,11 +117,11 @@ void run_floods(int per_node) {
         seconds[seconds.size() / 2], seconds.back(), seconds.size(), rates[rates.size() / 2]);
 }
 
-TEST(Flood, DoesNotKeepARankOutOnOneNode) {
+TEST(Flood, SlowRankJoinsOnOneNode) {
     run_floods(3);
 }
 
-TEST(Flood, DoesNotKeepARankOutOnThreeNodes) {
+TEST(Flood, SlowRankJoinsOnThreeNodes) {
     run_floods(1);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that fork: whatever a child does with the handles it has inherited, its parent goes on.
+"""Ranks that fork. A child that uses the inherited handles must not disturb its parent.
 fork_test.py FORK_WORKER [CASE...]"""
 
 import sys

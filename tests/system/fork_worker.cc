@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank that forks between its operations:
+// A rank that forks between its operations:
 //
 //     fork_worker frees|destroys|unwinds|exits
 //
-// The child tries every call on the handles it has inherited, all of which must be refused, and
-// then frees them, destroys their C++ owners, destroys them while an exception passes by, or also
-// ends as programs do, with exit handlers. The parent goes on, and verifies what it computes.
+// The child makes every call on the inherited handles. All calls must be rejected. Then the child
+// frees the handles (frees), destroys their C++ owners (destroys), destroys them while an exception
+// propagates (unwinds), or destroys them and runs exit handlers (exits). The parent continues and
+// verifies its results.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ struct Handles {
     const vescomm_layout_t *layout;
 };
 
-// Every function that takes a handle; those that free come last.
+// Every function that takes a handle. Functions that free come last.
 std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(const Handles &h) {
     static std::array<std::byte, 256> bytes;
     static std::array<float, 8> floats;
@@ -126,8 +127,8 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
     };
 }
 
-// In the child. `frees`: also those calls that free.
-void require_refused(const Handles &handles, bool frees) {
+// Runs in the child. With `frees`, also makes the calls that free.
+void require_rejected(const Handles &handles, bool frees) {
     for (const auto &[name, call] : calls(handles)) {
         if (!frees && name.ends_with("_free")) continue;
         const vescomm_status_t status = call();
@@ -145,7 +146,7 @@ void require_refused(const Handles &handles, bool frees) {
 
 struct Unwound {};
 
-// Returns in the parent and, with true, in the child, after the owners have been destroyed.
+// Returns false in the parent and true in the child, after the C++ owners are destroyed.
 bool run(const std::string &how) {
     Communicator comm = Communicator::from_environment();
     const int ranks = comm.ranks();
@@ -157,7 +158,7 @@ bool run(const std::string &how) {
     system_test::Collectives collectives(comm, 1);
     collectives.run(iterations);
 
-    // One operation is under way when the child is made.
+    // One operation is in progress during the fork.
     std::vector<float> mine(100'000, static_cast<float>(comm.rank() + 1)), sums(mine.size());
     vescomm_request_t *running = nullptr;
     vescomm::check(vescomm_all_reduce(comm.get(), mine.data(), sums.data(),
@@ -166,9 +167,9 @@ bool run(const std::string &how) {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-        alarm(60);  // against hanging for ever
-        require_refused({comm.get(), memory.get(), buffer.get(), request.get(), layout.get()},
-                        how == "frees");
+        alarm(60);  // ends a child that hangs
+        require_rejected({comm.get(), memory.get(), buffer.get(), request.get(), layout.get()},
+                         how == "frees");
         if (how == "unwinds") throw Unwound();
         if (how == "frees") _exit(0);
         return true;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes as ranks, forked by a test, that use the public API only.
+// Runs ranks as processes that a test forks. They use the public API only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,13 +23,13 @@
 
 namespace forked_ranks {
 
-// Repetitions of a stress test: VESCOMM_TEST_REPETITIONS in suite slow, few by default.
+// Repetitions of a stress test: VESCOMM_TEST_REPETITIONS if set (in suite slow), else `by_default`.
 inline int repetitions(int by_default) {
     const char *text = std::getenv("VESCOMM_TEST_REPETITIONS");
     return text == nullptr ? by_default : std::atoi(text);
 }
 
-// A page that the processes of one test share.
+// Maps a page that the forked processes share.
 template <typename Page>
 Page *make_shared_page() {
     void *page =
@@ -49,7 +49,7 @@ inline std::uint16_t free_port() {
     return ntohs(address.sin_port);
 }
 
-// A rank ends here when something is wrong, with a line that says what.
+// Ends the process with an error line.
 [[noreturn]] inline void fail(const std::string &what) {
     std::fprintf(stderr, "%s: %s\n", what.c_str(), vescomm_last_error());
     _exit(1);
@@ -69,8 +69,7 @@ struct Job {
     std::uint16_t port = free_port();
     double timeout_seconds = 60;
     const char *secret = "the secret of the test";
-    // A rank that runs for longer is ended by SIGALRM.
-    unsigned max_seconds = 100;
+    unsigned max_seconds = 100;  // SIGALRM ends a rank that runs longer
 
     vescomm_status_t create(int rank, const char *tag, vescomm_comm_t **comm) const {
         vescomm_comm_options_t options = vescomm_comm_options();
@@ -83,7 +82,7 @@ struct Job {
     }
 };
 
-// Runs every rank as a process; those in `killed` end by a signal, all others must return.
+// Runs every rank as a process. Ranks in `killed` must end by SIGKILL, all others must return.
 inline void run(const Job &job, const std::function<void(int rank)> &body,
                 const std::vector<int> &killed = {}) {
     std::vector<pid_t> processes;
@@ -116,7 +115,7 @@ inline int ranks_of(const vescomm_comm_t *comm) {
     return info.ranks;
 }
 
-// The sum of what every rank gives, in each of many elements.
+// Makes an all_reduce of `elements` times `mine`, and expects `sum` in every element.
 inline void expect_sum(vescomm_comm_t *comm, float mine, float sum, std::size_t elements = 1000) {
     std::vector<float> data(elements, mine);
     require(vescomm_all_reduce(comm, data.data(), data.data(), static_cast<int64_t>(elements),

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many communicators of the same processes: split, dup, created at the same time, and shrunk after
-// a death. Ranks are processes; only the public API is used.
+// Several communicators of the same processes: split, dup, concurrent creation, and shrink after a
+// death. Ranks are processes that use the public API only.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace forked_ranks;
 
-// What the processes of one test share.
+// Counters that the processes of one test share.
 struct Shared {
     std::atomic<int> arrived;
     std::atomic<int> wrong;
@@ -30,7 +30,7 @@ TEST(Groups, SplitByColorInTheOrderOfKeys) {
         run(job, [&](int rank) {
             vescomm_comm_t *all = nullptr, *part = nullptr, *half = nullptr;
             require(job.create(rank, nullptr, &all), "create");
-            // {0, 2, 4} in reverse order, {1, 3} in order, 5 in none.
+            // Ranks 0, 2, 4 form a group in reverse order; 1, 3 form one in order; 5 is in none.
             const int color = rank == 5 ? -1 : rank % 2;
             require(vescomm_comm_split(all, color, color == 0 ? -rank : 7, nullptr, &part),
                     "split");
@@ -40,7 +40,7 @@ TEST(Groups, SplitByColorInTheOrderOfKeys) {
                 expect(ranks_of(part) == (color == 0 ? 3 : 2), "number of ranks");
                 expect(rank_of(part) == (color == 0 ? 2 - rank / 2 : rank / 2), "rank");
                 expect_sum(part, static_cast<float>(rank), color == 0 ? 6 : 4);
-                // A split of a split, whose parent goes first.
+                // Splits again. The parent is freed first.
                 require(vescomm_comm_split(part, rank_of(part) == 0 ? 1 : 0, 0, nullptr, &half),
                         "split again");
                 require(vescomm_comm_free(part), "free");
@@ -59,7 +59,7 @@ TEST(Groups, SplitByColorInTheOrderOfKeys) {
 TEST(Groups, DuplicatesShareDescriptorsAndAreIndependent) {
     const Job job{4, 4};
     run(job, [&](int rank) {
-        // 78 communicators exhausted 1,024 descriptors of rank 0.
+        // Without sharing, 78 communicators exhausted 1,024 descriptors of rank 0.
         constexpr int count = 100;
         const rlimit few{256, 256};
         setrlimit(RLIMIT_NOFILE, &few);
@@ -93,8 +93,8 @@ TEST(Groups, CommunicatorsAreCreatedOneAfterAnother) {
     });
 }
 
-// Two threads of each rank create a communicator each at the same time. What they sum tells them
-// apart.
+// Two threads of each rank create a communicator each at the same time. The sums show if a
+// communicator has ranks of different threads.
 void create_at_once(bool tags) {
     const int rounds = tags ? 20 : 5;
     for (int round = 0; round < rounds; ++round) {
@@ -131,15 +131,15 @@ void create_at_once(bool tags) {
     }
 }
 
-TEST(Groups, ThreadsCreateWithTagsOfTheirOwn) {
+TEST(Groups, ThreadsCanCreateConcurrentlyWithTags) {
     create_at_once(true);
 }
 
-TEST(Groups, ThreadsWithoutTagsAreRefusedAndNeverCrossed) {
+TEST(Groups, ThreadsWithoutTagsAreNeverMixed) {
     create_at_once(false);
 }
 
-// Kills a rank somewhere in the middle of traffic; the others shrink and go on.
+// Kills a rank between operations. The others shrink and continue.
 void survive(int ranks, int per_node, int victim) {
     SCOPED_TRACE(testing::Message()
                  << ranks << " ranks, " << per_node << " on a node, victim " << victim);
@@ -170,22 +170,22 @@ void survive(int ranks, int per_node, int victim) {
         {victim});
 }
 
-TEST(Groups, SurvivorsGoOnAfterTheDeathOfAnyRank) {
+TEST(Groups, SurvivorsContinueAfterTheDeathOfAnyRank) {
     for (int victim = 0; victim < 4; ++victim) survive(4, 4, victim);
 }
 
-TEST(Groups, SurvivorsOnSeveralNodesGoOn) {
+TEST(Groups, SurvivorsOnSeveralNodesContinue) {
     for (int victim = 0; victim < 5; ++victim) survive(5, 2, victim);
 }
 
-TEST(Groups, ShrinkLeavesOutARankThatLives) {
+TEST(Groups, ShrinkCanExcludeALivingRank) {
     const Job job{3, 3};
     Shared *const page = make_shared_page<Shared>();
     run(job, [&](int rank) {
         vescomm_comm_t *comm = nullptr, *less = nullptr;
         require(job.create(rank, nullptr, &comm), "create");
         expect_sum(comm, 1, 3);
-        // Shrinking aborts what rank 1 is still doing, so it must have done it.
+        // shrink() aborts running operations of rank 1, so all ranks must have completed theirs.
         page->arrived += 1;
         while (page->arrived < 3) std::this_thread::yield();
         if (rank != 1) {
@@ -199,14 +199,14 @@ TEST(Groups, ShrinkLeavesOutARankThatLives) {
     });
 }
 
-TEST(Groups, ShrinkRefusesRanksThatAreNone) {
+TEST(Groups, ShrinkRejectsInvalidRanks) {
     const Job job{1, 1};
     run(job, [&](int rank) {
         vescomm_comm_t *comm = nullptr, *less = nullptr;
         require(job.create(rank, nullptr, &comm), "create");
         for (const int32_t failed : {0, 1, -1})
             expect(vescomm_comm_shrink(comm, &failed, 1, &less) == VESCOMM_ERROR_INVALID_ARGUMENT,
-                   "a rank that is none");
+                   "an invalid rank is rejected");
         require(vescomm_comm_shrink(comm, nullptr, 0, &less), "shrink");
         expect(ranks_of(less) == 1, "number of ranks");
         require(vescomm_comm_free(less), "free");

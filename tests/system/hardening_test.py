@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is built resists a defect that strangers' bytes reach, by what readelf says of it.
+"""Checks with readelf that the libraries are built with protections against memory errors.
 hardening_test.py fortified|plain LIBRARY..."""
 
 import re
@@ -26,7 +26,7 @@ for library in sys.argv[2:]:
     dynamic = readelf("--dynamic", library)
     segments = readelf("--segments", library)
     symbols = readelf("--dyn-syms", library)
-    require("SONAME" in dynamic and "LOAD" in segments, f"{library}: readelf says nothing of it")
+    require("SONAME" in dynamic and "LOAD" in segments, f"{library}: readelf prints nothing of it")
     require(re.search(r"BIND_NOW|\bNOW\b", dynamic),
             f"{library}: addresses are looked up while the program runs, in a table it can write")
     require("TEXTREL" not in dynamic, f"{library}: its code is written to when it is loaded")

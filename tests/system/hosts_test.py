@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two and three hosts made of network namespaces, joined by a switch; vescomm-run on each of them.
+"""Runs vescomm-run on two and more emulated hosts: network namespaces that a switch connects.
 
     switch: a bridge ── veth ── host 0, 10.77.0.1
                     └── veth ── host 1, 10.77.0.2   ...
 
-hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) where namespaces are forbidden.
+hosts_test.py WORKER VESCOMM_RUN [TRAIN_GPT] [CASE...]. Skipped (77) if namespaces are forbidden.
 """
 
 import json
@@ -24,10 +24,11 @@ WORKER, RUN = sys.argv[1:3]
 TRAIN_GPT = sys.argv[3] if len(sys.argv) > 3 else ""
 PORT = 29700
 SKIPPED = 77
-# Rounding differs with the order of sums, and grows over the steps.
+# Largest difference of losses. Rounding errors depend on the order of sums, and grow over the steps.
 TOLERANCE = 2e-4
-# vescomm-run ends the ranks of its host when one of them fails; here all of them shall speak first.
-HEAR_ALL = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+# vescomm-run sends SIGTERM to the ranks of its host when one of them fails. The ranks of these
+# tests ignore it, so that all of them print their errors.
+IGNORE_TERM = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
 
 
 def ip(*words, check=True):
@@ -37,7 +38,7 @@ def ip(*words, check=True):
 
 
 class Hosts:
-    """Namespaces that are gone at the end, however it comes."""
+    """Network namespaces, one for each host. The exit always removes them."""
 
     def __init__(self, count):
         self.count = count
@@ -58,8 +59,8 @@ class Hosts:
                 ip("-n", name, "address", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
                 ip("-n", name, "link", "set", "lo", "up")
                 ip("-n", name, "link", "set", "eth0", "up")
-            ranks.keep_looking(lambda: {n for n in self.names if not self.has_carrier(n)},
-                               "hosts without a network")
+            ranks.expect_none_left(lambda: {n for n in self.names if not self.has_carrier(n)},
+                                   "hosts without a network")
         except BaseException:
             self.__exit__()
             raise
@@ -85,7 +86,7 @@ class Hosts:
 
 
 class HostsJob(Job):
-    """One launcher for each host; lines and ends are those of launchers."""
+    """One launcher for each host. `ranks` are the launchers, so lines and ends are theirs."""
 
     def __init__(self, hosts, counts, argv, environment=None):
         super().__init__(argv, sum(counts), environment=environment)
@@ -137,11 +138,11 @@ class HostsJob(Job):
         raise ranks.Failed(f"there is no process of rank {rank}")
 
     def expect_blame(self, survivors, culprits):
-        """Each survivor must have printed an error that names a culprit."""
+        """Expects that each survivor has printed an error that names a culprit."""
         for rank in survivors:
             lines = [line.partition(": ")[2] for line in self.ranks[self.host_of(rank)].lines
                      if line.startswith(f"rank {rank}: peer failed: ")]
-            expect(lines, f"rank {rank} has not said that a peer failed\n{self.transcript()}")
+            expect(lines, f"rank {rank} did not report a failed peer\n{self.transcript()}")
             expect(any(names_rank(lines[0], culprit) for culprit in culprits),
                    f"rank {rank} does not name {culprits}: {lines[0]}\n{self.transcript()}")
 
@@ -158,10 +159,11 @@ def collectives(counts, environment=None):
             expect(not hosts.processes(number), f"processes are left on host {number}")
 
 
-# Another user of a host: sends odd bytes to every port there that listens, and says where that was.
-STRANGER = r"""
+# A process of another user on a host. It sends garbage to every listening port of the host, and
+# prints the addresses of these ports.
+UNAUTHENTICATED_PEER = r"""
 import os, random, socket, struct, sys
-import encodings.ascii, encodings.idna  # which another user may not be able to read
+import encodings.ascii, encodings.idna  # another user may not be able to read these files
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 noise, kept, seen = random.Random(1).randbytes(100_000), [], set()
 print("ready", flush=True)
@@ -187,15 +189,16 @@ while True:
 """
 
 
-def strangers(counts, environment=None):
-    """They reach a port of the job while its ranks meet, on the interface between the hosts alone,
-    and change nothing."""
+def unauthenticated_peers(counts, environment=None):
+    """Unauthenticated peers connect to a listening port of the job. The job must not be affected,
+    and must listen only on the interface between the hosts."""
     with Hosts(len(counts)) as hosts:
-        users = [subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", STRANGER],
+        users = [subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c",
+                                   UNAUTHENTICATED_PEER],
                                   stdout=subprocess.PIPE, text=True) for name in hosts.names]
         try:
             for user in users:
-                expect(user.stdout.readline() == "ready\n", "a stranger did not start")
+                expect(user.stdout.readline() == "ready\n", "an unauthenticated peer did not start")
             for _ in range(3):
                 argv = [WORKER, "collectives", "--iterations", 5]
                 with HostsJob(hosts, counts, argv, environment) as job:
@@ -204,12 +207,12 @@ def strangers(counts, environment=None):
             for user in users:
                 user.kill()
         seen = {line.strip() for user in users for line in user.stdout}
-        expect(seen, "nobody listened")
+        expect(seen, "no process listened")
         expect(all(host.startswith("10.77.0.") for host in seen), f"listeners on {seen}")
 
 
 def train(launch, folder, name):
-    """Losses of a few steps, and the number of nodes."""
+    """Trains for a few steps. Returns the losses and the number of nodes."""
     results = Path(folder) / f"{name}.json"
     text = Path(folder) / "text"
     text.write_text("".join(f"line {i} says {i * i % 97}\n" for i in range(2000)), encoding="ascii")
@@ -242,22 +245,22 @@ def training(counts):
 
 
 def kill_on_another_host(counts, victim, phase):
-    argv = [*HEAR_ALL, WORKER, "phase", phase, "--victims", victim]
+    argv = [*IGNORE_TERM, WORKER, "phase", phase, "--victims", victim]
     with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv) as job:
         job.until_all_said("ready")
         if phase != "sleep":
             job.until_all_said(f"{phase} 1")
         os.kill(job.process_of(victim), signal.SIGKILL)
         codes = job.finish(seconds=ranks.PROMISE_SECONDS)
-        home = job.host_of(victim)
-        expect(codes.pop(home) == 128 + signal.SIGKILL, f"host {home}\n{job.transcript()}")
+        host = job.host_of(victim)
+        expect(codes.pop(host) == 128 + signal.SIGKILL, f"host {host}\n{job.transcript()}")
         expect(set(codes.values()) == {PEER_FAILED}, f"codes {codes}\n{job.transcript()}")
         job.expect_blame([r for r in range(sum(counts)) if r != victim], [victim])
 
 
 def cut(counts, host, phase):
-    """A link goes down: nobody dies, nothing is reset, there is only silence."""
-    argv = [*HEAR_ALL, WORKER, "phase", phase]
+    """A link goes down. No process ends and no connection is reset: only silence shows it."""
+    argv = [*IGNORE_TERM, WORKER, "phase", phase]
     silence = 2
     environment = {"VESCOMM_SILENCE_SECONDS": str(silence)}
     with Hosts(len(counts)) as hosts, HostsJob(hosts, counts, argv, environment) as job:
@@ -277,7 +280,7 @@ CASES = [
     ("collectives on 2 + 1 ranks, encrypted",
      lambda: collectives([2, 1], {"VESCOMM_ENCRYPTION": "yes"})),
     ("collectives on 1 + 1 + 1 + 1 + 1 + 1 ranks", lambda: collectives([1] * 6)),
-    ("strangers on 2 + 1 ranks", lambda: strangers([2, 1])),
+    ("unauthenticated peers on 2 + 1 ranks", lambda: unauthenticated_peers([2, 1])),
     ("kill rank 2 of 2 + 1 while it sleeps", lambda: kill_on_another_host([2, 1], 2, "sleep")),
     ("kill rank 0 of 1 + 2 in barrier", lambda: kill_on_another_host([1, 2], 0, "barrier")),
     ("kill rank 2 of 1 + 3 + 2 in gather", lambda: kill_on_another_host([1, 3, 2], 2, "gather")),
@@ -299,9 +302,9 @@ def main():
         with Hosts(1):
             pass
     except (ranks.Failed, FileNotFoundError) as failure:
-        print(f"skipped: this machine does not let us make network namespaces: {failure}")
+        print(f"skipped: this machine does not permit network namespaces: {failure}")
         return SKIPPED
-    # Ends like any failure, so that namespaces are removed.
+    # SIGTERM raises SystemExit, so that namespaces are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     return run_cases(CASES, sys.argv[4:])
 

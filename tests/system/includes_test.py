@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one-way rule: what each room of the source may include, and a few habits that every file
-keeps. includes_test.py SOURCE_ROOT"""
+"""Checks the one-way rule (the folders that each folder of the source may include), and a few rules
+for every source file. includes_test.py SOURCE_ROOT"""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1]).resolve()
 
-# What a room may include besides itself. `public` is vescomm.h and vescomm.hpp.
+# The folders that a folder may include, besides itself. `public` is vescomm.h and vescomm.hpp.
 LIBRARY = {
     "base": {"public"},
     "config": {"public", "base"},
@@ -27,7 +27,7 @@ LIBRARY = {
              "simulate", "transport", "execute"},
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
             "simulate", "transport", "execute", "comm"},
-    # The tools are programs of their own: the public API, and the tables that they print.
+    # The tools use the public API and the tables that they print.
     "tools": {"public", "base", "schedule", "simulate", "topology", "config", "transport"},
     "include": {"public"},
 }
@@ -36,10 +36,10 @@ OTHERS = {
     "fsdp": {"public", "planner public", "fsdp public"},
     "train_gpt": {"public", "planner public", "fsdp public"},
 }
-# Single files that a room may include although their room is closed to it.
+# Single files that a folder may include although it may not include their folders.
 FILES = {
-    # vescomm-run reads addresses as the library does; vescomm-info prints which kernels run here.
-    # It measures as a communicator moves.
+    # vescomm-run parses addresses. vescomm-info prints the kernels, and measures with the
+    # transports of a communicator.
     "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h",
               "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
               "libvescomm/comm/memory.h", "libvescomm/observe/file.h"},
@@ -47,14 +47,14 @@ FILES = {
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
 
-# Made by the build.
+# Files that the build generates.
 GENERATED = {"build_hash.h"}
 
-# Where `#include "x"` is looked for, besides the folder of the file itself.
+# Folders in which `#include "x"` is searched, after the folder of the file itself.
 INCLUDE_ROOTS = ["libvescomm", "libvescomm/include", "planner/include", "planner", "fsdp/include",
                  "fsdp", "fsdp/examples/train_gpt", "tests", "."]
 
-# Third-party headers stay in source files. The exceptions, by path.
+# Only source files may include third-party headers. The exceptions follow, by path.
 THIRD_PARTY = re.compile(r"(ucp|ucs|uct|fmt|nlohmann|asio|openssl|CLI|gtest|gmock|rapidcheck)/"
                          r"|oneapi/|asio\.hpp|hwloc\.h|xxhash\.h|rapidcheck\.h|dnnl")
 MAY_HAVE_THIRD_PARTY = {
@@ -68,10 +68,10 @@ MAY_HAVE_THIRD_PARTY = {
 }
 
 SOURCE = {".c", ".cc", ".cpp", ".h", ".hpp", ".inl", ".py", ".build", ".sh"}
-# The two smallest programs are shown whole in the documentation.
+# The documentation shows these two programs whole.
 WITHOUT_SPDX = {"docs/examples/gather_reduce.c", "docs/examples/gather_reduce.cpp"}
-MOST_LINES = 600
-# One file by the size of what it describes: the whole C API, "read it from top to bottom".
+MAX_LINES = 600
+# Long files: the whole public API.
 LONG = {"libvescomm/include/vescomm/vescomm.h", "libvescomm/include/vescomm/vescomm.hpp"}
 
 problems = []
@@ -81,8 +81,8 @@ def complain(path, line, text):
     problems.append(f"{path}:{line}: {text}")
 
 
-def room_of(path):
-    """The room of a file, or None where no rule holds (tests, perf, docs)."""
+def folder_of(path):
+    """Returns the folder of a file, or None for folders without rules (tests, perf, docs)."""
     parts = Path(path).parts
     if path.startswith("libvescomm/include/"):
         return "public"
@@ -106,25 +106,26 @@ def resolve(path, name):
     return None
 
 
-def allowed(path, room, target):
-    target_room = room_of(target)
-    if room == "public":
-        return target_room == "public"
-    if target in FILES.get(room, ()):
+def allowed(path, folder, target):
+    target_folder = folder_of(target)
+    if folder == "public":
+        return target_folder == "public"
+    if target in FILES.get(folder, ()):
         return True
-    if room in LIBRARY:
-        return target_room == room or target_room in LIBRARY[room]
-    base = room.removesuffix(" public")
-    if room.endswith(" public"):  # installed headers see installed headers
-        return target_room in OTHERS[base] or target_room == room
-    return target_room in OTHERS[base] or target_room == base or target_room == base + " public"
+    if folder in LIBRARY:
+        return target_folder == folder or target_folder in LIBRARY[folder]
+    base = folder.removesuffix(" public")
+    if folder.endswith(" public"):  # installed headers see installed headers
+        return target_folder in OTHERS[base] or target_folder == folder
+    return (target_folder in OTHERS[base] or target_folder == base or
+            target_folder == base + " public")
 
 
 def check_includes(path, lines):
-    room = room_of(path)
-    if room is not None and room.removesuffix(" public") not in LIBRARY and room not in (
+    folder = folder_of(path)
+    if folder is not None and folder.removesuffix(" public") not in LIBRARY and folder not in (
             "public", *OTHERS, *(o + " public" for o in OTHERS)):
-        complain(path, 1, f"there is no room {room}; give it a line in {Path(__file__).name}")
+        complain(path, 1, f"no rule for folder {folder}; add one in {Path(__file__).name}")
         return
     for number, line in enumerate(lines, 1):
         match = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
@@ -135,28 +136,28 @@ def check_includes(path, lines):
             if Path(path).suffix in (".h", ".hpp") and THIRD_PARTY.match(name) and not any(
                     re.fullmatch(where, path) and re.match(what, name)
                     for where, what in MAY_HAVE_THIRD_PARTY.items()):
-                complain(path, number, f"a header includes <{name}> of somebody else; include it "
-                                       "in source files only")
+                complain(path, number, f"a header includes third-party <{name}>; include it in "
+                                       "source files only")
             continue
         if name in GENERATED:
             continue
         target = resolve(path, name)
         if target is None:
             complain(path, number, f'"{name}" is not found')
-        elif room is not None and not allowed(path, room, target):
-            complain(path, number, f"{room} may not include {target}")
+        elif folder is not None and not allowed(path, folder, target):
+            complain(path, number, f"{folder} may not include {target}")
 
 
 def check_habits(path, text, lines):
     if not re.search(r"SPDX-License-Identifier: Apache-2\.0", "\n".join(lines[:4])) and \
             path not in WITHOUT_SPDX:
         complain(path, 1, "the two-line SPDX header is missing")
-    if len(lines) > MOST_LINES and path not in LONG:
-        complain(path, len(lines), f"{len(lines)} lines; {MOST_LINES} are the most")
+    if len(lines) > MAX_LINES and path not in LONG:
+        complain(path, len(lines), f"{len(lines)} lines; the maximum is {MAX_LINES}")
     for number, line in enumerate(lines, 1):
-        # The word is put together here so that this line is not found.
+        # The words are split so that this line does not match.
         if re.search(r"\b(TO" r"DO|FIX" r"ME)\b", line):
-            complain(path, number, "an open end; finish it, or make it an issue")
+            complain(path, number, "an open task; finish it, or make it an issue")
         if "\t" in line:
             complain(path, number, "a tab")
     if text and not text.endswith("\n"):
@@ -168,7 +169,7 @@ def main():
                             capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         paths = listed.stdout.splitlines()
-    else:  # a release without its history
+    else:  # a release without git history
         paths = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file()
                  and not str(p.relative_to(ROOT)).startswith((".", "build"))]
     checked = 0

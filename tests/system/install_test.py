@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Installs vescomm into an empty folder and uses it as a stranger would: through pkg-config alone.
+"""Installs vescomm into an empty folder and uses it only through pkg-config.
 install_test.py SOURCE_ROOT BUILD_ROOT [CASE...]"""
 
 import json
@@ -31,14 +31,14 @@ def run(*command, **more):
 
 
 class Installation:
-    """A staged installation, as a package is built from."""
+    """An installation with DESTDIR, as packages are built."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
         self.root = self.folder / "root"
-        # What is not meant to be here must not come from the machine's own folders.
         run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", self.root)
         (config,) = self.root.rglob("vescomm.pc")
+        # PKG_CONFIG_LIBDIR excludes the folders of the machine.
         self.environment = dict(os.environ, PKG_CONFIG_LIBDIR=str(config.parent),
                                 PKG_CONFIG_SYSROOT_DIR=str(self.root))
         self.environment.pop("PKG_CONFIG_PATH", None)
@@ -46,7 +46,7 @@ class Installation:
         (self.header,) = self.root.rglob("vescomm.h")
         options = json.loads(run("meson", "introspect", BUILD, "--buildoptions"))
         sanitize = next(o["value"] for o in options if o["name"] == "b_sanitize")
-        # A library with sanitizers needs programs with them.
+        # A library built with sanitizers needs programs built with them.
         self.sanitize = [] if sanitize == "none" else [f"-fsanitize={sanitize}"]
 
     def pkg_config(self, *arguments):
@@ -61,7 +61,7 @@ class Installation:
 
 
 def examples_run(installation):
-    """The printed lines must be what a few lines of Python say."""
+    """Compares the printed lines with values that Python computes."""
     for example, compiler, standard in EXAMPLES:
         program = installation.build(example, compiler, standard)
         for count in (1, 3, 5):
@@ -70,7 +70,7 @@ def examples_run(installation):
             with Job([program], count, environment=environment) as job:
                 job.expect_success()
                 for number in range(count):
-                    # Everyone has everyone's values; their sum is one value for each rank.
+                    # The gathered values, and the sum of the own value over all ranks.
                     expected = f"{' '.join(gathered)} | rank {number}: {number * count}"
                     expect(job.ranks[number].lines == [expected],
                            f"{example} at {count} ranks printed {job.ranks[number].lines}, "
@@ -107,7 +107,7 @@ def headers_compile_alone(installation):
                    f"{header.name} includes nothing")
         for compiler in compilers:
             for language, standard in ways:
-                # Twice, for include guards; from standard input, so that it is no main file.
+                # Twice, to test include guards. On standard input, so it is not the main file.
                 run(compiler, "-x", language, f"-std={standard}", *STRICT, *includes,
                     "-fsyntax-only", "-",
                     input=f"#include <vescomm/{header.name}>\n" * 2)

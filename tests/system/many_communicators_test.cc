@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many communicators of many ranks of one node, with few descriptors for each process. All are
-// used, then freed.
+// Creates, uses and frees many communicators of many ranks on one node, with a small limit of
+// descriptors for each process.
 //
 //     VESCOMM_TEST_REPETITIONS    communicators
 //     VESCOMM_TEST_RANKS          ranks
-//     VESCOMM_TEST_DESCRIPTORS    soft limit of open files, as of `ulimit -n`
+//     VESCOMM_TEST_DESCRIPTORS    limit of open files, as set by `ulimit -n`
 #include <dirent.h>
 #include <sys/resource.h>
 
@@ -34,7 +34,7 @@ int open_descriptors() {
 }
 
 struct Shared {
-    std::atomic<int> max_descriptors;
+    std::atomic<int> max_descriptors;  // largest number in any process
 };
 
 TEST(ManyCommunicators, NeedFewDescriptors) {
@@ -53,11 +53,11 @@ TEST(ManyCommunicators, NeedFewDescriptors) {
         require(job.create(rank, nullptr, &all), "create");
         struct Made {
             vescomm_comm_t *comm;
-            int sum;  // of the ranks of its members in the job
+            int sum;  // over its members, of their ranks in the job
         };
         std::vector<Made> made(static_cast<std::size_t>(count) - 1);
         for (std::size_t i = 0; i < made.size(); ++i) {
-            // All ranks; halves; every third one.
+            // Members: all ranks, a half of them, or every third one.
             const int parts = static_cast<int>(i % 3) + 1;
             const int color = parts == 2 ? rank / ((job.ranks + 1) / 2) : rank % parts;
             if (parts == 1) require(vescomm_comm_dup(all, nullptr, &made[i].comm), "dup");

@@ -1,29 +1,29 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another user of the machine connects to every TCP port and every Unix socket of a job, all its
-// life, and sends nonsense. An impostor of that user claims to be a rank, without the secret. The
-// job does not notice. Needs root, to become another user.
+// During the whole life of a job, another user of the machine connects to each of its TCP ports and
+// Unix sockets and sends garbage. A process of that user also tries to join as a rank, with a wrong
+// secret. The job must not be affected. Needs root, to become another user.
 //
 //     VESCOMM_TEST_REPETITIONS    connections of each test
 #include <grp.h>
 
 #include <thread>
 
-#include "system/strangers.h"
+#include "system/unauthenticated_peers.h"
 
 namespace {
 
 using namespace forked_ranks;
-using namespace strangers;
+using namespace unauthenticated_peers;
 
 constexpr uid_t other_user = 65534;
 
 struct Shared {
     Targets targets;
-    std::atomic<int> jobs;  // communicators that were made and freed
-    std::atomic<int> attempts;  // of the impostor
-    std::atomic<int> joined;
+    std::atomic<int> jobs;  // communicators created and freed
+    std::atomic<int> attempts;  // to join with a wrong secret
+    std::atomic<int> joined;  // attempts that succeeded
 };
 
 void become_other_user() {
@@ -31,7 +31,7 @@ void become_other_user() {
            "another user");
 }
 
-// Everything in the life of a communicator that opens sockets.
+// Creates, uses and frees a communicator, with all operations that open sockets.
 void live(const Job &job, int rank, bool &done, const std::atomic<bool> &enough) {
     vescomm_comm_t *comm = nullptr, *copy = nullptr;
     require(job.create(rank, nullptr, &comm), "create");
@@ -46,7 +46,7 @@ void live(const Job &job, int rank, bool &done, const std::atomic<bool> &enough)
     require(vescomm_comm_dup(comm, nullptr, &copy), "dup");
     expect_sum(copy, 2, static_cast<float>(2 * job.ranks));
     require(vescomm_comm_free(copy), "free");
-    // All ranks end after the same round.
+    // All ranks agree on the last iteration.
     float over = enough ? 1 : 0;
     require(vescomm_all_reduce(comm, &over, &over, 1, VESCOMM_F32, VESCOMM_MAX, nullptr, nullptr),
             "all_reduce");
@@ -60,7 +60,7 @@ protected:
         if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
     }
 
-    // `ports`: the other user visits all of them, or only the one where ranks meet.
+    // `all_ports`: the other user connects to all ports, or only to the port of the hub.
     static void run_visited(int ranks, int per_node, const char *transport, bool all_ports) {
         const Job job{ranks, per_node};
         const std::int64_t visits = repetitions(1000);
@@ -71,16 +71,16 @@ protected:
         std::atomic<bool> &enough = targets.over;
         {
             if (!all_ports) targets.only_port = job.port;
-            record_hello(targets);
+            record_first_message(targets);
             const auto scout = make_scout(targets);
             const Process visitor([&] {
                 become_other_user();
-                Stranger stranger(targets, 1);
-                // Also when the job is not at the place where its ranks meet any more.
+                UnauthenticatedPeer peer(targets, 1);
+                // Continues when the hub no longer listens.
                 while (targets.connected < visits || targets.local_visits < visits / 50 ||
                        shared->jobs < 2) {
-                    stranger.visit_port();
-                    stranger.visit_local();
+                    peer.visit_port();
+                    peer.visit_local();
                 }
                 enough = true;
                 for (;;) pause();
@@ -91,7 +91,7 @@ protected:
                 its.timeout_seconds = 0.5;
                 for (;;) {
                     vescomm_comm_t *comm = nullptr;
-                    its.secret = "a secret that is another one";
+                    its.secret = "a wrong secret";
                     if (its.create(1, nullptr, &comm) == VESCOMM_OK) ++shared->joined;
                     ++shared->attempts;
                 }
@@ -113,7 +113,7 @@ protected:
         EXPECT_EQ(shared->joined, 0);
         std::printf(
             "%lld connections and %lld datagrams, %lld refused, %d ports and %d local "
-            "sockets at a time; %d communicators; the impostor tried %d times\n",
+            "sockets at a time; %d communicators; %d attempts to join\n",
             static_cast<long long>(targets.connected), static_cast<long long>(targets.datagrams),
             static_cast<long long>(targets.refused), targets.peak_ports.load(),
             targets.peak_locals.load(), shared->jobs.load(), shared->attempts.load());
@@ -121,21 +121,21 @@ protected:
     }
 };
 
-TEST_F(OtherUser, ChangesNothingOnOneNode) {
+TEST_F(OtherUser, DoesNotAffectAJobOnOneNode) {
     run_visited(3, 3, "auto", true);
 }
 
-TEST_F(OtherUser, ChangesNothingOnSeveralNodes) {
+TEST_F(OtherUser, DoesNotAffectAJobOnSeveralNodes) {
     run_visited(4, 2, "auto", true);
 }
 
-TEST_F(OtherUser, ChangesNothingOverTcp) {
+TEST_F(OtherUser, DoesNotAffectAJobOverTcp) {
     run_visited(3, 1, "tcp", true);
 }
 
-// UCX over TCP listens by itself, which is documented as unsafe: on one interface, though, and the
-// ports of the control plane stay safe.
-TEST_F(OtherUser, ChangesNothingAtTheMeetingPointOfUcx) {
+// UCX over TCP opens listening ports of its own, which are documented as unsafe. They must be on
+// one interface only, and the ports of the control plane stay safe.
+TEST_F(OtherUser, DoesNotAffectTheControlPlaneOfAUcxJob) {
     run_visited(3, 2, "ucx", false);
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""More ranks than cores: random operations, compared; several communicators in one process; threads
-as ranks. oversubscribed_test.py WORKER [--long] [CASE...]"""
+"""More ranks than cores: random operations with verified results, several communicators in one
+process, and threads as ranks. oversubscribed_test.py WORKER [--long] [CASE...]"""
 
 import socket
 import subprocess
@@ -14,7 +14,7 @@ from ranks import Job, expect, run_cases
 WORKER = sys.argv[1]
 LONG = "--long" in sys.argv
 SEEDS = (1, 2, 3, 4, 5, 6, 7, 8) if LONG else (1,)
-# Enough operations to fill every slot many times, few enough for two cores that others use as well.
+# Enough operations to use every slot many times, but not too many for two shared cores.
 ITERATIONS = 400 if LONG else 20 if ranks.SLOW else 60
 
 
@@ -23,7 +23,7 @@ def verified(job):
     total = 0
     for rank in job.ranks.values():
         lines = [line for line in rank.lines if "verified" in line]
-        expect(lines, f"rank {rank.number} has verified nothing\n{job.transcript()}")
+        expect(lines, f"rank {rank.number} has verified no operation\n{job.transcript()}")
         total += sum(int(line.split()[3]) for line in lines)
     return total
 
@@ -44,7 +44,7 @@ def training(nodes):
 
 
 def nothing_grows(nodes):
-    """Communicators, memories and buffers come and go; descriptors and mappings go with them."""
+    """Descriptors and mappings are released with communicators, memories and buffers."""
     argv = [WORKER, "create", "--iterations", 20 if LONG else 5]
     with Job(argv, len(nodes), nodes) as job:
         job.expect_success()
@@ -57,7 +57,7 @@ def free_port():
 
 
 def threads(count, **environment):
-    """Ranks are threads of one process. Its port could be taken between the probe and its use."""
+    """Runs ranks as threads of one process. Retries if another process takes the port."""
     for _ in range(3):
         done = subprocess.run(
             [WORKER, "collectives", "--iterations", str(ITERATIONS), "--threads", str(count),
@@ -74,7 +74,7 @@ def threads(count, **environment):
 CASES = [
     ("eight ranks", lambda: collectives([0] * 8)),
     ("eight ranks on three nodes", lambda: collectives([0, 1, 0, 2, 1, 0, 2, 1])),
-    ("five nodes of one rank, without threads of the library",
+    ("five nodes of one rank, without progress threads",
      lambda: collectives([0, 1, 2, 3, 4], VESCOMM_PROGRESS="inline")),
     ("one rank", lambda: collectives([0])),
     ("three communicators on four ranks", lambda: collectives([0] * 4, "--comms", 3)),
@@ -85,7 +85,7 @@ CASES = [
     ("nothing grows", lambda: nothing_grows([0, 0, 0])),
     ("nothing grows on two nodes", lambda: nothing_grows([0, 1, 0])),
     ("six threads", lambda: threads(6)),
-    ("four threads with threads of the library", lambda: threads(4, VESCOMM_PROGRESS="thread")),
+    ("four threads with progress threads", lambda: threads(4, VESCOMM_PROGRESS="thread")),
 ]
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Processes as the ranks of a job: started, listened to, killed, and counted afterwards.
+"""Runs ranks as processes: starts them, kills them, reads their output, and checks what is left.
 
-Nothing here sleeps to wait for something: a job is moved along by what its processes print and by
-their ends. Deadlines are for machines that hang.
+Nothing here sleeps to wait for an event. A job reacts to the output and the ends of its processes.
+Deadlines only catch hangs.
 """
 
 import os
@@ -16,8 +16,8 @@ import time
 from concurrent import futures
 
 SLOW = os.environ.get("VESCOMM_TEST_SLOW", "") not in ("", "0")
-# The library promises two seconds from a death to the end of every survivor. The rest is for two
-# cores that other tests keep busy, and for sanitizers.
+# The library promises that every survivor ends within two seconds of a death. The rest is a margin
+# for two cores shared with other tests, and for sanitizers.
 PROMISE_SECONDS = 20.0 if SLOW else 5.0
 HANG_SECONDS = 300.0 if SLOW else 100.0
 
@@ -25,7 +25,7 @@ PEER_FAILED, TIMEOUT, MISMATCH, ABORTED, INVALID_ARGUMENT, SYSTEM, WRONG = 3, 4,
 
 
 class Failed(Exception):
-    """A test failed; the text says why."""
+    """A test failed, for the reason in the text."""
 
 
 def expect(condition, text):
@@ -34,7 +34,7 @@ def expect(condition, text):
 
 
 def names_rank(line, rank):
-    """Whether a sentence names a rank, alone or in a list."""
+    """Returns True if a sentence names a rank, alone or in a list."""
     for listed in re.findall(r"\branks? ((?:\d+)(?:(?:, | and )\d+)*)", line):
         if str(rank) in re.findall(r"\d+", listed):
             return True
@@ -42,7 +42,7 @@ def names_rank(line, rank):
 
 
 def listen():
-    """A socket on a free port, for rank 0 to inherit: no two jobs can ever meet."""
+    """Returns a listening socket on a free port. Rank 0 inherits it, so jobs never share a port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
@@ -50,7 +50,7 @@ def listen():
 
 
 def held_by_processes():
-    """What the processes of this machine have open or mapped, as names like socket:[123]."""
+    """Returns the open and mapped files of all processes, as names like socket:[123]."""
     held = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -59,12 +59,12 @@ def held_by_processes():
             with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
                 held.update(line.split()[-1] for line in maps if "/dev/shm/" in line)
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
     return held
 
 
 def orphan_sockets():
-    """Abstract sockets of vescomm that no process has: other tests beside this one have theirs."""
+    """Returns the abstract sockets of vescomm that no process holds. Parallel tests hold theirs."""
     with open("/proc/net/unix", encoding="ascii") as table:
         found = {line.split()[-1]: line.split()[-2] for line in table if "@vescomm-" in line}
     held = held_by_processes() if found else set()
@@ -94,14 +94,17 @@ def processes_of_session(session):
     return found
 
 
-def keep_looking(gone, what):
-    """Fails when something stays. Each look at jobs that run beside may find others of theirs."""
+def expect_none_left(remaining, what):
+    """Fails if an item stays in the set that `remaining` returns.
+
+    Items of parallel jobs come and go, so only items that are in every returned set count.
+    """
     limit = time.monotonic() + PROMISE_SECONDS
-    left = gone()
+    left = remaining()
     while left:
         expect(time.monotonic() < limit, f"{what} left: {', '.join(sorted(left)[:5])}")
         selectors.DefaultSelector().select(0.05)
-        left &= gone()
+        left &= remaining()
 
 
 class Rank:
@@ -116,7 +119,7 @@ class Rank:
 
     @property
     def code(self):
-        """Exit code, or minus the signal; the process stays a zombie until the job ends."""
+        """Exit code, or minus the signal. The process stays a zombie until the job ends."""
         info = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
@@ -125,7 +128,7 @@ class Rank:
 
 
 class Job:
-    """Ranks of one job. Use it with `with`: at its end nothing may be left of it."""
+    """The ranks of one job, a context manager. Its exit checks that nothing is left of the job."""
 
     def __init__(self, argv, ranks, nodes=None, environment=None, absent=(), each=None):
         self.argv, self.count = [str(a) for a in argv], ranks
@@ -143,7 +146,7 @@ class Job:
         for number in range(self.count):
             if number not in self.absent:
                 self.start(number)
-        # From here on only rank 0 listens.
+        # Only rank 0 listens from now on.
         self.listener.close()
         return self
 
@@ -154,7 +157,7 @@ class Job:
                            VESCOMM_ADDRESS=address, VESCOMM_SECRET="a secret of the test",
                            VESCOMM_TIMEOUT_SECONDS=str(HANG_SECONDS / 2))
         if self.nodes is not None:
-            # Emulated nodes: TCP over loopback, also where this machine has RDMA.
+            # Emulated nodes use TCP over loopback, even if this machine has RDMA.
             environment.update(VESCOMM_NODE=str(self.nodes[number]), UCX_TLS="tcp,self",
                                UCX_NET_DEVICES="lo")
         passed = ()
@@ -218,7 +221,7 @@ class Job:
                 rank.reaped = True
 
     def finish(self, ranks=None, seconds=HANG_SECONDS):
-        """Waits for the ends of ranks and of their output. Returns their exit codes."""
+        """Waits until ranks have ended and their output is read. Returns their exit codes."""
         wanted = [self.ranks[r] for r in (ranks if ranks is not None else self.ranks)]
         self.until(lambda: all(r.ended_at for r in wanted), "the end of "
                    + ", ".join(f"rank {r.number}" for r in wanted), seconds)
@@ -228,15 +231,15 @@ class Job:
         return {r.number: r.code for r in wanted if not r.reaped}
 
     def survivors_report(self, victims, codes=(PEER_FAILED,), seconds=PROMISE_SECONDS, said=()):
-        """Every other rank must end with an error that names one of the victims. Returns the
-        seconds that the slowest took from the kill."""
+        """Expects that every other rank ends with an error that names one of the victims. Returns
+        the seconds from the kill to the end of the last rank."""
         others = [r for r in self.ranks if r not in victims]
         self.finish(others, max(seconds, 1))
         for number in others:
             rank = self.ranks[number]
             expect(rank.code in codes, f"rank {number} ended with {rank.code}, expected one of "
                                        f"{tuple(codes)}\n{self.transcript()}")
-            # UCX writes lines of its own, which begin with "[", when it likes.
+            # Lines that begin with "[" are from UCX.
             own = [line for line in rank.lines if not line.startswith("[")]
             last = own[-1] if own else ""
             expect(any(names_rank(last.partition(": ")[2], victim) for victim in victims),
@@ -272,10 +275,10 @@ class Job:
         if kind is not None:
             return
         sessions = [rank.process.pid for rank in self.ranks.values()]
-        keep_looking(lambda: {str(p) for s in sessions for p in processes_of_session(s)},
-                     "processes")
-        keep_looking(orphan_sockets, "abstract sockets")
-        keep_looking(lambda: orphan_files(self.files_before), "files in /dev/shm")
+        expect_none_left(lambda: {str(p) for s in sessions for p in processes_of_session(s)},
+                         "processes")
+        expect_none_left(orphan_sockets, "abstract sockets")
+        expect_none_left(lambda: orphan_files(self.files_before), "files in /dev/shm")
 
 
 def run_case(name, function):
@@ -292,8 +295,8 @@ def run_case(name, function):
 
 
 def run_cases(cases, choice=(), at_once=1):
-    """Runs (name, function) pairs, prints a line for each; returns the exit status. Parts of the
-    names of the cases to run may be given. Cases that only wait may run several at once."""
+    """Runs (name, function) pairs and prints a line for each. Returns the exit status. `choice` has
+    parts of the names of the cases to run. `at_once` cases run in parallel."""
     chosen = [case for case in cases if not choice or any(part in case[0] for part in choice)]
     if at_once == 1:
         return 1 if sum(run_case(*case) for case in chosen) else 0

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators of the same processes share the connections between nodes. Ranks are processes;
-// nodes are emulated by their names.
+// Communicators of the same processes share the connections between nodes. Ranks are processes on
+// emulated nodes.
 #include <dirent.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace forked_ranks;
 
-// Connected TCP sockets of this process.
+// Returns the number of connected TCP sockets of this process.
 int tcp_connections() {
     int count = 0;
     const std::unique_ptr<DIR, int (*)(DIR *)> folder(opendir("/proc/self/fd"), closedir);
@@ -42,7 +42,7 @@ void free_comm(vescomm_comm_t *comm) {
     require(vescomm_comm_free(comm), "free");
 }
 
-TEST(SharedConnections, SubgroupsUseThoseOfTheirParent) {
+TEST(SharedConnections, SubgroupsUseTheConnectionsOfTheirParent) {
     const Job job{6, 2};
     run(job, [&](int rank) {
         vescomm_comm_t *all = nullptr;
@@ -56,7 +56,7 @@ TEST(SharedConnections, SubgroupsUseThoseOfTheirParent) {
             comms.push_back(split(all, rank < 3 ? 0 : 1));  // a node and a half
         }
         expect(tcp_connections() == before, "no communicator makes connections of its own");
-        // All of them have something under way at the same time.
+        // All communicators have an operation in progress at the same time.
         std::vector<std::vector<float>> data(comms.size());
         std::vector<vescomm_request_t *> requests(comms.size());
         for (std::size_t i = 0; i < comms.size(); ++i) {
@@ -72,11 +72,11 @@ TEST(SharedConnections, SubgroupsUseThoseOfTheirParent) {
                 expect(each == static_cast<float>(i) * static_cast<float>(ranks_of(comms[i])),
                        "a sum of requests that run at the same time");
         }
-        // The connections stay as long as one of those that share them.
+        // The connections exist as long as one communicator that shares them.
         free_comm(all);
         for (std::size_t i = 0; i + 1 < comms.size(); ++i) free_comm(comms[i]);
         vescomm_comm_t *last = comms.back(), *copy = nullptr;
-        // Ranks of other groups may have ended, and UCX closes what they have closed.
+        // Ranks of other groups may have ended, and UCX then closes its connections to them.
         expect(tcp_connections() <= before, "the last communicator keeps the connections");
         require(vescomm_comm_dup(last, nullptr, &copy), "dup");
         expect(tcp_connections() <= before, "a copy of the last shares them");
@@ -86,7 +86,7 @@ TEST(SharedConnections, SubgroupsUseThoseOfTheirParent) {
     });
 }
 
-TEST(SharedConnections, ACommunicatorThatTheyDoNotCoverMakesItsOwn) {
+TEST(SharedConnections, ACommunicatorWithMoreRanksCreatesConnections) {
     const Job job{4, 1};
     run(job, [&](int rank) {
         vescomm_comm_t *all = nullptr, *again = nullptr;
@@ -95,7 +95,7 @@ TEST(SharedConnections, ACommunicatorThatTheyDoNotCoverMakesItsOwn) {
         const int before = tcp_connections();
         free_comm(all);
         expect(tcp_connections() == before, "the pair keeps them");
-        // Two more of the same processes: the second pair shares what the first has.
+        // The copy shares the connections of the pair.
         vescomm_comm_t *copy = nullptr;
         require(vescomm_comm_dup(pair, nullptr, &copy), "dup");
         free_comm(pair);
@@ -108,9 +108,9 @@ TEST(SharedConnections, ACommunicatorThatTheyDoNotCoverMakesItsOwn) {
     });
 }
 
-// Threads of each rank make communicators in different orders, with and without connections that
-// exist already, while others are freed.
-TEST(SharedConnections, ThreadsMakeAndFreeThem) {
+// Threads of each rank create communicators in different orders, with and without existing
+// connections, while other threads free theirs.
+TEST(SharedConnections, ThreadsCreateAndFreeCommunicators) {
     const Job job{4, 2};
     run(job, [&](int rank) {
         const auto work = [&](int thread) {
@@ -134,8 +134,7 @@ TEST(SharedConnections, ThreadsMakeAndFreeThem) {
     });
 }
 
-// One communicator that breaks takes no other along.
-TEST(SharedConnections, AbortedCommunicatorsLeaveTheOthersAlone) {
+TEST(SharedConnections, AbortedCommunicatorsDoNotAffectOthers) {
     const Job job{4, 2};
     run(job, [&](int rank) {
         vescomm_comm_t *all = nullptr, *broken = nullptr;
@@ -144,7 +143,7 @@ TEST(SharedConnections, AbortedCommunicatorsLeaveTheOthersAlone) {
             require(vescomm_comm_dup(all, nullptr, &broken), "dup");
             std::vector<float> data(1 << 20, 1);
             vescomm_request_t *request = nullptr;
-            // Rank 3 does not take part; bytes of the others are under way.
+            // Rank 3 aborts while data of the other ranks is in flight.
             if (rank == 3) {
                 require(vescomm_comm_abort(broken, "the test says so"), "abort");
             } else if (vescomm_all_reduce(broken, data.data(), data.data(), 1 << 20, VESCOMM_F32,

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two threads of each rank make communicators at the same time, again and again. Each thread has
-// values of its own, so sums tell whether ranks of different threads were put together.
+// Two threads of each rank create communicators at the same time, repeatedly. Each thread
+// contributes other values, so a sum shows if a communicator has ranks of different threads.
 //
-//     VESCOMM_TEST_REPETITIONS    rounds of each test
+//     VESCOMM_TEST_REPETITIONS    iterations of each test
 #include <array>
 #include <atomic>
 #include <random>
@@ -20,11 +20,11 @@ struct Shared {
     std::atomic<std::int64_t> arrived;
     std::atomic<int> right;
     std::atomic<int> wrong;
-    std::atomic<int> refused;  // by the documented status
-    std::atomic<int> failed;  // by another status
+    std::atomic<int> refused;  // creations that returned the documented status
+    std::atomic<int> failed;  // creations that returned another error
 };
 
-// Returns when `count` threads have come here for the round.
+// Waits until `count` threads have arrived in this round.
 void meet(Shared *shared, int round, int count) {
     ++shared->arrived;
     while (shared->arrived < static_cast<std::int64_t>(round + 1) * count)
@@ -42,7 +42,7 @@ void in_two_threads(const std::function<void(int thread)> &body) {
     other.join();
 }
 
-// Creates a communicator and makes an all_reduce; the result is counted.
+// Creates a communicator, makes an all_reduce, and counts the outcome in `shared`.
 void create_and_sum(const Job &job, int rank, const char *tag, int thread, int round,
                     Shared *shared) {
     vescomm_comm_t *comm = nullptr;
@@ -68,14 +68,14 @@ void create_and_sum(const Job &job, int rank, const char *tag, int thread, int r
     vescomm_comm_free(comm);
 }
 
-// All rounds in the same processes.
+// Runs all rounds in the same processes.
 void create_in_one_job(const Job &job, bool tags, int rounds) {
     Shared *shared = make_shared_page<Shared>();
     run(job, [&](int rank) {
         in_two_threads([&](int thread) {
             const std::string tag = "thread " + std::to_string(thread);
             for (int round = 0; round < rounds; ++round) {
-                // Threads with tags need not wait for one another.
+                // Threads with tags meet only every second round: tags keep them apart.
                 if (!tags || round % 2 == 0) meet(shared, tags ? round / 2 : round, 2 * job.ranks);
                 create_and_sum(job, rank, tags ? tag.c_str() : nullptr, thread, round, shared);
             }
@@ -99,23 +99,23 @@ Job job_of(int ranks, int per_node, int rounds) {
     return job;
 }
 
-TEST(SimultaneousCreation, WithTagsIsRight) {
+TEST(SimultaneousCreation, SucceedsWithTags) {
     const int rounds = repetitions(40);
     create_in_one_job(job_of(3, 3, rounds), true, rounds);
 }
 
-TEST(SimultaneousCreation, WithTagsOnTwoNodesIsRight) {
+TEST(SimultaneousCreation, SucceedsWithTagsOnTwoNodes) {
     const int rounds = repetitions(40);
     create_in_one_job(job_of(3, 2, rounds), true, rounds);
 }
 
-TEST(SimultaneousCreation, WithoutTagsIsRightOrRefused) {
+TEST(SimultaneousCreation, SucceedsOrIsRejectedWithoutTags) {
     const int rounds = repetitions(20);
     create_in_one_job(job_of(3, 3, rounds), false, rounds);
 }
 
-// The first communicators of their processes: threads also share the way to the other ranks.
-TEST(SimultaneousCreation, WithoutTagsInNewProcessesIsRightOrRefused) {
+// The first communicators of new processes: the threads also create the session at the same time.
+TEST(SimultaneousCreation, SucceedsOrIsRejectedWithoutTagsInNewProcesses) {
     const int rounds = repetitions(20);
     int right = 0, refused = 0;
     for (int round = 0; round < rounds; ++round) {
@@ -138,7 +138,7 @@ TEST(SimultaneousCreation, WithoutTagsInNewProcessesIsRightOrRefused) {
     std::printf("%d creations were right, %d refused\n", right, refused);
 }
 
-// Each thread has a parent of its own, and makes communicators of it at its own pace.
+// Each thread has a parent communicator, and derives communicators from it at its own pace.
 void derive(int per_node) {
     const int rounds = repetitions(40);
     const Job job = job_of(4, per_node, rounds);
@@ -181,11 +181,11 @@ void derive(int per_node) {
     });
 }
 
-TEST(SimultaneousCreation, OfTwoParentsOnOneNode) {
+TEST(SimultaneousCreation, DerivesFromTwoParentsOnOneNode) {
     derive(4);
 }
 
-TEST(SimultaneousCreation, OfTwoParentsOnTwoNodes) {
+TEST(SimultaneousCreation, DerivesFromTwoParentsOnTwoNodes) {
     derive(2);
 }
 

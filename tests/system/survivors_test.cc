@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGKILL ends ranks at random moments: while communicators, memory and buffers are made, in the
-// middle of operations, and while they are freed. The survivors shrink and go on. Everything but
-// the moment follows from a seed.
+// SIGKILL ends ranks at random moments: while communicators, memory and buffers are created, during
+// operations, and while objects are freed. The survivors shrink and continue. A seed determines
+// everything except the exact moment.
 //
-//     VESCOMM_TEST_REPETITIONS    seeds of each test
-//     VESCOMM_TEST_FIRST_SEED     1
+//     VESCOMM_TEST_REPETITIONS    number of seeds of each test
+//     VESCOMM_TEST_FIRST_SEED     first seed, 1 by default
 #include <time.h>
 
 #include <atomic>
@@ -25,9 +25,9 @@ constexpr int max_ranks = 6;
 
 struct Shared {
     struct Rank {
-        std::atomic<int> survivors;  // ranks of its last communicator, once that works
-        std::atomic<bool> refused;  // ended with an error, as documented
-        std::atomic<double> shrink_seconds;
+        std::atomic<int> survivors;  // size of its last communicator, valid once that works
+        std::atomic<bool> refused;  // its creation failed with a documented error
+        std::atomic<double> shrink_seconds;  // its longest shrink
     };
     Rank ranks[max_ranks];
 };
@@ -40,7 +40,7 @@ struct Trial {
     }
 
     int draw(int min, int max) { return std::uniform_int_distribution(min, max)(random); }
-    // From a microsecond to 50 ms, every order of magnitude alike.
+    // Seconds from 1 us to 50 ms, uniform on a logarithmic scale.
     double moment() {
         return 1e-6 * std::exp(std::uniform_real_distribution(0.0, std::log(5e4))(random));
     }
@@ -50,7 +50,7 @@ struct Trial {
     int ranks, per_node;
 };
 
-// This process is killed after some time, whatever it does then.
+// Kills this process after `seconds`.
 void die_in(double seconds) {
     sigevent event{};
     event.sigev_notify = SIGEV_SIGNAL;
@@ -62,7 +62,7 @@ void die_in(double seconds) {
     expect(timer_settime(timer, 0, &when, nullptr) == 0, "the time of a timer");
 }
 
-// Everything that a program does with a communicator. False: a call has failed.
+// Uses a communicator: operations, split, memory, or a buffer. Returns false if a call failed.
 bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
     const int rank = rank_of(comm), ranks = ranks_of(comm);
     const auto sum_is_right = [](vescomm_comm_t *on) {
@@ -76,7 +76,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
         return true;
     };
     if (what == 0) return sum_is_right(comm) && vescomm_barrier(comm) == VESCOMM_OK;
-    if (what == 1) {  // a communicator that is used and freed
+    if (what == 1) {  // a derived communicator
         vescomm_comm_t *part = nullptr;
         const int color = random() % 2 == 0 ? 0 : rank % 2;
         if (vescomm_comm_split(comm, color, rank, nullptr, &part) != VESCOMM_OK) return false;
@@ -92,7 +92,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
         require(vescomm_memory_free(memory), "free memory");
         return true;
     }
-    // A buffer, and a request on it.
+    // A buffer with a request.
     std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), 777);
     vescomm_layout_t *layout = nullptr;
     vescomm_buffer_t *buffer = nullptr;
@@ -109,7 +109,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
     return good;
 }
 
-// The failure of a call must say whom it concerns.
+// The error of a failed call must name a rank.
 void expect_rank_is_named() {
     expect(std::string(vescomm_last_error()).find("rank") != std::string::npos,
            "a failure names a rank");
@@ -125,8 +125,8 @@ vescomm_comm_t *shrink(vescomm_comm_t *comm, Shared::Rank &mine) {
     return less;
 }
 
-// Uses a communicator until a rank has died, shrinks, and so on until `ranks` are left. `ready` is
-// called when all ranks of a communicator have it.
+// Uses a communicator until a rank has died, then shrinks it; repeats this until `ranks` are left.
+// Calls `ready` when all ranks have a communicator.
 vescomm_comm_t *survive(vescomm_comm_t *comm, int ranks, unsigned seed, Shared::Rank &mine,
                         const std::function<void(int ranks)> &ready) {
     while (ranks_of(comm) > ranks) {
@@ -140,17 +140,17 @@ vescomm_comm_t *survive(vescomm_comm_t *comm, int ranks, unsigned seed, Shared::
     return comm;
 }
 
-void go_on(vescomm_comm_t *comm, unsigned seed, Shared::Rank &mine) {
+void use_after_shrink(vescomm_comm_t *comm, unsigned seed, Shared::Rank &mine) {
     std::mt19937 random(seed);
     for (int what = 0; what < 4; ++what)
-        if (!use(comm, random, what)) fail("going on");
+        if (!use(comm, random, what)) fail("using the last communicator");
     mine.survivors = ranks_of(comm);
     require(vescomm_comm_free(comm), "free");
 }
 
 class Survivors : public ::testing::Test {
 protected:
-    // Runs a body for every seed. `deaths`: of how many ranks, chosen by the seed.
+    // Runs `body` for every seed. `body` returns the ranks that it killed.
     void run_seeds(int by_default,
                    const std::function<std::vector<int>(Trial &trial, Shared *shared)> &body) {
         const char *text = std::getenv("VESCOMM_TEST_FIRST_SEED");
@@ -168,7 +168,7 @@ protected:
         report();
     }
 
-    // Every rank that was not refused has a communicator of exactly those.
+    // Every surviving rank must be in a communicator of all survivors. Refused ranks do not count.
     void check(const Trial &trial, const std::vector<int> &victims, const Shared *shared) {
         int living = trial.ranks - static_cast<int>(victims.size());
         for (int rank = 0; rank < trial.ranks; ++rank) living -= shared->ranks[rank].refused;
@@ -199,7 +199,7 @@ protected:
 };
 
 // One rank after another is killed while the others use their communicator, until two are left.
-TEST_F(Survivors, OfRanksThatDieAtAnyMoment) {
+TEST_F(Survivors, ShrinkAfterDeathsAtRandomMoments) {
     run_seeds(12, [](Trial &trial, Shared *shared) {
         const Job job{trial.ranks, trial.per_node};
         std::vector<int> victims(static_cast<std::size_t>(trial.ranks));
@@ -220,20 +220,19 @@ TEST_F(Survivors, OfRanksThatDieAtAnyMoment) {
                 };
                 Shared::Rank &mine = shared->ranks[rank];
                 const int left = trial.ranks - static_cast<int>(victims.size());
-                go_on(survive(comm, left, trial.seed, mine, ready), trial.seed, mine);
+                use_after_shrink(survive(comm, left, trial.seed, mine, ready), trial.seed, mine);
             },
             victims);
         return victims;
     });
 }
 
-// A rank is killed while the first communicator is made. Some may have it already: those shrink,
-// and leave out the others, which end.
-TEST_F(Survivors, OfARankThatDiesDuringCreation) {
+// A rank is killed while the first communicator is created. Ranks whose creation succeeded shrink.
+// The creation of the others fails, and the shrunk communicator excludes them.
+TEST_F(Survivors, ShrinkAfterADeathDuringCreation) {
     run_seeds(6, [](Trial &trial, Shared *shared) {
         Job job{trial.ranks, trial.per_node};
-        // A rank that dies before it comes is awaited for so long.
-        job.timeout_seconds = 2;
+        job.timeout_seconds = 2;  // the others wait this long for a rank that dies first
         const std::vector<int> victims{trial.draw(0, trial.ranks - 1)};
         const double moment =
             0.4 * std::pow(std::uniform_real_distribution(0.0, 1.0)(trial.random), 2);
@@ -249,15 +248,15 @@ TEST_F(Survivors, OfARankThatDiesDuringCreation) {
                     return;
                 }
                 comm = survive(comm, trial.ranks - 1, trial.seed, mine, [](int) {});
-                go_on(comm, trial.seed, mine);
+                use_after_shrink(comm, trial.seed, mine);
             },
             victims);
         return victims;
     });
 }
 
-// A rank is killed while all free a communicator; its parent is what shrinks.
-TEST_F(Survivors, OfARankThatDiesDuringFree) {
+// A rank is killed while all ranks free a communicator. They shrink its parent.
+TEST_F(Survivors, ShrinkAfterADeathDuringFree) {
     run_seeds(12, [](Trial &trial, Shared *shared) {
         const Job job{trial.ranks, trial.per_node};
         const std::vector<int> victims{trial.draw(0, trial.ranks - 1)};
@@ -273,7 +272,7 @@ TEST_F(Survivors, OfARankThatDiesDuringFree) {
                 require(vescomm_comm_free(part), "free");
                 Shared::Rank &mine = shared->ranks[rank];
                 comm = survive(comm, trial.ranks - 1, trial.seed, mine, [](int) {});
-                go_on(comm, trial.seed, mine);
+                use_after_shrink(comm, trial.seed, mine);
             },
             victims);
         return victims;

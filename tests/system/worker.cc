@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of the tests over processes, on the public API alone:
+// One rank of the tests with processes. Uses the public API only:
 //
 //     worker collectives [--iterations N] [--seed S] [--comms C] [--threads T --address HOST:PORT]
 //     worker train|create|short [--iterations N]
-//     worker weigh                          prints what a gathered slab weighs on this rank
-//     worker phase NAME [--victims A,B]     repeats one thing until it fails; victims stand still
-//     worker mismatch KIND                  the last rank calls something else
+//     worker weigh                          prints the memory of a gathered slab on this rank
+//     worker phase NAME [--victims A,B]     repeats an operation until it fails; victims stop
+//     worker mismatch KIND                  the last rank makes another call
 //
-// A failure is one line, "rank R: status: sentence", and an exit code of its own.
+// A failure prints one line, "rank R: status: sentence", and sets an exit code for each status.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ int exit_code(vescomm_status_t status) {
     }
 }
 
-// Runs a body and turns what it throws into a line and an exit code.
+// Runs `body`. Turns an exception into a line and an exit code.
 template <typename Body>
 int report(int rank, Body &&body) {
     try {
@@ -109,7 +109,7 @@ int environment_rank() {
     return 0;
 }
 
-// Runs bodies in threads of their own; the first code that is not 0.
+// Runs `count` bodies in threads. Returns the first code that is not 0, else 0.
 int run_threads(int count, const std::function<int(int)> &body) {
     std::vector<int> codes(static_cast<std::size_t>(count));
     std::vector<std::thread> threads;
@@ -126,7 +126,7 @@ void collectives(const Communicator &comm, int rank, const Options &options, uns
     say(rank, "verified " + std::to_string(verified) + " operations");
 }
 
-// Several communicators, each used by a thread of its own.
+// Uses each communicator in a thread of its own.
 int run_collectives(const Options &options, int rank) {
     std::vector<Communicator> comms;
     const int code = report(rank, [&] {
@@ -143,7 +143,7 @@ int run_collectives(const Options &options, int rank) {
     });
 }
 
-// The ranks are threads of this process.
+// Runs all ranks as threads of this process.
 int run_thread_ranks(const Options &options) {
     return run_threads(options.threads, [&](int rank) {
         return report(rank, [&] {
@@ -153,7 +153,8 @@ int run_thread_ranks(const Options &options) {
     });
 }
 
-// The shape of a training step: gather units into slabs that take turns, reduce their gradients.
+// The pattern of a training step: gathers units into alternating slabs, and reduces their
+// gradients.
 void train(const Communicator &comm, const Options &options) {
     constexpr int units = 4;
     const int rank = comm.rank(), ranks = comm.ranks();
@@ -224,7 +225,7 @@ std::size_t mappings() {
     return count;
 }
 
-// Everything is created, used once, and freed, over and over: nothing may stay behind.
+// Creates, uses and frees communicators repeatedly. Descriptors and mappings must not grow.
 void create(const Options &options, int rank) {
     std::optional<std::size_t> descriptors;
     for (int iteration = 0; iteration < options.iterations; ++iteration) {
@@ -233,7 +234,7 @@ void create(const Options &options, int rank) {
             for (int i = 0; i < 3; ++i)
                 Collectives(comm, options.seed + static_cast<unsigned>(iteration)).run(1);
         }
-        // The first round loads libraries, which keep what they open.
+        // The first iteration loads libraries, which keep descriptors open.
         if (!descriptors) descriptors = open_descriptors();
         if (open_descriptors() != *descriptors || mappings() != 0)
             throw std::runtime_error("there are " + std::to_string(open_descriptors()) +
@@ -245,10 +246,11 @@ void create(const Options &options, int rank) {
 }
 
 struct Weight {
-    std::int64_t shared = 0, own = 0;  // kilobytes: this rank's share of slabs; its own memory
+    std::int64_t shared = 0;  // this rank's proportional share of slabs, in kilobytes
+    std::int64_t own = 0;  // anonymous memory of this rank, in kilobytes
 };
 
-// What /proc/self/smaps says.
+// Reads /proc/self/smaps.
 Weight weight() {
     Weight weight;
     std::ifstream smaps("/proc/self/smaps");
@@ -265,7 +267,7 @@ Weight weight() {
     return weight;
 }
 
-// A gather of 64 MiB into a slab per node, weighed while every rank has read all of it.
+// Gathers 64 MiB into one slab per node, and prints the memory use after every rank has read all.
 void weigh(const Communicator &comm, int rank) {
     constexpr std::int64_t elements = 16 << 20;
     const int ranks = comm.ranks();
@@ -294,7 +296,7 @@ void weigh(const Communicator &comm, int rank) {
                   std::to_string(after.own - before.own));
 }
 
-// All there is, once: for deaths at every call.
+// Creates, uses and frees a communicator once, for deaths at every call.
 void run_short(const Options &options, int rank) {
     const Communicator comm = Communicator::from_environment();
     Collectives(comm, options.seed).run(options.iterations);

@@ -25,7 +25,7 @@ void say(int rank, const std::string &line) {
 
 namespace {
 
-// Large enough that a rank that is killed is often amid moving bytes.
+// Large enough that a kill often hits a rank while it moves bytes.
 constexpr std::int64_t shard_elements = 200'000;
 
 Layout ragged(int ranks, std::int64_t max = shard_elements) {
@@ -34,15 +34,15 @@ Layout ragged(int ranks, std::int64_t max = shard_elements) {
     return Layout::from_counts(counts);
 }
 
-[[noreturn]] void stand_still() {
+[[noreturn]] void wait_forever() {
     for (;;) pause();
 }
 
 void repeat(int rank, const std::string &name, const std::function<void()> &once) {
-    constexpr int told = 30;  // more lines than any test waits for
+    constexpr int max_lines = 30;  // more than any test waits for
     for (int i = 0;; ++i) {
         once();
-        if (i < told) say(rank, name + " " + std::to_string(i));
+        if (i < max_lines) say(rank, name + " " + std::to_string(i));
     }
 }
 
@@ -53,7 +53,7 @@ struct TestSetup {
     static vescomm_buffer_options_t options(vescomm_sharing_t sharing) {
         vescomm_buffer_options_t options = vescomm_buffer_options();
         options.sharing = sharing;
-        options.name = "stage";
+        options.name = "setup";
         return options;
     }
 
@@ -61,8 +61,9 @@ struct TestSetup {
     Buffer buffer;
 };
 
-// More than an address can count for three ranks: refused by all, and nothing is broken by it.
-void ask_for_too_much(const Communicator &comm) {
+// Requests more memory than three ranks can address. The call fails on all ranks, and the
+// communicator still works.
+void request_too_much(const Communicator &comm) {
     constexpr std::uint64_t bytes = std::uint64_t{1} << 62;
     vescomm_memory_options_t options = vescomm_memory_options();
     options.bytes = bytes;
@@ -74,8 +75,8 @@ void ask_for_too_much(const Communicator &comm) {
     say(comm.rank(), std::string(vescomm_status_name(status)) + ": " + why);
 }
 
-// Sums, and blocks from everyone to everyone, through the stage and several windows of it.
-void call_for_ever(const Communicator &comm) {
+// Collectives on arrays, large enough to pass through the staging buffer in several chunks.
+void call_forever(const Communicator &comm) {
     const int rank = comm.rank();
     const auto ranks = static_cast<std::size_t>(comm.ranks());
     std::vector<float> data(shard_elements, 1), blocks(shard_elements * ranks), others(blocks);
@@ -87,8 +88,8 @@ void call_for_ever(const Communicator &comm) {
     });
 }
 
-// Large messages round a ring, which everyone waits for.
-void send_for_ever(const Communicator &comm) {
+// Passes large messages around a ring of all ranks.
+void send_forever(const Communicator &comm) {
     const int rank = comm.rank(), ranks = comm.ranks();
     std::vector<float> mine(shard_elements, 1), left(shard_elements);
     say(rank, "ready");
@@ -100,7 +101,7 @@ void send_for_ever(const Communicator &comm) {
     });
 }
 
-void create_for_ever(const Communicator &comm) {
+void create_forever(const Communicator &comm) {
     const int rank = comm.rank();
     repeat(rank, "create", [&] {
         const TestSetup setup(comm, VESCOMM_PER_NODE);
@@ -116,11 +117,11 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
     vescomm_comm_t *c = comm.get();
     if (name == "create") {
         say(rank, "ready");
-        return create_for_ever(comm);
+        return create_forever(comm);
     }
-    if (name == "arrays") return call_for_ever(comm);
-    if (name == "messages") return send_for_ever(comm);
-    if (name == "too_much") return ask_for_too_much(comm);
+    if (name == "arrays") return call_forever(comm);
+    if (name == "messages") return send_forever(comm);
+    if (name == "too_much") return request_too_much(comm);
     TestSetup slab(comm, VESCOMM_PER_NODE), own(comm, VESCOMM_PER_RANK);
     Request gather = Request::all_gather_v(comm, slab.buffer);
     Request reduce = Request::reduce_scatter_v(comm, own.buffer);
@@ -135,29 +136,29 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
     if (name == "broadcast") return repeat(rank, name, [&] { broadcast.run(); });
     if (name == "barrier") return repeat(rank, name, [&] { vescomm::check(vescomm_barrier(c)); });
 
-    // From here on the victims do nothing, and the others wait for them.
+    // In all other phases the victims stop here, and the others wait for them.
     if (name == "acquire") {
         gather.run();
-        if (victim) stand_still();
+        if (victim) wait_forever();
         slab.buffer.acquire();
-        throw std::runtime_error("the slab was acquired, and nobody had released it");
+        throw std::runtime_error("the slab was acquired although a rank had not released it");
     }
     if (victim && name == "exit") std::_Exit(0);
     if (victim && name == "return") std::exit(0);
     if (victim && name == "abort") {
         vescomm::check(vescomm_comm_abort(c, "the loss is not a number"));
         if (vescomm_barrier(c) != VESCOMM_ERROR_ABORTED)
-            throw std::runtime_error("a barrier after an abort did not say so");
-        stand_still();
+            throw std::runtime_error("a barrier after an abort did not report it");
+        wait_forever();
     }
-    // The wrapper's destructors run before anybody catches this.
+    // The destructors of the C++ API run before this is caught.
     if (victim && name == "throw") throw std::runtime_error("there is no more data");
-    if (victim) stand_still();
-    if (name == "free") return;  // the others free, and wait for the victims
+    if (victim) wait_forever();
+    if (name == "free") return;  // the others free, and the free waits for the victims
     if (name == "receive") {
         std::vector<float> data(10);
         vescomm::receive<float>(comm, data, *victims.begin());
-        throw std::runtime_error("something came from a rank that stands still");
+        throw std::runtime_error("received a message from a rank that sends none");
     }
     gather.start();
     if (name == "test")
@@ -166,7 +167,7 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
         for (;;) vescomm::check(vescomm_comm_progress(c));
     else if (name == "memory") vescomm::Memory(comm, 4096, VESCOMM_PER_RANK);
     else gather.wait();  // sleep, exit, return, abort
-    throw std::runtime_error("a wait for ranks that stand still came to an end");
+    throw std::runtime_error("a wait for stopped ranks succeeded");
 }
 
 void run_mismatch(const Communicator &comm, const std::string &kind) {
@@ -179,7 +180,7 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
     };
     say(rank, "ready");
     if (kind == "arrays") {
-        // Who is through with the first call may be told in the next.
+        // A rank may complete the first call and fail in a later one.
         std::vector<float> data(100);
         for (int i = 0; i < 10; ++i)
             vescomm::all_reduce<float>(comm, data, std::span<float>(data),
@@ -225,7 +226,7 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
             throw std::invalid_argument("there is no mismatch " + kind);
         }
     }
-    throw std::runtime_error("ranks that disagree about " + kind + " were not stopped");
+    throw std::runtime_error("the mismatch of " + kind + " was not detected");
 }
 
 }  // namespace system_test

@@ -9,14 +9,14 @@
 
 namespace system_test {
 
-// Prints a line of a rank, at once.
+// Prints a line with the rank, and flushes it.
 void say(int rank, const std::string &line);
 
-// Repeats one thing until it fails. Victims stand still once everything is set up.
+// Repeats an operation until it fails. In some phases the victims stop after the setup.
 void run_phase(const vescomm::Communicator &comm, const std::string &name,
                const std::set<int> &victims);
 
-// The last rank calls something else than the others.
+// The last rank makes another call than the others.
 void run_mismatch(const vescomm::Communicator &comm, const std::string &kind);
 
 }  // namespace system_test

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Wrong calls: each returns the right status, and a sentence with the offending values and what to
- * do about them.
+ * Invalid calls. Each must return the right status and an error sentence with the offending values
+ * and the remedy.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 static int failures;
 
-/* Checks a status, and that the sentence contains every one of the texts; the last is NULL. */
+/* Checks the status, and that the error sentence contains all texts. The last text is NULL. */
 static void expect(int line, vescomm_status_t is, vescomm_status_t should, ...) {
     va_list texts;
     const char *text;
@@ -325,7 +325,7 @@ static void requests(void) {
     FINE(vescomm_comm_free(other));
 }
 
-/* Two threads as ranks, which meet through memory. */
+/* Two threads as ranks. Their all-gather copies through memory. */
 static pthread_barrier_t meeting;
 static char gathered[1 << 18];
 
@@ -362,8 +362,9 @@ static void *play(void *argument) {
     return NULL;
 }
 
-/* Rank 1 is refused what rank 0 makes: neither waits, and rank 0 is told why. */
-static void *refuse(void *argument) {
+/* A creation is rejected on rank 1 only. Neither rank waits, and the error of rank 0 has the
+ * reason. */
+static void *reject_on_one_rank(void *argument) {
     const int rank = *(int *)argument;
     vescomm_memory_options_t memory_options = vescomm_memory_options();
     vescomm_request_options_t options = vescomm_request_options();
@@ -377,7 +378,7 @@ static void *refuse(void *argument) {
         vescomm_status_t status;
         const char *why = "layout is NULL";
         FINE(vescomm_comm_create_from_all_gather(rank, 2, gather_in_memory, argument, NULL, &comm));
-        /* What all are refused does no harm. */
+        /* A call that is rejected on all ranks leaves the communicator intact. */
         REFUSED(vescomm_buffer_create(comm, NULL, NULL, &buffer), "layout is NULL");
         FINE(vescomm_buffer_create(comm, layout, NULL, &buffer));
         switch (what) {
@@ -428,7 +429,7 @@ int main(void) {
     buffers();
     requests();
     on_two_ranks(play);
-    on_two_ranks(refuse);
+    on_two_ranks(reject_on_one_rank);
     printf("%s\n", failures == 0 ? "ok" : "failed");
     return failures != 0;
 }

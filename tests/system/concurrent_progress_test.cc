@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Three threads of each rank use one communicator: one makes all_reduces and waits for them,
-// another calls vescomm_comm_progress() all the time, a third one calls every query that vescomm.h
-// calls safe. All sums are compared. Ranks are processes; nodes are emulated by their names.
-// tests/conformance/threads_test.cc has more functions, on threads as ranks.
+// Three threads of each rank use one communicator. The first makes all_reduces and verifies them,
+// the second calls vescomm_comm_progress() continuously, and the third calls every query that
+// vescomm.h declares thread-safe. Ranks are processes on emulated nodes.
+// tests/conformance/threads_test.cc tests more functions, with threads as ranks.
 //
-//     VESCOMM_TEST_REPETITIONS    all_reduces of each setting
+//     VESCOMM_TEST_REPETITIONS    all_reduces of each test
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -23,15 +23,15 @@ struct Shared {
     std::atomic<std::int64_t> verified;
     std::atomic<std::int64_t> wrong;
     std::atomic<std::int64_t> progressed;
-    std::atomic<std::int64_t> asked;
+    std::atomic<std::int64_t> queried;
 };
 
-// Small whole numbers, whose sums are exact in f32.
+// Small whole numbers. Their sums are exact in f32.
 float base(std::int64_t i) {
     return static_cast<float>((i * 7) % 251);
 }
 
-// Blocking calls, requests that are waited for, and requests that are tested.
+// Makes a blocking call, or a request with wait, or a request with test, depending on `call`.
 void all_reduce(vescomm_comm_t *comm, std::vector<float> &data, int call) {
     vescomm_request_t *request = nullptr;
     require(vescomm_all_reduce(comm, data.data(), data.data(), elements, VESCOMM_F32, VESCOMM_SUM,
@@ -69,7 +69,7 @@ void work(vescomm_comm_t *comm, int calls, Shared *shared) {
     shared->wrong += wrong;
 }
 
-void ask(vescomm_comm_t *comm, vescomm_comm_counters_t &last) {
+void query(vescomm_comm_t *comm, vescomm_comm_counters_t &last) {
     auto info = vescomm_comm_info();
     require(vescomm_comm_query(comm, &info), "query");
     auto counters = vescomm_comm_counters();
@@ -86,8 +86,8 @@ void ask(vescomm_comm_t *comm, vescomm_comm_counters_t &last) {
     expect(vescomm_comm_query(nullptr, &info) == VESCOMM_ERROR_INVALID_ARGUMENT, "a status");
 }
 
-// A node with all ranks, or one for each; requests move in calls only, or in a thread as well.
-void run_beside(int ranks, int per_node, const char *progress) {
+// `progress`: the value of VESCOMM_PROGRESS.
+void run_concurrently(int ranks, int per_node, const char *progress) {
     const int calls = repetitions(1000);
     Job job{ranks, per_node};
     job.max_seconds = 100 + static_cast<unsigned>(calls / 100);
@@ -98,51 +98,51 @@ void run_beside(int ranks, int per_node, const char *progress) {
         vescomm_comm_t *comm = nullptr;
         require(job.create(rank, nullptr, &comm), "create");
         std::atomic<bool> done{false};
-        std::thread mover([&] {
+        std::thread progress_thread([&] {
             std::int64_t count = 0;
             for (; !done; ++count) require(vescomm_comm_progress(comm), "progress");
             shared->progressed += count;
         });
-        std::thread asker([&] {
+        std::thread query_thread([&] {
             auto last = vescomm_comm_counters();
             std::int64_t count = 0;
             for (; !done; ++count) {
-                ask(comm, last);
+                query(comm, last);
                 std::this_thread::yield();
             }
-            shared->asked += count;
+            shared->queried += count;
         });
         work(comm, calls, shared);
         done = true;
-        mover.join();
-        asker.join();
+        progress_thread.join();
+        query_thread.join();
         require(vescomm_comm_free(comm), "free");
     });
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_EQ(shared->verified, static_cast<std::int64_t>(ranks) * calls);
     EXPECT_EQ(shared->wrong, 0);
     EXPECT_GT(shared->progressed, 0);
-    EXPECT_GT(shared->asked, 0);
+    EXPECT_GT(shared->queried, 0);
     std::printf("%d all_reduces on %d ranks, %lld calls of progress, %lld queries, %.1f s\n", calls,
                 ranks, static_cast<long long>(shared->progressed),
-                static_cast<long long>(shared->asked), took.count());
+                static_cast<long long>(shared->queried), took.count());
     munmap(shared, sizeof *shared);
 }
 
-TEST(ProgressBeside, OneNodeWithoutProgressThread) {
-    run_beside(2, 2, "inline");
+TEST(ConcurrentProgress, OneNodeWithoutProgressThread) {
+    run_concurrently(2, 2, "inline");
 }
 
-TEST(ProgressBeside, OneNodeWithProgressThread) {
-    run_beside(2, 2, "thread");
+TEST(ConcurrentProgress, OneNodeWithProgressThread) {
+    run_concurrently(2, 2, "thread");
 }
 
-TEST(ProgressBeside, TwoNodesWithoutProgressThread) {
-    run_beside(2, 1, "inline");
+TEST(ConcurrentProgress, TwoNodesWithoutProgressThread) {
+    run_concurrently(2, 1, "inline");
 }
 
-TEST(ProgressBeside, TwoNodesWithProgressThread) {
-    run_beside(2, 1, "thread");
+TEST(ConcurrentProgress, TwoNodesWithProgressThread) {
+    run_concurrently(2, 1, "thread");
 }
 
 }  // namespace

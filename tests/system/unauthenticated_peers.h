@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strangers for tests: processes without the secret that connect to whatever a job listens on, and
-// send garbage, half handshakes or nothing.
+// Unauthenticated peers for tests: processes without the secret that connect to every listening
+// socket of a job, and send garbage, partial handshakes or nothing.
 #pragma once
 
 #include <dirent.h>
@@ -21,12 +21,12 @@
 
 #include "system/forked_ranks.h"
 
-namespace strangers {
+namespace unauthenticated_peers {
 
 using forked_ranks::expect;
 
-// The sockets on which the processes of a job listen now, told to strangers through shared memory:
-// they may not look into the job's processes themselves.
+// The sockets on which the processes of a job listen. Shared memory: unauthenticated peers of
+// another user cannot read them from the /proc entries of the job.
 struct Targets {
     struct Local {
         char name[108];
@@ -37,18 +37,18 @@ struct Targets {
     std::atomic<int> port_count;
     std::atomic<int> ports[max_ports];
     std::atomic<int> local_count;
-    Local locals[max_locals];  // one that changes while it is read is a wrong name, no more
+    Local locals[max_locals];  // not locked: a reader may see a wrong name
     std::atomic<std::int64_t> connected;
     std::atomic<std::int64_t> refused;
     std::atomic<std::int64_t> local_visits;
     std::atomic<std::int64_t> datagrams;
-    std::atomic<int> peak_ports, peak_locals;  // that were seen at a time
-    std::atomic<int> elsewhere;  // a port on another interface than loopback
+    std::atomic<int> peak_ports, peak_locals;  // largest port_count and local_count
+    std::atomic<int> elsewhere;  // 1 if a port is open on an interface other than loopback
     std::atomic<bool> over;
-    std::atomic<int> only_port;  // not 0: no other is told
+    std::atomic<int> only_port;  // if not 0, no other port is listed
     std::atomic<pid_t> processes[64];  // of the job
-    char hello[256];  // as a rank begins; it proves nothing
-    std::size_t hello_size;
+    char first_message[256];  // that a rank sends; contains no proof of the secret
+    std::size_t first_message_size;
 };
 
 inline std::set<std::string> sockets_of(pid_t process) {
@@ -66,7 +66,7 @@ inline std::set<std::string> sockets_of(pid_t process) {
     return inodes;
 }
 
-// Looks for the sockets of the processes of the job.
+// Lists the listening sockets of the job's processes in `targets`.
 inline void find_targets(Targets &targets) {
     std::set<std::string> inodes;
     for (const auto &process : targets.processes)
@@ -104,12 +104,13 @@ inline void find_targets(Targets &targets) {
     targets.peak_locals = std::max<int>(targets.peak_locals, locals);
 }
 
-// Connects again and again, to whatever there is. Keeps some connections for a while.
-class Stranger {
+// Connects to random targets repeatedly. Keeps up to max_kept connections open.
+class UnauthenticatedPeer {
 public:
-    explicit Stranger(Targets &targets, unsigned seed) : targets_(targets), random_(seed) {}
-    ~Stranger() {
-        while (!kept_.empty()) forget();
+    explicit UnauthenticatedPeer(Targets &targets, unsigned seed)
+        : targets_(targets), random_(seed) {}
+    ~UnauthenticatedPeer() {
+        while (!kept_.empty()) close_oldest();
     }
 
     void visit_port() {
@@ -121,8 +122,8 @@ public:
         to.sin_port = htons(static_cast<std::uint16_t>(
             targets_.ports[random_() % static_cast<unsigned>(count)].load()));
         const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (socket < 0) return forget();
-        // Connections are reset in the end, so none of them keeps its port.
+        if (socket < 0) return close_oldest();
+        // close() resets the connection, so that none stays in TIME_WAIT and keeps its port.
         const linger at_once{1, 0};
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         sockaddr_in from{};
@@ -140,7 +141,7 @@ public:
         to.sun_family = AF_UNIX;
         std::memcpy(to.sun_path, target.name, sizeof to.sun_path);
         const int socket = ::socket(AF_UNIX, target.type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (socket < 0) return forget();
+        if (socket < 0) return close_oldest();
         ++targets_.local_visits;
         const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + target.size);
         if (target.type == SOCK_STREAM)
@@ -156,10 +157,10 @@ public:
 private:
     static constexpr std::size_t max_kept = 400;
 
-    // Nothing, garbage, or the beginning of a conversation.
+    // Nothing, a valid first message, one with garbage, or an HTTP request with garbage.
     std::string some_bytes() {
         const auto kind = random_() % 4;
-        std::string bytes(targets_.hello, kind == 0 ? 0 : targets_.hello_size);
+        std::string bytes(targets_.first_message, kind == 0 ? 0 : targets_.first_message_size);
         if (kind == 2) bytes = "GET / HTTP/1.1";
         if (kind > 1)
             for (auto size = random_() % 200; size > 0; --size)
@@ -178,10 +179,10 @@ private:
         [[maybe_unused]] const ssize_t sent =
             send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         kept_.push_back(socket);
-        if (random_() % 4 == 0 || kept_.size() > max_kept) forget();
+        if (random_() % 4 == 0 || kept_.size() > max_kept) close_oldest();
     }
 
-    void forget() {
+    void close_oldest() {
         if (kept_.empty()) return;
         close(kept_.front());
         kept_.pop_front();
@@ -192,7 +193,7 @@ private:
     std::deque<int> kept_;
 };
 
-// A process that does something until it is killed.
+// A forked process that runs `body` until it is killed.
 class Process {
 public:
     explicit Process(const std::function<void()> &body) : process_(fork()) {
@@ -211,8 +212,8 @@ private:
     pid_t process_;
 };
 
-// Takes down how a rank begins, to say the same.
-inline void record_hello(Targets &targets) {
+// Records the first message of a rank, for replay.
+inline void record_first_message(Targets &targets) {
     const forked_ranks::Job job{2, 1};
     const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -227,20 +228,20 @@ inline void record_hello(Targets &targets) {
             job.create(1, nullptr, &comm);
         });
         const int socket = accept(listener, nullptr, nullptr);
-        const ssize_t got = recv(socket, targets.hello, sizeof targets.hello, 0);
-        targets.hello_size = got > 0 ? static_cast<std::size_t>(got) : 0;
+        const ssize_t got = recv(socket, targets.first_message, sizeof targets.first_message, 0);
+        targets.first_message_size = got > 0 ? static_cast<std::size_t>(got) : 0;
         close(socket);
     }
     close(listener);
-    EXPECT_GT(targets.hello_size, 0u);
+    EXPECT_GT(targets.first_message_size, 0u);
 }
 
-// A process that looks for targets all the time.
+// Starts a process that updates `targets` repeatedly.
 inline std::unique_ptr<Process> make_scout(Targets &targets) {
     return std::make_unique<Process>([&] {
-        // The list of a kernel's sockets is long during a flood.
+        // 5 ms between updates: during a flood the kernel's list of sockets is long.
         for (; !targets.over; poll(nullptr, 0, 5)) find_targets(targets);
     });
 }
 
-}  // namespace strangers
+}  // namespace unauthenticated_peers
