@@ -35,7 +35,7 @@ constexpr std::int64_t max_for_flat = 16 * 1024;
 
 bool few_on_one_node(const Problem &problem) {
     return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
-           problem.staging.elements >= 2;
+           problem.staging.count >= 2;
 }
 
 bool reducible(const Problem &problem) {

@@ -8,12 +8,12 @@ namespace {
 
 // What `from` has for `to`.
 std::int64_t elements_between(const Problem &problem, int from, int to) {
-    return reduces(problem.collective) ? wanted(problem, to).elements : problem.block(from, to);
+    return reduces(problem.collective) ? wanted(problem, to).count : problem.block(from, to);
 }
 
 }  // namespace
 
-Room wanted(const Problem &problem, int rank) {
+Extent wanted(const Problem &problem, int rank) {
     switch (problem.collective) {
         case Collective::reduce_scatter_v:
             return {problem.begin(rank), problem.size(rank)};
@@ -49,15 +49,15 @@ Schedule inlined(const Problem &problem, int rank) {
         lane.signal_node(inline_flag, 1);
     }
     if (reduces(problem.collective)) {
-        const Room part = wanted(problem, rank);
-        if (part.elements == 0) return schedule;
+        const Extent part = wanted(problem, rank);
+        if (part.count == 0) return schedule;
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) {
             if (peer != rank) lane.wait(peer, inline_flag, 1);
             from.push_back(peer == rank ? Place{rank, Region::source, part.begin}
                                         : staging(peer, part.begin));
         }
-        lane.reduce(from, {rank, Region::output, 0}, part.elements, true);
+        lane.reduce(from, {rank, Region::output, 0}, part.count, true);
         return schedule;
     }
     lane.copy(problem.given(rank, rank), problem.taken(rank, rank), problem.block(rank, rank));

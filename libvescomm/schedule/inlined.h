@@ -24,6 +24,6 @@ Schedule inlined(const Problem &problem, int rank);
 bool can_be_inline(const Problem &problem);
 
 // The elements of the sum that a rank wants.
-Room wanted(const Problem &problem, int rank);
+Extent wanted(const Problem &problem, int rank);
 
 }  // namespace vescomm

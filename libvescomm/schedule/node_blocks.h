@@ -8,20 +8,14 @@
 #include <span>
 #include <vector>
 
+#include "schedule/extent.h"
 #include "topology/nodes.h"
 
 namespace vescomm {
 
-// Elements of the vector that lie together.
-struct Extent {
-    std::int64_t begin = 0;
-    std::int64_t size = 0;
-    bool operator==(const Extent &) const = default;
-};
-
 inline std::int64_t elements_of(const std::vector<Extent> &extents) {
     std::int64_t elements = 0;
-    for (const Extent &extent : extents) elements += extent.size;
+    for (const Extent &extent : extents) elements += extent.count;
     return elements;
 }
 
@@ -37,9 +31,9 @@ inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, i
     std::int64_t passed = 0;
     for (const Extent &extent : extents) {
         const std::int64_t from = std::max(begin, passed);
-        const std::int64_t to = std::min(end, passed + extent.size);
+        const std::int64_t to = std::min(end, passed + extent.count);
         if (from < to) slice.push_back({extent.begin + from - passed, to - from});
-        passed += extent.size;
+        passed += extent.count;
     }
     return slice;
 }
@@ -85,8 +79,8 @@ public:
 
 private:
     static void add(std::vector<Extent> &extents, const Extent &next) {
-        if (!extents.empty() && extents.back().begin + extents.back().size == next.begin)
-            extents.back().size += next.size;
+        if (!extents.empty() && extents.back().begin + extents.back().count == next.begin)
+            extents.back().count += next.count;
         else extents.push_back(next);
     }
 

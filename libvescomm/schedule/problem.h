@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedule/exchange.h"
+#include "schedule/extent.h"
 #include "schedule/schedule.h"
 #include "topology/nodes.h"
 
@@ -42,12 +43,6 @@ inline constexpr std::int64_t partial_bytes = 1 << 19;
 // More than this is not worth a copy of what the receiver does not need.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;
 
-// Part of a region.
-struct Room {
-    std::int64_t begin = 0;
-    std::int64_t elements = 0;
-};
-
 // The question that an algorithm answers: all that it may depend on, the same on every rank.
 //
 // A vector of elements is cut into one shard for each rank. It lies in a fused buffer, or in arrays
@@ -76,8 +71,8 @@ struct Problem {
     bool half = false;
     // all_to_all_v: flags are for one rank, also within a node.
     bool messages = false;
-    Room staging;  // what each rank may use
-    Room partial;
+    Extent staging;  // what each rank may use
+    Extent partial;
     std::int64_t inlined =
         0;  // elements from the very start of the staging buffer that may follow inline_flag
 

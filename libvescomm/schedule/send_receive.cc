@@ -14,7 +14,7 @@ enum Flag : std::uint32_t {
 };
 
 std::int64_t chunk_of(const Problem &problem) {
-    return problem.staging.elements / (2 * problem.ranks());
+    return problem.staging.count / (2 * problem.ranks());
 }
 
 // The chunks of a message, counted from 0.
@@ -80,7 +80,7 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
 
 Schedule send_receive(const Problem &problem, int rank) {
     Schedule schedule;
-    schedule.staging = problem.staging.elements;
+    schedule.staging = problem.staging.count;
     const auto message = [&](int from, int to) {
         return Message{problem.given(from, to), problem.taken(from, to), problem.block(from, to)};
     };

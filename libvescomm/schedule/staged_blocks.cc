@@ -25,7 +25,7 @@ std::uint32_t count_of(std::int64_t number) {
 // What all ranks know alike: chunks and where they lie.
 class Chunks {
 public:
-    Chunks(const Problem &problem, Room staging, std::int64_t max_forwarded)
+    Chunks(const Problem &problem, Extent staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
           staging_(staging),
@@ -52,7 +52,7 @@ public:
                     slots = 1;
             }
         }
-        size_ = staging.elements / (2 * (lots_ + slots));
+        size_ = staging.count / (2 * (lots_ + slots));
     }
 
     bool shared() const { return shared_; }
@@ -122,7 +122,7 @@ private:
 
     const Problem &problem_;
     const Nodes &nodes_;
-    const Room staging_;
+    const Extent staging_;
     const std::int64_t max_forwarded_;
     bool shared_;
     std::int64_t lots_ = 1;
@@ -132,7 +132,7 @@ private:
 
 class Passing {
 public:
-    Passing(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded)
+    Passing(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
           chunks_(problem, staging, max_forwarded),
@@ -160,7 +160,7 @@ public:
         pass();
         if (chunks_.shared()) relay();
         send();
-        schedule_.staging = problem_.staging.begin + problem_.staging.elements;
+        schedule_.staging = problem_.staging.begin + problem_.staging.count;
         return std::move(schedule_);
     }
 
@@ -364,12 +364,12 @@ private:
 }  // namespace
 
 std::int64_t largest_forwarded(const Problem &problem, std::int64_t places) {
-    return std::min(problem.staging.elements / 128, problem.staging.elements / 4 / places);
+    return std::min(problem.staging.count / 128, problem.staging.count / 4 / places);
 }
 
-Room beside_forwarded(const Problem &problem, std::int64_t places) {
+Extent beside_forwarded(const Problem &problem, std::int64_t places) {
     const std::int64_t taken = places * largest_forwarded(problem, places);
-    return {problem.staging.begin + taken, problem.staging.elements - taken};
+    return {problem.staging.begin + taken, problem.staging.count - taken};
 }
 
 bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_forwarded) {
@@ -381,7 +381,7 @@ bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_for
     return count > 0 && count <= max_forwarded;
 }
 
-bool can_pass_blocks(const Problem &problem, Room staging) {
+bool can_pass_blocks(const Problem &problem, Extent staging) {
     return problem.arrays && Chunks(problem, staging, 0).size() > 0;
 }
 
@@ -393,7 +393,7 @@ Schedule pass_blocks(const Problem &problem, int rank) {
     return pass_blocks(problem, rank, problem.staging, 0);
 }
 
-Schedule pass_blocks(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded) {
+Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded) {
     return Passing(problem, rank, staging, max_forwarded).make();
 }
 

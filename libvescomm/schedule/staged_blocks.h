@@ -26,13 +26,13 @@ Schedule pass_blocks(const Problem &problem, int rank);
 
 // The same through a part of the staging buffer, for blocks of which is_forwarded() says that they
 // are not.
-Schedule pass_blocks(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded);
+Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded);
 
 // Elements of the largest block that is relayed where so many blocks need a place in the staging
 // buffer: they take a quarter of it at most, and none is more than is worth a copy. And what they
 // leave of it.
 std::int64_t largest_forwarded(const Problem &problem, std::int64_t places);
-Room beside_forwarded(const Problem &problem, std::int64_t places);
+Extent beside_forwarded(const Problem &problem, std::int64_t places);
 
 // Whether a block passes through a neighbour of its receiver, or in a gather_v of its sender, where
 // blocks of up to `max_forwarded` elements do (all_to_all_v/two_level.cc, gather_v/two_level.cc).
@@ -40,6 +40,6 @@ bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_for
 
 // Whether the staging buffer, or a part of it, has room for a chunk of every block.
 bool can_pass_blocks(const Problem &problem);
-bool can_pass_blocks(const Problem &problem, Room staging);
+bool can_pass_blocks(const Problem &problem, Extent staging);
 
 }  // namespace vescomm

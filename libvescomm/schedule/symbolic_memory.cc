@@ -40,7 +40,7 @@ Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : pr
         if (!problem.arrays) store(Region::buffer).size = problem.elements();
         store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
-        const auto limit = [&](const Room &room) { return room.begin + room.elements; };
+        const auto limit = [&](const Extent &extent) { return extent.begin + extent.count; };
         if (problem.arrays &&
             (schedules[rank].staging > std::max(limit(problem.staging), problem.inlined) ||
              schedules[rank].partial > limit(problem.partial)))

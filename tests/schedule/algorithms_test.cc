@@ -158,7 +158,7 @@ TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
             for (const Step &step : lane.steps()) {
                 if (step.action != Action::put || step.final_peer == no_rank) continue;
                 ASSERT_LE(step.to.offset + step.count,
-                          problem.staging.begin + problem.staging.elements / 4);
+                          problem.staging.begin + problem.staging.count / 4);
             }
         }
     }

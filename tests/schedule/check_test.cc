@@ -63,7 +63,7 @@ protected:
         }
         Problem problem = with_arrays(problem_for(GetParam(), false));
         // What is relayed in one piece needs more.
-        if (GetParam().name == "two_level") problem.staging.elements = 640;
+        if (GetParam().name == "two_level") problem.staging.count = 640;
         if (GetParam().solves(problem)) body(problem);
     }
 };

@@ -24,7 +24,7 @@ enum Flag : std::uint32_t {
 
 bool can_bruck(const Problem &problem) {
     return problem.nodes.count() > 1 &&
-           (!problem.arrays || problem.elements() <= problem.staging.elements);
+           (!problem.arrays || problem.elements() <= problem.staging.count);
 }
 
 Place gathered_on_node(const Problem &problem, int first) {
@@ -124,7 +124,7 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
             send.wait(to, ready, 1);
             std::uint32_t pieces = 0;
             for (const Extent &piece : slice_of(message.extents, mine, message.slices))
-                send.put(in_vector(first, piece.begin), in_vector(to, piece.begin), piece.size,
+                send.put(in_vector(first, piece.begin), in_vector(to, piece.begin), piece.count,
                          arrived, ++pieces);
         }
         await(send, k);

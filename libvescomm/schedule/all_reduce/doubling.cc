@@ -38,10 +38,10 @@ int sums_of(const Nodes &nodes) {
 // the same size on up to 2^15 nodes, so times of few nodes tell those of many.
 std::int64_t max_at_once(const Problem &problem) {
     if (!problem.arrays) return problem.elements();
-    const std::int64_t slice = problem.partial.elements / std::max(31, sums_of(problem.nodes));
+    const std::int64_t slice = problem.partial.count / std::max(31, sums_of(problem.nodes));
     // In shorter vectors slices may be longer than a rank's part.
     const int slices = slice < 2 * min_slice ? 1 : smallest_node(problem.nodes);
-    return std::min(problem.staging.elements, slice * slices);
+    return std::min(problem.staging.count, slice * slices);
 }
 
 // A chunk of the vector is cut into a slice for each of the first ranks of every node.

@@ -23,12 +23,12 @@ enum Flag : std::uint32_t {
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
 Schedule flat(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
-    const std::int64_t chunk = problem.staging.elements / 2;
+    const std::int64_t chunk = problem.staging.count / 2;
     const auto staging = [&](int peer, std::int64_t k) {
         return Place{peer, Region::staging, problem.staging.begin + k % 2 * chunk};
     };
     Schedule schedule;
-    schedule.staging = problem.staging.begin + problem.staging.elements;
+    schedule.staging = problem.staging.begin + problem.staging.count;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
     std::int64_t k = 0;

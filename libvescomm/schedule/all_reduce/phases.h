@@ -16,10 +16,10 @@ struct Phases {
         scatter.collective = Collective::reduce_scatter_v;
         scatter.in_place = true;
         scatter.half = problem.arrays;
-        scatter.staging.elements /= 2;
+        scatter.staging.count /= 2;
         gather = scatter;
         gather.collective = Collective::all_gather_v;
-        gather.staging.begin += gather.staging.elements;
+        gather.staging.begin += gather.staging.count;
     }
 };
 

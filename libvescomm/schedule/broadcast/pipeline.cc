@@ -28,7 +28,7 @@ class Chunks {
 public:
     explicit Chunks(const Problem &problem) : problem_(problem) {
         const int smallest = smallest_node(problem.nodes);
-        slot_ = problem.arrays ? problem.staging.elements / slots : problem.elements();
+        slot_ = problem.arrays ? problem.staging.count / slots : problem.elements();
         const std::int64_t max = std::min(slot_, chunk * smallest);
         if (max == 0 || problem.elements() == 0) return;
         count_ = (problem.elements() + max - 1) / max;
@@ -63,7 +63,7 @@ private:
 }  // namespace
 
 bool can_pipeline(const Problem &problem) {
-    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.elements >= slots);
+    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.count >= slots);
 }
 
 // Pipeline: a binary tree over nodes, through which the vector passes in chunks.
@@ -101,7 +101,7 @@ Schedule pipeline(const Problem &problem, int rank) {
     };
 
     Schedule schedule;
-    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.elements : 0;
+    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.count : 0;
     Lane bring, take;
     if (!per_rank) bring.acquire();
     for (std::int64_t w = 0; w < chunks.count(); ++w) {

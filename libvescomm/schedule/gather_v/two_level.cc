@@ -45,16 +45,13 @@ Schedule two_level(const Problem &problem, int rank) {
 
     // Small blocks lie densely, node after node, in the stages of those who send them and of the
     // root.
-    struct Blocks {
-        std::int64_t begin = 0, elements = 0;
-    };
-    std::vector<Blocks> of_node;
+    std::vector<Extent> of_node;
     std::int64_t end = problem.staging.begin;
     for (int node = 0; node < nodes.count(); ++node) {
-        Blocks &blocks = of_node.emplace_back(Blocks{end, 0});
+        Extent &blocks = of_node.emplace_back(Extent{end, 0});
         for (const int peer : nodes.members(node))
-            if (is_forwarded(problem, peer, root, max)) blocks.elements += problem.size(peer);
-        end += blocks.elements;
+            if (is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
+        end += blocks.count;
     }
     const auto sender = [&](int node) { return rail_peer(nodes, node, root); };
     // Each block with its place, which is the same at both.
@@ -71,7 +68,7 @@ Schedule two_level(const Problem &problem, int rank) {
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
-            if (of_node[static_cast<std::size_t>(node)].elements > 0)
+            if (of_node[static_cast<std::size_t>(node)].count > 0)
                 senders.push_back(sender(node));
         if (senders.empty()) return schedule;
         Lane &lane = schedule.lanes.emplace_back();
@@ -85,8 +82,8 @@ Schedule two_level(const Problem &problem, int rank) {
             });
         }
     }
-    const Blocks &blocks = of_node[static_cast<std::size_t>(mine)];
-    if (mine == intra_node || blocks.elements == 0) return schedule;
+    const Extent &blocks = of_node[static_cast<std::size_t>(mine)];
+    if (mine == intra_node || blocks.count == 0) return schedule;
 
     const int through = sender(mine);
     const bool packs = is_forwarded(problem, rank, root, max);
@@ -107,7 +104,7 @@ Schedule two_level(const Problem &problem, int rank) {
     });
     lane.wait(root, ready, 1);
     lane.put({rank, Region::staging, blocks.begin}, {root, Region::staging, blocks.begin},
-             blocks.elements, arrived, 1);
+             blocks.count, arrived, 1);
     return schedule;
 }
 

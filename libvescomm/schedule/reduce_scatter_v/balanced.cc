@@ -17,7 +17,7 @@ enum Flag : std::uint32_t {
 
 struct Part {
     int owner = 0;
-    std::int64_t begin = 0, elements = 0;  // of the vector
+    std::int64_t begin = 0, count = 0;  // of the vector
 };
 
 // What lies in both the shard of a rank and the part that another one sums.
@@ -51,7 +51,7 @@ Schedule balanced(const Problem &problem, int rank) {
     const auto sum = [&](const Part &part, Place to) {
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back({peer, Region::buffer, part.begin});
-        if (part.elements > 0) lane.reduce(from, to, part.elements, true);
+        if (part.count > 0) lane.reduce(from, to, part.count, true);
     };
     // Where the part of a shard ends up, in place or in an output.
     const auto place = [&](const Part &part) {
@@ -65,7 +65,7 @@ Schedule balanced(const Problem &problem, int rank) {
         const Part part = part_of(problem, parts, owner, rank);
         const bool reachable = problem.in_place || owner == rank;
         sum(part, reachable ? place(part) : Place{rank, Region::partial, schedule.partial});
-        if (!reachable) schedule.partial += part.elements;
+        if (!reachable) schedule.partial += part.count;
     }
     meet(lane, problem.nodes, rank, summed);
     if (problem.in_place) return schedule;
@@ -75,9 +75,9 @@ Schedule balanced(const Problem &problem, int rank) {
         // own.
         std::int64_t before = 0;
         for (int owner = 0; owner < rank; ++owner)
-            if (owner != peer) before += part_of(problem, parts, owner, peer).elements;
+            if (owner != peer) before += part_of(problem, parts, owner, peer).count;
         const Part part = part_of(problem, parts, rank, peer);
-        lane.copy({peer, Region::partial, before}, place(part), part.elements);
+        lane.copy({peer, Region::partial, before}, place(part), part.count);
     }
     meet(lane, problem.nodes, rank, taken);
     return schedule;

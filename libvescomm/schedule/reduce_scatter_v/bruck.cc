@@ -29,7 +29,7 @@ public:
         std::int64_t packed = 0;
         for (const Extent &extent : extents_) {
             packed_.push_back(packed);
-            packed += extent.size;
+            packed += extent.count;
         }
     }
 
@@ -47,7 +47,7 @@ public:
         const auto next = std::ranges::upper_bound(extents_, element, {}, &Extent::begin);
         const auto n = static_cast<std::size_t>(next - extents_.begin());
         const std::int64_t left =
-            n == 0 ? 0 : extents_[n - 1].begin + extents_[n - 1].size - element;
+            n == 0 ? 0 : extents_[n - 1].begin + extents_[n - 1].count - element;
         if (left <= 0) {
             constexpr auto all = std::numeric_limits<std::int64_t>::max();
             return {.together = next == extents_.end() ? all : next->begin - element};
@@ -120,7 +120,7 @@ bool can_bruck(const Problem &problem) {
     const std::int64_t share = problem.elements() / smallest_node(problem.nodes) + 1;
     const std::int64_t sums =
         std::min(problem.elements(), share + blocks.rounds() * (2 * min_slice + 1));
-    return problem.elements() <= problem.staging.elements && 2 * sums <= problem.partial.elements;
+    return problem.elements() <= problem.staging.count && 2 * sums <= problem.partial.count;
 }
 
 // Bruck, backwards: sums for 4, 2, 1 nodes travel together.
@@ -201,8 +201,8 @@ Schedule bruck(const Problem &problem, int rank) {
             const Place from = places.departure(node, mine, k);
             Place to = from;
             for (const Extent &extent : message.slice(mine)) {
-                sum(extent.begin, extent.size, k, to, false);
-                to.offset += extent.size;
+                sum(extent.begin, extent.count, k, to, false);
+                to.offset += extent.count;
             }
             schedule.partial = std::max(schedule.partial, to.offset);
             lane.wait(there(node - (1 << k)), ready, 1);

@@ -32,7 +32,7 @@ struct Run {
 // Elements of the vector, and whose result they are.
 struct Part {
     int owner = 0;
-    std::int64_t begin = 0, size = 0;
+    std::int64_t begin = 0, count = 0;
 };
 
 // What all ranks know alike. The vector passes in rounds; each is cut into a slice for each of the
@@ -52,8 +52,8 @@ public:
         }
         // Two rounds of each run's sums, as they come and as they go, and of results.
         max_runs_ = std::ranges::max(runs_of_node_);
-        slice_ = std::min(problem.partial.elements / (4 * max_runs_ + 2 * slices_),
-                          problem.staging.elements / (2 * slices_));
+        slice_ = std::min(problem.partial.count / (4 * max_runs_ + 2 * slices_),
+                          problem.staging.count / (2 * slices_));
         if (slice_ > 0) rounds_ = (problem.elements() + slice_ * slices_ - 1) / (slice_ * slices_);
     }
 
@@ -152,8 +152,8 @@ public:
 
     Schedule make() {
         Schedule schedule;
-        schedule.staging = problem_.staging.begin + problem_.staging.elements;
-        schedule.partial = problem_.partial.begin + problem_.partial.elements;
+        schedule.staging = problem_.staging.begin + problem_.staging.count;
+        schedule.partial = problem_.partial.begin + problem_.partial.count;
         Lane &lane = schedule.lanes.emplace_back();
         lane.acquire();
         if (mine_ < plan_.slices()) say_ready(lane);
@@ -254,7 +254,7 @@ private:
         for (const Part &part : parts) {
             if (nodes_.together(part.owner, rank_)) continue;
             lane.wait(part.owner, taken, plan_.has_part(k - 2, part.owner) ? count_of(k) : 1);
-            lane.put(summed(k, mine_, part), plan_.result(k, part), part.size, arrived,
+            lane.put(summed(k, mine_, part), plan_.result(k, part), part.count, arrived,
                      plan_.sent(k, last_));
         }
     }
@@ -272,7 +272,7 @@ private:
         lane.acquire();
         const bool is_there = node_ == last_.node;
         const auto any_part = [&](std::int64_t k, int slice) {
-            return plan_.has_part(k, rank_) && plan_.part(k, slice, rank_).size > 0;
+            return plan_.has_part(k, rank_) && plan_.part(k, slice, rank_).count > 0;
         };
         const auto tell = [&](std::uint32_t value, std::int64_t k, std::int64_t other) {
             for (int slice = 0; slice < plan_.slices(); ++slice)
@@ -290,13 +290,13 @@ private:
         for (std::int64_t k = first; plan_.has_part(k, rank_); ++k) {
             for (int slice = 0; slice < plan_.slices(); ++slice) {
                 const Part part = plan_.part(k, slice, rank_);
-                if (part.size == 0) continue;
+                if (part.count == 0) continue;
                 lane.wait(plan_.worker(last_.node, slice), arrived,
                           is_there ? count_of(k + 1) : plan_.sent(k, last_));
                 const Place from = is_there ? summed(k, slice, part) : plan_.result(k, part);
                 Place to = problem_.output(rank_);
                 to.offset += part.begin - problem_.begin(rank_);
-                lane.reduce(std::span(&from, 1), to, part.size, true);
+                lane.reduce(std::span(&from, 1), to, part.count, true);
             }
             if (!again(k)) continue;
             if (is_there) lane.signal_node(taken, count_of(k + 2));

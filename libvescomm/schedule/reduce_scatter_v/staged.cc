@@ -33,13 +33,13 @@ public:
             if (problem.size(owner) > 0) ++shards;
             largest = std::max(largest, problem.size(owner));
         }
-        size_ = problem.staging.elements / std::max<std::int64_t>(1, 2 * shards);
+        size_ = problem.staging.count / std::max<std::int64_t>(1, 2 * shards);
         if (nodes_.count() > 1) {
             const std::int64_t sums = nodes_.count() - 1 + max_rail_peers(nodes_);
-            size_ = std::min(size_, problem.partial.elements / (2 * sums));
+            size_ = std::min(size_, problem.partial.count / (2 * sums));
             // Between nodes messages cost more than what two rounds do at the same time.
-            at_once_ = problem.elements() <= problem.staging.elements &&
-                       largest * sums <= problem.partial.elements;
+            at_once_ = problem.elements() <= problem.staging.count &&
+                       largest * sums <= problem.partial.count;
         }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
@@ -101,8 +101,8 @@ std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &o
     for (const int owner : owners) {
         const std::int64_t begin = problem.begin(owner), end = begin + problem.size(owner);
         const bool is_near =
-            !extents.empty() && begin - extents.back().begin - extents.back().size < min_gap;
-        if (is_near) extents.back().size = end - extents.back().begin;
+            !extents.empty() && begin - extents.back().begin - extents.back().count < min_gap;
+        if (is_near) extents.back().count = end - extents.back().begin;
         else extents.push_back({begin, end - begin});
     }
     return extents;
@@ -150,8 +150,8 @@ Schedule staged(const Problem &problem, int rank) {
     }
 
     Schedule schedule;
-    schedule.staging = problem.staging.begin + problem.staging.elements;
-    schedule.partial = problem.partial.begin + problem.partial.elements;
+    schedule.staging = problem.staging.begin + problem.staging.count;
+    schedule.partial = problem.partial.begin + problem.partial.count;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
     // The first two chunks are free in any case.
@@ -182,7 +182,7 @@ Schedule staged(const Problem &problem, int rank) {
             for (const Extent &extent : extents_of(problem, given))
                 lane.copy({rank, Region::source, extent.begin},
                           {rank, Region::staging, problem.staging.begin + extent.begin},
-                          extent.size);
+                          extent.count);
             writes = !given.empty();
         }
         for (const int owner : given) {
