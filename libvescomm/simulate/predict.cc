@@ -209,10 +209,10 @@ double follow_doublings(const std::vector<int> &counts, const std::vector<double
 // Factors on the size of the vector: 1, or two factors if the vector fills the staging buffer many
 // times.
 std::vector<double> vectors_for(const Problem &problem) {
-    const double fills = problem.arrays && problem.staging.count > 0
-                             ? static_cast<double>(problem.elements()) /
-                                   static_cast<double>(problem.staging.count)
-                             : 0;
+    const double fills =
+        problem.arrays && problem.staging.count > 0
+            ? static_cast<double>(problem.elements()) / static_cast<double>(problem.staging.count)
+            : 0;
     if (fills <= max_fills) return {1};
     return {max_fills / fills / 2, max_fills / fills};
 }
