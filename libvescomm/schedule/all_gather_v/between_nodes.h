@@ -18,7 +18,7 @@ inline std::vector<int> senders_through(const Problem &problem, int rank) {
     return senders;
 }
 
-// Clears the senders to send.
+// Signals the senders that they may put.
 inline void clear_to_put(Lane &lane, const Problem &problem, int rank,
                          const std::vector<int> &senders, std::uint32_t clear_to_send) {
     for (const int sender : rotated_for(senders, rank))

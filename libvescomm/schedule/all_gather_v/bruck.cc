@@ -33,7 +33,7 @@ Place gathered_on_node(const Problem &problem, int first) {
     return {first, Region::buffer, 0};
 }
 
-// Bruck: the shards of 1, 2, 4, ... nodes travel together.
+// Bruck: each message carries the shards of 1, 2, 4, ... nodes.
 //
 //     phase k:   node n ──shards of the 2^k nodes up to n──► node n + 2^k
 //

@@ -125,11 +125,11 @@ Schedule doubling(const Problem &problem, int rank) {
     if (problem.arrays) lane.acquire();
     const std::int64_t max = max_at_once(problem);
     const std::int64_t chunks = problem.elements() == 0 ? 0 : (problem.elements() + max - 1) / max;
-    for (std::int64_t w = 0; w < chunks; ++w) {
-        const std::int64_t begin = problem.elements() * w / chunks;
-        const std::int64_t end = problem.elements() * (w + 1) / chunks;
-        const auto value = static_cast<std::uint32_t>(w) + 1;
-        const bool again = w + 1 < chunks;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const std::int64_t begin = problem.elements() * chunk / chunks;
+        const std::int64_t end = problem.elements() * (chunk + 1) / chunks;
+        const auto value = static_cast<std::uint32_t>(chunk) + 1;
+        const bool again = chunk + 1 < chunks;
         const Slices slices(problem, begin, end - begin);
         const bool has_slice = mine < slices.count();
         // True if another rank reads the contribution of this rank.
@@ -140,7 +140,7 @@ Schedule doubling(const Problem &problem, int rank) {
         };
 
         // Partners put to each other, so small puts may be eager.
-        const bool eager = w == 0 && slices.size(mine) <= max_eager_elements;
+        const bool eager = chunk == 0 && slices.size(mine) <= max_eager_elements;
         if (has_slice)
             for (const int partner : partners)
                 lane.signal(there(partner), clear_to_send, value, eager);
@@ -167,7 +167,7 @@ Schedule doubling(const Problem &problem, int rank) {
                 lane.reduce(from, sum(), size, false);
             };
             const auto put = [&](int to, Place place) {
-                if (w == 0) lane.wait(there(to), clear_to_send, value, eager);
+                if (chunk == 0) lane.wait(there(to), clear_to_send, value, eager);
                 place.rank = there(to);
                 lane.put(sum(), place, size, arrived, value);
             };
@@ -175,7 +175,7 @@ Schedule doubling(const Problem &problem, int rank) {
             // A partner that is ready for this chunk has received the sums of the last one, which
             // are overwritten now.
             for (const int partner : partners)
-                if (w > 0) lane.wait(there(partner), clear_to_send, value);
+                if (chunk > 0) lane.wait(there(partner), clear_to_send, value);
             std::vector<Place> contributions;
             for (const int peer : members) {
                 if (peer != rank) lane.wait(peer, written, value);

@@ -104,9 +104,9 @@ Schedule pipeline(const Problem &problem, int rank) {
     schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.count : 0;
     Lane bring, take;
     if (!per_rank) bring.acquire();
-    for (std::int64_t w = 0; w < chunks.count(); ++w) {
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
         // Brings the slice of this rank into its memory.
-        const std::int64_t last = w - slots;
+        const std::int64_t last = k - slots;
         if (last >= 0 && problem.arrays) {
             for (const int child : children) bring.wait(child, taken, value(last));
             for (const int peer : members)
@@ -115,50 +115,50 @@ Schedule pipeline(const Problem &problem, int rank) {
         }
         if (rank == root) {
             if (problem.arrays)
-                bring.copy({rank, Region::source, chunks.begin(w, 0)}, chunks.at(rank, w, 0),
-                           chunks.begin(w, chunks.slices()) - chunks.begin(w, 0));
-            bring.signal_node(held, value(w));
+                bring.copy({rank, Region::source, chunks.begin(k, 0)}, chunks.at(rank, k, 0),
+                           chunks.begin(k, chunks.slices()) - chunks.begin(k, 0));
+            bring.signal_node(held, value(k));
         } else if (has_slice && relative == 0) {
-            bring.wait(root, held, value(w));
+            bring.wait(root, held, value(k));
             if (!problem.per_node || problem.arrays)
-                bring.copy(chunks.at(root, w, mine), chunks.at(rank, w, mine),
-                           chunks.size(w, mine));
-            bring.signal_node(held, value(w));
+                bring.copy(chunks.at(root, k, mine), chunks.at(rank, k, mine),
+                           chunks.size(k, mine));
+            bring.signal_node(held, value(k));
         } else if (has_slice) {
             const int parent = there((relative - 1) / 2);
-            if (problem.arrays || w == 0) bring.signal(parent, clear_to_send, value(w));
-            bring.wait(parent, arrived, value(w));
-            if (again(w)) bring.signal(parent, taken, value(w));
-            bring.signal_node(held, value(w));
+            if (problem.arrays || k == 0) bring.signal(parent, clear_to_send, value(k));
+            bring.wait(parent, arrived, value(k));
+            if (again(k)) bring.signal(parent, taken, value(k));
+            bring.signal_node(held, value(k));
         }
     }
 
     // Puts each slice to all children before the next one.
     Lane send;
-    for (std::int64_t w = 0; w < chunks.count() && !children.empty(); ++w) {
-        send.wait(rank, held, value(w));
+    for (std::int64_t k = 0; k < chunks.count() && !children.empty(); ++k) {
+        send.wait(rank, held, value(k));
         for (const int child : children) {
-            if (problem.arrays || w == 0) send.wait(child, clear_to_send, value(w));
-            send.put(chunks.at(rank, w, mine), chunks.at(child, w, mine), chunks.size(w, mine),
-                     arrived, value(w));
+            if (problem.arrays || k == 0) send.wait(child, clear_to_send, value(k));
+            send.put(chunks.at(rank, k, mine), chunks.at(child, k, mine), chunks.size(k, mine),
+                     arrived, value(k));
         }
     }
 
     // Copies the slices to the array, or to the buffer, of this rank.
-    for (std::int64_t w = 0; w < chunks.count() && rank != root; ++w) {
+    for (std::int64_t k = 0; k < chunks.count() && rank != root; ++k) {
         for (int slice = 0; slice < chunks.slices(); ++slice) {
-            take.wait(holder(slice), held, value(w));
-            const Place from = chunks.at(holder(slice), w, slice);
+            take.wait(holder(slice), held, value(k));
+            const Place from = chunks.at(holder(slice), k, slice);
             // In the root's node this rank has already copied its own slice, to put it.
             const bool is_there = relative == 0 && slice == mine;
-            if (is_there) take.wait(rank, held, value(w));
+            if (is_there) take.wait(rank, held, value(k));
             if (problem.arrays)
-                take.copy(from, {rank, Region::output, chunks.begin(w, slice)},
-                          chunks.size(w, slice));
+                take.copy(from, {rank, Region::output, chunks.begin(k, slice)},
+                          chunks.size(k, slice));
             else if (per_rank && holder(slice) != rank && !is_there)
-                take.copy(from, chunks.at(rank, w, slice), chunks.size(w, slice));
+                take.copy(from, chunks.at(rank, k, slice), chunks.size(k, slice));
         }
-        if (again(w)) take.signal_node(read, value(w));
+        if (again(k)) take.signal_node(read, value(k));
     }
     // Waits until the buffer of this rank may be overwritten.
     if (per_rank && chunks.count() > 0) {

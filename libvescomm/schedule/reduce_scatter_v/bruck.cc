@@ -125,7 +125,7 @@ bool can_bruck(const Problem &problem) {
     return problem.elements() <= problem.staging.count && 2 * sums <= problem.partial.count;
 }
 
-// Bruck, backwards: sums for 4, 2, 1 nodes travel together.
+// Bruck, backwards: each message carries the sums for ..., 4, 2, 1 nodes.
 //
 //     phase k, the last first:   node n + 2^k ──sums for the 2^k nodes up to n──► node n
 //
