@@ -30,12 +30,12 @@ bool buffers(const Problem &problem) {
     return !problem.arrays;
 }
 
-// Elements up to which everyone sums for himself.
+// Maximum elements for which every rank sums the whole vector for itself.
 constexpr std::int64_t max_for_flat = 16 * 1024;
 
 bool few_on_one_node(const Problem &problem) {
     return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
-           problem.staging.elements >= 2;
+           problem.staging.count >= 2;
 }
 
 bool reducible(const Problem &problem) {
@@ -52,58 +52,60 @@ constexpr std::string_view staged_blocks =
     "receiver";
 
 constexpr std::string_view inline_blocks =
-    "everything passes through the staging buffer at once, each rank's part beside its flag";
+    "all blocks pass through the staging buffer at once, each rank's data beside its flag";
 
 constexpr std::string_view forwarded_blocks =
-    "one message to each other node brings what a rank has for all ranks there";
+    "a rank sends its blocks for all ranks of another node as one message";
 
 constexpr std::string_view gathered_sums =
-    "everyone gets all contributions and sums what he wants, log2(nodes) rounds";
+    "every rank gets all contributions and sums its result, log2(nodes) phases";
 
-// THE table. To add an algorithm: write its file, declare it in algorithms.h, add a row here;
-// docs/adding-an-algorithm.md goes through one.
+// THE table. To add an algorithm: write its file, declare it in algorithms.h, and add a row here.
+// docs/adding-an-algorithm.md shows an example.
 constexpr AlgorithmEntry table[] = {
     {Collective::all_gather_v, "slab", all_gather_v::slab, per_node,
      "one slab for each node: every rank writes its shard once, and puts it once into each other "
      "node"},
     {Collective::all_gather_v, "direct", all_gather_v::direct, per_rank,
-     "every rank copies its shard straight into the others' buffers"},
+     "every rank copies its shard straight into all other buffers"},
     {Collective::all_gather_v, "ring", all_gather_v::ring, per_rank_on_nodes,
      "every rank passes on what comes from its left neighbour, chunk by chunk"},
     {Collective::reduce_scatter_v, "direct", reduce_scatter_v::direct, per_rank,
-     "every rank sums its shard straight out of everyone's buffer; nodes exchange partial sums"},
+     "every rank sums its shard straight out of all buffers; nodes exchange partial sums"},
     {Collective::reduce_scatter_v, "ring", reduce_scatter_v::ring, per_rank_on_nodes,
-     "every node adds to the sums that come from its left neighbour, chunk by chunk"},
+     "every node adds to the sums of its left neighbour, and passes them on, chunk by chunk"},
     {Collective::reduce_scatter_v, "balanced", reduce_scatter_v::balanced, per_rank_on_one_node,
-     "the ranks sum equal parts of the vector, whoever owns them"},
+     "the ranks sum equal parts of the vector, independent of the owners"},
     {Collective::all_gather_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::all_gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::all_gather_v, "bruck", all_gather_v::bruck, all_gather_v::can_bruck,
-     "the shards of 1, 2, 4, ... nodes travel together, log2(nodes) rounds", Growth::logarithmic},
+     "each message carries the shards of 1, 2, 4, ... nodes, log2(nodes) phases",
+     Growth::logarithmic},
     {Collective::reduce_scatter_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::reduce_scatter_v, "staged", reduce_scatter_v::staged,
      reduce_scatter_v::can_use_staging,
      "contributions pass through the staging buffer, and every rank sums its shard straight out of "
      "it"},
     {Collective::reduce_scatter_v, "bruck", reduce_scatter_v::bruck, reduce_scatter_v::can_bruck,
-     "sums for ..., 4, 2, 1 nodes travel together, log2(nodes) rounds", Growth::logarithmic},
+     "each message carries the sums for ..., 4, 2, 1 nodes, log2(nodes) phases",
+     Growth::logarithmic},
     {Collective::reduce_scatter_v, "gathered", gathered, can_be_gathered, gathered_sums,
      Growth::logarithmic, false, true},
     {Collective::reduce_scatter_v, "chain", reduce_scatter_v::chain, reduce_scatter_v::can_chain,
      "running sums pass from node to node in the order of ranks", Growth::linear, false, true},
     {Collective::all_reduce, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::all_reduce, "flat", all_reduce::flat, few_on_one_node,
-     "every rank sums everything for itself"},
+     "every rank sums the whole vector for itself"},
     {Collective::all_reduce, "direct", all_reduce::direct, per_rank_on_one_node,
-     "every rank sums its share straight out of everyone's buffer and writes it to all",
-     Growth::linear, true},
+     "every rank sums its share straight out of all buffers and writes it to all", Growth::linear,
+     true},
     {Collective::all_reduce, "doubling", all_reduce::doubling, all_reduce::can_double,
-     "nodes exchange sums of 1, 2, 4, ... nodes, about log2(nodes) rounds of the whole",
+     "nodes exchange sums of 1, 2, 4, ... nodes, about log2(nodes) phases of the whole vector",
      Growth::logarithmic},
     {Collective::all_reduce, "two_phase", all_reduce::two_phase, all_reduce::can_two_phase,
      "a reduce_scatter_v, then an all_gather_v, both in place", Growth::linear, true},
     {Collective::all_reduce, "bruck", all_reduce::bruck, all_reduce::can_bruck,
-     "sums for many nodes travel together, then their shards, 2 log2(nodes) rounds",
+     "each message carries the sums for many nodes, then their shards, 2 log2(nodes) phases",
      Growth::logarithmic, true},
     {Collective::all_reduce, "gathered", gathered, can_be_gathered, gathered_sums,
      Growth::logarithmic, false, true},
@@ -112,7 +114,7 @@ constexpr AlgorithmEntry table[] = {
      Growth::linear, true, true},
     {Collective::reduce, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::reduce, "at_root", reduce::at_root, reducible,
-     "the root sums everything, as one shard of a reduce_scatter_v"},
+     "the root sums the whole vector, as one shard of a reduce_scatter_v"},
     {Collective::reduce, "gathered", gathered, can_be_gathered, gathered_sums, Growth::logarithmic,
      false, true},
     {Collective::reduce, "chain", reduce::chain, reduce::can_chain,
@@ -121,7 +123,7 @@ constexpr AlgorithmEntry table[] = {
     {Collective::gather_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::gather_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::gather_v, "two_level", gather_v::two_level, gather_v::can_two_level,
-     "one message from each other node brings what its ranks have"},
+     "each other node sends the blocks of its ranks to the root as one message"},
     {Collective::scatter_v, "inline", inlined, can_be_inline, inline_blocks},
     {Collective::scatter_v, "staged", pass_blocks, can_pass_blocks, staged_blocks},
     {Collective::scatter_v, "two_level", all_to_all_v::two_level, all_to_all_v::can_two_level,
@@ -135,13 +137,13 @@ constexpr AlgorithmEntry table[] = {
      "every rank copies a slice of the root's buffer straight into all others", Growth::linear,
      true},
     {Collective::broadcast, "tree", broadcast::tree, buffers,
-     "a binomial tree over nodes; within a node everyone copies from the first holder",
+     "a binomial tree over nodes; within a node every rank copies from its holder",
      Growth::logarithmic},
     {Collective::broadcast, "pipeline", broadcast::pipeline, broadcast::can_pipeline,
      "a binary tree over nodes for each rank of a node, through which the vector passes in chunks",
      Growth::logarithmic},
     {Collective::barrier, "dissemination", barrier::dissemination, always,
-     "one signal within a node, ceil(log2(nodes)) rounds between nodes", Growth::logarithmic},
+     "one signal within a node, ceil(log2(nodes)) phases between nodes", Growth::logarithmic},
 };
 
 }  // namespace

@@ -9,41 +9,41 @@
 
 namespace vescomm {
 
-// An algorithm is a pure function from a problem and a rank to what that rank does. Its file is
-// schedule/<collective>/<name>.cc.
+// An algorithm is a pure function from a problem and a rank to the schedule of that rank. Its file
+// is schedule/<collective>/<name>.cc.
 using Algorithm = Schedule (*)(const Problem &problem, int rank);
 
-// How the time of an algorithm grows with the number of nodes, when each rank's share stays.
+// Growth of the time of an algorithm with the number of nodes, for a constant share of each rank.
 enum class Growth : std::uint8_t {
     linear,
-    logarithmic,  // a round for every doubling
+    logarithmic,  // one more phase for twice the nodes
 };
 
 struct AlgorithmEntry {
     Collective collective;
     std::string_view name;
     Algorithm make;
-    // Whether it solves the problem at all.
+    // True if the algorithm can solve the problem.
     bool (*suits)(const Problem &problem);
-    std::string_view summary;  // for people: what it does and what it costs
+    std::string_view summary;  // for users: data movement and cost
     Growth growth = Growth::linear;
-    // Everyone has the whole vector, and works on a share of it.
+    // Every rank has the whole vector, and works on a share of it.
     bool by_share = false;
-    // Contributions are combined in the order of ranks also where there are several nodes. On one
-    // node all algorithms do so.
+    // Combines contributions in the order of ranks on several nodes too. All algorithms do so on
+    // one node.
     bool in_order = false;
 
-    // Whether it suits, and keeps the order that the problem asks for.
+    // True if the algorithm suits, and keeps the order that the problem requires.
     bool solves(const Problem &problem) const {
         return suits(problem) && (in_order || !problem.in_order || problem.nodes.count() == 1 ||
                                   !reduces(problem.collective));
     }
 };
 
-// All algorithms of vescomm. Of two that are as good as each other, select() takes the first.
+// All algorithms of vescomm. Of two with about the same predicted time, select() takes the first.
 std::span<const AlgorithmEntry> algorithms();
 
-// nullptr when there is none of that name for this collective.
+// Returns nullptr if the collective has no algorithm of that name.
 const AlgorithmEntry *find_algorithm(Collective collective, std::string_view name);
 
 namespace all_gather_v {
@@ -97,7 +97,7 @@ Schedule two_level(const Problem &problem, int rank);
 bool can_two_level(const Problem &problem);
 }  // namespace gather_v
 
-// Also for scatter_v.
+// For all_to_all_v and scatter_v.
 namespace all_to_all_v {
 Schedule two_level(const Problem &problem, int rank);
 bool can_two_level(const Problem &problem);

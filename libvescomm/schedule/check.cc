@@ -21,11 +21,11 @@ using symbolic::Thread;
 
 constexpr int operations = 2;
 
-std::string who(int rank) {
+std::string rank_text(int rank) {
     return "rank " + std::to_string(rank);
 }
 
-// A counter's history: who waits for a value learns what its raiser knew then, and no more.
+// The history of a flag. A wait for a value joins the clock that the raising thread had then.
 struct Counter {
     struct Raise {
         std::uint64_t value;
@@ -34,7 +34,7 @@ struct Counter {
     };
     std::vector<Raise> raised;
 
-    // nullptr: not yet.
+    // Returns nullptr if the value has not been reached yet.
     const Raise *first(std::uint64_t value) const {
         for (const Raise &raise : raised)
             if (raise.value >= value) return &raise;
@@ -56,7 +56,7 @@ public:
             for (std::size_t lane = 0; lane < schedules[rank].lanes.size(); ++lane) {
                 state.lanes.push_back({.thread = {.id = threads_++, .clock = {}},
                                        .at = 0,
-                                       .expected = {},
+                                       .credit = {},
                                        .parts = {}});
                 for (std::size_t at = 0; at < steps(rank, lane).size(); ++at)
                     if (steps(rank, lane)[at].action == Action::put)
@@ -83,13 +83,13 @@ private:
     struct LaneState {
         Thread thread;
         std::size_t at = 0;
-        std::shared_ptr<const Clock> expected;  // the next put may come early
-        std::vector<Clock> parts;  // of the next put
+        std::shared_ptr<const Clock> credit;  // clock of the credit for an eager put that follows
+        std::vector<Clock> parts;  // clocks of the parts of the next put
     };
     struct Rank {
         Thread user;
         std::vector<LaneState> lanes;
-        std::vector<Thread> puts;  // of the current operation
+        std::vector<Thread> puts;  // those of the current operation
         int operation = 0;
         bool running = false;
         Counter released;
@@ -145,7 +145,8 @@ private:
     void end(int rank) {
         Rank &state = ranks_[rank];
         for (const LaneState &lane : state.lanes) {
-            if (!lane.parts.empty()) throw Fault(who(rank) + " puts a part that nothing follows");
+            if (!lane.parts.empty())
+                throw Fault(rank_text(rank) + " puts a part of a put that does not follow");
             state.user.join(lane.thread.clock);
         }
         for (const Thread &put : state.puts) state.user.join(put.clock);
@@ -164,7 +165,8 @@ private:
             const auto start = started_.find({peer, ranks_[rank].operation});
             if (start == started_.end() ||
                 ranks_[rank].user.clock[ranks_[peer].user.id] < start->second)
-                throw Fault(who(rank) + " left the barrier before " + who(peer) + " had come");
+                throw Fault(rank_text(rank) + " left the barrier before " + rank_text(peer) +
+                            " had come");
         }
     }
 
@@ -180,19 +182,20 @@ private:
         return true;
     }
 
-    // Whether a rank of the node of `rank` wants something of another one.
+    // True if a rank of the node of `rank` has `peer` in its receive mask.
     bool any_local_receives(int rank, int peer) const {
         return std::ranges::any_of(problem_.nodes.members(problem_.nodes.node_of(rank)),
                                    [&](int member) {
                                        const auto &receive_mask = schedules_[member].receive_mask;
                                        if (receive_mask.empty())
-                                           throw Fault(who(member) + " does not say what it wants");
+                                           throw Fault(rank_text(member) + " has no receive mask");
                                        return receive_mask[peer] != 0;
                                    });
     }
 
-    // The message of the operation before is through here, since its lane is at its end.
-    bool join_turn(int rank, const Step &step, int operation, Thread &thread) {
+    // Waits until the peer has read the previous message. On this rank that message is complete,
+    // because its lane is at its end.
+    bool join_previous_message(int rank, const Step &step, int operation, Thread &thread) {
         if (operation == 0 || step.value == 0) return true;
         const Counter *counter = counter_for(step.peer, rank, step.flag);
         const auto clock =
@@ -209,14 +212,16 @@ private:
         if (lane.at == list.size()) return false;
         const Step &step = list[lane.at];
         const auto context = [&] {
-            return who(rank) + ", " + describe(lane_of(rank, lane_index), step);
+            return rank_text(rank) + ", " + describe(lane_of(rank, lane_index), step);
         };
         if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != inline_flag)
             throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
         if (!lane.parts.empty() &&
             (step.action != Action::put || step.to.rank != list[lane.at - 1].to.rank))
-            throw Fault(context() + ": the put of which the one before is a part must follow");
+            throw Fault(
+                context() +
+                ": the previous put is a part of a put to the same rank, which must follow");
         if (step.conditional && !any_local_receives(rank, step.peer)) {
             ++lane.at;
             return true;
@@ -225,7 +230,7 @@ private:
             case Action::acquire:
                 if (step.peer == whole_node) {
                     if (!join_releases(rank, state.operation, thread)) return false;
-                } else if (!join_turn(rank, step, state.operation, thread)) {
+                } else if (!join_previous_message(rank, step, state.operation, thread)) {
                     return false;
                 }
                 break;
@@ -235,9 +240,9 @@ private:
                     counter ? counter->first(value_of(state.operation, step.value)) : nullptr;
                 if (raise == nullptr) return false;
                 if (raise->eager != step.eager)
-                    throw Fault(context() + ": one side takes it for early, and the other not");
-                // What comes early is sent before; it only takes effect after that.
-                if (step.eager) lane.expected = raise->clock;
+                    throw Fault(context() + ": only one side takes the put for eager");
+                // An eager put is sent before the credit arrives; only its writes happen after it.
+                if (step.eager) lane.credit = raise->clock;
                 else thread.join(*raise->clock);
                 break;
             }
@@ -245,7 +250,7 @@ private:
                 thread.tick();
                 if (step.peer != whole_node && !problem_.messages &&
                     problem_.nodes.together(rank, step.peer))
-                    throw Fault(context() + ": within a node everyone is told at once");
+                    throw Fault(context() + ": a signal within a node is for all its ranks");
                 raise(step.peer == whole_node ? node_flags_[{rank, step.flag}]
                                               : remote_flags_[{rank, step.peer, step.flag}],
                       step, state.operation, thread, context());
@@ -264,7 +269,7 @@ private:
                 put.join(thread.clock);
                 put.tick();
                 const Thread reader = put;
-                if (lane.expected) put.join(*lane.expected);
+                if (lane.credit) put.join(*lane.credit);
                 memory_.move(rank, lane_of(rank, lane_index), step, reader, put);
                 if (step.value == 0) {
                     lane.parts.push_back(put.clock);
@@ -272,7 +277,7 @@ private:
                     break;
                 }
                 for (const Clock &part : std::exchange(lane.parts, {})) put.join(part);
-                lane.expected = nullptr;
+                lane.credit = nullptr;
                 raise(remote_flags_[{rank, step.to.rank, step.flag}], step, state.operation, put,
                       context());
                 state.puts.push_back(std::move(put));
@@ -304,9 +309,9 @@ private:
         const Rank &state = ranks_[rank];
         for (std::size_t lane = 0; lane < state.lanes.size(); ++lane)
             if (state.running && state.lanes[lane].at < steps(rank, lane).size())
-                return who(rank) + " waits for ever in lane " + std::to_string(lane) + ": " +
+                return rank_text(rank) + " waits for ever in lane " + std::to_string(lane) + ": " +
                        describe(lane_of(rank, lane), steps(rank, lane)[state.lanes[lane].at]);
-        return who(rank) + " cannot start operation " + std::to_string(state.operation);
+        return rank_text(rank) + " cannot start operation " + std::to_string(state.operation);
     }
 
     const Problem &problem_;

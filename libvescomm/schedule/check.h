@@ -10,16 +10,16 @@
 namespace vescomm {
 
 // The schedule checker. Runs the schedules of all ranks on symbolic memory, two operations in a
-// row, with the caller rewriting its inputs in between, and returns the first fault as a sentence,
-// or nothing:
+// row; the caller rewrites its inputs in between. Returns the first fault as a sentence, or an
+// empty string if all of these hold:
 //
-//   - every output element arrives, exactly the right contributions in it, each exactly once;
-//   - no two accesses to one element, one of them a write, are unordered (by vector clocks: so no
-//     other timing can give another result, within an operation or across two of them);
+//   - every output element arrives, and contains each of its contributions exactly once;
+//   - two accesses to one element are ordered if one of them is a write. Vector clocks record this,
+//     so no other timing gives another result, within an operation or across two of them;
 //   - no lane waits for ever;
-//   - nobody touches memory that it cannot reach, and flags only rise.
+//   - no rank accesses memory that it cannot reach, and flags only rise.
 //
-// Cost: O(steps * threads) time and memory, where threads are all lanes and puts of all ranks; for
+// Cost: O(steps * threads) time and memory, where threads are all lanes and puts of all ranks. For
 // tests and for debug builds of small jobs.
 std::string check(const Problem &problem, std::span<const Schedule> schedules);
 

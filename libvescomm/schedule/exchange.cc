@@ -8,7 +8,7 @@ namespace vescomm {
 
 namespace {
 
-// Sums of what is before, starting anew after each `length`.
+// Prefix sums, restarted after every `length` counts.
 std::vector<std::int64_t> starts(const std::vector<std::int64_t> &counts, std::size_t length) {
     std::vector<std::int64_t> starts(counts.size(), 0);
     for (std::size_t i = 1; i < counts.size(); ++i)

@@ -9,34 +9,35 @@
 
 namespace vescomm {
 
-// How much every rank has for every other one: a matrix, of which a rank usually knows only its own
-// row and column. A plain value. Blocks lie one after another, by the other rank.
+// Element counts of an all_to_all_v: a matrix with one count for each pair of ranks. A rank usually
+// knows only its own row and column. A plain value. The blocks of a rank are contiguous, in the
+// order of the other ranks.
 class Exchange {
 public:
     Exchange() = default;
 
-    // All of it; counts[from * ranks + to].
+    // The whole matrix: counts[from * ranks + to].
     static Exchange whole(int ranks, std::vector<std::int64_t> counts);
-    // What `rank` knows: what it has for each, and gets from each.
+    // The row and the column of `rank`: the counts that it sends to and receives from each rank.
     static Exchange known_to(int rank, std::vector<std::int64_t> sends,
                              std::vector<std::int64_t> receives);
 
-    // Whether all of it is known.
+    // True if the whole matrix is known.
     bool is_whole() const { return rank_ < 0; }
 
     std::int64_t count(int from, int to) const;
-    // Where the block for `to` begins among those of `from`.
+    // Offset of the block for `to` in the source array of `from`.
     std::int64_t sent_at(int from, int to) const;
-    // Where the block of `from` begins among those that `to` gets.
+    // Offset of the block of `from` in the output array of `to`.
     std::int64_t received_at(int from, int to) const;
 
     bool operator==(const Exchange &) const = default;
 
 private:
     int ranks_ = 0;
-    int rank_ = -1;  // none: everything is known
-    std::vector<std::int64_t> sends_;  // or the matrix
-    std::vector<std::int64_t> receives_;  // or the matrix, transposed
+    int rank_ = -1;  // -1: the whole matrix is known
+    std::vector<std::int64_t> sends_;  // the row of rank_, or the matrix
+    std::vector<std::int64_t> receives_;  // the column of rank_, or the transposed matrix
     std::vector<std::int64_t> sent_at_;
     std::vector<std::int64_t> received_at_;
 };

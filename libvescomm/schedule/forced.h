@@ -9,14 +9,14 @@
 
 namespace vescomm {
 
-// Algorithms that a user insists on for a whole job, by collective.
+// Algorithms that a user requires for a whole job, by collective.
 class Forced {
 public:
-    // Reads VESCOMM_ALGORITHM: "all_reduce=two_phase,all_gather_v=ring", or nothing. Throws
-    // Error(INVALID_ARGUMENT) that says which part is wrong, and what there is.
+    // Parses VESCOMM_ALGORITHM: "all_reduce=two_phase,all_gather_v=ring", or an empty string.
+    // Throws Error(INVALID_ARGUMENT) that names the wrong part and the valid names.
     static Forced parse(std::string_view text);
 
-    // Empty: the library chooses.
+    // Returns an empty string if the library chooses.
     std::string_view of(Collective collective) const;
 
 private:

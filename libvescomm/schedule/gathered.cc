@@ -10,7 +10,7 @@ namespace vescomm {
 
 namespace {
 
-// The contributions one after another.
+// The all_gather_v of all contributions, one after another.
 Problem gathering(const Problem &problem) {
     Problem gather = problem;
     gather.collective = Collective::all_gather_v;
@@ -23,7 +23,7 @@ Problem gathering(const Problem &problem) {
 
 bool can_be_gathered(const Problem &problem) {
     return problem.in_order && problem.arrays && !problem.half &&
-           problem.ranks() * problem.elements() <= problem.staging.elements / 4 &&
+           problem.ranks() * problem.elements() <= problem.staging.count / 4 &&
            all_gather_v::can_bruck(gathering(problem));
 }
 
@@ -31,14 +31,14 @@ Schedule gathered(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const Problem gather = gathering(problem);
     Schedule schedule = all_gather_v::gather_on_nodes(gather, rank);
-    const Room part = wanted(problem, rank);
-    if (part.elements == 0) return schedule;
+    const Extent result = result_of(problem, rank);
+    if (result.count == 0) return schedule;
     std::vector<Place> from;
     const Place first =
         all_gather_v::gathered_on_node(gather, nodes.members(nodes.node_of(rank))[0]);
     for (int peer = 0; peer < problem.ranks(); ++peer)
-        from.push_back(later(first, gather.begin(peer) + part.begin));
-    schedule.lanes.back().reduce(from, {rank, Region::output, 0}, part.elements, true);
+        from.push_back(later(first, gather.begin(peer) + result.begin));
+    schedule.lanes.back().reduce(from, {rank, Region::output, 0}, result.count, true);
     return schedule;
 }
 

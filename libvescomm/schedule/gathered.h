@@ -6,19 +6,19 @@
 
 namespace vescomm {
 
-// Gathered: everyone gets all contributions and sums what he wants, in the order of ranks.
+// Gathered: every rank gets all contributions and sums its result, in the order of ranks.
 //
-//     source 0 ─┐                          ┌─ 0 + 1 + 2 + 3 ─► output 0
-//     source 1 ─┤                          ├─ 0 + 1 + 2 + 3 ─► output 1
-//     source 2 ─┼─► stages of all nodes ───┤
-//     source 3 ─┘                          └─ ...
+//     source 0 ─┐                           ┌─ 0 + 1 + 2 + 3 ─► output 0
+//     source 1 ─┤    staging buffers of     ├─ 0 + 1 + 2 + 3 ─► output 1
+//     source 2 ─┼─►  all nodes           ───┤
+//     source 3 ─┘                           └─ ...
 //
-// The contributions are gathered as the shards of an all_gather_v by bruck.
+// An all_gather_v by bruck gathers the contributions as its shards.
 //
-// Cost: log2(nodes) rounds, rounded up, in which a node sends every other node's contributions
-// once, whole: best while latencies cost more than bytes, where the order of ranks must be kept.
-// Source: all_gather_v/bruck.cc; Open MPI's linear all_reduce, which keeps the order too, gathers
-// at one rank.
+// Cost: ceil(log2(nodes)) phases, in which a node sends the whole contributions of every other node
+// once. Best while latencies cost more than bytes, if the order of ranks must be kept.
+// Source: all_gather_v/bruck.cc; Open MPI's linear all_reduce, which also keeps the order, but
+// gathers at one rank.
 Schedule gathered(const Problem &problem, int rank);
 bool can_be_gathered(const Problem &problem);
 

@@ -6,14 +6,14 @@ namespace vescomm {
 
 namespace {
 
-// What `from` has for `to`.
+// Number of elements that `to` reads from `from`.
 std::int64_t elements_between(const Problem &problem, int from, int to) {
-    return reduces(problem.collective) ? wanted(problem, to).elements : problem.block(from, to);
+    return reduces(problem.collective) ? result_of(problem, to).count : problem.block(from, to);
 }
 
 }  // namespace
 
-Room wanted(const Problem &problem, int rank) {
+Extent result_of(const Problem &problem, int rank) {
     switch (problem.collective) {
         case Collective::reduce_scatter_v:
             return {problem.begin(rank), problem.size(rank)};
@@ -40,24 +40,24 @@ Schedule inlined(const Problem &problem, int rank) {
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
-    bool gives = false;
+    bool writes = false;
     for (int peer = 0; peer < ranks; ++peer)
-        gives |= peer != rank && elements_between(problem, rank, peer) > 0;
-    if (gives) {
+        writes |= peer != rank && elements_between(problem, rank, peer) > 0;
+    if (writes) {
         schedule.staging = problem.source_size(rank);
         lane.copy({rank, Region::source, 0}, staging(rank, 0), schedule.staging);
         lane.signal_node(inline_flag, 1);
     }
     if (reduces(problem.collective)) {
-        const Room part = wanted(problem, rank);
-        if (part.elements == 0) return schedule;
+        const Extent result = result_of(problem, rank);
+        if (result.count == 0) return schedule;
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) {
             if (peer != rank) lane.wait(peer, inline_flag, 1);
-            from.push_back(peer == rank ? Place{rank, Region::source, part.begin}
-                                        : staging(peer, part.begin));
+            from.push_back(peer == rank ? Place{rank, Region::source, result.begin}
+                                        : staging(peer, result.begin));
         }
-        lane.reduce(from, {rank, Region::output, 0}, part.elements, true);
+        lane.reduce(from, {rank, Region::output, 0}, result.count, true);
         return schedule;
     }
     lane.copy(problem.given(rank, rank), problem.taken(rank, rank), problem.block(rank, rank));

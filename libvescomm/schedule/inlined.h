@@ -6,24 +6,24 @@
 
 namespace vescomm {
 
-// Every collective on arrays of a few kilobytes, among the ranks of one node: each rank puts all
-// that it gives into its own stage, with the flag beside it, and takes what it wants straight out
-// of the others'.
+// Inline: any collective on arrays of a few kilobytes, among the ranks of one node. Each rank
+// copies its source array into its own staging buffer, beside the flag. The other ranks copy their
+// blocks from there, or combine them.
 //
-//     rank 0: │ flag │ all that 0 gives │  ──▶  1, 2 take their blocks, or combine
-//     rank 1: │ flag │ all that 1 gives │  ──▶  0, 2
-//     rank 2: │ flag │ all that 2 gives │  ──▶  0, 1
+//     rank 0: │ flag │ source of 0 │  ──▶  ranks 1 and 2 copy their blocks, or combine
+//     rank 1: │ flag │ source of 1 │  ──▶  ranks 0 and 2
+//     rank 2: │ flag │ source of 2 │  ──▶  ranks 0 and 1
 //
-// Cost: two copies of each block, one wait for each sender, and for up to 48 bytes one line of
-// cache between two ranks, which brings flag and bytes together. Source: the eager protocol of MPI
+// Cost: two copies of each block and one wait for each sender. Up to 48 bytes need one cache line
+// between two ranks, which transfers flag and bytes together. Source: the eager protocol of MPI
 // libraries, NCCL's LL protocols.
 Schedule inlined(const Problem &problem, int rank);
 
-// Whether what each rank gives fits. Not for all_to_all_v: nobody knows where in a sender's stage
-// its block is.
+// True if the source array of each rank fits. Not for all_to_all_v: a receiver does not know the
+// offset of its block in the staging buffer of a sender.
 bool can_be_inline(const Problem &problem);
 
-// The elements of the sum that a rank wants.
-Room wanted(const Problem &problem, int rank);
+// The elements of the sum that are the result of a rank.
+Extent result_of(const Problem &problem, int rank);
 
 }  // namespace vescomm

@@ -8,27 +8,23 @@
 #include <span>
 #include <vector>
 
+#include "schedule/extent.h"
 #include "topology/nodes.h"
 
 namespace vescomm {
 
-// Elements of the vector that lie together.
-struct Extent {
-    std::int64_t begin = 0;
-    std::int64_t size = 0;
-    bool operator==(const Extent &) const = default;
-};
-
 inline std::int64_t elements_of(const std::vector<Extent> &extents) {
     std::int64_t elements = 0;
-    for (const Extent &extent : extents) elements += extent.size;
+    for (const Extent &extent : extents) elements += extent.count;
     return elements;
 }
 
-// Where the n-th of so many equal slices begins.
+// Offset of the n-th of `slices` equal slices.
 inline std::int64_t slice_begin(std::int64_t elements, int n, int slices) {
     return elements * n / slices;
 }
+
+// The n-th of `slices` equal slices of the elements in `extents`.
 inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, int slices) {
     const std::int64_t elements = elements_of(extents);
     const std::int64_t begin = slice_begin(elements, n, slices);
@@ -37,15 +33,15 @@ inline std::vector<Extent> slice_of(const std::vector<Extent> &extents, int n, i
     std::int64_t passed = 0;
     for (const Extent &extent : extents) {
         const std::int64_t from = std::max(begin, passed);
-        const std::int64_t to = std::min(end, passed + extent.size);
+        const std::int64_t to = std::min(end, passed + extent.count);
         if (from < to) slice.push_back({extent.begin + from - passed, to - from});
-        passed += extent.size;
+        passed += extent.count;
     }
     return slice;
 }
 
-// What the shards of nodes are together, for algorithms whose rounds pass on those of 1, 2, 4, ...
-// nodes at once.
+// The joined shards of consecutive nodes, for algorithms whose phases pass on the shards of 1, 2,
+// 4, ... nodes. Node numbers wrap round.
 class NodeBlocks {
 public:
     NodeBlocks(const Nodes &nodes, std::span<const std::int64_t> cuts)
@@ -57,19 +53,19 @@ public:
         }
     }
 
-    int rounds() const { return std::bit_width(static_cast<unsigned>(nodes_.count() - 1)); }
-    // Of how many nodes the shards pass in a round.
-    int sent(int round) const { return std::min(1 << round, nodes_.count() - (1 << round)); }
+    int phases() const { return std::bit_width(static_cast<unsigned>(nodes_.count() - 1)); }
+    // Number of nodes whose shards a node sends in a phase.
+    int sent(int phase) const { return std::min(1 << phase, nodes_.count() - (1 << phase)); }
     int wrap(int node) const { return (node + nodes_.count()) % nodes_.count(); }
 
-    // Of so many nodes from `first` on, counted round.
+    // Elements of `count` nodes from `first` on.
     std::int64_t elements(int first, int count) const {
         const int begin = wrap(first), end = begin + count;
         if (end <= nodes_.count()) return before_[end] - before_[begin];
         return before_.back() - before_[begin] + before_[end - nodes_.count()];
     }
-    // Of so many nodes from `first` on, counted round; in the order of the vector, and as few as
-    // possible. Cost: O(ranks of these nodes), and a sort where ranks are dealt out.
+    // Extents of `count` nodes from `first` on, in the order of the vector, merged. Cost: O(ranks
+    // of these nodes), and a sort if ranks are placed cyclically.
     std::vector<Extent> extents(int first, int count) const {
         std::vector<Extent> shards;
         for (int node = first; node < first + count; ++node)
@@ -85,14 +81,14 @@ public:
 
 private:
     static void add(std::vector<Extent> &extents, const Extent &next) {
-        if (!extents.empty() && extents.back().begin + extents.back().size == next.begin)
-            extents.back().size += next.size;
+        if (!extents.empty() && extents.back().begin + extents.back().count == next.begin)
+            extents.back().count += next.count;
         else extents.push_back(next);
     }
 
     const Nodes &nodes_;
     std::span<const std::int64_t> cuts_;
-    std::vector<std::int64_t> before_{0};  // elements of the nodes before each
+    std::vector<std::int64_t> before_{0};  // by node: elements of all previous nodes
 };
 
 }  // namespace vescomm

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedule/exchange.h"
+#include "schedule/extent.h"
 #include "schedule/schedule.h"
 #include "topology/nodes.h"
 
@@ -27,67 +28,63 @@ enum class Collective : std::uint8_t {
 };
 
 std::string_view name_of(Collective collective);
-// Whether contributions are combined.
+// True if contributions are combined.
 bool reduces(Collective collective);
-// Whether one rank is the source or the target of all.
+// True if one rank is the only source or the only target.
 bool has_root(Collective collective);
-// Whether it is between two ranks.
+// True for an operation between two ranks.
 bool is_message(Collective collective);
 
-// What every operation on arrays has of each rank's memory. Chunks of the staging buffer, written
-// by one rank and read by another, should stay in their caches; the partial sums take one for each
-// chunk.
+// Memory of each rank for one operation on arrays: its slot of the staging buffer, and its partial
+// sums. Both are small, because a chunk that one rank writes and another reads should stay in their
+// caches.
 inline constexpr std::int64_t staging_bytes = 1 << 20;
 inline constexpr std::int64_t partial_bytes = 1 << 19;
-// More than this is not worth a copy of what the receiver does not need.
+// Upper bound of the bytes beside their flag (inlined.h). For more, copying the blocks that a
+// receiver does not need costs more than it saves.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;
 
-// Part of a region.
-struct Room {
-    std::int64_t begin = 0;
-    std::int64_t elements = 0;
-};
-
-// The question that an algorithm answers: all that it may depend on, the same on every rank.
+// Everything that an algorithm may depend on. It is the same on every rank, except for `exchange`.
 //
 // A vector of elements is cut into one shard for each rank. It lies in a fused buffer, or in arrays
-// of the callers; then what passes between ranks goes through the staging buffer, of which there is
-// a little.
+// of the callers. Data between arrays passes through the staging buffer, which is small.
 struct Problem {
     Collective collective = Collective::barrier;
     Nodes nodes;
-    std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; none: barrier, all_to_all_v
-    bool arrays = false;
+    std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; empty: barrier, all_to_all_v
+    bool arrays = false;  // false: a fused buffer
     int root = 0;
-    // Contributions are combined one after another, in the order of ranks: what comes out does not
-    // depend on the algorithm or on which ranks share nodes, to the last bit.
+    // Contributions are combined one after another, in the order of ranks. The bits of the result
+    // then do not depend on the algorithm or on the placement of ranks on nodes.
     bool in_order = false;
 
-    // Of a buffer.
-    bool per_node = false;  // it is one slab for each node
+    // Buffers only.
+    bool per_node = false;  // one slab for each node; false: one for each rank
     bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
-    // A contribution as it lies there is a partial sum: of the type of one, and not multiplied.
+    // Contributions in the buffer have the type of partial sums and need no scaling, so a rank may
+    // put its contribution in place of a partial sum.
     bool plain_sums = false;
 
-    // Of arrays.
-    Exchange exchange;  // all_to_all_v
-    // Results of reduce_scatter_v, and sources of all_gather_v, lie in the output array at their
-    // place in the vector: halves of an all_reduce.
+    // Arrays only.
+    Exchange exchange;  // all_to_all_v: the counts of each pair of ranks
+    // A phase of an all_reduce: the results of reduce_scatter_v, and the sources of all_gather_v,
+    // lie in the output array at their offset in the vector.
     bool half = false;
-    // all_to_all_v: flags are for one rank, also within a node.
+    // all_to_all_v: every flag is for one rank, also within a node.
     bool messages = false;
-    Room staging;  // what each rank may use
-    Room partial;
-    std::int64_t inlined =
-        0;  // elements from the very start of the staging buffer that may follow inline_flag
+    // The parts of its staging buffer and of its partial sums that each rank may use.
+    Extent staging;
+    Extent partial;
+    // Elements that fit behind inline_flag, from offset 0 of the staging buffer.
+    std::int64_t inlined = 0;
 
     int ranks() const { return nodes.ranks(); }
     std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }
     std::int64_t begin(int rank) const { return cuts[rank]; }
     std::int64_t size(int rank) const { return cuts[rank + 1] - cuts[rank]; }
-    // The shard of `owner` as it lies in the buffer of `holder`.
+    // The shard of `owner` in the buffer of `holder`.
     Place shard(int holder, int owner) const { return {holder, Region::buffer, begin(owner)}; }
-    // Where the shard of a rank starts out (all_gather_v) and where it ends up (reduce_scatter_v).
+    // The shard of a rank before an all_gather_v, and after a reduce_scatter_v.
     Place source(int rank) const {
         if (half) return {rank, Region::output, begin(rank)};
         return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::source, 0};
@@ -97,17 +94,18 @@ struct Problem {
         return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::output, 0};
     }
 
-    // Of arrays, where nothing is combined: what `from` has for `to`, where it has it, and where it
-    // goes. A block that is the same for all lies in one place.
+    // The block from `from` to `to`, for arrays and a collective that combines nothing: its
+    // elements, its place at the sender, and its place at the receiver. A block for all ranks has
+    // one place at the sender.
     std::int64_t block(int from, int to) const;
     Place given(int from, int to) const;
     Place taken(int from, int to) const;
-    // Elements of the arrays of a rank.
+    // Elements of the source and output arrays of a rank.
     std::int64_t source_size(int rank) const;
     std::int64_t output_size(int rank) const;
 };
 
-// Equal shards, on whole cache lines when there is more than a few elements. Replaces `cuts`.
+// Sets `cuts` to equal shards. Shards are whole cache lines if each has at least 64 elements.
 void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts);
 
 }  // namespace vescomm

@@ -33,22 +33,23 @@ inline std::vector<int> rail_peers(const Nodes &nodes, int rank) {
     return peers;
 }
 
-// Numbers the ranks that send to a node through the same rail peer, so that a forwarding rank can
-// keep something for each of them.
+// Numbers the ranks that send to a node through the same rail peer. A forwarding rank thereby has a
+// slot for each of them.
 class RailIndex {
 public:
     explicit RailIndex(const Nodes &nodes) : nodes_(nodes) {}
 
-    // The number of `from` among the ranks that share its rail peer on `node`: below count(node).
+    // The number of `from` among the ranks that share its rail peer on `node`; less than
+    // count(node).
     std::int64_t index(int from, int node) {
         const std::size_t size = nodes_.members(node).size();
         return first_of(nodes_.node_of(from), size) + nodes_.local_rank(from) / int(size);
     }
-    // Bound of the numbers of all ranks.
+    // Upper bound of index() for any rank.
     std::int64_t count(int node) { return first_of(nodes_.count(), nodes_.members(node).size()); }
 
 private:
-    // Numbers that the ranks of all nodes before `node` take, for a node of `size` ranks.
+    // First index of the ranks of `node`, at a receiving node of `size` ranks.
     std::int64_t first_of(int node, std::size_t size) {
         for (const Firsts &known : firsts_)
             if (known.size == size) return known.of_node[static_cast<std::size_t>(node)];
@@ -68,8 +69,8 @@ private:
     std::vector<Firsts> firsts_;  // one for each size of a node
 };
 
-// Blocks that the ranks of a node receive through one forwarding rank, at most, over all nodes of
-// several ranks: one for each sender and each receiver.
+// Maximum number of blocks that one forwarding rank of any node with several ranks receives: one
+// for each sender and each receiver.
 inline std::int64_t max_forwarded_blocks(const Nodes &nodes) {
     RailIndex index(nodes);
     std::int64_t max = 0;
@@ -80,33 +81,33 @@ inline std::int64_t max_forwarded_blocks(const Nodes &nodes) {
     return max;
 }
 
-// Forwarded blocks that every rank has space for, for each rank of the communicator. Nodes of very
-// unequal sizes would need more and leave most of it unused: their blocks are not forwarded.
+// Space for forwarded blocks at every rank, in blocks for each rank of the communicator. Nodes of
+// very unequal sizes would need more and use little of it, so their blocks are not forwarded.
 inline constexpr int forwarded_blocks_per_rank = 2;
 
-// Peers in the order in which a rank should put to them: the next one after itself first, and
-// round. When all ranks do so, no two of them begin with the same receiver.
+// Peers in the order in which a rank should put to them: the next higher rank first, then
+// cyclically. If all ranks do so, they all begin with different receivers.
 inline std::vector<int> rotated_after(std::vector<int> peers, int rank) {
-    // In the order of their nodes they need not ascend.
+    // Peers in the order of their nodes do not always ascend.
     if (!std::ranges::is_sorted(peers)) std::ranges::sort(peers);
     std::rotate(peers.begin(), std::ranges::upper_bound(peers, rank), peers.end());
     return peers;
 }
 
-// The order in which a rank should let peers put: who puts here first comes first.
+// Peers in the order in which a rank should clear them to send: the order in which they put to it.
 inline std::vector<int> rotated_for(std::vector<int> peers, int rank) {
     peers = rotated_after(std::move(peers), rank);
     std::ranges::reverse(peers);
     return peers;
 }
 
-// Up to so many elements a put may come early (Step::early): the receiver keeps them, one copy
-// more, and a message is spared, which between hosts takes several microseconds.
+// Maximum elements of an eager put (Step::eager). The receiver keeps them, which costs one more
+// copy, but saves a message, which takes several microseconds between hosts.
 inline constexpr std::int64_t max_eager_elements = 16 * 1024;
 
-// Whether a put of `count` elements from rank to rank of another node, each of which handles the
-// other's traffic, may come early. Only where the sender needs something of the receiver as well:
-// then neither is more than one operation ahead, and what is kept stays little.
+// True if a put of `count` elements between ranks of different nodes may be eager. Each must be the
+// rail peer of the other, and the sender must also receive from the receiver: neither is then more
+// than one operation ahead, so few eager puts are kept.
 inline bool is_eager(const Problem &problem, int from, int to, std::int64_t count) {
     const Nodes &nodes = problem.nodes;
     return count <= max_eager_elements && problem.size(from) > 0 && problem.size(to) > 0 &&
@@ -114,7 +115,7 @@ inline bool is_eager(const Problem &problem, int from, int to, std::int64_t coun
            rail_peer(nodes, nodes.node_of(from), to) == from;
 }
 
-// Tells the other ranks of the node, and waits until each has told.
+// Barrier among the ranks of a node.
 inline void meet(Lane &lane, const Nodes &nodes, int rank, std::uint32_t flag) {
     const auto members = nodes.members(nodes.node_of(rank));
     if (members.size() > 1) lane.signal_node(flag, 1);
@@ -122,7 +123,7 @@ inline void meet(Lane &lane, const Nodes &nodes, int rank, std::uint32_t flag) {
         if (peer != rank) lane.wait(peer, flag, 1);
 }
 
-// Ranks of the node that has the fewest.
+// Number of ranks of the smallest node.
 inline int smallest_node(const Nodes &nodes) {
     int smallest = nodes.ranks();
     for (int node = 0; node < nodes.count(); ++node)
@@ -130,6 +131,7 @@ inline int smallest_node(const Nodes &nodes) {
     return smallest;
 }
 
+// Number of ranks of the largest node.
 inline int largest_node(const Nodes &nodes) {
     int largest = 0;
     for (int node = 0; node < nodes.count(); ++node)
@@ -137,12 +139,13 @@ inline int largest_node(const Nodes &nodes) {
     return largest;
 }
 
-// True: some node has several ranks.
+// True if some node has several ranks.
 inline bool has_local_peers(const Nodes &nodes) {
     return nodes.count() < nodes.ranks();
 }
 
-// No rank has more rail_peers(): a bound that every rank finds without looking at all of them.
+// Upper bound of the number of rail_peers() of a rank. It is the same on every rank. Cost:
+// O(nodes).
 inline std::int64_t max_rail_peers(const Nodes &nodes) {
     const int smallest = smallest_node(nodes);
     std::int64_t max = 0;
@@ -151,19 +154,19 @@ inline std::int64_t max_rail_peers(const Nodes &nodes) {
     return max;
 }
 
-// A shard on its way between nodes, cut into chunks: one is summed while another is sent and a
-// third comes in, and whoever sums finds it in the cache. 65,088 elements of 4 bytes are two
-// messages over TCP; larger chunks only bound what a schedule of very much takes.
+// Chunks of a shard that travels between nodes: one chunk is summed while another is sent and a
+// third arrives, and a chunk that is summed is still in the cache. 65,088 elements of 4 bytes are
+// two messages over TCP. Larger shards have larger chunks, to limit the size of the schedule.
 struct PutChunks {
-    static constexpr std::int64_t min = 65'088;
-    static constexpr std::int64_t max = 1024;
+    static constexpr std::int64_t min = 65'088;  // elements of a chunk
+    static constexpr std::int64_t max = 1024;  // chunks, about
 
-    std::int64_t count = 0;  // elements
-    std::int64_t size = 0;
+    std::int64_t count = 0;  // elements of the shard
+    std::int64_t size = 0;  // elements of a chunk, except the last one
     explicit PutChunks(std::int64_t elements)
         : count(elements), size((elements / max / min + 1) * min) {}
 
-    // Not 0, however little there is.
+    // Number of chunks; 1 for an empty shard.
     std::uint32_t number() const {
         return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (count + size - 1) / size));
     }
@@ -172,26 +175,28 @@ struct PutChunks {
         return std::min(size, count - begin(chunk));
     }
 
-    // At either end they take turns in a ring that stays in the cache. The receiver tells whenever
-    // it has read so many that they are free; what it has read has also left the sender.
+    // Both ends keep the chunks in a ring of chunk slots, which stays in the cache. The receiver
+    // releases `freed` slots at a time: a chunk that it has read has also left the sender.
     static constexpr std::uint32_t ring = 8;
     static constexpr std::uint32_t freed = 4;
+    // Offset of the slot of a chunk.
     std::int64_t place(std::uint32_t chunk) const { return chunk % ring * size; }
-    std::int64_t room() const { return std::min(count, ring * size); }
-    // Whether the receiver tells that it has read this chunk and those before it.
-    bool tells_after(std::uint32_t chunk) const {
+    // Elements of all slots.
+    std::int64_t capacity() const { return std::min(count, ring * size); }
+    // True if the receiver releases slots when it has read this chunk.
+    bool releases_after(std::uint32_t chunk) const {
         return (chunk + 1) % freed == 0 && chunk + 1 + ring < number() + freed;
     }
-    // How many chunks the receiver must have told of before this one may be put.
-    std::uint32_t read_before(std::uint32_t chunk) const {
+    // Number of chunks that the receiver must have released before this one may be put.
+    std::uint32_t released_before(std::uint32_t chunk) const {
         return chunk < ring ? 0 : (chunk - ring + freed) / freed * freed;
     }
 };
 
-// Below this many elements, another rank that puts a part of them costs more than it saves.
+// Minimum elements of a slice. One more rank that puts a smaller slice costs more than it saves.
 inline constexpr std::int64_t min_slice = 2048;
 
-// How many of `ranks` should share in putting `elements`.
+// Number of the `ranks` of a node that should put a slice of `elements`.
 inline int slices_for(int ranks, std::int64_t elements) {
     return static_cast<int>(std::clamp<std::int64_t>(elements / min_slice, 1, ranks));
 }

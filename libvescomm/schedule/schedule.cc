@@ -9,8 +9,8 @@ namespace vescomm {
 
 namespace {
 
-// The distance in values that keeps two phases apart. More rounds than that have more steps
-// than memory holds.
+// Offset of the flag values of a second schedule. A schedule whose flags count further has more
+// steps than memory holds.
 constexpr std::uint32_t phase = 1u << 24;
 
 void require_within_phase(const Schedule &schedule) {
@@ -45,7 +45,8 @@ std::vector<Place> Lane::sources(const Step &step) const {
 }
 
 std::string describe(const Place &place) {
-    static constexpr const char *names[] = {"source", "buffer", "output", "stage", "partial sums"};
+    static constexpr const char *names[] = {"source", "buffer", "output", "staging",
+                                            "partial sums"};
     static_assert(std::size(names) == regions);
     return std::string(names[static_cast<int>(place.region)]) + " of " +
            std::to_string(place.rank) + " at " + std::to_string(place.offset);
@@ -55,11 +56,12 @@ std::string describe(const Lane &lane, const Step &step) {
     const std::string count = std::to_string(step.count) + " elements ";
     const std::string flag =
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
-    const std::string wanted = step.conditional ? ", if anyone here wants something of it" : "";
+    const std::string condition =
+        step.conditional ? ", if a rank of this node receives from it" : "";
     switch (step.action) {
         case Action::acquire:
             return step.peer == whole_node ? "acquire the memory from all of this node"
-                                           : "wait for the message before it, to or from rank " +
+                                           : "wait for the previous message, to or from rank " +
                                                  std::to_string(step.peer);
         case Action::copy:
             return "copy " + count + describe(step.from) + " -> " + describe(step.to);
@@ -71,15 +73,15 @@ std::string describe(const Lane &lane, const Step &step) {
         }
         case Action::put:
             return "put " + count + describe(step.from) + " -> " + describe(step.to) +
-                   (step.value == 0 ? ", with the next" : ", then raise " + flag);
+                   (step.value == 0 ? ", with the next put" : ", then raise " + flag);
         case Action::signal:
             return "raise " + flag +
                    (step.peer == whole_node ? " for this node"
                                             : " for rank " + std::to_string(step.peer)) +
-                   (step.eager ? ", without a message" : "") + wanted;
+                   (step.eager ? ", without a message" : "") + condition;
         case Action::wait:
             return (step.eager ? "let the next put wait for rank " : "wait for rank ") +
-                   std::to_string(step.peer) + " to raise " + flag + wanted;
+                   std::to_string(step.peer) + " to raise " + flag + condition;
     }
     return "unknown step";
 }

@@ -37,8 +37,7 @@ inline Place later(Place place, std::int64_t elements) {
 
 enum class Action : std::uint8_t {
     acquire,  // wait until every rank of this node has released the buffer, or the slot of the
-              // staging buffer; for a message, until the message before it has left its eager
-              // buffer
+              // staging buffer; for a message, until the previous message has left the eager buffer
     copy,  // from -> to, converting where the regions' types differ
     reduce,  // combine all sources -> to; with `finish` the result is scaled
     put,  // from -> to in the memory of a peer, then raise `flag` there; with value 0 it is a part
@@ -51,7 +50,7 @@ enum class Action : std::uint8_t {
 // advertised_flag (transport.h), release_flag within a node and gate_flag.
 inline constexpr std::uint32_t algorithm_flags = 5;
 inline constexpr std::uint32_t release_flag = 6;
-// Raised by then() between two schedules.
+// Raised between two schedules that then() joins.
 inline constexpr std::uint32_t gate_flag = 7;
 // Lies before the first byte of the staging buffer, in the same cache line. A schedule raises it at
 // most once, for the node, after all writes to its own staging buffer.
@@ -61,8 +60,8 @@ inline constexpr std::uint32_t inline_flag = 8;
 inline constexpr int whole_node = -1;
 inline constexpr int no_rank = -1;
 
-// One action of one rank. A flag is a counter for each rank that raises it, and only rises. Within
-// a node all ranks see it at once.
+// One action of one rank. A flag is a counter for each rank that raises it, and only rises. A flag
+// for a whole node is visible to all its ranks at once.
 struct Step {
     Action action = Action::wait;
     bool finish = false;
@@ -97,8 +96,8 @@ struct Step {
 class Lane {
 public:
     void acquire() { steps_.push_back({.action = Action::acquire}); }
-    // Acquires the eager buffer of a message to or from `peer`. If `value` is not 0, a sender also
-    // waits until the peer has raised `flag` to the value that the message before named.
+    // Acquires the eager buffer of a message to or from `peer`. If `value` is not 0, the step also
+    // waits until the peer has raised `flag` to the `value` of the previous message.
     void acquire_from(int peer, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::acquire, .peer = peer, .flag = flag, .value = value});
     }
@@ -106,8 +105,8 @@ public:
         if (count > 0)
             steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});
     }
-    // Combines in the order of `from`, which is not empty: contributions before partial sums, but
-    // for one partial sum that may come first.
+    // Combines in the order of `from`, which must not be empty. Contributions precede partial sums;
+    // one partial sum may precede the contributions.
     void reduce(std::span<const Place> from, Place to, std::int64_t count, bool finish);
     void put(Place from, Place to, std::int64_t count, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::put,
@@ -136,7 +135,7 @@ public:
         put(from, to, count, flag, value);
         steps_.back().final_peer = receiver;
     }
-    // Waits for bytes of `sender` that come by way of `peer`, of this node.
+    // Waits for bytes of `sender` that `peer`, a rank of this node, forwards.
     void wait_forwarded(int peer, std::uint32_t flag, std::uint32_t value, int sender) {
         wait(peer, flag, value);
         steps_.back().final_peer = sender;
@@ -152,7 +151,7 @@ public:
 
     const std::vector<Step> &steps() const { return steps_; }
     std::vector<Step> &steps() { return steps_; }
-    // The sources of a reduction after the first.
+    // All sources of a reduction except the first.
     std::span<const Place> more(const Step &step) const {
         return std::span(more_).subspan(step.more_begin, step.more);
     }
@@ -165,7 +164,7 @@ private:
     std::vector<Place> more_;
 };
 
-// True: the first source of a reduction is a partial sum to which contributions are added.
+// True if the first source of a reduction is a partial sum to which contributions are added.
 inline bool starts_with_sum(std::span<const Place> from) {
     return from.size() > 1 && from[0].region == Region::partial &&
            from[1].region != Region::partial;
@@ -179,9 +178,9 @@ struct Schedule {
     // Elements that this rank needs in its staging buffer and for partial sums.
     std::int64_t staging = 0;
     std::int64_t partial = 0;
-    // By rank, 1: bytes of that rank, of another node, come to this rank by way of a forwarding
-    // rank, which does not know it (Step::conditional). The executor publishes the mask to the node
-    // once it has acquired the slot. Empty: the schedule has no conditional steps.
+    // Receive mask. By rank; 1: this rank receives bytes of that rank, of another node, through a
+    // forwarding rank, which does not know the counts (Step::conditional). The executor publishes
+    // the mask to the node after it has acquired the slot. Empty: no conditional steps.
     std::vector<std::uint8_t> receive_mask;
 
     bool operator==(const Schedule &) const = default;
@@ -192,9 +191,9 @@ std::string describe(const Schedule &schedule);
 std::string describe(const Lane &lane, const Step &step);
 std::string describe(const Place &place);
 
-// Joins two schedules of one rank on the same flags: the lanes of `second` start when lane 0 of
-// `first` is at its end. Every rank must join the same two. They must not use the same places of
-// the staging buffer or of the partial sums.
+// Joins two schedules of one rank, which use the same flags. The lanes of `second` start when lane
+// 0 of `first` is at its end. Every rank must join the same two algorithms. These must use separate
+// parts of the staging buffer and of the partial sums.
 Schedule then(int rank, Schedule first, const Schedule &second);
 
 }  // namespace vescomm

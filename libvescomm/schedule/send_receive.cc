@@ -9,12 +9,12 @@ namespace vescomm {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // of the sender: the first k chunks are in the box
-    read,  // of the receiver: the first k chunks have been copied out of it
+    written,  // value k: the sender has written its first k chunks to the eager buffer
+    read,  // value k: the receiver has copied the first k chunks from the eager buffer
 };
 
 std::int64_t chunk_of(const Problem &problem) {
-    return problem.staging.elements / (2 * problem.ranks());
+    return problem.staging.count / (2 * problem.ranks());
 }
 
 // The chunks of a message, counted from 0.
@@ -23,27 +23,30 @@ public:
     Chunks(const Nodes &nodes, std::int64_t size, const Message &message)
         : size_(size), message_(message) {
         const int from = message.source.rank, to = message.output.rank;
-        near_ = nodes.together(from, to);
-        box_ = near_ ? Place{from, Region::staging, 2 * size * to}
-                     : Place{to, Region::staging, 2 * size * from};
+        local_ = nodes.together(from, to);
+        eager_buffer_ = local_ ? Place{from, Region::staging, 2 * size * to}
+                               : Place{to, Region::staging, 2 * size * from};
     }
 
-    bool near() const { return near_; }
-    // At least one.
+    bool local() const { return local_; }
+    // Number of chunks, at least 1.
     std::uint32_t count() const {
         return static_cast<std::uint32_t>(
             std::max<std::int64_t>(1, (message_.count + size_ - 1) / size_));
     }
-    std::int64_t part(std::uint32_t k) const { return std::min(size_, message_.count - k * size_); }
+    // Elements of chunk k.
+    std::int64_t elements(std::uint32_t k) const {
+        return std::min(size_, message_.count - k * size_);
+    }
     Place given(std::uint32_t k) const { return later(message_.source, k * size_); }
     Place taken(std::uint32_t k) const { return later(message_.output, k * size_); }
-    Place chunk(std::uint32_t k) const { return later(box_, k % 2 * size_); }
+    Place slot(std::uint32_t k) const { return later(eager_buffer_, k % 2 * size_); }
 
 private:
     std::int64_t size_;
     const Message &message_;
-    bool near_ = false;
-    Place box_;
+    bool local_ = false;
+    Place eager_buffer_;
 };
 
 }  // namespace
@@ -55,11 +58,11 @@ Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     lane.acquire_from(to, read, chunks.count());
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         if (k >= 2) lane.wait(to, read, k - 1);
-        if (chunks.near()) {
-            lane.copy(chunks.given(k), chunks.chunk(k), chunks.part(k));
+        if (chunks.local()) {
+            lane.copy(chunks.given(k), chunks.slot(k), chunks.elements(k));
             lane.signal(to, written, k + 1);
         } else {
-            lane.put(chunks.given(k), chunks.chunk(k), chunks.part(k), written, k + 1);
+            lane.put(chunks.given(k), chunks.slot(k), chunks.elements(k), written, k + 1);
         }
     }
     return lane;
@@ -72,7 +75,7 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     lane.acquire_from(from, written, 0);
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
         lane.wait(from, written, k + 1);
-        lane.copy(chunks.chunk(k), chunks.taken(k), chunks.part(k));
+        lane.copy(chunks.slot(k), chunks.taken(k), chunks.elements(k));
         lane.signal(from, read, k + 1);
     }
     return lane;
@@ -80,7 +83,7 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
 
 Schedule send_receive(const Problem &problem, int rank) {
     Schedule schedule;
-    schedule.staging = problem.staging.elements;
+    schedule.staging = problem.staging.count;
     const auto message = [&](int from, int to) {
         return Message{problem.given(from, to), problem.taken(from, to), problem.block(from, to)};
     };

@@ -6,40 +6,40 @@
 
 namespace vescomm {
 
-// Elements that one rank has for another, or for itself.
+// Elements that one rank sends to another, or to itself.
 struct Message {
     Place source;
     Place output;
     std::int64_t count = 0;
 };
 
-// A message passes through a box of the eager_buffers, in chunks of `chunk` elements. Each rank has
-// a box for each other one, of two chunks: one is filled while the other is read.
+// A message passes through an eager buffer, in chunks of `chunk` elements. Each rank has an eager
+// buffer for each other rank. It has two chunk slots: one is filled while the other is read.
 //
-//     node A                                      node B
-//     source 0 ─copy─► box of 0 for 1 ─copy─► output 1
-//        └──────────────put───────────────────►  box of 2 for 0 ─copy─► output 2
+//     node A                                               node B
+//     source 0 ─copy─► eager buffer of 0 for 1 ─copy─► output 1
+//        └──────────────put────────────────────────────►  eager buffer of 2 for 0 ─copy─► output 2
 //
-// Within a node the sender fills its own box, and the receiver copies out of it; to another node
-// the sender puts into the box of the receiver. Flags belong to a pair of ranks. A message of
-// nothing is one empty chunk: who gets it knows that it was sent.
+// Within a node the sender fills its own eager buffer, and the receiver copies from it. To another
+// node the sender puts into the eager buffer of the receiver. Flags belong to a pair of ranks. An
+// empty message is one empty chunk, so the receiver is notified.
 //
-// The first step waits until it is the message's turn: until the message that had the box before is
-// through here, and at the sender also until its chunks have been read. So a sender is done when
-// its last two chunks are filled.
+// The first step acquires the eager buffer: it waits until the previous message is complete on this
+// rank, and at the sender also until the receiver has read its chunks. A sender is therefore done
+// when its last two chunks are filled.
 //
-// Cost: two passes over the message, which overlap; between nodes a put and a pass. A wait for each
-// chunk on either side. Source: the pipelined copies of MPI libraries through shared memory.
+// Cost: two passes over the message, which overlap; between nodes a put and a pass. Both sides wait
+// once for each chunk. Source: the pipelined copies of MPI libraries through shared memory.
 Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message);
 Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message);
 
-// Everything that an all_to_all_v has for anybody, as messages that are all under way at once. The
-// stage of the problem is the eager_buffers. For the schedule checker: what holds for these holds
-// for any of them, since no two messages have a flag or a place in common unless they follow one
+// All blocks of an all_to_all_v, as messages that are under way at the same time. The staging
+// buffer of the problem is the eager buffers. For the schedule checker: a result for these messages
+// holds for any subset of them, because messages share flags and places only if they follow one
 // another.
 Schedule send_receive(const Problem &problem, int rank);
 
-// Whether each chunk has room for an element.
+// True if a chunk slot holds at least one element.
 bool can_send_receive(const Problem &problem);
 
 }  // namespace vescomm

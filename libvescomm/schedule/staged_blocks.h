@@ -6,40 +6,38 @@
 
 namespace vescomm {
 
-// Passes blocks between arrays of the callers, combining nothing, whatever the collective
-// (Problem::block() says who has how much for whom). What a block needs to pass is cut into chunks
-// of the staging buffer, two for each block, so that one is filled while the other is read:
+// Passes blocks between arrays of the callers, for any collective that combines nothing
+// (Problem::block()). A block passes in chunks through two chunk slots of a staging buffer: one is
+// filled while the other is read.
 //
 //     node A                                      node B
-//     source 0 ─copy─► stage 0 ─copy─► output 1
-//        └──────────────put───────────────────►  stage 2 ─copy─► output 2, output 3
+//     source 0 ─copy─► staging 0 ─copy─► output 1
+//        └──────────────put───────────────────►  staging 2 ─copy─► output 2, output 3
 //
-// Within a node a sender fills the chunks of its own stage, and readers copy out of them; to
-// another node it puts into chunks of the receiver's. A block that all ranks get goes to each
-// other node once, to the rank in the sender's place, and its neighbours copy it from there.
+// Within a node a sender fills slots of its own staging buffer, and receivers copy from them. To
+// another node it puts into slots of the receiver. A block for all ranks goes to each other node
+// once, to the rail peer of the sender, and the ranks of that node copy it from there.
 //
-// Cost: two passes over what a rank sends within its node and over what comes from other nodes;
-// rounds of one chunk, whose two halves overlap. Blocks may be unequal: a round ends when its
-// chunks are read, not when the largest block is through.
-//
+// Cost: two passes, which overlap, over the bytes that a rank sends within its node and over those
+// from other nodes. Blocks may be unequal: a chunk may follow as soon as its slot has been read,
+// not when the largest block is complete.
 Schedule pass_blocks(const Problem &problem, int rank);
 
-// The same through a part of the staging buffer, for blocks of which is_forwarded() says that they
-// are not.
-Schedule pass_blocks(const Problem &problem, int rank, Room staging, std::int64_t max_forwarded);
+// Passes only those blocks for which is_forwarded() is false, through a part of the staging buffer.
+Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded);
 
-// Elements of the largest block that is relayed where so many blocks need a place in the staging
-// buffer: they take a quarter of it at most, and none is more than is worth a copy. And what they
-// leave of it.
+// Elements of the largest block that is forwarded, if `places` forwarded blocks need a place in the
+// staging buffer. They take at most a quarter of it, and none is larger than is worth a copy.
 std::int64_t largest_forwarded(const Problem &problem, std::int64_t places);
-Room beside_forwarded(const Problem &problem, std::int64_t places);
+// The part of the staging buffer that the forwarded blocks leave.
+Extent beside_forwarded(const Problem &problem, std::int64_t places);
 
-// Whether a block passes through a neighbour of its receiver, or in a gather_v of its sender, where
-// blocks of up to `max_forwarded` elements do (all_to_all_v/two_level.cc, gather_v/two_level.cc).
+// True if a block of at most `max_forwarded` elements passes through a local peer of its receiver,
+// or in a gather_v of its sender (all_to_all_v/two_level.cc, gather_v/two_level.cc).
 bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_forwarded);
 
-// Whether the staging buffer, or a part of it, has room for a chunk of every block.
+// True if the staging buffer, or a part of it, has slots for all blocks.
 bool can_pass_blocks(const Problem &problem);
-bool can_pass_blocks(const Problem &problem, Room staging);
+bool can_pass_blocks(const Problem &problem, Extent staging);
 
 }  // namespace vescomm

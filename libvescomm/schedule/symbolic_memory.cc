@@ -14,8 +14,8 @@ bool ordered(int thread, std::uint32_t time, const Thread &now) {
     return now.clock[thread] >= time;
 }
 
-// Sums that are made in the order of ranks are those of the first so many, and the next rank's
-// contribution is all that may be added.
+// In the order of ranks, a partial sum holds the contributions of ranks 0 to n - 1, and only that
+// of rank n may be added.
 void require_next(const std::vector<std::uint8_t> &sum, const std::vector<std::uint8_t> &next,
                   const std::string &context) {
     const auto first = std::ranges::find(next, 1) - next.begin();
@@ -40,7 +40,7 @@ Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : pr
         if (!problem.arrays) store(Region::buffer).size = problem.elements();
         store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
-        const auto limit = [&](const Room &room) { return room.begin + room.elements; };
+        const auto limit = [&](const Extent &extent) { return extent.begin + extent.count; };
         if (problem.arrays &&
             (schedules[rank].staging > std::max(limit(problem.staging), problem.inlined) ||
              schedules[rank].partial > limit(problem.partial)))
@@ -58,7 +58,8 @@ std::size_t Memory::index(const Place &place) const {
 }
 
 std::string Memory::name(const Place &place) const {
-    static constexpr const char *names[] = {"source", "buffer", "output", "stage", "partial sums"};
+    static constexpr const char *names[] = {"source", "buffer", "output", "staging",
+                                            "partial sums"};
     return "the " + std::string(names[static_cast<int>(place.region)]) + " of rank " +
            std::to_string(place.rank);
 }
@@ -76,7 +77,7 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
     if (place.offset < 0 || step.count < 0 || place.offset > size - step.count)
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) + ": outside " +
                     name(place) + ", which has " + std::to_string(size) + " elements");
-    // The caller's arrays and the staging buffer have one type, and plain sums that of the buffer.
+    // The caller's arrays and the staging buffer have one type. Plain sums have that of the buffer.
     const auto type = [&](Region region) {
         const bool array = region == Region::source || region == Region::output;
         if (problem_.plain_sums && region == Region::partial) return Region::buffer;
@@ -87,8 +88,8 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
                     ": a put cannot convert");
 }
 
-// Cells must be whole for every step, so the ends of all steps are cuts, and a cut on one side of a
-// move is one on the other side too, until nothing changes any more.
+// A step must cover whole cells. So the ends of all steps are cuts, and each cut on one side of a
+// move is also made on the other side, until nothing changes.
 void Memory::cut_into_cells(std::span<const Schedule> schedules) {
     std::vector<std::set<std::int64_t>> cuts(stores_.size());
     for (std::size_t i = 0; i < stores_.size(); ++i) cuts[i] = {0, stores_[i].size};
@@ -234,7 +235,8 @@ void Memory::expect(const Place &place, std::int64_t first_element, std::int64_t
     }
 }
 
-// Where the caller writes or reads with an end in between.
+// Cuts the caller's arrays, or its buffer, at the ends of the blocks that the caller writes or
+// reads.
 void Memory::cut_where_blocks_meet(int rank,
                                    const std::function<void(Region, std::int64_t)> &cut) const {
     if (!problem_.arrays)
@@ -260,7 +262,7 @@ std::int64_t Memory::element(int from, int to) const {
         case Collective::scatter_v:
             return problem_.begin(to);
         case Collective::all_to_all_v:
-            // Far enough apart to tell the ranks that they come from.
+            // The high bits identify the sender.
             return (std::int64_t{from} << 40) + problem_.exchange.sent_at(from, to);
         default:
             return 0;
@@ -280,7 +282,7 @@ void Memory::fill_inputs(int rank, int operation, const Thread &thread) {
         if (rank == problem_.root)
             fill({rank, Region::buffer, 0}, 0, problem_.elements(), rank, operation, thread);
     } else {
-        // What is the same for all is written once.
+        // A block for all ranks is written once.
         const bool shared =
             collective == Collective::all_gather_v || collective == Collective::broadcast;
         for (int to = 0; to < problem_.ranks(); ++to) {

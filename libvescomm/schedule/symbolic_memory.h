@@ -14,12 +14,12 @@
 
 namespace vescomm::symbolic {
 
-// What is wrong with a schedule, as a sentence.
+// A fault of a schedule, as a sentence.
 struct Fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// How much of each thread's past is known to have happened: one entry for each thread.
+// Vector clock: by thread, the last time of it that is known to have passed.
 using Clock = std::vector<std::uint32_t>;
 
 struct Thread {
@@ -34,17 +34,18 @@ struct Thread {
     }
 };
 
-// The memories of all ranks, cut into cells that every step covers whole. A cell knows whose
-// contributions are summed in it, of which element and operation, and who touched it when.
+// The memories of all ranks, cut into cells. A step covers whole cells. A cell records the
+// contributions summed in it, their element and operation, and the threads and times of accesses.
 class Memory {
 public:
     Memory(const Problem &problem, std::span<const Schedule> schedules);
 
-    // The caller of `rank` writes what it contributes to an operation.
+    // The caller of `rank` writes its contribution to an operation.
     void fill_inputs(int rank, int operation, const Thread &thread);
-    // The caller of `rank` reads its results: throws Fault when one is not what it must be.
+    // The caller of `rank` reads its results. Throws Fault if one is wrong.
     void verify_outputs(int rank, int operation, const Thread &thread);
-    // A copy, reduce or put by `rank`. What comes early is written later than it was read.
+    // A copy, reduce or put by `rank`. An eager put is written later than it is read, so reader and
+    // writer may differ.
     void move(int rank, const Lane &lane, const Step &step, const Thread &reader,
               const Thread &writer);
 
@@ -57,9 +58,9 @@ private:
         std::int64_t element = -1;  // of the layout; -1: undefined
         int operation = -1;
         bool scaled = false;
-        std::vector<std::uint8_t> contributions;  // how often each rank's is in here
+        std::vector<std::uint8_t> contributions;  // by rank: how often its contribution is in here
         std::vector<Access> writes;  // the last one, if any
-        std::vector<Access> reads;  // since then
+        std::vector<Access> reads;  // since the last write
     };
     struct Store {
         std::int64_t size = 0;
@@ -70,12 +71,12 @@ private:
     std::size_t index(const Place &place) const;
     std::string name(const Place &place) const;
     void require_reachable(int rank, const Lane &lane, const Step &step, const Place &place) const;
-    // The number of the first element of what `from` has for `to`.
+    // The number of the first element of the block from `from` to `to`.
     std::int64_t element(int from, int to) const;
     void cut_into_cells(std::span<const Schedule> schedules);
     void cut_where_blocks_meet(int rank,
                                const std::function<void(Region, std::int64_t)> &cut) const;
-    // First cell and one past the last of [place, place + count).
+    // First and past-the-end cell of [place, place + count).
     std::pair<std::size_t, std::size_t> cells(const Place &place, std::int64_t count) const;
 
     void read(Cell &cell, const Place &place, const Thread &thread);

@@ -54,8 +54,8 @@ public:
         // its own chunk of the staging buffer, so both shrink with the number of nodes. Exceptions:
         // logarithmic algorithms on the whole vector, and chains from node to node.
         if (whole.nodes.count() > 1 && !scale.keeps_capacity) {
-            if (!scale.keeps_partial) problem.partial.elements = of_nodes(whole.partial.elements);
-            if (!scale.keeps_whole) problem.staging.elements = of_nodes(whole.staging.elements);
+            if (!scale.keeps_partial) problem.partial.count = of_nodes(whole.partial.count);
+            if (!scale.keeps_whole) problem.staging.count = of_nodes(whole.staging.count);
         }
         shrink(machine, speed_for(whole, bytes, machine));
     }
@@ -209,10 +209,10 @@ double follow_doublings(const std::vector<int> &counts, const std::vector<double
 // Factors on the size of the vector: 1, or two factors if the vector fills the staging buffer many
 // times.
 std::vector<double> vectors_for(const Problem &problem) {
-    const double fills = problem.arrays && problem.staging.elements > 0
-                             ? static_cast<double>(problem.elements()) /
-                                   static_cast<double>(problem.staging.elements)
-                             : 0;
+    const double fills =
+        problem.arrays && problem.staging.count > 0
+            ? static_cast<double>(problem.elements()) / static_cast<double>(problem.staging.count)
+            : 0;
     if (fills <= max_fills) return {1};
     return {max_fills / fills / 2, max_fills / fills};
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves every algorithm of the table for 1 to 33 ranks, several node shapes and random ragged
+// Checks every algorithm of the table for 1 to 33 ranks, several node shapes and random ragged
 // cuts.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
 
 namespace {
 
-// Of an exchange, each rank knows its own counts only.
+// Makes the schedules of all ranks. In an all_to_all_v each rank knows only its own counts.
 std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {
     std::vector<Schedule> schedules;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
@@ -39,7 +39,7 @@ std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &probl
 std::vector<std::int64_t> random_cuts(std::mt19937 &random, int ranks) {
     std::vector<std::int64_t> cuts{0};
     for (int rank = 0; rank < ranks; ++rank) {
-        // A third of the shards are empty, and one in ten dwarfs the others.
+        // Three of ten shards are empty, and one of ten is much larger than the others.
         const auto kind = random() % 10;
         const std::int64_t size = kind < 3 ? 0 : kind == 9 ? 5000 + random() % 5000 : random() % 20;
         cuts.push_back(cuts.back() + size);
@@ -47,17 +47,17 @@ std::vector<std::int64_t> random_cuts(std::mt19937 &random, int ranks) {
     return cuts;
 }
 
-// One node; every rank its own; pairs; irregular nodes; ranks dealt out in turn.
+// One node; one rank for each node; pairs; irregular nodes; cyclic placement.
 std::vector<Nodes> shapes(std::mt19937 &random, int ranks) {
-    std::vector<int> alone, pairs, irregular, dealt;
+    std::vector<int> alone, pairs, irregular, cyclic;
     for (int rank = 0; rank < ranks; ++rank) {
         alone.push_back(rank);
         pairs.push_back(rank / 2);
         irregular.push_back(static_cast<int>(random() % 4));
-        dealt.push_back(rank % 3);
+        cyclic.push_back(rank % 3);
     }
     std::vector<Nodes> nodes{Nodes::single(ranks)};
-    for (const auto &numbers : {alone, pairs, irregular, dealt}) {
+    for (const auto &numbers : {alone, pairs, irregular, cyclic}) {
         const Nodes shape = Nodes::from_numbers(numbers);
         if (std::find(nodes.begin(), nodes.end(), shape) == nodes.end()) nodes.push_back(shape);
     }
@@ -78,7 +78,7 @@ Problem random_problem(const AlgorithmEntry &entry, const Nodes &nodes, std::mt1
     return problem;
 }
 
-TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
+TEST_P(Algorithms, AreCorrectFor1To33RanksOnAnyNodesWithRaggedCuts) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(1);
     for (int ranks = 1; ranks <= 33; ++ranks) {
@@ -100,15 +100,15 @@ TEST_P(Algorithms, AreProvedFor1To33RanksOnAnyNodesWithRaggedCuts) {
     }
 }
 
-// Blocks of a few elements, through stages so small that they need several rounds, and so large
-// that they need one. The last vectors are a thousand times as long, and the staging buffer is too:
-// several ranks of a node share in what others do alone.
-TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
+// Blocks of a few elements, and staging buffers that hold from less than one block to all of them.
+// The last vectors and staging buffers are a thousand times larger, so that messages are cut into
+// slices.
+TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(2);
     for (int ranks = 1; ranks <= 33; ++ranks) {
         for (const Nodes &nodes : shapes(random, ranks)) {
-            // All shapes of few ranks, some of many.
+            // All shapes for up to 9 ranks, a quarter of them for more.
             if (ranks > 9 && random() % 4 != 0) continue;
             for (const std::int64_t chunks :
                  {4, 2 * (ranks + 6), 20 * (ranks + 6), 40'000 * (ranks + 6)}) {
@@ -135,17 +135,17 @@ TEST_P(Algorithms, AreProvedForArraysThroughStagesOfAnySize) {
     }
 }
 
-// What passes through third ranks has a quarter of the staging buffer for itself, also where the
-// root has far more neighbours than they have.
-TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
+// Forwarded blocks stay in a quarter of the staging buffer, even if the root has many more local
+// peers than the receivers have.
+TEST_P(Algorithms, ForwardWithinAQuarterOfTheStagingBuffer) {
     const AlgorithmEntry &entry = GetParam();
-    constexpr int ranks = 43, neighbours = 40;
+    constexpr int ranks = 43, ranks_of_root_node = 40;
     std::vector<int> node_of(ranks, 1);
-    std::fill_n(node_of.begin(), neighbours, 0);
+    std::fill_n(node_of.begin(), ranks_of_root_node, 0);
     Problem problem;
     problem.collective = entry.collective;
     problem.nodes = Nodes::from_numbers(node_of);
-    problem.root = neighbours - 1;
+    problem.root = ranks_of_root_node - 1;
     problem.arrays = true;
     problem.staging = {5, 1 << 14};
     if (entry.collective == Collective::all_to_all_v)
@@ -158,15 +158,14 @@ TEST_P(Algorithms, RelayInTheirPartOfTheStage) {
             for (const Step &step : lane.steps()) {
                 if (step.action != Action::put || step.final_peer == no_rank) continue;
                 ASSERT_LE(step.to.offset + step.count,
-                          problem.staging.begin + problem.staging.elements / 4);
+                          problem.staging.begin + problem.staging.count / 4);
             }
         }
     }
 }
 
-// Shards so large that they pass between nodes in chunks, more than a ring has, beside small and
-// empty ones.
-TEST_P(Algorithms, AreProvedForLargeShardsThatPassInWindows) {
+// Some shards need more chunks between nodes than a ring has slots; others are small or empty.
+TEST_P(Algorithms, AreCorrectForLargeShardsThatPassInChunks) {
     const AlgorithmEntry &entry = GetParam();
     std::mt19937 random(3);
     for (const int ranks : {2, 3, 4, 5, 8}) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The schedule checker must find every fault: each test breaks a sound schedule and expects to be
-// told.
+// The schedule checker must detect every fault: each test breaks a sound schedule and expects an
+// error.
 #include "schedule/check.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
     return problem;
 }
 
-// Through a staging buffer that takes several rounds.
+// With a staging buffer that holds only a part of each block.
 Problem with_arrays(Problem problem) {
     problem.arrays = true;
     problem.staging = {3, 64};
@@ -62,17 +62,17 @@ protected:
             if (GetParam().solves(problem)) body(problem);
         }
         Problem problem = with_arrays(problem_for(GetParam(), false));
-        // What is relayed in one piece needs more.
-        if (GetParam().name == "two_level") problem.staging.elements = 640;
+        // Blocks that are forwarded whole need a larger staging buffer.
+        if (GetParam().name == "two_level") problem.staging.count = 640;
         if (GetParam().solves(problem)) body(problem);
     }
 };
 
-// Removes from one rank, or from all, the steps that are like the given one.
+// Removes all steps like the given one: waits and acquires from all ranks, others from one rank.
 std::vector<Schedule> without(const std::vector<Schedule> &sound, int rank, const Step &like) {
     auto broken = sound;
     for (int r = 0; r < static_cast<int>(broken.size()); ++r) {
-        // One wait may be implied by another rank's; a flag that nobody waits for is not.
+        // A wait of another rank may imply a missing wait.
         const bool everywhere = like.action == Action::wait || like.action == Action::acquire;
         if (r != rank && !everywhere) continue;
         for (Lane &lane : broken[r].lanes)
@@ -84,18 +84,19 @@ std::vector<Schedule> without(const std::vector<Schedule> &sound, int rank, cons
     return broken;
 }
 
-TEST_P(Check, FindsAnyStepThatIsMissing) {
-    if (GetParam().name == "two_phase") GTEST_SKIP() << "either phase covers for the other's flags";
+TEST_P(Check, DetectsEveryMissingStep) {
+    if (GetParam().name == "two_phase")
+        GTEST_SKIP() << "the flags of one phase may replace those of the other";
     for_each_problem([](const Problem &problem) {
         const auto sound = make_all(GetParam(), problem);
         ASSERT_EQ(check(problem, sound), "");
         for (int rank = 0; rank < problem.ranks(); ++rank)
             for (const Lane &lane : sound[rank].lanes)
                 for (const Step &step : lane.steps()) {
-                    // A rank that is alone on its node has nobody to tell there.
+                    // No other rank sees a signal of a rank that is alone on its node.
                     if (rank == 4 && step.action == Action::signal && step.peer == whole_node)
                         continue;
-                    // Where bytes flow both ways, one flag of a staged schedule covers for another.
+                    // If bytes move both ways, one flag of a staged schedule may replace another.
                     if (problem.arrays && !step.moves()) continue;
                     EXPECT_NE(check(problem, without(sound, rank, step)), "")
                         << "rank " << rank << " without: " << describe(lane, step);
@@ -103,7 +104,7 @@ TEST_P(Check, FindsAnyStepThatIsMissing) {
     });
 }
 
-TEST_P(Check, FindsAnyMoveToTheWrongPlace) {
+TEST_P(Check, DetectsEveryMoveToAWrongPlace) {
     for_each_problem([](const Problem &problem) {
         const auto sound = make_all(GetParam(), problem);
         for (std::size_t rank = 0; rank < sound.size(); ++rank)
@@ -128,7 +129,7 @@ bool any_local_receives(const Problem &problem, const std::vector<Schedule> &sch
     });
 }
 
-TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
+TEST_P(Check, DetectsEveryRepeatedPutOrSignal) {
     for_each_problem([](const Problem &problem) {
         const auto sound = make_all(GetParam(), problem);
         for (std::size_t rank = 0; rank < sound.size(); ++rank)
@@ -137,8 +138,8 @@ TEST_P(Check, FindsAnyMoveThatIsDoneTwice) {
                     auto broken = sound;
                     auto &steps = broken[rank].lanes[lane].steps();
                     const Step step = steps[at];
-                    // A copy may be repeated, a reduction too unless it adds to itself; a put or a
-                    // signal raises its flag a second time.
+                    // A copy may be repeated, and so may a reduction that does not add to its own
+                    // result. A put or a signal raises its flag a second time.
                     if (step.action != Action::put && step.action != Action::signal) continue;
                     if (step.conditional && !any_local_receives(problem, sound, rank, step.peer))
                         continue;
@@ -163,7 +164,7 @@ Problem two_ranks() {
     return problem;
 }
 
-TEST(CheckNamed, SaysWhoWaitsForEverInACycle) {
+TEST(CheckNamed, NamesTheStepThatWaitsForEver) {
     const Problem problem = two_ranks();
     std::vector<Schedule> schedules(2);
     for (int rank = 0; rank < 2; ++rank) {
@@ -175,7 +176,7 @@ TEST(CheckNamed, SaysWhoWaitsForEverInACycle) {
               "rank 0 waits for ever in lane 0: wait for rank 1 to raise flag 0 to 1");
 }
 
-TEST(CheckNamed, SaysWhenAContributionIsAddedTwice) {
+TEST(CheckNamed, ReportsAContributionThatIsAddedTwice) {
     Problem problem = two_ranks();
     problem.collective = Collective::reduce_scatter_v;
     auto schedules = make_all(*find_algorithm(Collective::reduce_scatter_v, "direct"), problem);
@@ -185,7 +186,7 @@ TEST(CheckNamed, SaysWhenAContributionIsAddedTwice) {
               std::string::npos);
 }
 
-TEST(CheckNamed, SaysWhenTheOrderOfRanksIsNotKept) {
+TEST(CheckNamed, ReportsSumsThatAreNotInTheOrderOfRanks) {
     Problem problem = two_ranks();
     problem.collective = Collective::reduce_scatter_v;
     problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
@@ -196,7 +197,7 @@ TEST(CheckNamed, SaysWhenTheOrderOfRanksIsNotKept) {
     EXPECT_NE(check(problem, schedules).find("not the order of ranks"), std::string::npos);
 }
 
-TEST(CheckNamed, SaysWhenMemoryCannotBeReached) {
+TEST(CheckNamed, ReportsMemoryThatCannotBeReached) {
     Problem problem = two_ranks();
     problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
     std::vector<Schedule> schedules(2);

@@ -19,7 +19,7 @@ std::string refusal(const std::string &text) {
     return "";
 }
 
-TEST(Forced, NamesAnAlgorithmForSomeCollectives) {
+TEST(Forced, ParsesTheAlgorithmsOfSomeCollectives) {
     const Forced forced = Forced::parse("all_reduce=two_phase,all_gather_v=ring");
     EXPECT_EQ(forced.of(Collective::all_reduce), "two_phase");
     EXPECT_EQ(forced.of(Collective::all_gather_v), "ring");
@@ -27,7 +27,7 @@ TEST(Forced, NamesAnAlgorithmForSomeCollectives) {
     EXPECT_EQ(Forced::parse("").of(Collective::all_reduce), "");
 }
 
-TEST(Forced, KnowsEveryRowOfTheTable) {
+TEST(Forced, AcceptsEveryRowOfTheTable) {
     for (const AlgorithmEntry &entry : algorithms()) {
         const std::string text =
             std::string(name_of(entry.collective)) + "=" + std::string(entry.name);
@@ -35,7 +35,7 @@ TEST(Forced, KnowsEveryRowOfTheTable) {
     }
 }
 
-TEST(Forced, SaysWhichPartIsWrongAndWhatThereIs) {
+TEST(Forced, ReportsTheWrongPartAndTheValidNames) {
     EXPECT_EQ(refusal("barrier=disemination"),
               "VESCOMM_ALGORITHM=barrier=disemination: there is no algorithm \"disemination\" for "
               "barrier; there is: dissemination");

@@ -9,7 +9,7 @@
 namespace vescomm {
 namespace {
 
-TEST(Lanes, GoRoundFromTheNextRankInWhateverOrderPeersCome) {
+TEST(Rails, RotatePeersFromTheNextRankForAnyOrderOfInput) {
     const std::vector<int> sorted{1, 4, 5, 8};
     std::vector<int> peers = sorted;
     do {
@@ -19,8 +19,8 @@ TEST(Lanes, GoRoundFromTheNextRankInWhateverOrderPeersCome) {
     } while (std::next_permutation(peers.begin(), peers.end()));
 }
 
-// The flags of a second schedule count on from where those of the first cannot be.
-TEST(Lanes, OfTwoSchedulesInARowCountToLessThan2To24) {
+// The flag values of a second schedule begin above all possible values of the first.
+TEST(Then, RejectsSchedulesWhoseFlagsCountTo2To24) {
     const auto counting_to = [](std::uint32_t value) {
         Schedule schedule;
         schedule.lanes.emplace_back().signal_node(0, value);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves messages, of everyone to everyone at once, and breaks them to see that the schedule
-// checker notices.
+// Checks messages from every rank to every rank at the same time, and breaks them to test that the
+// schedule checker detects it.
 #include "schedule/send_receive.h"
 
 #include <gtest/gtest.h>
@@ -14,9 +14,8 @@
 namespace vescomm {
 namespace {
 
-// `chunk` elements wide, with counts below `most`.
-Problem everyone_to_everyone(const Nodes &nodes, std::int64_t chunk, unsigned max,
-                             std::mt19937 &random) {
+// Chunks of `chunk` elements, and counts below `max`.
+Problem all_to_all(const Nodes &nodes, std::int64_t chunk, unsigned max, std::mt19937 &random) {
     const int ranks = nodes.ranks();
     std::vector<std::int64_t> counts;
     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % max);
@@ -37,7 +36,7 @@ std::vector<Schedule> make_all(const Problem &problem) {
     return schedules;
 }
 
-TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInChunksOfAnySize) {
+TEST(SendReceive, IsCorrectFor1To17RanksOnAnyNodesWithAnyChunkSize) {
     std::mt19937 random(3);
     for (int ranks = 1; ranks <= 17; ++ranks) {
         std::vector<int> alone, pairs, irregular;
@@ -48,8 +47,7 @@ TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInChunksOfAnySize) {
         }
         for (const auto &numbers : {std::vector<int>(alone.size(), 0), alone, pairs, irregular}) {
             for (const std::int64_t chunk : {1, 3, 100}) {
-                const Problem problem =
-                    everyone_to_everyone(Nodes::from_numbers(numbers), chunk, 12, random);
+                const Problem problem = all_to_all(Nodes::from_numbers(numbers), chunk, 12, random);
                 ASSERT_TRUE(can_send_receive(problem));
                 ASSERT_EQ(check(problem, make_all(problem)), "")
                     << ranks << " ranks, chunks of " << chunk;
@@ -58,10 +56,10 @@ TEST(SendReceive, IsProvedFor1To17RanksOnAnyNodesInChunksOfAnySize) {
     }
 }
 
-TEST(SendReceive, HasNoTurnAndNoMoveThatCouldBeMissing) {
+TEST(SendReceive, DetectsEveryMissingAcquireAndMove) {
     std::mt19937 random(4);
     const Problem problem =
-        everyone_to_everyone(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
+        all_to_all(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
     const auto sound = make_all(problem);
     ASSERT_EQ(check(problem, sound), "");
     int broken = 0;
@@ -71,12 +69,13 @@ TEST(SendReceive, HasNoTurnAndNoMoveThatCouldBeMissing) {
                 auto schedules = sound;
                 auto &steps = schedules[rank].lanes[lane].steps();
                 const Step step = steps[at];
-                // Here a rank begins again when all that it does is through: a receiver's turn
-                // has come then, and so has that of who sends to itself. The flag of one chunk
-                // may cover for that of another.
-                const bool turn = step.action == Action::acquire &&
-                                  (step.value == 0 || step.peer == static_cast<int>(rank));
-                if (turn || step.action == Action::signal || step.action == Action::wait) continue;
+                // A rank starts its next operation when all its messages are complete. The acquire
+                // of a receiver, or of a message to itself, then never waits. The flag of one chunk
+                // may replace that of another.
+                const bool never_waits = step.action == Action::acquire &&
+                                         (step.value == 0 || step.peer == static_cast<int>(rank));
+                if (never_waits || step.action == Action::signal || step.action == Action::wait)
+                    continue;
                 steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(at));
                 EXPECT_NE(check(problem, schedules), "")
                     << "rank " << rank << " without: " << describe(sound[rank].lanes[lane], step);
@@ -85,11 +84,11 @@ TEST(SendReceive, HasNoTurnAndNoMoveThatCouldBeMissing) {
     EXPECT_GT(broken, 30);
 }
 
-// All flags of one kind together, all over the job.
-TEST(SendReceive, HasNoFlagThatCouldBeMissing) {
+// Removes all waits or all signals of one flag on all ranks.
+TEST(SendReceive, DetectsMissingFlags) {
     std::mt19937 random(5);
     const Problem problem =
-        everyone_to_everyone(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
+        all_to_all(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
     for (const Action action : {Action::wait, Action::signal})
         for (const std::uint32_t flag : {0u, 1u}) {
             auto schedules = make_all(problem);
@@ -102,7 +101,7 @@ TEST(SendReceive, HasNoFlagThatCouldBeMissing) {
         }
 }
 
-TEST(SendReceive, OfNothingSaysThatItWasSent) {
+TEST(SendReceive, NotifiesTheReceiverOfAnEmptyMessage) {
     const Nodes nodes = Nodes::single(2);
     const Message nothing{{0, Region::source, 0}, {1, Region::output, 0}, 0};
     Schedule sender, receiver;

@@ -171,7 +171,7 @@ TEST(Predict, PredictsAChainOverManyNodes) {
 
 TEST(Predict, ReturnsNothingIfTheScaledDownProblemHasNoSolution) {
     Problem problem = on_arrays(problem_of(Collective::reduce, even(1250, 8), 1 << 20));
-    problem.partial.elements = 0;
+    problem.partial.count = 0;
     EXPECT_FALSE(predict(*find_algorithm(Collective::reduce, "chain"), problem, {}, {}));
 }
 

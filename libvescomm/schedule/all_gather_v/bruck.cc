@@ -11,20 +11,21 @@ namespace vescomm::all_gather_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    // Of the first rank of a node, 1: its buffer may be written; 2: all shards of the node are in.
-    // Of any, 3 + k: what comes through me in round k is in.
+    // Values 1 and 2 of the first rank of a node: its buffer may be written; all shards of the node
+    // are in its memory. Value 3 + k of any rank: the data of phase k has arrived through this
+    // rank.
     held,
-    written,  // my shard is with the first rank of my node
-    ready,  // my buffer may be overwritten (told to the ranks that put into it)
-    arrived,  // a put: value i + 1 brings the i-th piece
-    read,  // I have copied what I need from the first rank of my node
+    written,  // the shard of this rank is in the memory of the first rank of its node
+    clear_to_send,  // for a sender on another node: the buffer may be overwritten
+    arrived,  // raised by a put: value i means that the i-th extent of a message has arrived
+    read,  // this rank has copied all data it needs from the first rank of its node
 };
 
 }  // namespace
 
 bool can_bruck(const Problem &problem) {
     return problem.nodes.count() > 1 &&
-           (!problem.arrays || problem.elements() <= problem.staging.elements);
+           (!problem.arrays || problem.elements() <= problem.staging.count);
 }
 
 Place gathered_on_node(const Problem &problem, int first) {
@@ -32,21 +33,21 @@ Place gathered_on_node(const Problem &problem, int first) {
     return {first, Region::buffer, 0};
 }
 
-// Bruck: the shards of 1, 2, 4, ... nodes travel together.
+// Bruck: each message carries the shards of 1, 2, 4, ... nodes.
 //
-//     round k:   node n - 2^k ──shards of 2^k nodes up to it──► node n ──the same──► node n + 2^k
+//     phase k:   node n ──shards of the 2^k nodes up to n──► node n + 2^k
 //
-// After round k a node holds the shards of 2^(k + 1) nodes up to itself, counted round; the last
-// round brings what is left. They lie where they belong, and what lies together is one message: in
-// the slab of the node, or in the buffer or the staging buffer of its first rank. Of a long
-// message, each of several ranks of the node puts a slice, to the rank in its place if there is one
-// slab.
+// After phase k a node holds the shards of 2^(k + 1) nodes: its own, and those of the nodes before
+// it, cyclically. The last phase transfers the remaining shards. They lie at their offsets in the
+// vector: in the slab of the node, or in the buffer or the staging buffer of its first rank. Each
+// contiguous extent is one put. A long message is cut into slices, which several ranks of the node
+// put: to the same local rank if the node has one slab, else to the first rank.
 //
-// Cost: log2(nodes) rounds, rounded up, and two passes within a node; a node sends every other
-// node's shards once. Best while messages cost more than bytes.
+// Cost: ceil(log2(nodes)) phases, and two passes within a node; a node sends the shards of every
+// other node once. Best while messages cost more than bytes.
 // Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications
 // in Multiport Message-Passing Systems", IEEE TPDS 8(11), 1997; blocks there are equal, and are
-// rotated to their place in the end.
+// rotated to their place at the end.
 Schedule gather_on_nodes(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
@@ -59,17 +60,17 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
         return later(gathered_on_node(problem, at), begin);
     };
 
-    // What a round brings to a node, and through whom.
+    // The message of one phase from a node to another.
     struct Message {
         int from = 0, to = 0;  // nodes
         std::vector<Extent> extents;
-        int slices = 0;
+        int slices = 0;  // 0: empty message
     };
     const NodeBlocks blocks(nodes, problem.cuts);
-    // Nobody but its owner puts from a buffer: the owner would not know when that has left.
+    // Only its owner puts from a buffer, because only the owner knows when the put has left.
     const int max_slices = per_rank ? 1 : smallest_node(nodes);
     std::vector<Message> incoming, outgoing;
-    for (int k = 0; k < blocks.rounds(); ++k) {
+    for (int k = 0; k < blocks.phases(); ++k) {
         for (const bool in : {true, false}) {
             Message message;
             message.from = in ? blocks.wrap(node - (1 << k)) : node;
@@ -83,24 +84,24 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     const auto receiver = [&](const Message &message, int slice) {
         return nodes.members(message.to)[per_node ? slice : 0];
     };
-    const auto phase_is_in = [](int k) { return static_cast<std::uint32_t>(k) + 3; };
+    const auto phase_value = [](int k) { return static_cast<std::uint32_t>(k) + 3; };
     const auto await = [&](Lane &lane, int k) {
         const int receivers = per_node ? incoming[k].slices : std::min(1, incoming[k].slices);
         for (int slice = 0; slice < receivers; ++slice)
-            lane.wait(receiver(incoming[k], slice), held, phase_is_in(k));
+            lane.wait(receiver(incoming[k], slice), held, phase_value(k));
     };
 
     Schedule schedule;
     schedule.staging = problem.arrays ? problem.staging.begin + problem.elements() : 0;
     Lane lane, send;
 
-    // To the first rank.
+    // Moves the shard to the first rank.
     const std::int64_t begin = problem.begin(rank), size = problem.size(rank);
     if (!per_rank) lane.acquire();
     for (const Message &message : incoming)
         for (int slice = 0; slice < message.slices; ++slice)
             if (receiver(message, slice) == rank)
-                lane.signal(nodes.members(message.from)[slice], ready, 1);
+                lane.signal(nodes.members(message.from)[slice], clear_to_send, 1);
     if (per_rank && is_first && members.size() > 1) lane.signal_node(held, 1);
     if (per_rank && !is_first) {
         lane.wait(first, held, 1);
@@ -115,29 +116,29 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
         lane.signal_node(held, 2);
     }
 
-    // Between nodes.
+    // Exchanges messages between nodes.
     send.wait(first, held, 2);
-    for (int k = 0; k < blocks.rounds(); ++k) {
+    for (int k = 0; k < blocks.phases(); ++k) {
         const Message &message = outgoing[k];
         if (mine < message.slices) {
             const int to = receiver(message, mine);
-            send.wait(to, ready, 1);
-            std::uint32_t pieces = 0;
-            for (const Extent &piece : slice_of(message.extents, mine, message.slices))
-                send.put(in_vector(first, piece.begin), in_vector(to, piece.begin), piece.size,
-                         arrived, ++pieces);
+            send.wait(to, clear_to_send, 1);
+            std::uint32_t puts = 0;
+            for (const Extent &extent : slice_of(message.extents, mine, message.slices))
+                send.put(in_vector(first, extent.begin), in_vector(to, extent.begin), extent.count,
+                         arrived, ++puts);
         }
         await(send, k);
 
         bool receives = false;
         for (int slice = 0; slice < incoming[k].slices; ++slice) {
             if (receiver(incoming[k], slice) != rank) continue;
-            const auto pieces = slice_of(incoming[k].extents, slice, incoming[k].slices).size();
-            for (std::uint32_t i = 1; i <= pieces; ++i)
+            const auto puts = slice_of(incoming[k].extents, slice, incoming[k].slices).size();
+            for (std::uint32_t i = 1; i <= puts; ++i)
                 lane.wait(nodes.members(incoming[k].from)[slice], arrived, i);
             receives = true;
         }
-        if (receives) lane.signal_node(held, phase_is_in(k));
+        if (receives) lane.signal_node(held, phase_value(k));
     }
 
     schedule.lanes.push_back(std::move(lane));

@@ -6,10 +6,10 @@
 
 namespace vescomm::all_gather_v {
 
-// bruck.cc, as far as the vector is in the slab of the node, or with its first rank. What follows
-// belongs to the end of the last lane.
+// The first part of bruck.cc: gathers the vector in the slab of each node, or at its first rank.
+// The caller appends further steps to the last lane.
 Schedule gather_on_nodes(const Problem &problem, int rank);
-// Where it lies there.
+// Place of the vector after gather_on_nodes(). `first` is the first rank of the node.
 Place gathered_on_node(const Problem &problem, int first);
 
 }  // namespace vescomm::all_gather_v

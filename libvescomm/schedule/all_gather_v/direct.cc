@@ -9,27 +9,27 @@ namespace vescomm::all_gather_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // my shard is in my buffer, and my neighbours may write theirs to it
-    ready,  // my buffer may be overwritten (told to the ranks that put into it)
-    arrived,  // a put: the sender's shard is in the receiver's buffer
-    full,  // my neighbours have all that they get from me
+    written,  // the shard of this rank is in its buffer, and its local peers may write to it
+    clear_to_send,  // for a sender on another node: the buffer may be overwritten
+    arrived,  // raised by a put: the sender's shard is in the receiver's buffer
+    full,  // this rank has written all its shards to its local peers
 };
 
 }  // namespace
 
-// Direct: every rank has a buffer of its own, and the others write into it.
+// Direct: every rank has a buffer of its own, and the other ranks write into it.
 //
 //     node A                    node B
-//     r0 ───copy───► r1         r2 ───copy───► r3    within a node everyone copies its shard into
+//     r0 ───copy───► r1         r2 ───copy───► r3    within a node every rank copies its shard into
 //      └────────put────────────►┘                    all buffers, a chunk at a time; between nodes
 //                                                    one rank of each node receives a shard, and
-//                                                    passes it on to its neighbours.
+//                                                    copies it to its local peers.
 //
-// Cost: every rank writes the buffer of each neighbour once, in parts, and reads from memory only
-// what it passes on; with n nodes it sends n - 1 times its shard.
+// Cost: every rank writes its shards to each local peer, and reads only these from memory; with n
+// nodes it sends n - 1 times its shard.
 // Source: the one-copy all-gather that shared memory allows; unequal blocks only change extents.
-// Readers, as those of `vescomm_perf --impl limit`, take longer with more ranks than cores and much
-// data: each reads everything from memory (docs/performance.md).
+// Ranks that read instead, as in `vescomm_perf --impl limit`, take longer for much data if they
+// outnumber the cores, because each reads all data from memory (docs/performance.md).
 Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const auto members = nodes.members(nodes.node_of(rank));
@@ -38,14 +38,14 @@ Schedule direct(const Problem &problem, int rank) {
     Lane &local = schedule.lanes.emplace_back();
 
     const std::vector<int> senders = senders_through(problem, rank);
-    let_put(local, problem, rank, senders, ready);
+    clear_to_put(local, problem, rank, senders, clear_to_send);
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));
     local.signal_node(written, 1);
     for (const int peer : members)
         if (peer != rank) local.wait(peer, written, 1);
 
-    // Each starts with its right neighbour: no two ranks write to the same one at first.
+    // Every rank starts with a different receiver.
     const auto pass_on = [&](int owner) {
         std::vector<Place> to;
         for (int away = 1; away < locals; ++away)
@@ -58,7 +58,7 @@ Schedule direct(const Problem &problem, int rank) {
         pass_on(sender);
     }
     meet(local, nodes, rank, full);
-    put_to_other_nodes(schedule, problem, rank, written, ready, arrived);
+    put_to_other_nodes(schedule, problem, rank, written, clear_to_send, arrived);
     return schedule;
 }
 

@@ -8,9 +8,9 @@ namespace vescomm::all_gather_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // 1: my shard is in my node's slab; 2: so are those that arrive through me
-    ready,  // my node's slab may be overwritten (told to the ranks that put into it)
-    arrived,  // a put: the sender's shard is in the receiver's slab
+    written,  // 1: the shard of this rank is in its slab; 2: the shards put by its rail peers too
+    clear_to_send,  // for a sender on another node: the slab may be overwritten
+    arrived,  // raised by a put: the sender's shard is in the receiver's slab
 };
 
 }  // namespace
@@ -22,12 +22,12 @@ enum Flag : std::uint32_t {
 //     r1 ─write─►    │      ▲    ◄─write─ r3        r0 puts its shard into slab B through r2,
 //                    └─put──┘                       r1 through r3, and so on, both ways.
 //
-// On one node that is a write and a wake-up: bytes moved are the buffer's size, once, however many
-// ranks there are. Between nodes every shard crosses once for each other node, the least possible,
-// and every rank carries its own.
+// On one node this is one write and one wake-up: the bytes moved are the size of the buffer, for
+// any number of ranks. Between nodes every shard goes once to each other node, which is the
+// minimum, and every rank puts its own.
 //
 // Cost: 1 signal in a node; with n nodes a rank sends n - 1 times its shard.
-// Source: the slab is vescomm's own; one rank of each node for each sender ("rails") as in NCCL.
+// Source: the slab is vescomm's own; rail peers as in NCCL.
 Schedule slab(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     Schedule schedule;
@@ -35,7 +35,7 @@ Schedule slab(const Problem &problem, int rank) {
 
     local.acquire();
     const std::vector<int> senders = senders_through(problem, rank);
-    let_put(local, problem, rank, senders, ready);
+    clear_to_put(local, problem, rank, senders, clear_to_send);
     if (!problem.in_place)
         local.copy(problem.source(rank), problem.shard(rank, rank), problem.size(rank));
     local.signal_node(written, 1);
@@ -44,7 +44,7 @@ Schedule slab(const Problem &problem, int rank) {
     if (!senders.empty()) local.signal_node(written, 2);
     for (const int peer : nodes.members(nodes.node_of(rank)))
         if (peer != rank) local.wait(peer, written, senders_through(problem, peer).empty() ? 1 : 2);
-    put_to_other_nodes(schedule, problem, rank, written, ready, arrived);
+    put_to_other_nodes(schedule, problem, rank, written, clear_to_send, arrived);
     return schedule;
 }
 

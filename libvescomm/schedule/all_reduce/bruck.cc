@@ -10,13 +10,13 @@ bool can_bruck(const Problem &problem) {
     return reduce_scatter_v::can_bruck(phases.scatter) && all_gather_v::can_bruck(phases.gather);
 }
 
-// Bruck: the sums for many nodes travel together until each rank has its share of the result, and
-// then the shares of many nodes do (phases.h).
+// Bruck: a reduce_scatter_v, then an all_gather_v, both by bruck (phases.h). Each message carries
+// the sums for many nodes, and then the shares of many nodes.
 //
-// Cost: 2 log2(nodes) rounds, rounded up; a node sends the vector about twice. Between doubling,
-// which has half the rounds and more bytes, and two_phase, which has a message for every node.
-// Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, on the rounds
-// of reduce_scatter_v/bruck.cc and all_gather_v/bruck.cc, which need no power of two.
+// Cost: 2 ceil(log2(nodes)) phases; a node sends the vector about twice. This is between doubling,
+// which has half the phases and more bytes, and two_phase, which has one message for every node.
+// Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, with the
+// phases of reduce_scatter_v/bruck.cc and all_gather_v/bruck.cc, which need no power of two.
 Schedule bruck(const Problem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     return then(rank, reduce_scatter_v::bruck(scatter, rank), all_gather_v::bruck(gather, rank));

@@ -8,7 +8,8 @@ namespace vescomm::all_reduce {
 
 namespace {
 
-// From here on bruck is the faster all_gather_v, as simulated and as measured over TCP.
+// Number of nodes from which bruck is the faster all_gather_v, as simulated and as measured over
+// TCP.
 constexpr int many_nodes = 8;
 
 }  // namespace
@@ -20,10 +21,11 @@ bool can_chain(const Problem &problem) {
 }
 
 // Chain: running sums pass through the nodes in the order of ranks until each rank has its share of
-// the result; then everyone gathers them (phases.h), by bruck where there are many nodes and little
-// to gather.
+// the result. An all_gather_v follows (phases.h): by bruck if there are many nodes and the vector
+// fits the staging buffer.
 //
-// Cost: reduce_scatter_v/chain.cc, and an all_gather_v: a node sends the vector about twice.
+// Cost: that of reduce_scatter_v/chain.cc and of an all_gather_v; a node sends the vector about
+// twice.
 // Source: as for the two phases.
 Schedule chain(const Problem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);

@@ -11,23 +11,23 @@ namespace vescomm::all_reduce {
 namespace {
 
 enum Flag : std::uint32_t {
-    filled,  // my buffer holds my contribution, and my share of it may be read and overwritten
-    summed,  // everyone has my share of the sum
+    filled,  // the contribution of this rank is in its buffer, which others may read and overwrite
+    summed,  // all ranks have the share of the sum of this rank
 };
 
 }  // namespace
 
-// Direct: every rank of the one node sums its share of the vector straight out of everyone's
-// buffer, and writes it to all of them.
+// Direct: every rank of the one node sums its share of the vector straight out of all buffers, and
+// writes it to all of them.
 //
 //     buffer 0 ─┐                     ┌─► buffer 0
 //     buffer 1 ─┼─sum─► a chunk of ──┼─► buffer 1      then the next chunk
 //     buffer 2 ─┘       buffer 1      └─► buffer 2
 //
-// A share is read and written by its own rank only, so all end with the same bits, and nobody waits
+// Only its own rank reads and writes a share, so all end with the same bits, and no rank waits
 // between the sum and the copies.
 //
-// Cost: with m ranks each reads a mth of m buffers and writes a mth of m buffers; two waits.
+// Cost: each of m ranks reads 1/m of m buffers and writes 1/m of m buffers; two waits.
 // Source: reduce_scatter_v/direct and all_gather_v/direct, joined while a chunk is in the cache.
 Schedule direct(const Problem &problem, int rank) {
     const int ranks = problem.ranks();

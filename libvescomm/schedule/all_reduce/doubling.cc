@@ -12,14 +12,15 @@ namespace {
 
 enum Flag : std::uint32_t {
     // Values count chunks, from 1 on.
-    written,  // my contribution can be read
-    ready,  // my partial sums may be overwritten (told to the ranks that put into them)
-    arrived,  // a put: the sender's sum is among the receiver's partial sums
-    summed,  // what the result of my slice is the sum of is among my partial sums
-    read,  // I have read all I need
+    written,  // the contribution of this rank can be read
+    clear_to_send,  // for a rank of another node: the partial sums may be overwritten
+    arrived,  // raised by a put: the sender's sum is among the receiver's partial sums
+    summed,  // the partial sums of this rank hold all summands of its slice
+    read,  // this rank has read all data it needs
 };
 
-// A power of two of nodes takes part in the rounds. Each of the others has one of these sum for it.
+// Number of nodes that take part in the phases: a power of two. Each other node sends its sum to
+// one of them and gets the result from it.
 int doubled(const Nodes &nodes) {
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes.count())));
 }
@@ -28,20 +29,20 @@ int phases_of(const Nodes &nodes) {
     return std::bit_width(static_cast<unsigned>(doubled(nodes))) - 1;
 }
 
-// Partial sums of a slice: a sum of its own, one more and an arrival for each round, and the same
-// for a node that takes no part.
+// Partial sums of a slice: the sum of the node, a sum and an arrival for each phase, and both for a
+// node that takes no part.
 int sums_of(const Nodes &nodes) {
     return 2 * phases_of(nodes) + 3;
 }
 
-// Elements that can be summed at once; as many chunks as needed follow one another. They are of
-// the same size on up to 2^15 nodes, so times of few nodes tell those of many.
+// Maximum elements of a chunk. It is constant for up to 2^15 nodes, so that the simulator can
+// extrapolate times from few nodes to many.
 std::int64_t max_at_once(const Problem &problem) {
     if (!problem.arrays) return problem.elements();
-    const std::int64_t slice = problem.partial.elements / std::max(31, sums_of(problem.nodes));
-    // In shorter vectors slices may be longer than a rank's part.
+    const std::int64_t slice = problem.partial.count / std::max(31, sums_of(problem.nodes));
+    // Short vectors are cut into fewer, longer slices.
     const int slices = slice < 2 * min_slice ? 1 : smallest_node(problem.nodes);
-    return std::min(problem.staging.elements, slice * slices);
+    return std::min(problem.staging.count, slice * slices);
 }
 
 // A chunk of the vector is cut into a slice for each of the first ranks of every node.
@@ -52,19 +53,20 @@ public:
           begin_(begin),
           elements_(elements),
           slices_(slices_for(smallest_node(problem.nodes), elements)),
-          rounds_(phases_of(problem.nodes)) {}
+          phases_(phases_of(problem.nodes)) {}
 
     int count() const { return slices_; }
-    // In the chunk, and in the vector.
+    // Offset of a slice in the chunk.
     std::int64_t offset(int slice) const { return elements_ * slice / slices_; }
+    // Offset of a slice in the vector.
     std::int64_t begin(int slice) const { return begin_ + offset(slice); }
     std::int64_t size(int slice) const { return offset(slice + 1) - offset(slice); }
 
-    // Among the partial sums of the rank that has the slice: what comes from a node that takes no
-    // part, or is the result for one; what comes in each round; and its own sums.
+    // Places among the partial sums of the rank that has the slice: the sum of a node that takes no
+    // part, or the result for it; the arrival of each phase; the sums that this rank makes.
     Place from_outside(int rank, int slice) const { return partial(rank, slice, 0); }
-    Place incoming(int rank, int slice, int round) const { return partial(rank, slice, 1 + round); }
-    Place sum(int rank, int slice, int n) const { return partial(rank, slice, 1 + rounds_ + n); }
+    Place incoming(int rank, int slice, int phase) const { return partial(rank, slice, 1 + phase); }
+    Place sum(int rank, int slice, int n) const { return partial(rank, slice, 1 + phases_ + n); }
 
 private:
     Place partial(int rank, int slice, int n) const {
@@ -74,7 +76,7 @@ private:
     const Problem &problem_;
     std::int64_t begin_, elements_;
     int slices_;
-    int rounds_;
+    int phases_;
 };
 
 }  // namespace
@@ -86,19 +88,20 @@ bool can_double(const Problem &problem) {
 
 // Doubling: sums of 1, 2, 4, ... nodes are exchanged.
 //
-//     n0 ◄─► n1   n2 ◄─► n3        round 0
-//     n0 ◄─► n2   n1 ◄─► n3        round 1
+//     n0 ◄─► n1   n2 ◄─► n3        phase 0
+//     n0 ◄─► n2   n1 ◄─► n3        phase 1
 //     n4 ──► n0,  and n0 ──► n4    before and after, for nodes beyond a power of two
 //
-// Within a node the first rank sums all contributions; of a longer vector, each of several ranks
-// sums a slice of it, and exchanges that with the ranks in its place. Everyone takes the last sum
-// for itself. All sums are made in the order of nodes, so all ranks end with the same bits. Arrays
-// are summed chunk by chunk, as the staging buffer and the partial sums have room.
+// Within a node the first rank sums all contributions. A longer vector is cut into slices: each of
+// several ranks sums one slice and exchanges it with the same local rank of other nodes. Every rank
+// makes the last sum for itself. All sums are made in the order of nodes, so all ranks end with the
+// same bits. Arrays are summed in chunks that fit the staging buffer and the partial sums.
 //
-// Cost: log2(nodes) puts of the vector one after another, and two more where nodes are no power of
-// two: best while latencies cost more than bytes.
+// Cost: log2(nodes) puts of the vector one after another, and two more if the number of nodes is
+// not a power of two. Best while latencies cost more than bytes.
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
-// MPICH", IJHPCA 19(1), 2005, section 4.4; slices in each node are as in their hierarchical forms.
+// MPICH", IJHPCA 19(1), 2005, section 4.4; the slices in each node are as in their hierarchical
+// variants.
 Schedule doubling(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
@@ -108,38 +111,39 @@ Schedule doubling(const Problem &problem, int rank) {
         return Place{rank, problem.arrays ? region : Region::buffer, begin};
     };
 
-    // Who takes part in no round has one for whom it does, and the other way round.
-    const int rounds = phases_of(nodes);
+    // `other` is the node that takes part for this one, or the node for which this one takes part.
+    const int phases = phases_of(nodes);
     const bool outside = node >= doubled(nodes);
     const int other = outside ? node - doubled(nodes) : node + doubled(nodes);
     const bool has_other = other < nodes.count();
     std::vector<int> partners;
     if (has_other) partners.push_back(other);
-    for (int k = 0; k < rounds && !outside; ++k) partners.push_back(node ^ 1 << k);
+    for (int k = 0; k < phases && !outside; ++k) partners.push_back(node ^ 1 << k);
 
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
     if (problem.arrays) lane.acquire();
     const std::int64_t max = max_at_once(problem);
     const std::int64_t chunks = problem.elements() == 0 ? 0 : (problem.elements() + max - 1) / max;
-    for (std::int64_t w = 0; w < chunks; ++w) {
-        const std::int64_t begin = problem.elements() * w / chunks;
-        const std::int64_t end = problem.elements() * (w + 1) / chunks;
-        const auto value = static_cast<std::uint32_t>(w) + 1;
-        const bool again = w + 1 < chunks;
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const std::int64_t begin = problem.elements() * chunk / chunks;
+        const std::int64_t end = problem.elements() * (chunk + 1) / chunks;
+        const auto value = static_cast<std::uint32_t>(chunk) + 1;
+        const bool again = chunk + 1 < chunks;
         const Slices slices(problem, begin, end - begin);
         const bool has_slice = mine < slices.count();
-        // Whether somebody else reads what this rank has.
+        // True if another rank reads the contribution of this rank.
         const bool is_read = slices.count() > 1 || !has_slice;
         const auto shared = [&](int peer, std::int64_t offset) {
             return problem.arrays ? Place{peer, Region::staging, problem.staging.begin + offset}
                                   : Place{peer, Region::buffer, begin + offset};
         };
 
-        // Partners put to each other, so what little one puts may come early.
-        const bool eager = w == 0 && slices.size(mine) <= max_eager_elements;
+        // Partners put to each other, so small puts may be eager.
+        const bool eager = chunk == 0 && slices.size(mine) <= max_eager_elements;
         if (has_slice)
-            for (const int partner : partners) lane.signal(there(partner), ready, value, eager);
+            for (const int partner : partners)
+                lane.signal(there(partner), clear_to_send, value, eager);
         if (is_read) {
             if (problem.arrays) {
                 const std::int64_t first = has_slice ? slices.offset(mine) : 0;
@@ -163,15 +167,15 @@ Schedule doubling(const Problem &problem, int rank) {
                 lane.reduce(from, sum(), size, false);
             };
             const auto put = [&](int to, Place place) {
-                if (w == 0) lane.wait(there(to), ready, value, eager);
+                if (chunk == 0) lane.wait(there(to), clear_to_send, value, eager);
                 place.rank = there(to);
                 lane.put(sum(), place, size, arrived, value);
             };
 
-            // Whoever is ready for this chunk has got the sums of the last one, which are
-            // overwritten now.
+            // A partner that is ready for this chunk has received the sums of the last one, which
+            // are overwritten now.
             for (const int partner : partners)
-                if (w > 0) lane.wait(there(partner), ready, value);
+                if (chunk > 0) lane.wait(there(partner), clear_to_send, value);
             std::vector<Place> contributions;
             for (const int peer : members) {
                 if (peer != rank) lane.wait(peer, written, value);
@@ -183,13 +187,13 @@ Schedule doubling(const Problem &problem, int rank) {
             if (outside) put(other, from_outside);
             if (has_other) lane.wait(there(other), arrived, value);
             if (has_other && !outside) add({sum(), from_outside});
-            for (int k = 0; k < rounds && !outside; ++k) {
+            for (int k = 0; k < phases && !outside; ++k) {
                 const int peer = node ^ 1 << k;
                 const Place incoming = slices.incoming(rank, mine, k);
                 put(peer, incoming);
                 lane.wait(there(peer), arrived, value);
-                // The last one is for everyone to take.
-                const bool last = k + 1 == rounds;
+                // All ranks of the node make the last sum.
+                const bool last = k + 1 == phases;
                 if (last) lane.signal_node(summed, value);
                 if (last && !has_other) break;
                 add(node < peer ? std::vector{sum(), incoming} : std::vector{incoming, sum()});
@@ -205,14 +209,14 @@ Schedule doubling(const Problem &problem, int rank) {
             if (outside) {
                 from.push_back(slices.from_outside(peer, slice));
             } else {
-                from.push_back(slices.sum(peer, slice, has_other ? rounds : rounds - 1));
-                from.push_back(slices.incoming(peer, slice, rounds - 1));
-                if ((node >> (rounds - 1) & 1) != 0) std::swap(from[0], from[1]);
+                from.push_back(slices.sum(peer, slice, has_other ? phases : phases - 1));
+                from.push_back(slices.incoming(peer, slice, phases - 1));
+                if ((node >> (phases - 1) & 1) != 0) std::swap(from[0], from[1]);
             }
             lane.reduce(from, own(Region::output, slices.begin(slice)), slices.size(slice), true);
         }
-        // The partial sums will be overwritten: by the next chunk, or in the next run. Arrays wait
-        // for that with acquire.
+        // The next chunk or the next run overwrites the partial sums. For arrays the acquire of the
+        // next run waits instead.
         if (members.size() == 1 || (problem.arrays && !again)) continue;
         if (is_read) lane.signal_node(read, value);
         for (const int peer : members)

@@ -9,46 +9,46 @@ namespace vescomm::all_reduce {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // value k + 1: round k of my contribution is in my stage
-    read,  // value k + 1: I have read round k
+    written,  // value k + 1: chunk k of the contribution of this rank is in its staging buffer
+    read,  // value k + 1: this rank has read chunk k of all contributions
 };
 
 }  // namespace
 
-// Flat: every rank of the one node sums everything for itself, in the order of ranks, so all end
-// with the same bits.
+// Flat: every rank of the one node sums the whole vector for itself, in the order of ranks, so all
+// end with the same bits.
 //
-// Cost: one signal and, once it has come, one pass that reads m contributions: best while they fit
-// the cache and waiting costs more than reading.
+// Cost: one signal, and then one pass that reads the contributions of all m ranks. Best while they
+// fit the cache and waiting costs more than reading.
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
 Schedule flat(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
-    const std::int64_t chunk = problem.staging.elements / 2;
+    const std::int64_t chunk = problem.staging.count / 2;
     const auto staging = [&](int peer, std::int64_t k) {
         return Place{peer, Region::staging, problem.staging.begin + k % 2 * chunk};
     };
     Schedule schedule;
-    schedule.staging = problem.staging.begin + problem.staging.elements;
+    schedule.staging = problem.staging.begin + problem.staging.count;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
     std::int64_t k = 0;
     for (std::int64_t begin = 0; begin < problem.elements(); begin += chunk, ++k) {
-        const auto round = static_cast<std::uint32_t>(k) + 1;
+        const auto value = static_cast<std::uint32_t>(k) + 1;
         const std::int64_t count = std::min(chunk, problem.elements() - begin);
         const Place mine{rank, Region::source, begin};
         if (ranks > 1) {
             for (int peer = 0; peer < ranks && k >= 2; ++peer)
-                if (peer != rank) lane.wait(peer, read, round - 2);
+                if (peer != rank) lane.wait(peer, read, value - 2);
             lane.copy(mine, staging(rank, k), count);
-            lane.signal_node(written, round);
+            lane.signal_node(written, value);
         }
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) {
-            if (peer != rank) lane.wait(peer, written, round);
+            if (peer != rank) lane.wait(peer, written, value);
             from.push_back(peer == rank ? mine : staging(peer, k));
         }
         lane.reduce(from, {rank, Region::output, begin}, count, true);
-        if (ranks > 1 && begin + 2 * chunk < problem.elements()) lane.signal_node(read, round);
+        if (ranks > 1 && begin + 2 * chunk < problem.elements()) lane.signal_node(read, value);
     }
     return schedule;
 }

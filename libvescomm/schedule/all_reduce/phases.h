@@ -6,9 +6,9 @@
 
 namespace vescomm::all_reduce {
 
-// A reduce_scatter_v in place, and then an all_gather_v in place. Every element is summed by one
-// rank only, so all ranks end with the same bits. Of arrays, each phase has a half of the staging
-// buffer, so that a fast rank does not write where a slow one still reads.
+// A reduce_scatter_v in place, and then an all_gather_v in place. One rank sums each element, so
+// all ranks end with the same bits. For arrays each phase has one half of the staging buffer, so
+// that a fast rank does not overwrite elements that a slow rank still reads.
 struct Phases {
     Problem scatter, gather;
 
@@ -16,10 +16,10 @@ struct Phases {
         scatter.collective = Collective::reduce_scatter_v;
         scatter.in_place = true;
         scatter.half = problem.arrays;
-        scatter.staging.elements /= 2;
+        scatter.staging.count /= 2;
         gather = scatter;
         gather.collective = Collective::all_gather_v;
-        gather.staging.begin += gather.staging.elements;
+        gather.staging.begin += gather.staging.count;
     }
 };
 

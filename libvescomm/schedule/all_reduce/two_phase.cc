@@ -14,7 +14,8 @@ bool can_two_phase(const Problem &problem) {
 
 // Two phases: a reduce_scatter_v, then an all_gather_v, both straight between all ranks (phases.h).
 //
-// Cost: the two together; on one node each rank reads m + 1 and writes 1 + (m - 1) / m buffers.
+// Cost: the sum of both; on one node of m ranks each reads m + 1 and writes 1 + (m - 1) / m
+// buffers.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
 Schedule two_phase(const Problem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);

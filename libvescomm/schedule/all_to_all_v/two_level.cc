@@ -36,7 +36,7 @@ public:
     std::int64_t block() const { return block_; }
 
     // The part of the staging buffer for all other blocks.
-    Room rest() const { return beside_forwarded(problem_, blocks_); }
+    Extent rest() const { return beside_forwarded(problem_, blocks_); }
 
     // The block from `from` for `to`, in the staging buffer of the rail peer of `from`.
     Place place(int from, int to) {

@@ -9,19 +9,19 @@ namespace vescomm::broadcast {
 namespace {
 
 enum Flag : std::uint32_t {
-    started,  // the root has its data, and everyone else's buffer may be overwritten
-    written,  // everyone has my slice
+    started,  // the root: its data is in its buffer; other ranks: the buffer may be overwritten
+    written,  // all ranks have the slice of this rank
 };
 
 }  // namespace
 
-// Direct: every rank of the one node, the root as well, takes an equal slice of the root's buffer
-// to all other buffers.
+// Direct: every rank of the one node, including the root, copies an equal slice of the root's
+// buffer to all other buffers.
 //
 //     root │ slice 0 │ slice 1 │ slice 2 │      rank k copies slice k, chunk by chunk, to every
 //              0         1         2            buffer but the root's
 //
-// Cost: with m ranks each reads a mth of the buffer and writes it m - 1 times; two waits.
+// Cost: each of m ranks reads 1/m of the buffer and writes it m - 1 times; two waits.
 // Source: the scatter and all-gather of large broadcasts (van de Geijn), without the scatter, which
 // shared memory does not need.
 Schedule direct(const Problem &problem, int rank) {

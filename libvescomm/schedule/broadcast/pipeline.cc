@@ -11,24 +11,25 @@ namespace {
 
 enum Flag : std::uint32_t {
     // Values count chunks, from 1 on.
-    held,  // my slice is in my memory, or all slices, if I am the root
-    ready,  // it may be put into my memory (told to the rank that does)
-    arrived,  // a put: the slice is in the receiver's memory
-    taken,  // it has come (told to the rank that put it)
-    read,  // I have copied all I need from my node
+    held,  // the slice of this rank is in its memory; at the root: all slices
+    clear_to_send,  // for the parent: the slice may be put
+    arrived,  // raised by a put: the slice is in the receiver's memory
+    taken,  // for the parent: the slice has arrived
+    read,  // this rank has copied all data it needs from its node
 };
 
-// Elements that a rank puts at once: enough to cover the latency of the next hop.
+// Elements of one put: enough to cover the latency of the next hop.
 constexpr std::int64_t chunk = 16 * 1024;
-// Chunks of the staging buffer, of which some are on their way while others are read.
+// Chunk slots of the staging buffer: some are in transit while others are read.
 constexpr std::int64_t slots = 4;
 
-// The vector passes in chunks, and of each a slice through each of the first ranks of every node.
+// The vector passes in chunks. A chunk is cut into slices, one for each of the first ranks of every
+// node.
 class Chunks {
 public:
     explicit Chunks(const Problem &problem) : problem_(problem) {
         const int smallest = smallest_node(problem.nodes);
-        slot_ = problem.arrays ? problem.staging.elements / slots : problem.elements();
+        slot_ = problem.arrays ? problem.staging.count / slots : problem.elements();
         const std::int64_t max = std::min(slot_, chunk * smallest);
         if (max == 0 || problem.elements() == 0) return;
         count_ = (problem.elements() + max - 1) / max;
@@ -45,7 +46,7 @@ public:
     std::int64_t size(std::int64_t chunk, int slice) const {
         return begin(chunk, slice + 1) - begin(chunk, slice);
     }
-    // Where a slice is in the memory of a rank that holds it.
+    // Place of a slice in the memory of a rank that holds it.
     Place at(int rank, std::int64_t chunk, int slice) const {
         if (!problem_.arrays) return {rank, Region::buffer, begin(chunk, slice)};
         return {
@@ -55,15 +56,15 @@ public:
 
 private:
     const Problem &problem_;
-    std::int64_t slot_ = 0;
-    std::int64_t count_ = 0;
+    std::int64_t slot_ = 0;  // elements
+    std::int64_t count_ = 0;  // chunks
     int slices_ = 1;
 };
 
 }  // namespace
 
 bool can_pipeline(const Problem &problem) {
-    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.elements >= slots);
+    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.count >= slots);
 }
 
 // Pipeline: a binary tree over nodes, through which the vector passes in chunks.
@@ -72,12 +73,11 @@ bool can_pipeline(const Problem &problem) {
 //     │       └───► n4
 //     └────► n2 ──► n5
 //
-// Of each chunk every node gets a slice through each of its first ranks, so the tree is there once
-// for each of them, and all rails carry something. Within a node everyone copies the slices from
-// those who hold them; in the root's node, from the root. While one chunk is copied, others are on
-// their way.
+// Every node receives one slice of each chunk through each of its first ranks. So each of these has
+// its own tree, and all rails carry data. Within a node every rank copies the slices from their
+// holders; in the root's node, from the root. While one chunk is copied, others are in transit.
 //
-// Cost: log2(nodes) latencies, and one for each chunk; a node sends the vector twice, whatever the
+// Cost: log2(nodes) latencies, and one for each chunk; a node sends the vector twice, for any
 // number of nodes. Source: pipelined binary trees as in Träff, Ripke, "Optimal Broadcast for Fully
 // Connected Processor-Memory Networks", JPDC 68(7), 2008, section 1.
 Schedule pipeline(const Problem &problem, int rank) {
@@ -95,18 +95,18 @@ Schedule pipeline(const Problem &problem, int rank) {
     for (const int child : {2 * relative + 1, 2 * relative + 2})
         if (has_slice && child < count) children.push_back(there(child));
     const auto value = [](std::int64_t chunk) { return static_cast<std::uint32_t>(chunk) + 1; };
-    // Chunks of the staging buffer are used again.
+    // True if a later chunk uses the slot of this one.
     const auto again = [&](std::int64_t chunk) {
         return problem.arrays && chunk + slots < chunks.count();
     };
 
     Schedule schedule;
-    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.elements : 0;
+    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.count : 0;
     Lane bring, take;
     if (!per_rank) bring.acquire();
-    for (std::int64_t w = 0; w < chunks.count(); ++w) {
-        // Into my memory.
-        const std::int64_t last = w - slots;
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
+        // Brings the slice of this rank into its memory.
+        const std::int64_t last = k - slots;
         if (last >= 0 && problem.arrays) {
             for (const int child : children) bring.wait(child, taken, value(last));
             for (const int peer : members)
@@ -115,52 +115,52 @@ Schedule pipeline(const Problem &problem, int rank) {
         }
         if (rank == root) {
             if (problem.arrays)
-                bring.copy({rank, Region::source, chunks.begin(w, 0)}, chunks.at(rank, w, 0),
-                           chunks.begin(w, chunks.slices()) - chunks.begin(w, 0));
-            bring.signal_node(held, value(w));
+                bring.copy({rank, Region::source, chunks.begin(k, 0)}, chunks.at(rank, k, 0),
+                           chunks.begin(k, chunks.slices()) - chunks.begin(k, 0));
+            bring.signal_node(held, value(k));
         } else if (has_slice && relative == 0) {
-            bring.wait(root, held, value(w));
+            bring.wait(root, held, value(k));
             if (!problem.per_node || problem.arrays)
-                bring.copy(chunks.at(root, w, mine), chunks.at(rank, w, mine),
-                           chunks.size(w, mine));
-            bring.signal_node(held, value(w));
+                bring.copy(chunks.at(root, k, mine), chunks.at(rank, k, mine),
+                           chunks.size(k, mine));
+            bring.signal_node(held, value(k));
         } else if (has_slice) {
             const int parent = there((relative - 1) / 2);
-            if (problem.arrays || w == 0) bring.signal(parent, ready, value(w));
-            bring.wait(parent, arrived, value(w));
-            if (again(w)) bring.signal(parent, taken, value(w));
-            bring.signal_node(held, value(w));
+            if (problem.arrays || k == 0) bring.signal(parent, clear_to_send, value(k));
+            bring.wait(parent, arrived, value(k));
+            if (again(k)) bring.signal(parent, taken, value(k));
+            bring.signal_node(held, value(k));
         }
     }
 
-    // To my children, in turns.
+    // Puts each slice to all children before the next one.
     Lane send;
-    for (std::int64_t w = 0; w < chunks.count() && !children.empty(); ++w) {
-        send.wait(rank, held, value(w));
+    for (std::int64_t k = 0; k < chunks.count() && !children.empty(); ++k) {
+        send.wait(rank, held, value(k));
         for (const int child : children) {
-            if (problem.arrays || w == 0) send.wait(child, ready, value(w));
-            send.put(chunks.at(rank, w, mine), chunks.at(child, w, mine), chunks.size(w, mine),
-                     arrived, value(w));
+            if (problem.arrays || k == 0) send.wait(child, clear_to_send, value(k));
+            send.put(chunks.at(rank, k, mine), chunks.at(child, k, mine), chunks.size(k, mine),
+                     arrived, value(k));
         }
     }
 
-    // To my array, or my buffer.
-    for (std::int64_t w = 0; w < chunks.count() && rank != root; ++w) {
+    // Copies the slices to the array, or to the buffer, of this rank.
+    for (std::int64_t k = 0; k < chunks.count() && rank != root; ++k) {
         for (int slice = 0; slice < chunks.slices(); ++slice) {
-            take.wait(holder(slice), held, value(w));
-            const Place from = chunks.at(holder(slice), w, slice);
-            // Then this rank has copied it to put it.
+            take.wait(holder(slice), held, value(k));
+            const Place from = chunks.at(holder(slice), k, slice);
+            // In the root's node this rank has already copied its own slice, to put it.
             const bool is_there = relative == 0 && slice == mine;
-            if (is_there) take.wait(rank, held, value(w));
+            if (is_there) take.wait(rank, held, value(k));
             if (problem.arrays)
-                take.copy(from, {rank, Region::output, chunks.begin(w, slice)},
-                          chunks.size(w, slice));
+                take.copy(from, {rank, Region::output, chunks.begin(k, slice)},
+                          chunks.size(k, slice));
             else if (per_rank && holder(slice) != rank && !is_there)
-                take.copy(from, chunks.at(rank, w, slice), chunks.size(w, slice));
+                take.copy(from, chunks.at(rank, k, slice), chunks.size(k, slice));
         }
-        if (again(w)) take.signal_node(read, value(w));
+        if (again(k)) take.signal_node(read, value(k));
     }
-    // My buffer may be overwritten.
+    // Waits until the buffer of this rank may be overwritten.
     if (per_rank && chunks.count() > 0) {
         const bool is_awaited = relative == 0 ? rank != root : chunks.slices() > 1 || !has_slice;
         if (is_awaited) take.signal_node(read, 1);

@@ -7,21 +7,21 @@ namespace vescomm::broadcast {
 namespace {
 
 enum Flag : std::uint32_t {
-    held,  // I hold the data (the root, or the first rank of another node)
-    ready,  // my buffer may be overwritten (told to the rank that puts into it)
-    arrived,  // a put: the data is in the receiver's buffer
-    read,  // I have copied the data from the buffer of my node's first holder
+    held,  // the holder (the root, or the first rank of another node) has the data
+    clear_to_send,  // for the parent: the buffer may be overwritten
+    arrived,  // raised by a put: the data is in the receiver's buffer
+    read,  // this rank has copied the data from the buffer of its node's holder
 };
 
 }  // namespace
 
-// Tree: a binomial tree over nodes, then everyone copies from the one of their node who holds it.
+// Tree: a binomial tree over nodes; then every rank copies from the holder of its node.
 //
-//     n0 ──► n1          round 1        (node numbers relative to the root's node)
-//     n0 ──► n2  n1 ──► n3   round 2
+//     n0 ──► n1              phase 1        (node numbers relative to the root's node)
+//     n0 ──► n2  n1 ──► n3   phase 2
 //
 // Cost: ceil(log2(nodes)) puts of the whole buffer one after another; every rank writes it once
-// (every node, when the buffer is one slab for each node).
+// (every node, if the buffer is one slab for each node).
 // Source: the binomial tree of MPICH (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005).
 Schedule tree(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
@@ -42,11 +42,11 @@ Schedule tree(const Problem &problem, int rank) {
     if (problem.per_node) local.acquire();
 
     if (rank == holder && relative > 0) {
-        // The parent lacks my highest bit.
+        // The number of the parent is that of this node without its highest bit.
         int bit = 1;
         while (bit * 2 <= relative) bit *= 2;
         const int parent = holder_of(relative - bit);
-        local.signal(parent, ready, 1);
+        local.signal(parent, clear_to_send, 1);
         local.wait(parent, arrived, 1);
     }
     if (rank == holder) {
@@ -66,7 +66,7 @@ Schedule tree(const Problem &problem, int rank) {
             const int child = holder_of(relative + bit);
             Lane &lane = schedule.lanes.emplace_back();
             lane.wait(rank, held, 1);
-            lane.wait(child, ready, 1);
+            lane.wait(child, clear_to_send, 1);
             lane.put(whole(rank), whole(child), size, arrived, 1);
         }
     }

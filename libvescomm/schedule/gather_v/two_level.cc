@@ -8,12 +8,13 @@ namespace vescomm::gather_v {
 
 namespace {
 
-// Those of pass_blocks() that it has no use for: what a rank tells to other nodes is apart from
-// what it tells to its own.
+// Flags that pass_blocks() does not use between these ranks. Flags for a node and flags for one
+// rank of another node are separate.
 enum Flag : std::uint32_t {
-    ready = 0,  // to another node: my stage has room for what your node has
-    packed = 3,  // to my node: my block is in the staging buffer of the one who sends it
-    arrived = 3,  // a put, which brings what a node has
+    clear_to_send = 0,  // for a rank of another node: the blocks of its node may be put
+    packed =
+        3,  // for the node: the block of this rank is in the staging buffer of the forwarding rank
+    arrived = 3,  // raised by a put: the blocks of a node have arrived
 };
 
 }  // namespace
@@ -24,40 +25,37 @@ bool can_two_level(const Problem &problem) {
            can_pass_blocks(problem, beside_forwarded(problem, problem.ranks()));
 }
 
-// Two levels: the blocks of a node go to the root as one message. Its ranks copy them into the
-// stage of the one in the root's place, which puts them.
+// Two levels: the blocks of a node go to the root as one message. The ranks of the node copy them
+// into the staging buffer of the root's rail peer, which puts them.
 //
-//     node A                                       node of the root
-//     source 0 ─copy─► stage 1 ──both, one put──► stage 4 ─copy─► output 4
+//     node A                                          node of the root
+//     source 0 ─copy─► staging 1 ──both, one put──► staging 4 ─copy─► output 4
 //     source 1 ─copy─►
 //
-// Blocks of more than a few kilobytes go straight to the root meanwhile, as those of its own node
-// do (staged_blocks.h).
+// Blocks of more than a few kilobytes go straight to the root at the same time, as blocks of the
+// root's node do (staged_blocks.h).
 //
-// Cost: one put for each other node, a pass over its small blocks there and one at the root, and
-// one wait within the node more than without packing. Source: the two-level gathers of MPI
+// Cost: one put for each other node, one pass over its small blocks there and one at the root, and
+// one more wait within the node than without packing. Source: the two-level gathers of MPI
 // libraries; Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks to Optimize
 // Collective Operation Performance", IPDPS 2000.
 Schedule two_level(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const int root = problem.root, intra_node = nodes.node_of(root), mine = nodes.node_of(rank);
+    const int root = problem.root, root_node = nodes.node_of(root), mine = nodes.node_of(rank);
     const std::int64_t max = largest_forwarded(problem, problem.ranks());
 
-    // Small blocks lie densely, node after node, in the stages of those who send them and of the
-    // root.
-    struct Blocks {
-        std::int64_t begin = 0, elements = 0;
-    };
-    std::vector<Blocks> of_node;
+    // Small blocks lie densely, node after node, at the same offsets in the staging buffers of the
+    // root and of the forwarding ranks.
+    std::vector<Extent> of_node;
     std::int64_t end = problem.staging.begin;
     for (int node = 0; node < nodes.count(); ++node) {
-        Blocks &blocks = of_node.emplace_back(Blocks{end, 0});
+        Extent &blocks = of_node.emplace_back(Extent{end, 0});
         for (const int peer : nodes.members(node))
-            if (is_forwarded(problem, peer, root, max)) blocks.elements += problem.size(peer);
-        end += blocks.elements;
+            if (is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
+        end += blocks.count;
     }
     const auto sender = [&](int node) { return rail_peer(nodes, node, root); };
-    // Each block with its place, which is the same at both.
+    // Calls body(rank, offset) for each forwarded block of a node.
     const auto for_each_block = [&](int node, auto &&body) {
         std::int64_t at = of_node[static_cast<std::size_t>(node)].begin;
         for (const int peer : nodes.members(node)) {
@@ -71,12 +69,11 @@ Schedule two_level(const Problem &problem, int rank) {
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
-            if (of_node[static_cast<std::size_t>(node)].elements > 0)
-                senders.push_back(sender(node));
+            if (of_node[static_cast<std::size_t>(node)].count > 0) senders.push_back(sender(node));
         if (senders.empty()) return schedule;
         Lane &lane = schedule.lanes.emplace_back();
         lane.acquire();
-        for (const int peer : senders) lane.signal(peer, ready, 1);
+        for (const int peer : senders) lane.signal(peer, clear_to_send, 1);
         for (const int peer : senders) {
             lane.wait(peer, arrived, 1);
             for_each_block(nodes.node_of(peer), [&](int from, std::int64_t at) {
@@ -85,8 +82,8 @@ Schedule two_level(const Problem &problem, int rank) {
             });
         }
     }
-    const Blocks &blocks = of_node[static_cast<std::size_t>(mine)];
-    if (mine == intra_node || blocks.elements == 0) return schedule;
+    const Extent &blocks = of_node[static_cast<std::size_t>(mine)];
+    if (mine == root_node || blocks.count == 0) return schedule;
 
     const int through = sender(mine);
     const bool packs = is_forwarded(problem, rank, root, max);
@@ -105,9 +102,9 @@ Schedule two_level(const Problem &problem, int rank) {
     for_each_block(mine, [&](int peer, std::int64_t) {
         if (peer != rank) lane.wait(peer, packed, 1);
     });
-    lane.wait(root, ready, 1);
+    lane.wait(root, clear_to_send, 1);
     lane.put({rank, Region::staging, blocks.begin}, {root, Region::staging, blocks.begin},
-             blocks.elements, arrived, 1);
+             blocks.count, arrived, 1);
     return schedule;
 }
 

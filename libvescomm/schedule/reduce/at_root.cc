@@ -6,7 +6,7 @@
 
 namespace vescomm::reduce {
 
-// At the root: a reduce_scatter_v of which the root owns everything.
+// At the root: a reduce_scatter_v in which the root owns all elements.
 //
 // Cost: the root reads m contributions in one pass, alone; other nodes send it one partial sum
 // each. Source: reduce_scatter_v/direct.cc and staged.cc.

@@ -6,7 +6,7 @@
 
 namespace vescomm::reduce {
 
-// A reduce as a reduce_scatter_v of which the root owns everything.
+// The reduce as a reduce_scatter_v in which the root owns all elements.
 inline Problem all_for_root(const Problem &problem) {
     Problem scatter = problem;
     scatter.collective = Collective::reduce_scatter_v;

@@ -10,11 +10,12 @@ bool can_chain(const Problem &problem) {
 }
 
 // Chain: running sums pass through the nodes in the order of ranks, and from the last one to the
-// root, which owns everything.
+// root, which owns all elements.
 //
-// Cost: reduce_scatter_v/chain.cc: a latency for each node, and no link carries more than the
-// vector once; at_root.cc has one latency, and the root's node gets it from every other one.
-// Source: as for reduce_scatter_v/chain.cc.
+// Cost: that of reduce_scatter_v/chain.cc: one latency for each node, and each link carries the
+// vector at most once. at_root.cc has one latency, but every other node sends the vector to the
+// root's node.
+// Source: that of reduce_scatter_v/chain.cc.
 Schedule chain(const Problem &problem, int rank) {
     return reduce_scatter_v::chain(all_for_root(problem), rank);
 }

@@ -10,17 +10,18 @@ namespace vescomm::reduce_scatter_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    filled,  // my buffer holds my contribution
-    summed,  // my part of the sum is there
-    taken,  // I have all I need from the others
+    filled,  // the contribution of this rank is in its buffer
+    summed,  // the sum of the part of this rank is complete
+    taken,  // this rank has copied all data it needs from other ranks
 };
 
+// Elements of the vector that one rank sums, within the shard of one owner.
 struct Part {
     int owner = 0;
-    std::int64_t begin = 0, elements = 0;  // of the vector
+    std::int64_t begin = 0, count = 0;
 };
 
-// What lies in both the shard of a rank and the part that another one sums.
+// The intersection of the shard of `owner` and the part that `rank` sums.
 Part part_of(const Problem &problem, const std::vector<std::int64_t> &parts, int owner, int rank) {
     const std::int64_t begin = std::max(problem.begin(owner), parts[rank]);
     const std::int64_t end = std::min(problem.cuts[owner + 1], parts[rank + 1]);
@@ -29,17 +30,17 @@ Part part_of(const Problem &problem, const std::vector<std::int64_t> &parts, int
 
 }  // namespace
 
-// Balanced: the ranks of one node sum equal parts of the vector, whoever owns them, so that a rank
-// that owns most of it does not sum most of it alone.
+// Balanced: the ranks of one node sum equal parts of the vector, independent of the owners, so that
+// the owner of a large shard does not sum most of the vector alone.
 //
-//     shards    │ 0                      │1│2│3│      who owns
-//     parts     │ 0     │ 1     │ 2    │ 3     │      who sums
+//     shards    │ 0                      │1│2│3│      by owner
+//     parts     │ 0     │ 1     │ 2    │ 3     │      by summing rank
 //
-// In place, a sum goes straight to its owner's buffer. With an output apart, which only its owner
-// can touch, others leave it among their partial sums, and the owner copies it from there.
+// In place, a sum goes straight to its owner's buffer. A separate output is accessible to its owner
+// only: other ranks leave the sum among their partial sums, and the owner copies it from there.
 //
-// Cost: with m ranks on the node each reads the vector once (m parts of a mth) and writes a mth of
-// it; with an output apart owners copy what others have summed. Two waits for everyone.
+// Cost: each of m ranks reads 1/m of m buffers and writes 1/m of the vector; for separate outputs
+// the owners also copy the sums of other ranks. Two waits for all ranks.
 // Source: the one-pass reduction that shared memory allows, cut as for an all-reduce.
 Schedule balanced(const Problem &problem, int rank) {
     const int ranks = problem.ranks();
@@ -51,9 +52,9 @@ Schedule balanced(const Problem &problem, int rank) {
     const auto sum = [&](const Part &part, Place to) {
         std::vector<Place> from;
         for (int peer = 0; peer < ranks; ++peer) from.push_back({peer, Region::buffer, part.begin});
-        if (part.elements > 0) lane.reduce(from, to, part.elements, true);
+        if (part.count > 0) lane.reduce(from, to, part.count, true);
     };
-    // Where the part of a shard ends up, in place or in an output.
+    // Place of the result, in place or in an output.
     const auto place = [&](const Part &part) {
         Place to = problem.output(part.owner);
         to.offset += part.begin - problem.begin(part.owner);
@@ -65,19 +66,18 @@ Schedule balanced(const Problem &problem, int rank) {
         const Part part = part_of(problem, parts, owner, rank);
         const bool reachable = problem.in_place || owner == rank;
         sum(part, reachable ? place(part) : Place{rank, Region::partial, schedule.partial});
-        if (!reachable) schedule.partial += part.elements;
+        if (!reachable) schedule.partial += part.count;
     }
     meet(lane, problem.nodes, rank, summed);
     if (problem.in_place) return schedule;
     for (int away = 1; away < ranks; ++away) {
         const int peer = (rank + away) % ranks;
-        // Before it, the peer's partial sums hold those for owners before this rank, but not its
-        // own.
+        // The peer's partial sums hold the parts for all owners but itself, in the order of ranks.
         std::int64_t before = 0;
         for (int owner = 0; owner < rank; ++owner)
-            if (owner != peer) before += part_of(problem, parts, owner, peer).elements;
+            if (owner != peer) before += part_of(problem, parts, owner, peer).count;
         const Part part = part_of(problem, parts, rank, peer);
-        lane.copy({peer, Region::partial, before}, place(part), part.elements);
+        lane.copy({peer, Region::partial, before}, place(part), part.count);
     }
     meet(lane, problem.nodes, rank, taken);
     return schedule;

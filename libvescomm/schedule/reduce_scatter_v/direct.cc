@@ -8,15 +8,16 @@ namespace vescomm::reduce_scatter_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    filled,  // my buffer holds my contribution
-    read,  // I have read all I need from the buffers of my node
-    ready,  // value k + 1: the first k chunks of my partial sums may be overwritten (told to the
-            // ranks that put into them)
-    partial,  // value i, to myself: my first i chunks of partial sums are there
-    arrived,  // a put: value k + 1 brings chunk k of the sender's partial sum
+    filled,  // the contribution of this rank is in its buffer
+    read,  // this rank has read all data it needs from the buffers of its node
+    clear_to_send,  // value k + 1, for a rank of another node: the receiver has read the first k
+                    // chunks, and their slots may be overwritten
+    partial,  // value i, for the lanes of this rank: its first i chunks of partial sums are
+              // complete
+    arrived,  // raised by a put: value k + 1 means that chunk k of the sender's sum has arrived
 };
 
-// The part of a shard that begins so many elements later, in the buffers of all ranks of a node.
+// The place `elements` after the begin of a shard, in the buffers of all ranks of a node.
 std::vector<Place> in_buffers(const Problem &problem, std::span<const int> members, int owner,
                               std::int64_t elements) {
     std::vector<Place> places;
@@ -25,13 +26,13 @@ std::vector<Place> in_buffers(const Problem &problem, std::span<const int> membe
     return places;
 }
 
-// Adds the lanes that sum, and put, what this rank handles for ranks of other nodes. Returns how
-// many chunks of partial sums there are.
+// Adds the lanes that make and put the partial sums for those rail peers of this rank that own
+// shards. Returns the number of chunks of partial sums.
 std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &schedule) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
-    // Who is alone on its node has nothing to add to its own contribution.
+    // A rank that is alone on its node puts its own contribution.
     const bool sends_its_own = members.size() == 1 && problem.plain_sums;
 
     struct Partner {
@@ -47,7 +48,7 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
         if (count == 0) continue;
         const Place sum{rank, Region::partial, schedule.partial};
         const PutChunks chunks(count);
-        if (!sends_its_own) schedule.partial += chunks.room();
+        if (!sends_its_own) schedule.partial += chunks.capacity();
         partners.push_back({peer, chunks, sends_its_own ? problem.shard(rank, peer) : sum, {}});
         max_chunks = std::max(max_chunks, partners.back().chunks.number());
     }
@@ -56,26 +57,27 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
     for (const int peer : members)
         if (peer != rank) sums.wait(peer, filled, 1);
     std::uint32_t partials = 0;
-    // A chunk for each in turn, so that every link has something to carry.
+    // One chunk for each partner in turn, so that every link is busy.
     for (std::uint32_t k = 0; k < max_chunks; ++k) {
         for (auto &[peer, chunks, from, puts] : partners) {
             if (k >= chunks.number()) continue;
             const std::int64_t begin = chunks.begin(k), count = chunks.elements(k);
-            const std::uint32_t may_overwrite = 1 + chunks.read_before(k);
+            const std::uint32_t credit = 1 + chunks.released_before(k);
             Place place = later(from, begin);
             if (!sends_its_own) {
                 place = later(from, chunks.place(k));
-                if (k >= PutChunks::ring) sums.wait(peer, ready, may_overwrite);
+                if (k >= PutChunks::ring) sums.wait(peer, clear_to_send, credit);
                 sums.reduce(in_buffers(problem, members, peer, begin), place, count, false);
                 sums.signal_node(partial, ++partials);
                 puts.wait(rank, partial, partials);
             }
-            puts.wait(peer, ready, may_overwrite,
+            puts.wait(peer, clear_to_send, credit,
                       k == 0 && is_eager(problem, rank, peer, chunks.count));
-            // The peer keeps its slots in node order, without its own node.
+            // The partial sums of the peer have one place for each other node, in the order of
+            // nodes.
             const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
-            puts.put(place, {peer, Region::partial, slot * chunks.room() + chunks.place(k)}, count,
-                     arrived, k + 1);
+            puts.put(place, {peer, Region::partial, slot * chunks.capacity() + chunks.place(k)},
+                     count, arrived, k + 1);
         }
     }
     if (partials > 0) schedule.lanes.push_back(std::move(sums));
@@ -85,22 +87,22 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
 
 }  // namespace
 
-// Direct: every rank sums its own shard straight out of everyone's buffer, in one pass.
+// Direct: every rank sums its own shard straight out of all buffers, in one pass.
 //
 //     node A                          node B
 //     buffer 0 ─┐                     buffer 2 ─┐
 //     buffer 1 ─┴─sum─► output 0      buffer 3 ─┴─sum─► partial ─put─► partial of r0 ─► output 0
 //
-// On one node nothing is staged: each element is read once from every buffer and written once. For
-// a rank on another node, the node's ranks share the work of summing what it needs (each for the
-// ranks in its own place), and send one partial sum in f32, chunk by chunk (rails.h): one is
-// summed while others are sent and received. A rank that is alone on its node puts its contribution
-// as it is, where that is of the type of sums.
+// On one node no data is staged: each element is read once from every buffer and written once. For
+// a shard of a rank on another node, its rail peer makes one partial sum of the node, of the
+// accumulator type, and puts it in chunks (rails.h): one chunk is summed while others are sent and
+// received. A rank that is alone on its node puts its contribution unchanged if it has the type of
+// partial sums.
 //
-// Cost: with m ranks on a node each reads m times its shard and writes it once; with n nodes it
-// also sums and sends n - 1 shards (more where nodes differ in size). Source: the one-pass
-// reduction that shared memory allows; hierarchical form as in UCC's CL/HIER, but with every rank
-// of a node at work instead of a leader.
+// Cost: each of m ranks on a node reads its shard m times and writes it once; with n nodes it also
+// sums and sends n - 1 shards (more if nodes differ in size). Source: the one-pass reduction that
+// shared memory allows; hierarchical variant as in UCC's CL/HIER, but with all ranks of a node
+// instead of a leader.
 Schedule direct(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
@@ -110,21 +112,21 @@ Schedule direct(const Problem &problem, int rank) {
     Schedule schedule;
     schedule.lanes.resize(1);
 
-    // Partial sums: first a slot for each other node's partial sum of my shard, in node order, then
-    // the partial sums that I make for others.
+    // Layout of the partial sums: first the sums of the other nodes for the shard of this rank, in
+    // the order of nodes; then the sums that this rank makes for other nodes.
     std::vector<Place> arrivals;
     std::vector<int> partners;
     for (int other = 0; other < nodes.count() && size > 0; ++other) {
         if (other == node) continue;
         arrivals.push_back({rank, Region::partial, schedule.partial});
         partners.push_back(rail_peer(nodes, other, rank));
-        schedule.partial += chunks.room();
+        schedule.partial += chunks.capacity();
     }
     const std::uint32_t partials = send_partial_sums(problem, rank, schedule);
 
     Lane &local = schedule.lanes.front();
     for (const int partner : rotated_for(partners, rank))
-        local.signal(partner, ready, 1, is_eager(problem, partner, rank, size));
+        local.signal(partner, clear_to_send, 1, is_eager(problem, partner, rank, size));
     meet(local, nodes, rank, filled);
 
     const std::uint32_t parts = arrivals.empty() ? 1 : chunks.number();
@@ -137,8 +139,8 @@ Schedule direct(const Problem &problem, int rank) {
         }
         local.reduce(from, later(problem.output(rank), begin),
                      parts == 1 ? size : chunks.elements(k), true);
-        if (!chunks.tells_after(k)) continue;
-        for (const int partner : partners) local.signal(partner, ready, k + 2);
+        if (!chunks.releases_after(k)) continue;
+        for (const int partner : partners) local.signal(partner, clear_to_send, k + 2);
     }
     if (partials > 0) local.wait(rank, partial, partials);
     meet(local, nodes, rank, read);

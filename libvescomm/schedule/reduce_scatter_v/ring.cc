@@ -10,24 +10,25 @@ namespace vescomm::reduce_scatter_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    filled,  // my buffer holds my contribution
-    taken,  // value i + 1: I have read the first i sums that came (told to the rank that puts them)
-    arrived,  // a put: value i brings the i-th sum that the sender passes on
-    ended,  // Plan::number(): this sum has come for a rank of my node; last(): I have passed on all
-    read,  // value w + 1: I have read what came for my chunk w; last(): all I need from my node
+    filled,  // the contribution of this rank is in its buffer
+    taken,  // value i + 1, for the left neighbour: this rank has read the first i sums of it
+    arrived,  // raised by a put: value i means that the i-th sum of the sender has arrived
+    ended,  // Plan::number(): this sum has arrived for a rank of the node; last(): all passed on
+    read,  // value k + 1: this rank has read the sum for its chunk k; last(): all data it needs
 };
 
-// The sums of a chunk of a shard, as they pass a node.
+// The running sum of one chunk of a shard, as it passes a node.
 struct Passing {
     int owner = 0;
-    std::uint32_t chunk = 0;
-    std::int64_t begin = 0, size = 0;
-    int lane = 0;  // which rank of every node passes it on
-    bool starts = false, ends = false;  // on this node
-    std::uint32_t in = 0, out = 0;  // of those that come in, and go out, through that rank
+    std::uint32_t chunk = 0;  // of the shard
+    std::int64_t begin = 0, count = 0;  // elements of the vector
+    int lane = 0;  // local rank that passes it on
+    bool starts = false, ends = false;  // true if the sum starts, or ends, on this node
+    // Its number among the sums that arrive at, and that leave, this rank.
+    std::uint32_t in = 0, out = 0;
 };
 
-// What passes a node, in order.
+// The running sums that pass a node, in order.
 class Plan {
 public:
     Plan(const Problem &problem, int node)
@@ -43,13 +44,13 @@ public:
         }
         const int left = (node + nodes.count() - 1) % nodes.count();
         std::vector<std::uint32_t> in(lanes_), out(lanes_);
-        for (; !owners.empty(); ++rounds_) {
-            const std::int64_t before = rounds_ * size_;
+        for (; !owners.empty(); ++chunks_) {
+            const std::int64_t before = chunks_ * size_;
             std::erase_if(owners, [&](int owner) { return problem.size(owner) <= before; });
             for (const int owner : owners) {
-                Passing passing{owner, rounds_, problem.begin(owner) + before,
+                Passing passing{owner, chunks_, problem.begin(owner) + before,
                                 std::min(size_, problem.size(owner) - before)};
-                passing.lane = static_cast<int>((owner + rounds_) % lanes_);
+                passing.lane = static_cast<int>((owner + chunks_) % lanes_);
                 passing.starts = nodes.node_of(owner) == left;
                 passing.ends = nodes.node_of(owner) == node;
                 passing.in = passing.starts ? 0 : in[passing.lane]++;
@@ -61,10 +62,11 @@ public:
 
     const std::vector<Passing> &passings() const { return passings_; }
     int lanes() const { return lanes_; }
-    // Of partial sums that one rank needs.
-    std::int64_t room() const { return 2 * slots * size_; }
-    std::uint32_t last() const { return rounds_ * problem_.ranks() + 1; }
-    // Rises along passings().
+    // Partial sums that a rank needs, in elements.
+    std::int64_t capacity() const { return 2 * slots * size_; }
+    // Greater than any number().
+    std::uint32_t last() const { return chunks_ * problem_.ranks() + 1; }
+    // Value of `ended` for a sum. It rises along passings().
     std::uint32_t number(const Passing &passing) const {
         return passing.chunk * problem_.ranks() + passing.owner + 1;
     }
@@ -81,7 +83,7 @@ private:
     const Problem &problem_;
     int lanes_;
     std::int64_t size_ = 0;  // of a chunk
-    std::uint32_t rounds_ = 0;
+    std::uint32_t chunks_ = 0;  // of the largest shard
     std::vector<Passing> passings_;
 };
 
@@ -91,17 +93,17 @@ private:
 //
 //     sums for d:   node d + 1 ──chunk──► node d + 2 ──► ... ──► node d - 1 ──► node d ──► output
 //
-// Every node adds the contributions of its ranks to what comes from the left. Chunks of a shard
-// take turns at a few slots among the partial sums, and those for all owners pass a node in one
-// order: the first chunk of each, from the farthest owner to the nearest, then the second. Waits
-// follow that order, so they never go round in a circle. Chunks are dealt out to the first ranks
-// of every node, each of which has a ring of its own.
+// Every node adds the contributions of its ranks to the sums from its left neighbour. Chunks use a
+// few slots among the partial sums in turn, and pass a node in one order: the first chunk of each
+// owner, from the farthest owner to the nearest, then the second chunks. Waits follow that order,
+// so they never form a cycle. Chunks are distributed cyclically over the first ranks of every node,
+// each of which has its own ring.
 //
-// Cost: a node sends S less its own shards and gets no more, however unequal they are. With one
-// owner of nearly everything that takes S and nodes chunks, where otherwise it gets nodes - 1
-// times its shard; with equal shards nodes - 1 latencies more than that. Of several large shards
-// each chunk waits for those before it to go round. Source: the pipelined ring of all_gather_v
-// (ring.cc there), backwards.
+// Cost: a node sends at most S without its own shards, for any cuts, and receives no more. With one
+// owner of nearly everything the time is that of S and nodes chunks; with other algorithms the
+// owner receives its shard nodes - 1 times. Equal shards take nodes - 1 latencies more. With
+// several large shards each chunk waits until the chunks before it have passed. Source: the
+// pipelined ring of all_gather_v (ring.cc there), backwards.
 Schedule ring(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
@@ -120,13 +122,13 @@ Schedule ring(const Problem &problem, int rank) {
 
     const bool passes = mine < plan.lanes();
     if (passes) {
-        schedule.partial = plan.room();
+        schedule.partial = plan.capacity();
         const int left = nodes.members((node + nodes.count() - 1) % nodes.count())[mine];
         const int right = nodes.members((node + 1) % nodes.count())[mine];
-        std::uint32_t come = 0;
+        std::uint32_t arriving = 0;  // sums that the left neighbour puts
         for (const Passing &passing : plan.passings())
-            if (passing.lane == mine && !passing.starts) come = passing.in + 1;
-        if (come > 0) take.signal(left, taken, 1);
+            if (passing.lane == mine && !passing.starts) arriving = passing.in + 1;
+        if (arriving > 0) take.signal(left, taken, 1);
         for (const Passing &passing : plan.passings()) {
             if (passing.lane != mine) continue;
             std::vector<Place> from = in_buffers(passing);
@@ -139,12 +141,12 @@ Schedule ring(const Problem &problem, int rank) {
                 pass.wait(passing.owner, read, passing.chunk + 1);
             } else {
                 pass.wait(right, taken, std::max(passing.out + 1, Plan::slots) - Plan::slots + 1);
-                pass.reduce(from, plan.outgoing(rank, passing.out), passing.size, false);
+                pass.reduce(from, plan.outgoing(rank, passing.out), passing.count, false);
                 pass.put(plan.outgoing(rank, passing.out), plan.incoming(right, passing.out),
-                         passing.size, arrived, passing.out + 1);
+                         passing.count, arrived, passing.out + 1);
             }
-            // So many more may come.
-            if (!passing.starts && passing.in + Plan::slots < come)
+            // Grants the credit for one more sum.
+            if (!passing.starts && passing.in + Plan::slots < arriving)
                 pass.signal(left, taken, passing.in + 2);
         }
         pass.signal_node(ended, plan.last());
@@ -158,7 +160,7 @@ Schedule ring(const Problem &problem, int rank) {
         std::vector<Place> from = in_buffers(passing);
         from.push_back(plan.incoming(worker, passing.in));
         take.reduce(from, later(problem.output(rank), passing.begin - problem.begin(rank)),
-                    passing.size, true);
+                    passing.count, true);
         take.signal_node(read, passing.chunk + 1);
     }
     if (passes) take.wait(rank, ended, plan.last());

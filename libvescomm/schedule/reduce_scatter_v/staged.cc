@@ -12,18 +12,18 @@ namespace vescomm::reduce_scatter_v {
 namespace {
 
 enum Flag : std::uint32_t {
-    written,  // value k + 1: round k of my contributions is in my stage
-    ready,  // value k + 1: I can take round k (told to the ranks that put into my partial sums)
-    arrived,  // a put: value k + 1 brings round k
-    read,  // value k + 1: I have read round k
+    written,  // value k + 1: chunk k of all contributions of this rank is in its staging buffer
+    clear_to_send,  // value k + 1, for a rank of another node: it may put its sum of chunk k
+    arrived,  // raised by a put: value k + 1 means that the sum of chunk k has arrived
+    read,  // value k + 1: this rank has read chunk k of all contributions
 };
 
 std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
-// Chunks of the staging buffer and of the partial sums, two for each shard unless one round is
-// enough, as all ranks know them.
+// The chunks of all shards, and their slots in the staging buffer and in the partial sums: two for
+// each shard, or one if the shards are not cut. The same on every rank.
 class Chunks {
 public:
     explicit Chunks(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
@@ -33,76 +33,80 @@ public:
             if (problem.size(owner) > 0) ++shards;
             largest = std::max(largest, problem.size(owner));
         }
-        size_ = problem.staging.elements / std::max<std::int64_t>(1, 2 * shards);
+        size_ = problem.staging.count / std::max<std::int64_t>(1, 2 * shards);
         if (nodes_.count() > 1) {
             const std::int64_t sums = nodes_.count() - 1 + max_rail_peers(nodes_);
-            size_ = std::min(size_, problem.partial.elements / (2 * sums));
-            // Between nodes messages cost more than what two rounds do at the same time.
-            at_once_ = problem.elements() <= problem.staging.elements &&
-                       largest * sums <= problem.partial.elements;
+            size_ = std::min(size_, problem.partial.count / (2 * sums));
+            // Between nodes a second message costs more than the overlap of two chunks saves.
+            at_once_ = problem.elements() <= problem.staging.count &&
+                       largest * sums <= problem.partial.count;
         }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
         size_ = std::max<std::int64_t>(1, largest);
-        chunks_ = 1;
+        slots_ = 1;
     }
 
+    // Elements of a chunk.
     std::int64_t size() const { return size_; }
-    // Whether one round is enough. Then the staging buffer holds the vector as it is.
+    // True if each shard is one chunk. The staging buffer then has the layout of the vector.
     bool at_once() const { return at_once_; }
-    std::int64_t rounds(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
-    std::int64_t part(int owner, std::int64_t round) const {
-        return std::min(size_, problem_.size(owner) - round * size_);
+    // Number of chunks of a shard.
+    std::int64_t count(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
+    // Elements of chunk k.
+    std::int64_t elements(int owner, std::int64_t k) const {
+        return std::min(size_, problem_.size(owner) - k * size_);
     }
-    Place given(int rank, int owner, std::int64_t round) const {
-        return {rank, Region::source, problem_.begin(owner) + round * size_};
+    Place given(int rank, int owner, std::int64_t k) const {
+        return {rank, Region::source, problem_.begin(owner) + k * size_};
     }
-    Place result(int owner, std::int64_t round) const {
+    Place result(int owner, std::int64_t k) const {
         Place place = problem_.output(owner);
-        place.offset += round * size_;
+        place.offset += k * size_;
         return place;
     }
-    Place lot(int rank, int owner, std::int64_t round) const {
+    // The slot of chunk k in the staging buffer of a rank.
+    Place slot(int rank, int owner, std::int64_t k) const {
         if (at_once_)
             return {rank, Region::staging, problem_.staging.begin + problem_.begin(owner)};
         return {rank, Region::staging,
-                problem_.staging.begin + (chunks_ * numbers_[owner] + round % chunks_) * size_};
+                problem_.staging.begin + (slots_ * numbers_[owner] + k % slots_) * size_};
     }
-    // The sum that `node` has made for `owner`, as it lies there.
-    Place sum_from(int node, int owner, std::int64_t round) const {
+    // The place at `owner` of the sum that `node` has made for it.
+    Place sum_from(int node, int owner, std::int64_t k) const {
         const int slot = node - (node > nodes_.node_of(owner) ? 1 : 0);
-        return sum(owner, slot, round);
+        return sum(owner, slot, k);
     }
-    // The sum that a rank makes for the n-th owner of another node.
-    Place sum_made(int rank, std::int64_t n, std::int64_t round) const {
-        return sum(rank, nodes_.count() - 1 + n, round);
+    // The place of the sum that a rank makes for its n-th owner on other nodes.
+    Place sum_made(int rank, std::int64_t n, std::int64_t k) const {
+        return sum(rank, nodes_.count() - 1 + n, k);
     }
 
 private:
-    Place sum(int rank, std::int64_t slot, std::int64_t round) const {
+    Place sum(int rank, std::int64_t slot, std::int64_t k) const {
         return {rank, Region::partial,
-                problem_.partial.begin + (chunks_ * slot + round % chunks_) * size_};
+                problem_.partial.begin + (slots_ * slot + k % slots_) * size_};
     }
 
     const Problem &problem_;
     const Nodes &nodes_;
-    std::vector<std::int64_t> numbers_;  // of owners, not counting empty shards
-    std::int64_t size_ = 0;
-    std::int64_t chunks_ = 2;  // of each
+    std::vector<std::int64_t> numbers_;  // by owner: number of its shard, without empty ones
+    std::int64_t size_ = 0;  // elements of a chunk
+    std::int64_t slots_ = 2;  // for each shard
     bool at_once_ = false;
 };
 
-// Below this many elements it takes longer to leave something out than to copy it.
+// Minimum elements of a gap that copies leave out. To copy a smaller gap takes less time.
 constexpr std::int64_t min_gap = 1024;
 
-// The shards of `owners`, and what little is between them.
+// The shards of `owners`, merged across small gaps.
 std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &owners) {
     std::vector<Extent> extents;
     for (const int owner : owners) {
         const std::int64_t begin = problem.begin(owner), end = begin + problem.size(owner);
         const bool is_near =
-            !extents.empty() && begin - extents.back().begin - extents.back().size < min_gap;
-        if (is_near) extents.back().size = end - extents.back().begin;
+            !extents.empty() && begin - extents.back().begin - extents.back().count < min_gap;
+        if (is_near) extents.back().count = end - extents.back().begin;
         else extents.push_back({begin, end - begin});
     }
     return extents;
@@ -117,13 +121,13 @@ bool can_use_staging(const Problem &problem) {
 // Staged: contributions lie in arrays of the callers, and pass through the staging buffer chunk by
 // chunk.
 //
-//     node A                                  node B
-//     source 0 ─copy─► stage 0 ─┐             stage 2 ─┐
-//     source 1 ────────────────┴─sum─► ...    stage 3 ─┴─sum─► partial ─put─► partial of r1 ─► ...
+//     node A                                node B
+//     source 0 ─copy─► staging 0 ─┐         staging 2 ─┐
+//     source 1 ───────────────────┴─sum─►   staging 3 ─┴─sum─► partial ─put─► partial of r1 ─►
 //
-// An owner sums what its node's ranks have staged for it, its own contribution straight from its
-// array, in the order of ranks. For an owner on another node the rank in its place does, and puts
-// one partial sum for the node, as in direct.cc.
+// An owner sums the staged contributions of its node in the order of ranks. It reads its own
+// contribution from its array. For an owner on another node its rail peer makes the sum of the node
+// and puts it, as in direct.cc.
 //
 // Cost: every contribution is read and written once more than in direct.cc, in the cache.
 // Source: direct.cc; double buffering of chunks as in any copy through shared memory.
@@ -135,31 +139,31 @@ Schedule staged(const Problem &problem, int rank) {
     const auto reader = [&](int owner) {
         return nodes.node_of(owner) == node ? owner : rail_peer(nodes, node, owner);
     };
-    std::vector<int> abroad;  // owners on other nodes for whom this rank sums
+    std::vector<int> remote_owners;  // owners on other nodes for which this rank sums
     for (const int peer : rotated_after(rail_peers(nodes, rank), rank))
-        if (problem.size(peer) > 0) abroad.push_back(peer);
-    std::vector<int> partners;  // who sums for this rank on other nodes
+        if (problem.size(peer) > 0) remote_owners.push_back(peer);
+    std::vector<int> partners;  // ranks of other nodes that sum for this rank
     for (int other = 0; other < nodes.count() && problem.size(rank) > 0; ++other)
         if (other != node) partners.push_back(rail_peer(nodes, other, rank));
-    std::int64_t rounds = 0;
-    std::vector<int> given;  // owners for whom others read this rank's contribution
+    std::int64_t max_chunks = 0;  // of the largest shard
+    std::vector<int> given;  // owners for which other ranks read this rank's contribution
     for (int owner = 0; owner < problem.ranks(); ++owner) {
         if (problem.size(owner) == 0) continue;
-        rounds = std::max(rounds, chunks.rounds(owner));
+        max_chunks = std::max(max_chunks, chunks.count(owner));
         if (reader(owner) != rank) given.push_back(owner);
     }
 
     Schedule schedule;
-    schedule.staging = problem.staging.begin + problem.staging.elements;
-    schedule.partial = problem.partial.begin + problem.partial.elements;
+    schedule.staging = problem.staging.begin + problem.staging.count;
+    schedule.partial = problem.partial.begin + problem.partial.count;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
-    // The first two chunks are free in any case.
+    // The slots of the first two chunks are always free.
     for (const int partner : rotated_for(partners, rank))
-        lane.signal(partner, ready, count_of(std::min<std::int64_t>(2, chunks.rounds(rank))),
-                    is_eager(problem, partner, rank, chunks.part(rank, 0)));
+        lane.signal(partner, clear_to_send, count_of(std::min<std::int64_t>(2, chunks.count(rank))),
+                    is_eager(problem, partner, rank, chunks.elements(rank, 0)));
 
-    // Once in a round for each member.
+    // Waits once for each member and chunk number.
     std::vector<std::int64_t> waited(members.size(), -1), waited_for_read(members.size(), -1);
     const auto first_time = [&](std::vector<std::int64_t> &last, int member, std::int64_t k) {
         return std::exchange(last[static_cast<std::size_t>(nodes.local_rank(member))], k) != k;
@@ -171,53 +175,54 @@ Schedule staged(const Problem &problem, int rank) {
                 places.push_back(chunks.given(rank, owner, k));
             } else {
                 if (first_time(waited, member, k)) lane.wait(member, written, count_of(k + 1));
-                places.push_back(chunks.lot(member, owner, k));
+                places.push_back(chunks.slot(member, owner, k));
             }
         }
         return places;
     };
-    for (std::int64_t k = 0; k < rounds; ++k) {
+    for (std::int64_t k = 0; k < max_chunks; ++k) {
         bool writes = false, awaited = false;
         if (chunks.at_once()) {
             for (const Extent &extent : extents_of(problem, given))
                 lane.copy({rank, Region::source, extent.begin},
                           {rank, Region::staging, problem.staging.begin + extent.begin},
-                          extent.size);
+                          extent.count);
             writes = !given.empty();
         }
         for (const int owner : given) {
-            if (chunks.at_once() || chunks.rounds(owner) <= k) continue;
+            if (chunks.at_once() || chunks.count(owner) <= k) continue;
             if (k >= 2 && first_time(waited_for_read, reader(owner), k))
                 lane.wait(reader(owner), read, count_of(k - 1));
-            lane.copy(chunks.given(rank, owner, k), chunks.lot(rank, owner, k),
-                      chunks.part(owner, k));
+            lane.copy(chunks.given(rank, owner, k), chunks.slot(rank, owner, k),
+                      chunks.elements(owner, k));
             writes = true;
         }
         if (writes) lane.signal_node(written, count_of(k + 1));
-        for (std::size_t i = 0; i < abroad.size(); ++i) {
-            const int owner = abroad[i];
-            if (chunks.rounds(owner) <= k) continue;
+        for (std::size_t i = 0; i < remote_owners.size(); ++i) {
+            const int owner = remote_owners[i];
+            if (chunks.count(owner) <= k) continue;
             const Place sum = chunks.sum_made(rank, static_cast<std::int64_t>(i), k);
             const auto from = contributions(owner, k);
-            const bool eager = k < 2 && is_eager(problem, rank, owner, chunks.part(owner, 0));
-            // From the third round on, that also means that the last sum of this chunk has left.
-            if (!eager) lane.wait(owner, ready, count_of(k + 1));
-            lane.reduce(from, sum, chunks.part(owner, k), false);
-            if (eager) lane.wait(owner, ready, count_of(k + 1), true);
-            lane.put(sum, chunks.sum_from(node, owner, k), chunks.part(owner, k), arrived,
+            const bool eager = k < 2 && is_eager(problem, rank, owner, chunks.elements(owner, 0));
+            // From the third chunk on this also means that the previous sum in this slot has left.
+            if (!eager) lane.wait(owner, clear_to_send, count_of(k + 1));
+            lane.reduce(from, sum, chunks.elements(owner, k), false);
+            if (eager) lane.wait(owner, clear_to_send, count_of(k + 1), true);
+            lane.put(sum, chunks.sum_from(node, owner, k), chunks.elements(owner, k), arrived,
                      count_of(k + 1));
-            awaited |= chunks.rounds(owner) > k + 2;
+            awaited |= chunks.count(owner) > k + 2;
         }
-        if (problem.size(rank) > 0 && chunks.rounds(rank) > k) {
+        if (problem.size(rank) > 0 && chunks.count(rank) > k) {
             auto from = contributions(rank, k);
             for (const int partner : partners) {
                 lane.wait(partner, arrived, count_of(k + 1));
                 from.push_back(chunks.sum_from(nodes.node_of(partner), rank, k));
             }
-            lane.reduce(from, chunks.result(rank, k), chunks.part(rank, k), true);
+            lane.reduce(from, chunks.result(rank, k), chunks.elements(rank, k), true);
             for (const int partner : partners)
-                if (chunks.rounds(rank) > k + 2) lane.signal(partner, ready, count_of(k + 3));
-            awaited |= chunks.rounds(rank) > k + 2;
+                if (chunks.count(rank) > k + 2)
+                    lane.signal(partner, clear_to_send, count_of(k + 3));
+            awaited |= chunks.count(rank) > k + 2;
         }
         if (awaited) lane.signal_node(read, count_of(k + 1));
     }
