@@ -75,8 +75,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;
     bindings.output.pieces = arrays.output;
-    auto path = std::make_unique<StagingPath>(comm, algorithm, problem, options.type, elements,
-                                              staging);
+    auto path =
+        std::make_unique<StagingPath>(comm, algorithm, problem, options.type, elements, staging);
     return std::unique_ptr<Request>(new Request(staging->comm(), options, std::move(arrays),
                                                 std::move(path), algorithm, choice.why, bindings));
 }

@@ -14,7 +14,7 @@ namespace vescomm {
 
 namespace {
 
-// Messages have one algorithm, which is in no table.
+// The only algorithm for messages. It is not in the table of algorithms.
 constexpr AlgorithmEntry through_eager_buffers = {
     Collective::send, "eager_buffers", send_receive, can_send_receive,
     "the message passes through an eager buffer, chunk by chunk"};
@@ -37,8 +37,8 @@ public:
         const int to = receives_ ? comm.rank() : peer_;
         const Message message{{from, Region::source, 0}, {to, Region::output, 0}, elements_};
         Schedule schedule;
-        schedule.lanes.push_back((receives_ ? receive : send)(
-            comm.nodes(), eager_buffers_->chunk(type_), message));
+        schedule.lanes.push_back(
+            (receives_ ? receive : send)(comm.nodes(), eager_buffers_->chunk(type_), message));
         return schedule;
     }
 

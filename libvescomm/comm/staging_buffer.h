@@ -28,7 +28,7 @@ public:
 
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
-    // Tells a problem on arrays of `type` how much of the staging buffer it may use.
+    // Sets the parts of the staging buffer that a problem on arrays of `type` may use.
     void give_space(Problem &problem, vescomm_type_t type) const;
     void bind(Bindings &bindings, vescomm_type_t type);
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may
