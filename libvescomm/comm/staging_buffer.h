@@ -13,10 +13,10 @@
 namespace vescomm {
 
 // The memory through which the callers' arrays pass between ranks. It has slots, which operations
-// use in turn: operation n of a communicator uses slot n mod staging_slots, once every rank of its
-// node has released that slot after the operation that used it before. All ranks make the same
-// calls in the same order, so all of them count alike and no operation on arrays needs the control
-// plane.
+// use in turn: operation n of a communicator, from 1, uses slot (n - 1) mod staging_slots, once
+// every rank of its node has released that slot after the operation that used it before. All ranks
+// make the same calls in the same order, so their counts are equal and no operation on arrays needs
+// the control plane.
 //
 //     slot 0: │ inline flag │ staging │ partial sums │ tables of the call matcher │ slot 1: ...
 //
