@@ -28,7 +28,7 @@ with_address=(
 with_thread=(
     biased_lock failure_value session session_death session_hostile
     tcp puts shared_memory ucx
-    groups shared_connections interleavings leaving recorder telling
+    groups shared_connections interleavings leaving recorder advertise
     exchange_fuzz threads
     flight_recorder log metrics observe_file trace
 )

@@ -12,7 +12,7 @@ namespace vescomm {
 
 namespace {
 
-// An answer: the status (0: fine), and then the result or the error's sentence.
+// An answer: the status (0: no error), then the result or the sentence of the error.
 std::string pack(vescomm_status_t status, std::string_view text) {
     std::string answer(sizeof status, '\0');
     std::memcpy(answer.data(), &status, sizeof status);
@@ -27,8 +27,8 @@ std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
     return {status, answer.substr(sizeof status)};
 }
 
-[[noreturn]] void tell_difference(std::string_view label, int rank, const std::string &key,
-                                  const std::string &first, const std::string &other) {
+[[noreturn]] void throw_difference(std::string_view label, int rank, const std::string &key,
+                                   const std::string &first, const std::string &other) {
     const std::string there = "rank " + std::to_string(rank);
     throw Error(VESCOMM_ERROR_MISMATCH, std::string(label) + ": rank 0 and " + there +
                                             " disagree: " + key + " is " + first +
@@ -43,11 +43,11 @@ std::string text_of(const Description &description) {
     return text;
 }
 
-// Throws where the description of a rank is not that of rank 0.
+// Throws if the description of a rank differs from that of rank 0.
 void compare(std::string_view label, const std::vector<std::string> &all) {
     for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
         if (all[rank] == all[0]) continue;
-        // Find the first part that differs; the texts come from the network, so count nothing.
+        // Find the first part that differs. The texts come from the network: trust no count.
         std::size_t at = 0;
         std::string key = "arguments", here = "?", there = "?";
         while (at < all[0].size()) {
@@ -63,7 +63,7 @@ void compare(std::string_view label, const std::vector<std::string> &all) {
             }
             at += first.size() + 1;
         }
-        tell_difference(label, rank, key, here, there);
+        throw_difference(label, rank, key, here, there);
     }
 }
 
@@ -77,7 +77,7 @@ std::vector<std::string> agree(Communicator &comm, std::string_view label, Deadl
     } catch (const Error &error) {
         answer = pack(error.status, error.what());
     } catch (const std::bad_alloc &) {
-        // So short that it needs no memory of the heap.
+        // Short enough to need no memory of the heap.
         answer = pack(VESCOMM_ERROR_OUT_OF_MEMORY, "no memory");
     } catch (const std::exception &error) {
         answer = pack(VESCOMM_ERROR_INTERNAL, error.what());
@@ -97,8 +97,8 @@ void require_same(std::string_view label, std::string_view key,
                   const std::vector<std::string> &values) {
     for (std::size_t rank = 1; rank < values.size(); ++rank)
         if (values[rank] != values[0])
-            tell_difference(label, static_cast<int>(rank), std::string(key), values[0],
-                            values[rank]);
+            throw_difference(label, static_cast<int>(rank), std::string(key), values[0],
+                             values[rank]);
 }
 
 void require_same(Communicator &comm, std::string_view label, Deadline deadline,
@@ -124,7 +124,7 @@ Channel require_same_and_take_channel(Communicator &comm, std::string_view label
     compare(label, texts);
     for (;;) {
         if (const auto channel = comm.channels().take(offers)) return *channel;
-        // All have been used, and what this many offers hold is not free everywhere.
+        // Every channel has been used, and none of those offered so far is free on all ranks.
         offers = comm.gather(label, comm.channels().offer(), deadline);
     }
 }

@@ -12,24 +12,25 @@
 
 namespace vescomm {
 
-// Collective: does some work of this rank's own and says how it went, so that either all ranks go
-// on or all throw. `work` returns what this rank has to tell the others; the result is everyone's,
-// by rank. When work threw on a rank, every rank throws that error, with the rank's number.
+// Collective: runs `work` on every rank, so that either all ranks continue or all throw. Returns
+// the results of all ranks, by rank. If `work` threw on a rank, every rank throws the error of the
+// first such rank, with its number.
 std::vector<std::string> agree(Communicator &comm, std::string_view label, Deadline deadline,
                                const std::function<std::string()> &work);
 
-// Throws MISMATCH where the value of a rank is not that of rank 0.
+// Throws MISMATCH if the value of a rank differs from that of rank 0.
 void require_same(std::string_view label, std::string_view key,
                   const std::vector<std::string> &values);
 
-// Collective: every rank describes what it was asked to do, in the same number of "key value"
-// parts. Throws MISMATCH on all ranks when two differ, naming the ranks and the first part that
-// does.
+// Collective: compares the descriptions of the call on all ranks: pairs of key and value, the same
+// number on every rank. If two differ, throws MISMATCH on all ranks; the sentence names the ranks
+// and the first pair that differs.
 using Description = std::vector<std::pair<std::string, std::string>>;
 void require_same(Communicator &comm, std::string_view label, Deadline deadline,
                   const Description &mine);
 
-// The same; in the same round all ranks take a channel for what they make.
+// Compares descriptions as above. In the same all-gather all ranks take a channel for the new
+// object.
 Channel require_same_and_take_channel(Communicator &comm, std::string_view label, Deadline deadline,
                                       const Description &mine);
 

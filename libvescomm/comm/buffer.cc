@@ -11,10 +11,10 @@ namespace vescomm {
 
 namespace {
 
-// A line of a cache, and more than any element or vector needs.
+// A cache line; more than any element or vector needs.
 constexpr std::uint64_t alignment = 64;
 
-// When hashes differ, ranks exchange the layouts themselves, to say where.
+// The hashes differ: ranks exchange the layouts themselves, to find the difference.
 [[noreturn]] void explain_mismatch(Communicator &comm, const Layout &layout,
                                    const std::string &name, Deadline deadline) {
     const auto bytes = layout.serialise();
@@ -28,7 +28,7 @@ constexpr std::uint64_t alignment = 64;
     for (int rank = 1; rank < comm.ranks(); ++rank) {
         const Layout other = parse(rank);
         if (first == other) continue;
-        // Each side reads of its own layout first.
+        // The sentence begins with this rank's own layout.
         const std::string difference =
             comm.rank() == rank
                 ? other.first_difference(first) + " (on rank 0)"
@@ -56,7 +56,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "buffer \"" + options.name + "\": the layout has " +
                         std::to_string(layout.ranks()) + " shards and the communicator has " +
-                        std::to_string(comm->ranks()) + " ranks; plan it for as many");
+                        std::to_string(comm->ranks()) + " ranks; plan it for that number");
     std::uint64_t bytes = 0;
     if (__builtin_mul_overflow(static_cast<std::uint64_t>(layout.elements()), size, &bytes))
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
@@ -83,7 +83,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
 
     const std::string label = "creation of buffer \"" + options.name + "\"";
     const Deadline deadline = comm->deadline();
-    // The layout's hash goes first and by itself, so that a difference there can be explained.
+    // The hash of the layout is compared first and alone, so that a difference can be explained.
     const auto hash = layout.hash();
     const auto hashes =
         comm->gather(label, {reinterpret_cast<const char *>(&hash), sizeof hash}, deadline);

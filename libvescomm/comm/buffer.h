@@ -16,14 +16,14 @@ class Buffer {
 public:
     struct Options {
         vescomm_type_t type = VESCOMM_F32;
-        std::shared_ptr<Memory> memory = {};  // none: of its own, of the kind and sharing below
+        std::shared_ptr<Memory> memory = {};  // nullptr: new, of the kind and sharing below
         std::uint64_t offset_bytes = 0;
         vescomm_memory_kind_t kind = VESCOMM_HOST;
         vescomm_sharing_t sharing = VESCOMM_PER_RANK;
         std::string name = {};
     };
 
-    // Collective, blocking: every rank must mean the same buffer.
+    // Collective, blocking. Every rank gives the same layout and options.
     static std::shared_ptr<Buffer> create(std::shared_ptr<Communicator> comm, const Layout &layout,
                                           Options options);
 

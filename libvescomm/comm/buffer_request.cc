@@ -35,9 +35,10 @@ Problem problem_of(const Communicator &comm, const Buffer *buffer, const Request
     return problem;
 }
 
-// True: some rank has a source or an output array. Then the problem counts every rank as having
-// one; the others use their shard of the buffer.
-bool anyone_apart(Communicator &comm, const std::string &label, const RequestOptions &options) {
+// True: some rank has a source or an output array. The problem then assumes one on every rank; the
+// other ranks use their shard of the buffer.
+bool any_rank_has_array(Communicator &comm, const std::string &label,
+                        const RequestOptions &options) {
     const bool takes_any = options.collective == Collective::all_gather_v ||
                            options.collective == Collective::reduce_scatter_v;
     if (!takes_any) return false;
@@ -71,10 +72,10 @@ void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                    "; f32 and f64 convert to and from every float");
 }
 
-// The collective on the buffer, and its variant on arrays that pass through the staging buffer: one
-// copy more, but one wait where the buffer takes two or three, since no rank has to learn that its
-// bytes were read. With many bytes the copy costs more than the waits, and predictions take long.
-// Between nodes, contributions are combined in the order of ranks, and to a root, only on arrays.
+// The collective on the buffer, and its variant on arrays that pass through the staging buffer. The
+// variant needs one more copy, but one wait instead of two or three, because no rank has to learn
+// that its bytes were read. For many bytes the copy costs more than the waits, and predictions take
+// long. Between nodes, only the variant can combine in the order of ranks, or reduce to a root.
 std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
                                  const StagingBuffer &staging, bool forced) {
     constexpr std::int64_t max_bytes = 1 << 20;
@@ -111,7 +112,7 @@ std::string quoted_name(const Buffer *buffer) {
     return buffer == nullptr ? std::string() : " of \"" + buffer->name() + "\"";
 }
 
-// A channel that the request gives back. Its next user counts runs on from those of this one.
+// A channel that the request gives back with its number of runs, which the next user continues.
 class TakenChannel {
 public:
     TakenChannel(Communicator &comm, Channel channel) : comm_(comm), channel_(channel) {}
@@ -130,7 +131,7 @@ private:
     const Channel channel_;
 };
 
-// In the buffer, on a channel of its own.
+// In the buffer, on a channel of the request.
 class BufferPath final : public CollectivePath {
 public:
     BufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
@@ -212,7 +213,7 @@ void bind_arrays(Bindings &bindings, const Problem &problem, const Buffer &buffe
     }
 }
 
-// Binds the buffer, and the arrays that the caller gave in the place of its shard.
+// Binds the buffer, and the arrays that the caller gave instead of its shard.
 void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator &comm,
                  const Buffer *buffer, const RequestOptions &options) {
     const std::int64_t shard = problem.cuts.empty() ? 0 : problem.size(comm.rank());
@@ -235,8 +236,8 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
     }
 }
 
-// Memory for partial sums: every rank takes as much as the rank that needs the most. Requests on
-// one memory never run at the same time, so they share it. Collective.
+// Memory for partial sums, of the largest size that any rank needs. Requests on one memory never
+// run at the same time, so they share it. Collective.
 std::shared_ptr<Memory> partial_memory(Communicator &comm, const Buffer *buffer,
                                        std::int64_t elements, const std::string &label,
                                        Deadline deadline) {
@@ -268,7 +269,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
         "creation of " + std::string(name_of(options.collective)) + quoted_name(buffer.get());
 
     Problem in_buffer = problem_of(*comm, buffer.get(), options);
-    in_buffer.in_place = !anyone_apart(*comm, label, options);
+    in_buffer.in_place = !any_rank_has_array(*comm, label, options);
     in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
                            options.op != VESCOMM_PREMULTIPLIED_SUM;
     const AlgorithmOverride forced = override_of(*comm, options);

@@ -11,7 +11,7 @@ namespace vescomm {
 
 namespace {
 
-// Every rank has something of its own, rather than all the same.
+// True: every rank has its own count; false: all ranks have the same count.
 bool by_rank(Collective collective) {
     switch (collective) {
         case Collective::all_gather_v:
@@ -24,7 +24,8 @@ bool by_rank(Collective collective) {
     }
 }
 
-// The pieces of all calls, block by block: within a block in the order of the calls.
+// The pieces of all calls, block by block, and within a block in the order of the calls. Merges
+// adjacent pieces.
 void join(std::span<const Call> calls, std::vector<Piece> Call::*array,
           std::vector<Piece> &joined) {
     const std::size_t size = size_of(calls[0].options.type);
@@ -84,7 +85,7 @@ void Call::clear() {
 
 Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers)
     : staging_(std::move(staging)), eager_buffers_(std::move(eager_buffers)) {
-    kept_.reserve(max_kept);
+    cached_.reserve(max_cached);
 }
 
 std::shared_ptr<Calls> Calls::create(const std::shared_ptr<Communicator> &comm) {
@@ -104,7 +105,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     Request::Arrays &arrays = arrays_;
     arrays.cuts.clear();
     arrays.exchange = {};
-    // Of one call nothing is added up.
+    // A single call needs no sums, and allocates nothing.
     const std::vector<std::int64_t> together =
         calls.size() > 1 ? sums(calls, &Call::counts) : std::vector<std::int64_t>{};
     const auto &counts = calls.size() > 1 ? together : calls[0].counts;
@@ -116,22 +117,22 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     join(calls, &Call::source, arrays.source);
     join(calls, &Call::output, arrays.output);
 
-    const auto found = std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto &request) {
+    const auto found = std::find_if(cached_.rbegin(), cached_.rend(), [&](const auto &request) {
         return request->suits(options, arrays);
     });
-    if (found == kept_.rend())
+    if (found == cached_.rend())
         return is_message(options.collective) ? Request::create(eager_buffers_, arrays, options)
                                               : Request::create(staging_, arrays, options);
     std::unique_ptr<Request> request = std::move(*found);
-    kept_.erase(std::next(found).base());
+    cached_.erase(std::next(found).base());
     request->move_arrays(arrays);
     return request;
 }
 
 void Calls::keep(std::unique_ptr<Request> request) noexcept {
-    if (request->running()) return;  // for ever, since its communicator broke
-    if (kept_.size() == max_kept) kept_.erase(kept_.begin());
-    kept_.push_back(std::move(request));
+    if (request->running()) return;  // it never completes, because its communicator broke
+    if (cached_.size() == max_cached) cached_.erase(cached_.begin());
+    cached_.push_back(std::move(request));
 }
 
 }  // namespace vescomm

@@ -10,55 +10,55 @@
 
 namespace vescomm {
 
-// Of an array, and of what the calls of a group have together: rounds through the staging buffer
-// stay countable, and bytes.
+// Limit for one array, and for the calls of a group together: the bytes, and the steps through the
+// staging buffer, stay countable.
 inline constexpr std::int64_t max_elements = std::int64_t{1} << 40;
 
-// One collective on arrays of the caller, or one side of a message, as it was called: a value.
+// The arguments of one collective on arrays of the caller, or of one side of a message: a value.
 //
-// Arrays consist of blocks. One that holds something of every rank has a block for each (what is
-// gathered, scattered or exchanged), others have one; a rank that has no such array has none.
+// An array consists of blocks. An array that is gathered, scattered or exchanged has one block for
+// each rank, any other array has one block. A rank without the array has no blocks.
 struct Call {
     Request::Options options;
-    std::vector<std::int64_t> counts;  // of every rank; of all, where every rank has the same
-    std::vector<Piece> source, output;  // a block each
-    // all_to_all_v: counts of what this rank has for each, and gets from each.
+    std::vector<std::int64_t> counts;  // by rank; a single one if it is the same for all ranks
+    std::vector<Piece> source, output;  // one piece for each block
+    // all_to_all_v: elements that this rank sends to each rank, and receives from each.
     std::vector<std::int64_t> sends, receives;
 
-    // Keeps the room of the vectors.
+    // Keeps the capacity of the vectors.
     void clear();
 };
 
-// Whether two calls can be one operation.
+// True: one operation can execute both calls.
 bool fuse(const Call &a, const Call &b);
 
-// Turns calls into requests and keeps those that are done with, so that a call like an earlier one
-// costs no new schedule. Not thread-safe.
+// Turns calls into requests. Caches requests that are no longer in use, so that a call like an
+// earlier one needs no new schedule. Not thread-safe.
 class Calls {
 public:
     // Collective, blocking.
     static std::shared_ptr<Calls> create(const std::shared_ptr<Communicator> &comm);
 
-    // An empty call to be filled and given to request(). There is only one, so that a call like
-    // an earlier one allocates nothing.
+    // An empty call, to be filled and given to request(). There is only one, so that a call like an
+    // earlier one allocates nothing.
     Call &blank();
-    // One operation for all of the calls, which fuse. Not started.
+    // One request, not started, for all of the calls. Every two of them fuse().
     std::unique_ptr<Request> request(std::span<const Call> calls);
-    // Takes back one that is no longer needed.
+    // Takes back a request that is no longer in use.
     void keep(std::unique_ptr<Request> request) noexcept;
 
     const std::shared_ptr<StagingBuffer> &staging() const { return staging_; }
 
 private:
-    static constexpr std::size_t max_kept = 64;
+    static constexpr std::size_t max_cached = 64;
 
     Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
     std::shared_ptr<StagingBuffer> staging_;
     std::shared_ptr<EagerBuffers> eager_buffers_;
-    std::vector<std::unique_ptr<Request>> kept_;  // the most recent one last
+    std::vector<std::unique_ptr<Request>> cached_;  // oldest first
     Call blank_;
-    Request::Arrays arrays_;  // of the calls at hand
+    Request::Arrays arrays_;  // for request(), which reuses its capacity
 };
 
 }  // namespace vescomm

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(sizeof(Channel) == 8);
 
-// Offers come from the network: what is not whole is left out.
+// Offers come from the network: an incomplete entry is ignored.
 std::vector<Channel> parse(const std::string &offer) {
     std::vector<Channel> channels(std::min(offer.size() / sizeof(Channel), Channels::max_offered));
     if (!channels.empty())
@@ -59,12 +59,12 @@ std::string Channels::offer() const {
 std::optional<Channel> Channels::take(const std::vector<std::string> &offers) {
     const std::lock_guard lock(mutex_);
     std::optional<std::vector<Channel>> common;
-    // All ranks have told of the channels in front of this place.
-    std::uint32_t told = used_;
+    // The offers of all ranks are complete for this many channels behind the cursor.
+    std::uint32_t covered = used_;
     for (const std::string &offer : offers) {
         std::vector<Channel> free = parse(offer);
         if (free.size() == max_offered && free.back().number < used_)
-            told = std::min(told, behind_cursor(free.back().number) + 1);
+            covered = std::min(covered, behind_cursor(free.back().number) + 1);
         std::erase_if(free, [&](Channel &channel) {
             if (channel.runs > max_runs_of_free || channel.number >= used_) return true;
             if (!common) return false;
@@ -83,10 +83,10 @@ std::optional<Channel> Channels::take(const std::vector<std::string> &offers) {
         free_.erase(taken.number);
         return taken;
     }
-    searched_ += told;
-    const bool in_vain = searched_ >= used_;
-    if (told > 0) advance_cursor(told);
-    if (used_ == count_ && !in_vain) return {};
+    searched_ += covered;
+    const bool searched_all = searched_ >= used_;
+    if (covered > 0) advance_cursor(covered);
+    if (used_ == count_ && !searched_all) return {};
     searched_ = 0;
     return Channel{.number = fresh_locked(1), .runs = 0};
 }
@@ -97,7 +97,7 @@ void Channels::give_back(Channel channel) noexcept {
         const std::lock_guard lock(mutex_);
         free_[channel.number] = channel.runs;
     } catch (const std::bad_alloc &) {
-        // It is not used again.
+        // The channel is not used again.
     }
 }
 

@@ -19,7 +19,7 @@ void collective_create(Communicator &comm, const std::function<void()> &make) {
     try {
         make();
     } catch (const Error &error) {
-        // What differs has been thrown by all.
+        // All ranks have thrown a MISMATCH.
         if (error.status != VESCOMM_ERROR_MISMATCH && !comm.failure().broken())
             refuse(error.what());
         throw;

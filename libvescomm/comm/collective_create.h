@@ -8,10 +8,11 @@
 
 namespace vescomm {
 
-// Collective: makes something in rounds of the control plane. A rank that cannot take part throws
-// why from `make`: its arguments are wrong, or it lacks something. So that the others need not wait
-// for it, it takes part in one more round. Where they are in another, everyone's communicator
-// breaks, and they are told why; where all have thrown the same, nothing else happens.
+// Collective: runs `make`, which creates an object by all-gathers of the control plane. `make`
+// throws on a rank that cannot take part: its arguments are wrong, or it lacks a resource. That
+// rank then takes part in one more all-gather, whose label gives the reason, so that no rank waits
+// for it. If the other ranks are in a different all-gather, the communicator breaks on all ranks
+// with that reason. If all ranks have thrown the same error, nothing else happens.
 void collective_create(Communicator &comm, const std::function<void()> &make);
 
 }  // namespace vescomm

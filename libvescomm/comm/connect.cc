@@ -26,12 +26,13 @@ namespace vescomm {
 namespace {
 
 constexpr std::size_t secret_bytes = 32;
-// Far more than addresses of interfaces and a secret can be.
-constexpr std::uint64_t largest_invitation = 64 * 1024;
+// Far more than the addresses of all interfaces and a secret need.
+constexpr std::uint64_t max_invitation_bytes = 64 * 1024;
 
 struct Settings {
     Config config;
-    // What is wrong with them. The others are told once all have met: they would wait in vain.
+    // The fault of invalid settings. It is reported to all ranks once they are connected, so that
+    // none waits for this rank.
     std::optional<Error> refused;
 };
 
@@ -56,7 +57,7 @@ void require_rank(int rank, int ranks) {
                         "; ranks must be at least 1, and rank from 0 to ranks - 1");
 }
 
-// A secret that others may know or guess protects nothing where others can connect.
+// Rejects a secret that others may know or guess, if others can connect.
 void require_secret(const std::string &host, const std::string &secret, bool derived,
                     const Config &config) {
     constexpr std::size_t min_bytes = 16;
@@ -76,7 +77,8 @@ void require_secret(const std::string &host, const std::string &secret, bool der
                         "the network");
 }
 
-// On a machine of several users the job's identity is no secret; a key of this user is.
+// A secret from the job's identity and a key of this user. The other users of the machine know the
+// identity, but not the key.
 std::string local_secret(const std::string &identity, int rank, int ranks) {
     if (const auto key = user_key(user_cache_folder())) {
         const FrameKey hash = keyed_hash(*key, identity);
@@ -92,12 +94,12 @@ std::string local_secret(const std::string &identity, int rank, int ranks) {
 std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &settings,
                                       const std::string &tag) {
     const Config &config = settings.config;
-    // One rank speaks for all: launchers give them the same environment.
+    // One rank logs for all: launchers give all ranks the same environment.
     if (session.rank == 0)
         for (const std::string &unknown : unknown_variables(process_variable_names()))
             log(LogLevel::warn, "config", session.rank, session.ranks, unknown);
     session.silence_seconds = config.silence_seconds;
-    // Several signs of life before anyone is given up, however short the silence.
+    // Several heartbeats within the silence after which a rank counts as dead.
     session.heartbeat_seconds = std::min(1.0, config.silence_seconds / 5);
     session.build = build_name();
     const auto refuse = [&](Control &control) {
@@ -130,7 +132,7 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
             return comm;
         } catch (const Error &error) {
             if (Session::Creation::overlapped(error)) creation.wait_for_the_other();
-            // Another process had just ended the session in good order: all meet anew.
+            // Another process has just ended the session in order: all ranks connect again.
             if (opened || error.status != VESCOMM_ERROR_PEER_FAILED || !met->ended_in_order())
                 throw;
         }
@@ -229,7 +231,7 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
     if (ranks > 1) {
         std::uint64_t size = invitation.size();
         std::memcpy(&size, gather(&size, sizeof size).data(), sizeof size);
-        if (size == 0 || size > largest_invitation)
+        if (size == 0 || size > max_invitation_bytes)
             throw Error(VESCOMM_ERROR_SYSTEM,
                         "the given all_gather brought a size of " + std::to_string(size) +
                             " bytes from rank 0; it must put rank 0's bytes first");

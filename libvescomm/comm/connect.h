@@ -10,32 +10,33 @@
 
 namespace vescomm {
 
-// The ways in which the ranks of a communicator find one another. All end in the same place: a TCP
-// control plane, then transports.
+// Creates a communicator from an address, from the environment, or through an all-gather of the
+// caller. All three connect the TCP control plane first, then the transports.
 
 struct CommOptions {
-    double timeout_seconds = 0;  // 0: from the environment
+    double timeout_seconds = 0;  // 0: as the environment says
     std::string node;  // empty: from the environment, or the system
-    bool reproducible = false;  // or as the environment says
-    std::string tag;  // tells apart communicators that are created at the same time
+    bool reproducible = false;  // false: as the environment says
+    std::string tag;  // distinguishes communicators that are created at the same time
 };
 
-// Changes of `config` what the options set. `otherwise` says whose timeout 0 stands for. Throws.
+// Applies the options to `config`. `otherwise`: the meaning of timeout 0, for the error sentence.
+// Throws Error (INVALID_ARGUMENT).
 void apply(const CommOptions &options, const char *otherwise, Config &config);
 
-// The transports that a configuration asks for.
+// Makes the transports that `config` selects.
 Communicator::MakeTransports transports_for(const Config &config);
 
-// Explicit: rank 0 listens at "host:port", all know the secret.
+// Rank 0 listens at `address`, "host:port". All ranks give the same secret.
 std::shared_ptr<Communicator> connect_explicitly(int rank, int ranks, const std::string &address,
                                                  const std::string &secret,
                                                  const CommOptions &options);
 
-// As a launcher left it in the environment.
+// Reads the variables that a launcher has set.
 std::shared_ptr<Communicator> connect_from_environment(const CommOptions &options);
 
-// Through an all-gather of the caller's own, by which rank 0 tells where it listens and makes up a
-// secret. Gathers `bytes` bytes of every rank into `all`; returns false when it failed.
+// Rank 0 sends its addresses and a random secret through `all_gather`, a function of the caller. It
+// gathers `bytes` bytes of every rank into `all`, and returns false on failure.
 using AllGather = std::function<bool(const void *mine, std::size_t bytes, void *all)>;
 std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGather &all_gather,
                                               const CommOptions &options);

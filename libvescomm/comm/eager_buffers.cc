@@ -10,8 +10,8 @@ namespace vescomm {
 
 namespace {
 
-// What all boxes of a rank should take together. A chunk that is too small passes too little
-// between two waits; one that is too large leaves the caches.
+// Target size of all eager buffers of a rank together. A chunk that is too small passes too little
+// between two waits; one that is too large does not stay in the caches.
 constexpr std::uint64_t eager_buffers_bytes = 4 << 20;
 constexpr std::uint64_t min_chunk = 1 << 10;
 constexpr std::uint64_t max_chunk = 64 << 10;
@@ -33,7 +33,7 @@ EagerBuffers::EagerBuffers(const std::shared_ptr<Communicator> &comm)
       channel_(comm->next_channel()),
       peers_(static_cast<std::size_t>(comm->ranks())) {
     const std::uint32_t channels = channel_for(comm->ranks()) - channel_;
-    for (std::uint32_t more = 1; more < channels; ++more) comm->next_channel();
+    for (std::uint32_t taken = 1; taken < channels; ++taken) comm->next_channel();
     for (int peer = 0; peer < comm->ranks(); ++peer)
         for (const bool receives : {false, true})
             direction(peer, receives).queues.fill({.peer = peer, .receives = receives});

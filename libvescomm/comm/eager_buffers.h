@@ -13,15 +13,16 @@
 
 namespace vescomm {
 
-// The memory through which messages pass from one rank to another (schedule/send_receive.h): slots,
-// and in each a box for each peer. Only two ranks call for a message, so messages have no turn at
-// the staging buffer. Instead, each pair and direction counts for itself: the n-th message has the
-// box in slot n mod slots, once the message that had it before has been read.
+// The memory through which point-to-point messages pass (schedule/send_receive.h). It has slots,
+// and each slot has an eager buffer for each peer. Only two ranks call for a message, so messages
+// have no slot sequence number of the staging buffer. Instead each pair counts its messages in each
+// direction: message n uses the eager buffer in slot n mod slots, once the message that used it
+// before has been read.
 //
-//     slot 0: │ box for rank 0: chunk, chunk │ box for rank 1 │ ...  slot 1: │ box for rank 0 ...
+//     slot 0: │ for rank 0: chunk, chunk │ for rank 1 │ ...  slot 1: │ for rank 0 ...
 //
-// Each rank has a channel for each peer and slot, on which it raises flags for that peer. Those of
-// the peer are on the channel which the peer has for this rank.
+// Each rank has a channel for each peer and slot, on which it raises flags for that peer. The flags
+// of the peer are on the channel that the peer has for this rank.
 class EagerBuffers {
 public:
     // Collective, blocking.
@@ -31,9 +32,9 @@ public:
 
     // Elements of a chunk.
     std::int64_t chunk(vescomm_type_t type) const;
-    // For messages to the peer, or from it.
+    // Binds messages to the peer, or from it if `receives`.
     void bind(Bindings &bindings, vescomm_type_t type, int peer, bool receives);
-    // The turn of the next of them.
+    // The run of the next message.
     Run next(int peer, bool receives);
 
 private:
@@ -56,7 +57,7 @@ private:
     std::uint64_t chunk_bytes_ = 0;
     std::uint64_t slot_bytes_ = 0;
     std::shared_ptr<Memory> memory_;
-    std::uint32_t channel_ = 0;  // the first of all
+    std::uint32_t channel_ = 0;  // of peer 0 and slot 0; the others follow
     std::vector<Peer> peers_;
 };
 

@@ -17,11 +17,11 @@ namespace {
 
 constexpr int byte_bits = 44, row_bits = 8, type_bits = 6, op_bits = 4;
 constexpr std::uint64_t max_bytes = (std::uint64_t{1} << byte_bits) - 1;
-// In the place of a row: send, then receive.
+// Instead of a row: send, then receive.
 constexpr std::uint64_t messages = (1 << row_bits) - 2;
 static_assert(op_bits + type_bits + row_bits + byte_bits < 63);
 
-// `bits` bits of a word, behind `before` bits.
+// `bits` bits of a word, above its lowest `before` bits.
 std::uint64_t part(std::uint64_t word, int before, int bits) {
     return word >> before & ((std::uint64_t{1} << bits) - 1);
 }
@@ -48,7 +48,7 @@ std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t
 }
 
 std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder) {
-    // The cause may quote a caller.
+    // The cause may quote text of the caller.
     std::string text = fmt::format(
         R"({{"flight_recorder":1,"version":"{}","rank":{},"ranks":{},"communicator":{},)"
         R"("process":{},"status":"{}","why":{},"written":{},"operations":{}}})"

@@ -10,14 +10,15 @@
 
 namespace vescomm {
 
-// What rank 0 sends through a caller's all-gather: where it listens, and the secret of the job.
+// Sent by rank 0 through the caller's all-gather: the addresses where it listens, and the secret of
+// the job.
 struct Invitation {
     std::vector<TcpAddress> addresses;
     std::string secret;
 
-    // The addresses, a space between two, and after a zero byte the secret.
+    // The addresses, separated by spaces; a zero byte; the secret.
     std::string text() const;
-    // The text may be anything: what the caller's all-gather brought. Throws Error.
+    // `text` comes from the caller's all-gather and may be anything. Throws Error.
     static Invitation parse(std::string_view text);
 
     bool operator==(const Invitation &) const = default;

@@ -17,7 +17,7 @@ namespace vescomm {
 
 namespace {
 
-// The text of a file; empty where there is none. More than any machine file has is not read.
+// The text of a file, up to more than any machine file has; empty: the file cannot be read.
 std::string read_text(const std::string &name) {
     constexpr std::size_t max = 64 << 10;
     std::ifstream file(name, std::ios::binary);
@@ -27,7 +27,7 @@ std::string read_text(const std::string &name) {
     return text;
 }
 
-// What was measured, checked.
+// The measured constants that `config` selects, checked.
 std::optional<MachineFile> measured(const Config &config) {
     if (config.machine == "defaults") return std::nullopt;
     if (!config.machine.empty()) {
@@ -52,7 +52,7 @@ std::optional<MachineFile> measured(const Config &config) {
     return std::nullopt;
 }
 
-// The text up to the next end of a line, which is taken away.
+// Removes the first line of the text and returns it.
 std::string_view take_line(std::string_view &text) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -72,11 +72,10 @@ bool is_of_this_machine(const MachineFile &file) {
 }
 
 std::string own_machine_file(const Environment &environment) {
-    const char *cache = environment("XDG_CACHE_HOME"), *intra_node = environment("HOME");
+    const char *cache = environment("XDG_CACHE_HOME"), *home = environment("HOME");
     std::string folder;
     if (cache != nullptr && *cache == '/') folder = cache;
-    else if (intra_node != nullptr && *intra_node == '/')
-        folder = std::string(intra_node) + "/.cache";
+    else if (home != nullptr && *home == '/') folder = std::string(home) + "/.cache";
     else return {};
     return machine_file_name(folder + "/vescomm", processor_name(), processor_cores());
 }
@@ -96,7 +95,7 @@ Machine machine_here(const Config &config, bool tcp) {
     return machine;
 }
 
-MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> told) {
+MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> texts) {
     struct Host {
         std::vector<std::string> cores;  // of its ranks
         std::vector<int> nodes;
@@ -106,7 +105,7 @@ MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string
     for (int node = 0; node < nodes.count(); ++node) {
         std::vector<std::string> of_node;
         for (const int rank : nodes.members(node)) {
-            std::string_view text = told[static_cast<std::size_t>(rank)];
+            std::string_view text = texts[static_cast<std::size_t>(rank)];
             of_node.emplace_back(take_line(text));
             Host &host = hosts[take_line(text)];
             host.cores.push_back(of_node.back());
@@ -114,21 +113,21 @@ MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string
         }
         result.cores.push_back(count_cores(of_node));
     }
-    std::string_view text = told.front();
+    std::string_view text = texts.front();
     take_line(text);
     take_line(text);
     const bool tcp = take_line(text) == "tcp";
     Machine &machine = result.machine;
     if (tcp) machine = machine.with_tcp();
-    if (!text.empty()) apply(parse_machine_file(text, "what rank 0 tells"), tcp, machine);
-    // Hosts are taken to be alike: like the one whose ranks have the fewest cores each.
-    double max = 0;
+    if (!text.empty()) apply(parse_machine_file(text, "the machine file of rank 0"), tcp, machine);
+    // The model assumes equal hosts. It describes the host with the fewest cores for each rank.
+    double max_ranks_per_core = 0;
     for (const auto &[name, host] : hosts) {
         const int cores = count_cores(host.cores);
-        const double crowd = static_cast<double>(host.cores.size()) / cores;
-        if (crowd <= max) continue;
-        max = crowd;
-        machine.cores = crowd > 1 ? cores : 0;
+        const double ranks_per_core = static_cast<double>(host.cores.size()) / cores;
+        if (ranks_per_core <= max_ranks_per_core) continue;
+        max_ranks_per_core = ranks_per_core;
+        machine.cores = ranks_per_core > 1 ? cores : 0;
         machine.nodes_per_host = static_cast<int>(host.nodes.size());
     }
     return result;

@@ -13,31 +13,32 @@
 
 namespace vescomm {
 
-// What each rank tells the others, while they meet, of where it runs: its host and the cores that
-// it may use. Rank 0 adds what was measured, and whether links are TCP, so that all ranks choose by
-// the same numbers. Throws Error(INVALID_ARGUMENT) where the user has named a file that is none.
+// The text that each rank sends when the ranks connect: the cores that it may use, and its host.
+// Rank 0 adds whether links are TCP, and the measured constants, so that all ranks choose by the
+// same numbers. Throws Error(INVALID_ARGUMENT) if VESCOMM_MACHINE names no valid machine file.
 std::string machine_text(int rank, const Config &config);
 
 struct MachineExchange {
     Machine machine;
-    std::vector<int> cores;  // of each node, that its ranks may use together
+    std::vector<int> cores;  // by node: number of cores that its ranks may use together
 };
 
-// A pure function of what all ranks told.
-MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> told);
+// A pure function. `texts`: machine_text() of all ranks, by rank.
+MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string> texts);
 
-// What ranks on nodes like this one, which have cores enough, would choose by; of links of a kind.
+// The machine model for nodes like this one that have a core for each rank. `tcp`: links are TCP,
+// otherwise RDMA.
 Machine machine_here(const Config &config, bool tcp);
 
-// What a file says; none: there is none, or it is empty. Throws Error(INVALID_ARGUMENT), which
-// calls it `variable` and its name.
+// Reads a machine file. Nothing: there is no such file, or it is empty. Throws
+// Error(INVALID_ARGUMENT), whose sentence names the file after `variable`.
 std::optional<MachineFile> read_machine_file(const std::string &name,
                                              const std::string &variable = {});
 
-// Whether it was measured on a machine like this one.
+// True: the file was measured on a machine like this one.
 bool is_of_this_machine(const MachineFile &file);
 
-// The file for the machine on which this process runs; empty where the system names no folder.
+// Name of the file for the machine of this process; empty: the environment names no folder.
 std::string own_machine_file(const Environment &environment);
 
 }  // namespace vescomm

@@ -14,7 +14,7 @@ Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_
       sharing_(sharing),
       id_(comm_->next_memory()),
       channel_(channel),
-      none_((std::uint64_t{channel.runs} + 1) << 32) {}
+      count_base_((std::uint64_t{channel.runs} + 1) << 32) {}
 
 std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                        vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
@@ -40,22 +40,23 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
         return c.intra_node().share(bytes, sharing, reserve);
     });
     const auto offers = agree(c, "memory creation", deadline, [&] {
-        // Waits for a descriptor of another rank: not under the lock.
+        // map() waits for a descriptor of another rank, so it runs without the lock.
         memory->mapping_ = c.intra_node().map(bytes, sharing, shared, deadline);
         std::string offer;
         c.with_transports([&](Transports &transports) {
-            // Loopback receives puts itself; a real home offers nothing.
+            // Only the loopback transport both maps and puts; other intra-node transports offer
+            // nothing.
             offer = transports.intra_node->offer(memory->id_, memory->data(), bytes);
-            for (auto &wire : transports.inter_node)
-                offer = wire->offer(memory->id_, memory->data(), bytes);
+            for (auto &transport : transports.inter_node)
+                offer = transport->offer(memory->id_, memory->data(), bytes);
         });
         return offer;
     });
     agree(c, "memory exchange", deadline, [&] {
         c.with_transports([&](Transports &transports) {
-            for (auto &wire : transports.inter_node)
+            for (auto &transport : transports.inter_node)
                 for (int peer = 0; peer < c.ranks(); ++peer)
-                    if (wire->puts(peer)) wire->accept(memory->id_, peer, offers[peer]);
+                    if (transport->puts(peer)) transport->accept(memory->id_, peer, offers[peer]);
         });
         return std::string();
     });
@@ -65,7 +66,7 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
 Memory::~Memory() {
     comm_->with_transports([&](Transports &transports) {
         transports.intra_node->forget(id_);
-        for (auto &wire : transports.inter_node) wire->forget(id_);
+        for (auto &transport : transports.inter_node) transport->forget(id_);
     });
     comm_->channels().give_back({channel_.number, static_cast<std::uint32_t>(gathers_ >> 32)});
 }
@@ -81,11 +82,11 @@ void Memory::release() {
 std::uint64_t Memory::begin_gather() {
     release();
     const std::uint64_t before = gathers_++;
-    return before == none_ ? 0 : before;
+    return before == count_base_ ? 0 : before;
 }
 
 std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
-    // One that is too small stays with the requests that have it.
+    // A memory that is too small stays with the requests that use it.
     if (!partial_ || partial_->bytes() < bytes)
         partial_ = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
     return partial_;
@@ -94,7 +95,7 @@ std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
 void Memory::acquire(const std::string &what) {
     comm_->check();
     release();
-    if (sharing_ != VESCOMM_PER_NODE || gathers_ == none_) return;
+    if (sharing_ != VESCOMM_PER_NODE || gathers_ == count_base_) return;
     const Nodes &nodes = comm_->nodes();
     const auto holders = [&] {
         std::vector<int> ranks;

@@ -9,11 +9,11 @@
 
 namespace vescomm {
 
-// Bytes, mapped on this node and registered with the transports, at one address for life.
+// Bytes, mapped on this node and registered with the transports, at one address until freed.
 //
-// A slab that a node shares has turns: a gather fills it, everyone reads it and releases it, the
-// next gather may begin. Releases are counted on a channel of the memory's own: a rank that has
-// released n times has let go of the first n gathers.
+// A slab that a node shares is reused: a gather fills it, every rank reads it and releases it, then
+// the next gather may begin. Releases are counted on a channel of this memory: a rank whose count
+// is n has released the first n gathers.
 class Memory {
 public:
     // Collective, blocking.
@@ -30,15 +30,16 @@ public:
     MemoryId id() const { return id_; }
     std::uint32_t release_channel() const { return channel_.number; }
 
-    // This rank no longer reads what was gathered last.
+    // This rank no longer reads the result of the latest gather.
     void release();
-    // Begins a gather: returns how often everyone must have released before bytes may be written.
+    // Begins a gather. Returns the release count that every rank of the node must have reached
+    // before bytes may be written; 0: none.
     std::uint64_t begin_gather();
-    // Waits until everyone has released all gathers so far.
+    // Waits until every rank of the node has released all gathers so far.
     void acquire(const std::string &what);
 
-    // Memory of each rank's own for the partial sums of the requests on this one, one at a time.
-    // Collective; the same call on every rank.
+    // Memory, one slab for each rank, for the partial sums of the requests on this memory, of which
+    // one runs at a time. Collective: every rank gives the same size.
     std::shared_ptr<Memory> shared_partial(std::uint64_t bytes);
 
 private:
@@ -51,11 +52,11 @@ private:
     MemoryId id_;
     Channel channel_;
     std::shared_ptr<Mapping> mapping_;
-    // Counts of gathers and releases begin here: above all flags that an earlier user of the
-    // channel has left.
-    std::uint64_t none_;
-    std::uint64_t gathers_ = none_;
-    std::uint64_t released_ = none_;
+    // Counts of gathers and releases begin here: above all flags that earlier users of the channel
+    // have left.
+    std::uint64_t count_base_;
+    std::uint64_t gathers_ = count_base_;
+    std::uint64_t released_ = count_base_;
     std::shared_ptr<Memory> partial_;
 };
 

@@ -14,7 +14,7 @@ namespace vescomm {
 
 namespace {
 
-// Messages have one algorithm, which is in no table.
+// The only algorithm for messages. It is not in the table of algorithms.
 constexpr AlgorithmEntry through_eager_buffers = {
     Collective::send, "eager_buffers", send_receive, can_send_receive,
     "the message passes through an eager buffer, chunk by chunk"};

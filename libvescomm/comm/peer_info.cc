@@ -8,7 +8,7 @@ namespace vescomm {
 
 namespace {
 
-// Their order on the wire.
+// Order of the parts in the text.
 constexpr std::string PeerInfo::*parts[] = {&PeerInfo::node, &PeerInfo::machine,
                                             &PeerInfo::algorithms, &PeerInfo::reproducible};
 

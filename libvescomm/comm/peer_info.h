@@ -7,16 +7,16 @@
 
 namespace vescomm {
 
-// What each rank tells the others when they meet, in one round of the control plane.
+// Sent by each rank when the ranks connect, in one all-gather of the control plane.
 struct PeerInfo {
-    std::string node;  // its name
+    std::string node;  // name of the node
     std::string machine;  // machine_text()
     std::string algorithms;  // VESCOMM_ALGORITHM
     std::string reproducible;  // yes or no
 
-    // Each part ends with a zero byte, which no part contains.
+    // Every part ends with a zero byte. No part contains one.
     std::string text() const;
-    // It comes from the network: what is missing stays empty.
+    // `text` comes from the network. Missing parts stay empty.
     static PeerInfo parse(std::string_view text);
 
     bool operator==(const PeerInfo &) const = default;

@@ -87,7 +87,7 @@ bool Request::under_way() {
     try {
         return !test();
     } catch (...) {
-        // It failed, and perhaps there is no memory for the sentence that says so.
+        // The request failed. The failure itself may throw std::bad_alloc.
         return false;
     }
 }

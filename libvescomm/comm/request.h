@@ -17,7 +17,7 @@
 
 namespace vescomm {
 
-// A collective, or one side of a message, that is made once and started many times.
+// A collective, or one side of a message, that is created once and started many times.
 //
 // Threads: the caller serialises the calls on one request.
 class Request {
@@ -48,12 +48,12 @@ public:
     bool test();
     void wait();
     bool running() const { return started_; }
-    // True: bytes may still move. Makes progress. False where the communicator is broken.
+    // True: bytes may still move. False if the communicator is broken. Makes progress.
     bool under_way();
     const std::string &explanation();
 
 private:
-    // `why`: the algorithm was chosen.
+    // `why`: the reason for the choice of the algorithm.
     Request(std::shared_ptr<Communicator> comm, const Options &options, Arrays arrays,
             std::unique_ptr<RequestPath> path, const AlgorithmEntry &algorithm, std::string why,
             const Bindings &bindings);
@@ -68,7 +68,7 @@ private:
     const AlgorithmEntry &algorithm_;
     std::string why_;
     std::unique_ptr<Operation> operation_;
-    std::string explanation_;  // empty until it is asked for
+    std::string explanation_;  // empty until explanation() is called
     bool started_ = false;
     double started_at_ = 0;  // seconds of the trace's clock
 };

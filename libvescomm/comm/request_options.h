@@ -22,7 +22,7 @@ struct RequestOptions {
     int root = 0;  // messages: the peer
     // Arrays: the type of source and output. Buffers: the type of the two arrays below.
     vescomm_type_t type = VESCOMM_F32;
-    // Buffers: arrays in the place of this rank's shard; nullptr: none. Arrays: not used.
+    // Buffers: arrays that replace this rank's shard; nullptr: none. Arrays: not used.
     const void *source = nullptr;
     void *output = nullptr;
     std::string algorithm = {};  // empty: select() decides
@@ -37,7 +37,7 @@ struct RequestArrays {
     bool operator==(const RequestArrays &) const = default;
 };
 
-// Throws Error (INVALID_ARGUMENT) where op, factor or root is wrong.
+// Throws Error (INVALID_ARGUMENT) if op, factor or root is wrong.
 void check(const Communicator &comm, const RequestOptions &options);
 
 // Throws Error with a sentence that begins with the name of the collective.

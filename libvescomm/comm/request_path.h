@@ -21,16 +21,16 @@ class RequestPath {
 public:
     virtual ~RequestPath() = default;
 
-    // The next run of the operation. Takes a slot, where there are slots.
+    // The next run of the operation. Takes a slot if the path has slots.
     virtual Run next(const Operation &operation) = 0;
-    // The operation is gone after `runs` runs.
+    // The operation has ended after `runs` runs.
     virtual void end(std::uint64_t /* runs */) noexcept {}
 
-    // The schedule of this rank. Made for each call: that of a large problem takes much memory.
+    // The schedule of this rank. Computed by each call, because a large schedule takes much memory.
     virtual Schedule schedule() const = 0;
-    // Seconds that the model of the machine predicts. Nothing: there is no prediction.
+    // Seconds that the machine model predicts. Nothing: there is no prediction.
     virtual std::optional<double> predict() const { return {}; }
-    // What the request works on, for sentences: ` of "name"`, ` of 10 f32 to rank 3`.
+    // The object of the request, for sentences: ` of "name"`, ` of 10 f32 to rank 3`.
     virtual std::string object() const = 0;
 };
 
@@ -45,18 +45,18 @@ public:
     std::optional<double> predict() const override;
 
 protected:
-    Communicator &comm_;  // the request keeps it
+    Communicator &comm_;  // the request owns a reference to it
     const AlgorithmEntry &algorithm_;
     const Problem problem_;
     const ElementBytes bytes_;
 };
 
-// ---- what the makers of requests share ----
+// ---- shared by the functions that create requests ----
 
-// The algorithm that must be used, if any, and the variable that says so, if it is not the caller.
-// The caller's word goes before that of the variable.
+// An algorithm that must be used. A choice of the caller takes precedence over the variable.
 struct AlgorithmOverride {
-    std::string_view algorithm, variable;
+    std::string_view algorithm;  // empty: no override
+    std::string_view variable;  // the environment variable that gives it; empty: the caller does
 };
 AlgorithmOverride override_of(const Communicator &comm, const RequestOptions &options);
 

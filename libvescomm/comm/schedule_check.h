@@ -6,17 +6,17 @@
 
 namespace vescomm {
 
-// In builds with assertions (meson's b_ndebug=false) rank 0 proves the schedules that are run,
-// where that takes milliseconds.
+// In builds with assertions (meson's b_ndebug=false) rank 0 checks the schedules that are run, if
+// that takes milliseconds.
 #ifdef NDEBUG
 inline constexpr bool checks_schedules = false;
 #else
 inline constexpr bool checks_schedules = true;
 #endif
 
-// Makes the schedules of all ranks, and throws Error(INTERNAL) with what check() finds wrong with
-// them. Of more than a few steps, or an all_to_all_v, of which one rank does not know all counts,
-// nothing is said: the tests prove those.
+// Computes the schedules of all ranks, and throws Error(INTERNAL) with the fault that check() finds
+// in them. Skips schedules of many ranks or steps, which the tests check, and every all_to_all_v,
+// because one rank does not know all its counts.
 void check_if_small(const AlgorithmEntry &algorithm, const Problem &problem);
 
 }  // namespace vescomm

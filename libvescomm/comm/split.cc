@@ -11,7 +11,7 @@ namespace vescomm {
 
 namespace {
 
-// The parent's configuration, and what the options change of it.
+// The parent's configuration, changed by the options.
 Config config_of(const Communicator &comm, const CommOptions &options) {
     Config config = comm.config();
     apply(options, "that of the parent", config);
@@ -73,7 +73,7 @@ std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &fa
                             "; name other ranks of the communicator");
     std::vector<int> survivors;
     auto control = comm.control().shrink(failed, comm.deadline(), survivors);
-    // From here on nothing moves in the old one, on any rank.
+    // From here on no bytes move in the old communicator, on any rank.
     comm.abort("the communicator was shrunk");
     return Communicator::create(std::move(control), comm.config().node, comm.config(),
                                 transports_for(comm.config()));

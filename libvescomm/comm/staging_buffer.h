@@ -13,10 +13,10 @@
 namespace vescomm {
 
 // The memory through which the callers' arrays pass between ranks. It has slots, which operations
-// use in turn: operation n of a communicator uses slot n mod staging_slots, once every rank of its
-// node has released that slot after the operation that used it before. All ranks make the same
-// calls in the same order, so all of them count alike and no operation on arrays needs the control
-// plane.
+// use in turn: operation n of a communicator, from 1, uses slot (n - 1) mod staging_slots, once
+// every rank of its node has released that slot after the operation that used it before. All ranks
+// make the same calls in the same order, so their counts are equal and no operation on arrays needs
+// the control plane.
 //
 //     slot 0: │ inline flag │ staging │ partial sums │ tables of the call matcher │ slot 1: ...
 //
@@ -28,7 +28,7 @@ public:
 
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
-    // Tells a problem on arrays of `type` how much of the staging buffer it may use.
+    // Sets the parts of the staging buffer that a problem on arrays of `type` may use.
     void give_space(Problem &problem, vescomm_type_t type) const;
     void bind(Bindings &bindings, vescomm_type_t type);
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may

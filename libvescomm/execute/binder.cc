@@ -14,11 +14,11 @@ namespace vescomm {
 
 namespace {
 
-// Smaller steps cost less than two looks at the clock.
+// Smaller steps take less time than two reads of the clock.
 constexpr std::uint64_t min_timed_bytes = 16 * 1024;
 
-// With several nodes, a step that touches this much is followed by a poll of the inter-node
-// transports: messages must not wait for a whole lane.
+// With several nodes, a poll of the inter-node transports follows each step of this many bytes or
+// more: messages must not wait for a whole lane.
 constexpr std::uint64_t min_long_bytes = 128 * 1024;
 
 constexpr Region all_regions[] = {Region::source, Region::buffer, Region::output, Region::staging,
@@ -93,7 +93,7 @@ private:
     std::size_t piece_at(const Place &place) const {
         const auto &ends = piece_ends(place.region);
         const auto piece = std::ranges::upper_bound(ends, place.offset) - ends.begin();
-        // A step of no elements may name the end of the array, which is in no piece.
+        // A step of 0 elements may name the end of the array, which is in no piece.
         return std::min(static_cast<std::size_t>(piece), std::max<std::size_t>(1, ends.size()) - 1);
     }
 
@@ -112,7 +112,7 @@ private:
         return at(piece, place.offset - begin);
     }
 
-    // Elements from `place` on that are contiguous, `count` at most.
+    // Contiguous elements from `place` on, at most `count`.
     std::int64_t contiguous(const Place &place, std::int64_t count) const {
         if (binding(place.region).mapping) return count;
         return std::min(count, piece_ends(place.region).at(piece_at(place)) - place.offset);
@@ -240,7 +240,7 @@ private:
             }
         }
         bound.partials -= bound.started ? 1 : 0;
-        // Partial sums alone: contributions of the element type went into them.
+        // Only partial sums: their contributions have the element type.
         if (bound.contributions == 0)
             bound.from_type =
                 (bindings_.staging.mapping ? bindings_.staging : bindings_.buffer).type;
@@ -252,8 +252,8 @@ private:
                             " or " + name_of_type(accumulator_of(bound.from_type)));
     }
 
-    // An eager put names the credit for which the wait before it stands. A put of several pieces is
-    // several steps.
+    // Gives every eager put the credit that the wait before it describes. A put of several pieces
+    // is several steps.
     static void give_credits(BoundLane &lane) {
         for (std::size_t i = 0; i + 1 < lane.steps.size(); ++i) {
             const BoundStep &wait = lane.steps[i];

@@ -42,7 +42,7 @@ struct MatchTables {
     std::uint64_t forwarded = 0;  // 64 bits for each forwarded block: run number and signature
 };
 
-// Everything that makes an operation on memory of a schedule, which is a value.
+// Everything that binds a schedule, which is a value, to memory and transports.
 struct Bindings {
     int rank = 0;
     Nodes nodes;
@@ -66,8 +66,8 @@ struct Bindings {
     // The ranks of this node together write more than the caches hold: copies bypass the caches.
     bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;
-    int divisor = 1;  // of a finished reduction
-    double factor = 1;  // of VESCOMM_PREMULTIPLIED_SUM
+    int divisor = 1;  // finished sums are divided by it
+    double factor = 1;  // with VESCOMM_PREMULTIPLIED_SUM
     Transport *intra_node = nullptr;  // maps the ranks of this node
     std::vector<Transport *> transports;  // by peer
 };

@@ -10,8 +10,7 @@
 
 namespace vescomm {
 
-// What partial results of a type are held in: f32 for the floats of 16 and 8 bits, and otherwise
-// the type itself.
+// The type of partial results: f32 for floats of 16 and 8 bits, otherwise the type itself.
 constexpr vescomm_type_t accumulator_of(vescomm_type_t type) noexcept {
     const bool narrow = type == VESCOMM_BF16 || type == VESCOMM_F16 || type == VESCOMM_F8E4M3 ||
                         type == VESCOMM_F8E5M2;
@@ -26,43 +25,43 @@ constexpr bool is_float(vescomm_type_t type) noexcept {
     return type >= VESCOMM_F32 && type <= VESCOMM_F8E5M2;
 }
 
-// Any float to and from f32 and f64; any type to itself.
+// True for any float to and from f32 and f64, and for any type to itself.
 constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
     const auto wide = [](vescomm_type_t t) { return t == VESCOMM_F32 || t == VESCOMM_F64; };
     if (to == from) return is_type(to);
     return is_float(to) && is_float(from) && (wide(to) || wide(from));
 }
 
-// Every type to itself and to its accumulator, with every operator.
+// True for every type to itself and to its accumulator. Every operator is supported.
 constexpr bool can_reduce(vescomm_type_t to, vescomm_type_t from) noexcept {
     return is_type(from) && (to == from || to == accumulator_of(from));
 }
 
-// How a reduction combines. The default is a plain sum.
+// Parameters of a reduction. The default is a plain sum.
 struct Reduction {
-    // VESCOMM_SUM and VESCOMM_AVERAGE are the same: what makes an average is the divisor.
+    // VESCOMM_AVERAGE is equal to VESCOMM_SUM: the divisor makes the average.
     vescomm_op_t op = VESCOMM_SUM;
-    // Of finished sums, at least 1. Floats are multiplied by 1 / divisor in the accumulator type;
-    // integers are divided, towards zero. Other operators need 1.
+    // Divides finished sums; at least 1. Floats are multiplied by 1 / divisor in the accumulator
+    // type; integers are divided, towards zero. Must be 1 for other operators.
     int divisor = 1;
-    // Of VESCOMM_PREMULTIPLIED_SUM: one for each source (not for partials), rounded to the
-    // accumulator type; for integers towards zero and to an i64.
+    // VESCOMM_PREMULTIPLIED_SUM: one factor for each source (not for partials). It is rounded to
+    // the accumulator type; for integers towards zero, to an i64.
     const double *factors = nullptr;
-    // A partial that comes before the sources, if any.
+    // A partial before the sources; nullptr: none.
     const void *start = nullptr;
-    // Nobody reads `to` soon: write past the caches. Sums of two bf16 took a fifth less time
-    // from about the size of the last cache on; sums of f32 up to a fifth more.
+    // Writes bypass the caches, for a `to` that is not read soon. From about the size of the last
+    // cache on, sums of two bf16 took a fifth less time; sums of f32 took up to a fifth more.
     bool streaming = false;
 };
 
 // The loops that touch every byte: conversion and reduction of host memory.
 //
-// What comes out for an element depends on what went in for that element alone. To the last bit, it
-// does not depend on the instruction set, the alignment, the count, or the element's place in the
-// array: cutting one call into several changes nothing. Every NaN that a reduction or a change of
-// type gives is the same: positive, quiet, without payload; 0x7f for both f8, as in PyTorch.
+// The result of an element depends on the inputs of that element alone. Its bits do not depend on
+// the instruction set, the alignment, the count, or the element's place in the array: one call may
+// be cut into several. Reductions and changes of type give one NaN only: positive, quiet, without
+// payload; 0x7f for both f8, as in PyTorch.
 //
-// Pointers are aligned to their element (1 to 8 bytes); nothing more is needed.
+// Pointers must be aligned to their element (1 to 8 bytes).
 //
 // Assumes the default floating-point environment (round to nearest, subnormals kept).
 struct Kernels {
@@ -71,12 +70,12 @@ struct Kernels {
     Loops loops;
 
     // Copies `count` elements, changing their type; see can_convert(). Rounds to nearest, ties to
-    // even, once. What is too large becomes infinity; in f8e4m3, which has none, NaN (as in
-    // PyTorch; OCP's specification of 8-bit floats calls it the non-saturating mode).
-    // The ranges do not overlap, except that they may be the same when the types are.
+    // even, once. A number that is too large becomes infinity; in f8e4m3, which has no infinity,
+    // NaN (as in PyTorch; OCP's specification of 8-bit floats calls it the non-saturating mode).
+    // The ranges must not overlap. If the types are equal, the ranges may be equal.
     //
-    // `streaming`, for copies of what nobody reads soon: past the caches, which takes a third less
-    // time from about the size of the last cache on. Changes of type do not get faster by it.
+    // `streaming`: writes bypass the caches, for a `to` that is not read soon. From about the size
+    // of the last cache on, copies take a third less time; changes of type do not get faster.
     void convert(void *to, vescomm_type_t to_type, const void *from, vescomm_type_t from_type,
                  std::size_t count, bool streaming = false) const noexcept;
 
@@ -89,26 +88,26 @@ struct Kernels {
     // wrap modulo 2^bits, also averages before they are divided. Minimum and maximum are those of
     // IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is less than +0.
     //
-    // At least one source or partial. Any of these may be `to` itself when the types are equal;
-    // otherwise they do not overlap it.
+    // There must be at least one source or partial. Each of them may be `to` itself if the types
+    // are equal; otherwise it must not overlap `to`.
     //
     // Cost: one pass; every source is read once and `to` written once, for any number of them.
     void reduce(const Reduction &how, std::span<const void *const> sources, vescomm_type_t type,
                 std::span<const void *const> partials, void *to, vescomm_type_t to_type,
                 std::size_t count) const noexcept;
 
-    // Sum of x * x over f32 or bf16, in f64. Element i goes to running sum i mod 64; the 64 are
-    // then halved until one is left (0 += 32, 1 += 33, ...). Unlike the above, this order counts
-    // from the first element of the call: cut in the same places to get the same bits.
+    // Sum of x * x over f32 or bf16, in f64. Element i is added to running sum i mod 64; the 64
+    // sums are then halved until one is left (0 += 32, 1 += 33, ...). Unlike the functions above,
+    // the order depends on the first element of the call: equal bits need equal cuts.
     double sum_of_squares(const void *from, vescomm_type_t type, std::size_t count) const noexcept {
         return loops.sum_of_squares(from, type, count);
     }
 };
 
-// The fastest that this machine can run; chosen once.
+// The fastest kernels that this machine can run; chosen once.
 const Kernels &kernels() noexcept;
 
-// All that this machine can run, slowest first, for tests.
+// All kernels that this machine can run, slowest first, for tests.
 std::span<const Kernels> supported_kernels() noexcept;
 
 }  // namespace vescomm

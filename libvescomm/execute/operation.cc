@@ -129,7 +129,7 @@ bool Operation::released_by(std::size_t local) const noexcept {
     return bindings_.intra_node->signalled(context_.locals()[local], name) >= run.releases;
 }
 
-// A receiver has its eager buffer once it knows what was sent.
+// A receiver has its eager buffer once it knows the signature of the message.
 bool Operation::has_buffer(const BoundStep &step) const noexcept {
     const Run &run = context_.run();
     const MessageQueue &queue = bindings_.queues[run.slot];

@@ -31,7 +31,7 @@ struct Counters {
 // byte is that of the kernels.
 class Operation {
 public:
-    // Throws Error where a step is impossible: no conversion between two types, say.
+    // Throws Error if a step is impossible: no conversion between two types, for example.
     Operation(const Schedule &schedule, const Bindings &bindings, Counters &counters);
 
     // Before the next run: moves the source and output arrays. The pieces keep their sizes.
@@ -39,7 +39,7 @@ public:
 
     void start(const Run &run) noexcept;
 
-    // Does everything that is possible without waiting; true if anything was.
+    // Executes all steps that are possible without waiting. True: at least one was.
     bool advance() noexcept;
 
     bool complete() const noexcept;
@@ -47,7 +47,7 @@ public:
     // ---- comparison of calls; execute/match/call_match.h ----
 
     std::optional<Mismatch> find_mismatch() const noexcept { return match_.find_mismatch(); }
-    // Shows the signature to this node and to the ranks of other nodes that the run waits for.
+    // Advertises the signature to this node and to the ranks of other nodes that the run waits for.
     void advertise_signature() noexcept;
     // True: a lane has stopped before data of a rank that made another call.
     bool stopped() const noexcept { return match_.stopped(); }
@@ -103,8 +103,8 @@ private:
     std::vector<Position> positions_;  // by lane
     std::size_t lanes_running_ = 0;
     std::vector<const void *> pointers_;  // sources of a reduction
-    std::vector<double> factors_;  // as many as pointers_
-    std::uint32_t slot_ = 0;  // at which the bases of the program are
+    std::vector<double> factors_;  // same size as pointers_
+    std::uint32_t slot_ = 0;  // to which the bases of the program point
     std::uint64_t runs_ = 0;
     bool failed_ = false, settled_ = true;
     std::atomic<std::uint32_t> puts_pending_{0};

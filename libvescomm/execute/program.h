@@ -20,7 +20,7 @@ struct Address {
 // A step with its addresses, types and transport.
 struct BoundStep {
     Action action;
-    bool timed = false;  // large enough to be worth a look at the clock
+    bool timed = false;  // large enough for its duration to be measured
     bool long_running = false;  // poll the inter-node transports after this step
     bool in_slot = false;  // put: into a memory with slots
     bool eager = false;  // see Step
@@ -46,7 +46,7 @@ struct BoundStep {
     std::uint32_t sources = 0, contributions = 0, partials = 0;
     bool started = false;
     bool finish = false;  // see Step
-    // Put: where the bytes go.
+    // Put: destination of the bytes.
     MemoryId memory = 0;
     std::uint64_t offset_bytes = 0;
 };
@@ -67,7 +67,7 @@ struct Program {
     bool uses_inline_flag = false;
 };
 
-// Throws Error (UNSUPPORTED) where a step is impossible: no conversion between two types, say.
+// Throws Error (UNSUPPORTED) if a step is impossible: no conversion between two types, for example.
 Program bind(const Schedule &schedule, const Bindings &bindings);
 
 }  // namespace vescomm

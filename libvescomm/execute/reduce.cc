@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reductions of any number of sources of any type, made of the loops that there are.
+// Reductions of any number of sources of any type, composed of the loops in loops/.
 //
-//     sources ──(widen)──► fold, some at a time ──► partials likewise ──(divide, narrow)──► to
-//                            │        ▲             │        ▲
-//                            └─ sum ──┘             └─ sum ──┘
+//     sources ──(widen)──► fold, some at a time ──► fold partials ──(divide, narrow)──► to
+//                            │        ▲               │        ▲
+//                            └─ sum ──┘               └─ sum ──┘
 //
-// Where one loop does it all it runs over the whole array. Otherwise the array is cut into tiles,
-// and what is between the loops stays in the first-level cache.
+// If one loop suffices, it runs over the whole array. Otherwise the array is cut into tiles, so
+// that intermediate results stay in the first-level cache.
 // Zone: per tile.
 #include <algorithm>
 #include <cassert>
@@ -20,7 +20,7 @@ namespace vescomm {
 
 namespace {
 
-// Sources that are widened before they are folded, each into a tile of half the size: all of them
+// Sources that are widened at a time before they are folded, each into half a tile: all of them
 // must fit into the cache.
 constexpr std::size_t widened_at_once = 4;
 constexpr std::size_t widened_bytes = tile_bytes / 2;
@@ -50,14 +50,14 @@ struct Group {
 
     std::span<const void *const> sources;
     vescomm_type_t type;
-    Convert *widen = nullptr;  // first, when there is no loop for the type itself
+    Convert *widen = nullptr;  // runs before `fold`, if there is no loop for the type itself
     Fold *fold = nullptr;
-    Fold *fold_last = nullptr;  // straight to the type of the result, or null
-    std::size_t max = 0;  // sources at once
+    Fold *fold_last = nullptr;  // gives the type of the result; nullptr: there is no such loop
+    std::size_t max = 0;  // sources in one call of a loop
     const double *factors = nullptr;
 };
 
-// One call of reduce(), and how far it has come.
+// The state of one call of reduce().
 class Folding {
 public:
     Folding(const Loops &loops, const Reduction &how, vescomm_type_t sum_type, void *to,
@@ -69,14 +69,14 @@ public:
           to_type_(to_type),
           narrow_(to_type == sum_type ? nullptr : loops.convert(to_type, sum_type)) {}
 
-    // Elements [first, first + count) from here on.
+    // Begins the elements [first, first + count).
     void begin(std::size_t first, std::size_t count) noexcept {
         first_ = first;
         count_ = count;
         start_ = how_.start == nullptr ? nullptr : element(how_.start, sum_type_, first);
     }
 
-    // Folds a group into the sum, or into `to` when it is the last.
+    // Folds a group into the sum; the last group into `to`.
     void add(const Group &group, bool last) noexcept {
         for (std::size_t done = 0; done < group.sources.size(); done += group.max) {
             const std::size_t n = std::min(group.max, group.sources.size() - done);
@@ -105,7 +105,7 @@ public:
     }
 
 private:
-    // The last fold, and what comes after it.
+    // The last fold, then division, narrowing and streaming.
     void finish(const Group &group, FoldArguments &arguments) noexcept {
         void *const to = element(to_, to_type_, first_);
         void *const out = how_.streaming ? out_.bytes : to;
@@ -129,7 +129,7 @@ private:
     Convert *const narrow_;
     std::size_t first_ = 0;
     std::size_t count_ = 0;
-    const void *start_ = nullptr;  // what the next fold begins with, if anything
+    const void *start_ = nullptr;  // first operand of the next fold; nullptr: none
     Tile sum_, out_;
     alignas(64) std::byte widened_[widened_at_once][widened_bytes];
 };

@@ -65,7 +65,7 @@ public:
     InlineFlag &inline_flag_of(std::size_t local) const noexcept {
         return *reinterpret_cast<InlineFlag *>(in_slot(local, 0));
     }
-    // From the first byte of a memory with slots.
+    // Offset of this run's slot from the first byte of a memory with slots.
     std::uint64_t slot_offset() const noexcept { return slot_offset_; }
 
 private:

@@ -41,7 +41,7 @@ public:
     std::uint64_t released() const noexcept { return released_; }
     void release(std::uint64_t number) noexcept {
         last_[number % staging_slots] = number;
-        // The slot may have been released for a later number since.
+        // A slot may have been released for a later number already.
         while (last_[(released_ + 1) % staging_slots] >= released_ + 1) ++released_;
     }
 
@@ -49,7 +49,7 @@ public:
     void observe(std::size_t local, std::uint64_t number) noexcept {
         observed_[local] = std::max(observed_[local], number);
     }
-    // True: a local peer has released the number that used the slot of `number` before.
+    // True: a local peer has released the previous number that used the slot of `number`.
     bool free(std::size_t local, std::uint64_t number) const noexcept {
         return observed_[local] + staging_slots >= number;
     }

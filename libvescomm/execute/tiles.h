@@ -8,8 +8,8 @@
 
 namespace vescomm {
 
-// Intermediate results stay in the first-level cache: arrays are worked through in tiles of so many
-// bytes, a sixth of that cache.
+// Bytes of a tile. Arrays are processed tile by tile, so intermediate results stay in the
+// first-level cache; a tile is a sixth of it.
 inline constexpr std::size_t tile_bytes = 8192;
 
 struct Tile {
@@ -24,7 +24,7 @@ inline const void *element(const void *base, vescomm_type_t type, std::size_t i)
     return static_cast<const std::byte *>(base) + i * vescomm_type_bytes(type);
 }
 
-// Makes stores past the caches visible to whoever sees a later store of this thread.
+// Orders stores that bypass the caches before later stores of this thread.
 inline void fence_streams() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_sfence();

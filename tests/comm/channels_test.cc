@@ -13,7 +13,7 @@
 namespace vescomm {
 namespace {
 
-// The channels of some ranks, which all take together.
+// The channels of some ranks. take() runs the all-gathers of a creation.
 class Team {
 public:
     Team(int ranks, std::uint32_t count) {
@@ -25,7 +25,7 @@ public:
     Channels &operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
     Channel take() {
-        for (;; ++rounds_) {
+        for (;; ++failed_) {
             std::vector<std::string> offers;
             for (const auto &rank : ranks_) offers.push_back(rank->offer());
             const auto first = ranks_[0]->take(offers);
@@ -38,15 +38,15 @@ public:
         for (const auto &rank : ranks_) rank->give_back(channel);
     }
 
-    // That found nothing.
-    int vain_rounds() const { return rounds_; }
+    // All-gathers after which take() found no channel.
+    int failed_gathers() const { return failed_; }
 
 private:
     std::vector<std::unique_ptr<Channels>> ranks_;
-    int rounds_ = 0;
+    int failed_ = 0;
 };
 
-TEST(Channels, AreTakenInOrderWhileNoneIsFree) {
+TEST(Channels, UnusedChannelsAreTakenInOrder) {
     Team team(2, 10);
     EXPECT_EQ(team[0].fresh(4), 0u);
     EXPECT_EQ(team[1].fresh(4), 0u);
@@ -54,7 +54,7 @@ TEST(Channels, AreTakenInOrderWhileNoneIsFree) {
     EXPECT_EQ(team.take(), (Channel{5, 0}));
 }
 
-TEST(Channels, AreUsedAgainOnceEveryRankHasGivenThemBack) {
+TEST(Channels, ChannelIsReusedOnceEveryRankHasGivenItBack) {
     Team team(3, 10);
     const Channel first = team.take();
     team[0].give_back({first.number, 7});
@@ -65,7 +65,7 @@ TEST(Channels, AreUsedAgainOnceEveryRankHasGivenThemBack) {
     EXPECT_EQ(team.take(), (Channel{2, 0}));
 }
 
-TEST(Channels, GoOnFromTheHighestRunOfAnyRank) {
+TEST(Channels, ReusedChannelContinuesFromTheHighestRunOfAnyRank) {
     Team team(3, 10);
     const Channel first = team.take();
     team[0].give_back({first.number, 5});
@@ -74,7 +74,7 @@ TEST(Channels, GoOnFromTheHighestRunOfAnyRank) {
     EXPECT_EQ(team.take(), (Channel{0, 9}));
 }
 
-TEST(Channels, TakeTheNextOfThoseThatAllOffer) {
+TEST(Channels, NextChannelThatAllRanksOfferIsTaken) {
     Team team(2, 10);
     for (int i = 0; i < 6; ++i) team.take();
     for (const std::uint32_t number : {5u, 1u, 3u}) team[0].give_back({number, 1});
@@ -84,23 +84,23 @@ TEST(Channels, TakeTheNextOfThoseThatAllOffer) {
     EXPECT_EQ(team.take().number, 5u);
     EXPECT_EQ(team.take().number, 0u);
     EXPECT_EQ(team.take().number, 6u);
-    EXPECT_EQ(team.vain_rounds(), 0);
+    EXPECT_EQ(team.failed_gathers(), 0);
 }
 
-// One rank has freed everything, the other only what lies behind more than all that fits into an
-// offer.
-TEST(Channels, AreFoundAlsoBehindManyThatOnlyOneRankHasFreed) {
+// One rank has freed all channels, the other only the last one, behind more than one offer can
+// hold.
+TEST(Channels, CommonChannelIsFoundBehindManyThatOnlyOneRankHasFreed) {
     constexpr std::uint32_t count = 10 * Channels::max_offered;
     Team team(2, count);
     for (std::uint32_t i = 0; i < count; ++i) team.take();
     for (std::uint32_t i = 0; i < count; ++i) team[0].give_back({i, 1});
     team[1].give_back({count - 1, 2});
     EXPECT_EQ(team.take(), (Channel{count - 1, 2}));
-    EXPECT_GT(team.vain_rounds(), 5);
+    EXPECT_GT(team.failed_gathers(), 5);
     EXPECT_THROW(team.take(), Error);
 }
 
-TEST(Channels, WithFewRunsLeftAreNotUsedAgain) {
+TEST(Channels, ChannelWithFewRunsLeftIsNotReused) {
     Team team(2, 10);
     const Channel first = team.take(), second = team.take();
     team.give_back({first.number, Channels::max_runs_of_free + 1});
@@ -112,11 +112,11 @@ TEST(Channels, WithFewRunsLeftAreNotUsedAgain) {
     const Channel last{2, Channels::max_runs_of_free};
     team.give_back(last);
     EXPECT_EQ(team.take(), last);
-    // 2^31 runs remain to it.
+    // The next user gets at least 2^31 runs.
     EXPECT_GE((std::uint64_t{1} << 32) - 1 - last.runs, std::uint64_t{1} << 31);
 }
 
-TEST(Channels, SayHowManyAreInUseWhenThereAreNoMore) {
+TEST(Channels, ErrorNamesTheNumberInUseIfNoneIsLeft) {
     Team team(1, 3);
     team.take();
     const Channel second = team.take();
@@ -134,19 +134,19 @@ TEST(Channels, SayHowManyAreInUseWhenThereAreNoMore) {
     EXPECT_THROW(team[0].fresh(2), Error);
 }
 
-TEST(Channels, ThatCannotBeOfferedAreLeftOut) {
+TEST(Channels, InvalidOffersAreIgnored) {
     Channels channels;
     channels.set_count(3);
     EXPECT_EQ(channels.take({"", "abc"})->number, 0u);
     EXPECT_EQ(channels.take({std::string(7, '\0'), std::string(7, '\0')})->number, 1u);
-    // One that nobody has used.
+    // A channel that no rank has used.
     const std::string unused("\5\0\0\0\1\0\0\0", 8);
     EXPECT_EQ(channels.take({unused, unused})->number, 2u);
 }
 
-// Ranks free in orders of their own, each with as many in use as it likes: few channels suffice
-// for very many uses, no channel has two users, and runs only rise.
-TEST(Channels, OfRanksThatFreeAtDifferentTimesStayFew) {
+// Every rank frees in its own order, and has its own number of channels in use. Few channels
+// suffice for many uses, no channel has two users at a time, and run numbers only rise.
+TEST(Channels, FewChannelsSufficeIfRanksFreeAtDifferentTimes) {
     constexpr std::uint64_t seed = 7;
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -171,7 +171,7 @@ TEST(Channels, OfRanksThatFreeAtDifferentTimesStayFew) {
         for (int rank = 0; rank < ranks; ++rank) {
             auto &mine = held[static_cast<std::size_t>(rank)];
             mine.push_back(use);
-            // Rank 0 frees at once, rank 1 late and in order, rank 2 at random.
+            // Rank 0 frees immediately, rank 1 late and in order, rank 2 in random order.
             const std::size_t keeps = rank == 0 ? 0 : rank == 1 ? 100 : random() % 50;
             while (mine.size() > keeps) {
                 if (rank == 2) std::swap(mine.front(), mine[random() % mine.size()]);
@@ -185,7 +185,7 @@ TEST(Channels, OfRanksThatFreeAtDifferentTimesStayFew) {
         }
     }
     EXPECT_LT(largest, 2000u);
-    EXPECT_EQ(team.vain_rounds(), 0);
+    EXPECT_EQ(team.failed_gathers(), 0);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Algorithms that the environment insists on, on arrays and on buffers.
+// Algorithms that VESCOMM_ALGORITHM forces, on arrays and on buffers.
 #include "support/array_ranks.h"
 
 namespace vescomm {
@@ -11,13 +11,13 @@ using testing_support::check;
 using testing_support::Kind;
 using testing_support::run_array_ranks;
 
-testing_support::TestSetup insisting_on(const std::string &algorithms) {
+testing_support::TestSetup forcing(const std::string &algorithms) {
     testing_support::TestSetup setup{Kind::node, {0, 0}};
     setup.config.algorithm = algorithms;
     return setup;
 }
 
-// How a sum of ten elements will run, as arrays.
+// Runs a sum of ten elements on arrays. Returns its explanation.
 std::string explained(vescomm_comm_t *comm, const char *algorithm) {
     std::vector<float> data(10, 1);
     auto options = vescomm_call_options();
@@ -34,23 +34,23 @@ std::string explained(vescomm_comm_t *comm, const char *algorithm) {
     return copy;
 }
 
-TEST(ForcedAlgorithm, IsTakenForArrays) {
-    run_array_ranks(insisting_on("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
+TEST(ForcedAlgorithm, IsUsedForArrays) {
+    run_array_ranks(forcing("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
         EXPECT_NE(explained(comm, nullptr).find("two_phase"), std::string::npos);
         EXPECT_NE(explained(comm, nullptr).find("VESCOMM_ALGORITHM asked for it by name"),
                   std::string::npos);
     });
 }
 
-TEST(ForcedAlgorithm, GivesWayToTheCaller) {
-    run_array_ranks(insisting_on("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
+TEST(ForcedAlgorithm, IsOverriddenByTheCaller) {
+    run_array_ranks(forcing("all_reduce=two_phase"), [](vescomm_comm_t *comm) {
         EXPECT_NE(explained(comm, "flat").find("the caller asked for it by name"),
                   std::string::npos);
     });
 }
 
-TEST(ForcedAlgorithm, IsTakenForBuffersOrRefused) {
-    run_array_ranks(insisting_on("all_gather_v=direct"), [](vescomm_comm_t *comm) {
+TEST(ForcedAlgorithm, IsUsedForBuffersOrRefused) {
+    run_array_ranks(forcing("all_gather_v=direct"), [](vescomm_comm_t *comm) {
         const Layout layout = Layout::from_counts(std::vector<std::int64_t>{3, 5});
         for (const vescomm_sharing_t sharing : {VESCOMM_PER_RANK, VESCOMM_PER_NODE}) {
             auto options = vescomm_buffer_options();

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Legal programs in which ranks start requests and create things in one order, and wait, test and
-// free whenever they like: all of them end, with the right sums. A rank that waits in a creation
-// moves operations along, since another rank may wait for one before it comes to the creation.
+// Legal programs. All ranks start requests and create objects in the same order, but each waits,
+// tests and frees at its own times. All programs must end, with correct sums. A rank that waits in
+// a creation makes progress on operations, because another rank may wait for one of them before it
+// reaches the creation.
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,7 +16,7 @@
 namespace vescomm {
 namespace {
 
-// Written by rank 0 alone.
+// Only rank 0 writes it.
 std::string trace_file() {
     return testing::TempDir() + "vescomm-interleavings-" + std::to_string(getpid()) + ".json";
 }
@@ -27,14 +28,14 @@ using testing_support::TestSetup;
 
 constexpr std::int64_t elements = 3000;
 
-std::int64_t part(int rank, std::int64_t i, int number) {
+std::int64_t contribution(int rank, std::int64_t i, int number) {
     return (rank * 7 + i * 3 + number) % 19;
 }
 
 void expect_sums(const std::int64_t *data, int ranks, int number) {
     for (std::int64_t i = 0; i < elements; ++i) {
         std::int64_t sum = 0;
-        for (int rank = 0; rank < ranks; ++rank) sum += part(rank, i, number);
+        for (int rank = 0; rank < ranks; ++rank) sum += contribution(rank, i, number);
         if (data[i] != sum)
             throw std::runtime_error("sum " + std::to_string(number) + ", element " +
                                      std::to_string(i) + ": " + std::to_string(data[i]) +
@@ -42,10 +43,10 @@ void expect_sums(const std::int64_t *data, int ranks, int number) {
     }
 }
 
-// An all_reduce, on a buffer or on an array of its own, and whether it is under way.
+// An all_reduce, on a buffer or on its own array.
 class Sum {
 public:
-    // Collective, when it is on a buffer.
+    // Collective if it is on a buffer.
     Sum(vescomm_comm_t *comm, bool on_buffer) : comm_(comm), array_(elements) {
         data_ = array_.data();
         if (!on_buffer) return;
@@ -77,7 +78,7 @@ public:
         wait();
         number_ = number;
         for (std::int64_t i = 0; i < elements; ++i)
-            data_[i] = part(comm_->value->rank(), i, number);
+            data_[i] = contribution(comm_->value->rank(), i, number);
         if (buffer_ != nullptr) {
             check(vescomm_request_start(request_, nullptr));
         } else {
@@ -153,8 +154,8 @@ std::string name_of(const ::testing::TestParamInfo<TestSetup> &info) {
 
 class Interleavings : public ::testing::TestWithParam<TestSetup> {};
 
-// Each creation in turn is what the other ranks come to before they wait.
-TEST_P(Interleavings, OneRankWaitsBeforeACreationAndTheOthersAfterIt) {
+// One rank waits for the sum before each creation, the other ranks after it.
+TEST_P(Interleavings, RanksWaitBeforeOrAfterACreation) {
     const std::function<void(vescomm_comm_t *)> creations[] = {
         [](vescomm_comm_t *comm) { check(vescomm_memory_free(make_memory(comm, 100))); },
         [](vescomm_comm_t *comm) { Sum(comm, true); },
@@ -186,20 +187,20 @@ TEST_P(Interleavings, OneRankWaitsBeforeACreationAndTheOthersAfterIt) {
     });
 }
 
-// One rank has nothing more to do and ends the communicator; the others still wait for a sum.
-TEST_P(Interleavings, OneRankLeavesWhileTheOthersStillWait) {
+// One rank has completed its sum and ends the communicator; the others still wait for theirs.
+TEST_P(Interleavings, RankLeavesWhileOthersStillWait) {
     for (const bool on_buffer : {false, true}) {
         run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) {
             Sum sum(comm, on_buffer);
             sum.start(1);
-            // The last rank is the first to be complete, or not.
+            // On some ranks test() may complete the sum.
             sum.test();
             sum.wait();
         });
     }
 }
 
-// All ranks draw the same creations and starts from `common`, and what else they do from `own`.
+// All ranks draw the same creations and starts from `common`, and their other calls from `own`.
 void run_program(vescomm_comm_t *comm, unsigned seed) {
     std::mt19937 common(seed);
     std::mt19937 own(seed * 100 + static_cast<unsigned>(comm->value->rank()));
@@ -211,7 +212,7 @@ void run_program(vescomm_comm_t *comm, unsigned seed) {
     sums.push_back(std::make_unique<Sum>(comm, true));
     sums.push_back(std::make_unique<Sum>(comm, false));
     for (int number = 0; number < 25; ++number) {
-        // Together.
+        // The same on all ranks.
         switch (common() % 8) {
             case 0:
                 memories.push_back(make_memory(comm, common() % 20'000));
@@ -226,7 +227,8 @@ void run_program(vescomm_comm_t *comm, unsigned seed) {
                 check(vescomm_barrier(comm));
                 break;
             case 4:
-                // Freeing is not collective, but all have to free the same, or start the same.
+                // Freeing is not collective, but all ranks free the same sums: they start the same
+                // sums later.
                 if (sums.size() > 4) {
                     sums.front()->wait();
                     sums.pop_front();
@@ -235,7 +237,7 @@ void run_program(vescomm_comm_t *comm, unsigned seed) {
             default:
                 sums[common() % sums.size()]->start(number);
         }
-        // Each as it likes.
+        // Different on every rank.
         for (unsigned more = own() % 4; more > 0; --more) {
             switch (own() % 5) {
                 case 0:
@@ -261,7 +263,7 @@ void run_program(vescomm_comm_t *comm, unsigned seed) {
     for (const auto &sum : sums) sum->wait();
 }
 
-TEST_P(Interleavings, OfRandomProgramsAllEndWithTheRightSums) {
+TEST_P(Interleavings, RandomProgramsEndWithCorrectSums) {
     for (unsigned seed = 1; seed <= 6; ++seed) {
         run_array_ranks(GetParam(), [&](vescomm_comm_t *comm) { run_program(comm, seed); });
         if (HasFailure()) FAIL() << "with seed " << seed;

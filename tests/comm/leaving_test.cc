@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank frees its communicator while others still wait for it, or while it has something under
-// way.
+// A rank frees its communicator while other ranks wait for it, or while its requests are running.
 #include "support/array_calls.h"
 
 namespace vescomm::testing_support {
@@ -19,12 +18,12 @@ std::vector<TestSetup> setups() {
 
 class Leaving : public ::testing::TestWithParam<TestSetup> {};
 
-TEST_P(Leaving, IsToldToThoseWhoWaitForTheRank) {
+TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         expect_in_step(comm);
         if (comm->value->rank() == 2) return comm->value->leave();
         Floats data(3000, 1);
-        // Long before the timeout, which would be another status.
+        // The error comes long before the timeout, which would give another status.
         EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
         const std::string why = vescomm_last_error();
         EXPECT_NE(why.find("all_reduce of 3000 f32"), std::string::npos) << why;
@@ -32,8 +31,8 @@ TEST_P(Leaving, IsToldToThoseWhoWaitForTheRank) {
     });
 }
 
-// Requests that a rank has started and not waited for.
-TEST_P(Leaving, CompletesWhatIsUnderWay) {
+// A rank leaves with requests that it has started and not waited for.
+TEST_P(Leaving, CompletesRunningRequests) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         Floats data(3000, 1), more(3000, 2);
         vescomm_request_t *first = nullptr, *second = nullptr;

@@ -15,58 +15,61 @@
 namespace vescomm {
 namespace {
 
-struct Where {
+struct RankLocation {
     std::string cores, host;
 };
 
-MachineExchange told(const Nodes &nodes, const std::vector<Where> &ranks, const std::string &more) {
+// `of_rank_0`: the further lines of the text of rank 0.
+MachineExchange exchange(const Nodes &nodes, const std::vector<RankLocation> &ranks,
+                         const std::string &of_rank_0) {
     std::vector<std::string> all;
-    for (const Where &rank : ranks)
-        all.push_back(rank.cores + "\n" + rank.host + "\n" + (all.empty() ? more : ""));
+    for (const RankLocation &rank : ranks)
+        all.push_back(rank.cores + "\n" + rank.host + "\n" + (all.empty() ? of_rank_0 : ""));
     return machine_exchange(nodes, all);
 }
 
-TEST(MachineExchange, RanksWithCoresOfTheirOwnShareNone) {
-    const MachineExchange result = told(Nodes::single(2), {{"1", "a"}, {"2", "a"}}, "rdma\n");
+TEST(MachineExchange, RanksWithTheirOwnCoresShareNone) {
+    const MachineExchange result = exchange(Nodes::single(2), {{"1", "a"}, {"2", "a"}}, "rdma\n");
     EXPECT_EQ(result.machine, Machine{});
     EXPECT_EQ(result.cores, std::vector<int>{2});
 }
 
 TEST(MachineExchange, RanksOfAllNodesOfAHostShareItsCores) {
-    const MachineExchange result = told(Nodes::from_sizes(std::vector{1, 1, 1}),
-                                        {{"3", "a"}, {"3", "a"}, {"3", "a"}}, "rdma\n");
+    const MachineExchange result = exchange(Nodes::from_sizes(std::vector{1, 1, 1}),
+                                            {{"3", "a"}, {"3", "a"}, {"3", "a"}}, "rdma\n");
     EXPECT_EQ(result.machine.cores, 2);
     EXPECT_EQ(result.machine.nodes_per_host, 3);
     EXPECT_EQ(result.cores, (std::vector<int>{2, 2, 2}));
-    const MachineExchange apart = told(Nodes::from_sizes(std::vector{1, 1, 1}),
-                                       {{"3", "a"}, {"3", "b"}, {"3", "c"}}, "rdma\n");
+    const MachineExchange apart = exchange(Nodes::from_sizes(std::vector{1, 1, 1}),
+                                           {{"3", "a"}, {"3", "b"}, {"3", "c"}}, "rdma\n");
     EXPECT_EQ(apart.machine, Machine{});
 }
 
-TEST(MachineExchange, TheMostCrowdedHostSpeaksForAll) {
-    const MachineExchange result =
-        told(Nodes::from_sizes(std::vector{2, 4}),
-             {{"3", "a"}, {"3", "a"}, {"3", "b"}, {"3", "b"}, {"3", "b"}, {"3", "b"}}, "rdma\n");
+TEST(MachineExchange, ModelDescribesTheHostWithTheFewestCoresPerRank) {
+    const MachineExchange result = exchange(
+        Nodes::from_sizes(std::vector{2, 4}),
+        {{"3", "a"}, {"3", "a"}, {"3", "b"}, {"3", "b"}, {"3", "b"}, {"3", "b"}}, "rdma\n");
     EXPECT_EQ(result.machine.cores, 2);
     EXPECT_EQ(result.machine.nodes_per_host, 1);
 }
 
-TEST(MachineExchange, LinksAreThoseThatRankZeroHas) {
-    EXPECT_EQ(told(Nodes::single(1), {{"1", "a"}}, "tcp\n").machine, Machine{}.with_tcp());
+TEST(MachineExchange, LinksAreThoseOfRankZero) {
+    EXPECT_EQ(exchange(Nodes::single(1), {{"1", "a"}}, "tcp\n").machine, Machine{}.with_tcp());
 }
 
-TEST(MachineExchange, WhatWasMeasuredIsTheSameForAll) {
+TEST(MachineExchange, AllRanksUseTheMachineFileOfRankZero) {
     MachineFile file;
     file.processor = "X";
     file.cores = 2;
     file.machine.flag_seconds = 5e-8;
-    const MachineExchange result = told(Nodes::single(1), {{"1", "a"}}, "tcp\n" + to_text(file));
+    const MachineExchange result =
+        exchange(Nodes::single(1), {{"1", "a"}}, "tcp\n" + to_text(file));
     EXPECT_EQ(result.machine.flag_seconds, 5e-8);
-    EXPECT_THROW(told(Nodes::single(1), {{"1", "a"}}, "tcp\nnonsense\n"), Error);
+    EXPECT_THROW(exchange(Nodes::single(1), {{"1", "a"}}, "tcp\nnonsense\n"), Error);
 }
 
 TEST(MachineExchange, OnlyRankZeroReadsTheFile) {
-    const std::string name = testing::TempDir() + "vescomm-machine-told";
+    const std::string name = testing::TempDir() + "vescomm-machine-file";
     Config config;
     config.machine = name;
     std::filesystem::remove(name);
@@ -83,31 +86,31 @@ TEST(MachineExchange, OnlyRankZeroReadsTheFile) {
     std::filesystem::remove(name);
 }
 
-TEST(MachineExchange, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) {
+TEST(MachineExchange, CachedFileIsUsedOnlyOnTheMachineThatItDescribes) {
     const std::filesystem::path cache = testing::TempDir() + "vescomm-machine-cache";
     const char *before = std::getenv("XDG_CACHE_HOME");
     const std::string restored = before == nullptr ? "" : before;
     setenv("XDG_CACHE_HOME", cache.c_str(), 1);
     const std::string name = own_machine_file(process_environment());
     std::filesystem::create_directories(cache / "vescomm");
-    // What rank 0 tells, and what is chosen by, with a file of this text.
+    // The constant that all ranks use if the file of rank 0 has this text.
     const auto flag_seconds = [&](const std::string &text) {
         std::ofstream(name) << text;
         const std::string all[] = {machine_text(0, {})};
-        const double told = machine_exchange(Nodes::single(1), all).machine.flag_seconds;
-        EXPECT_EQ(machine_here({}, false).flag_seconds, told);
-        return told;
+        const double result = machine_exchange(Nodes::single(1), all).machine.flag_seconds;
+        EXPECT_EQ(machine_here({}, false).flag_seconds, result);
+        return result;
     };
     MachineFile file;
     file.processor = processor_name();
     file.cores = processor_cores();
     file.machine.flag_seconds = 5e-8;
-    const double usual = Machine{}.flag_seconds;
+    const double default_value = Machine{}.flag_seconds;
     EXPECT_EQ(flag_seconds(to_text(file)), 5e-8);
     file.processor = "another processor";
-    EXPECT_EQ(flag_seconds(to_text(file)), usual);
-    EXPECT_EQ(flag_seconds("nonsense"), usual);
-    EXPECT_EQ(flag_seconds(""), usual);
+    EXPECT_EQ(flag_seconds(to_text(file)), default_value);
+    EXPECT_EQ(flag_seconds("nonsense"), default_value);
+    EXPECT_EQ(flag_seconds(""), default_value);
     Config defaults;
     defaults.machine = "defaults";
     EXPECT_EQ(machine_here(defaults, true).flag_seconds, Machine{}.with_tcp().flag_seconds);
@@ -116,10 +119,10 @@ TEST(MachineExchange, AFileInTheCacheCountsOnlyOnTheMachineThatItWasMeasuredOn) 
     else setenv("XDG_CACHE_HOME", restored.c_str(), 1);
 }
 
-TEST(MachineExchange, TheFileIsBelowTheFolderForCaches) {
-    const auto name = [](const char *cache, const char *intra_node) {
+TEST(MachineExchange, FileIsInTheCacheFolder) {
+    const auto name = [](const char *cache, const char *home) {
         return own_machine_file([=](const char *variable) {
-            return std::string_view(variable) == "HOME" ? intra_node : cache;
+            return std::string_view(variable) == "HOME" ? home : cache;
         });
     };
     EXPECT_TRUE(name("/cache", "/home/me").starts_with("/cache/vescomm/machine-"));

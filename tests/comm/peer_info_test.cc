@@ -7,13 +7,13 @@
 namespace vescomm {
 namespace {
 
-TEST(PeerInfos, ComeBackAsTheyWere) {
+TEST(PeerInfo, ParseRestoresText) {
     for (const PeerInfo &one :
          {PeerInfo{}, PeerInfo{"host", "f3", "", "no"}, PeerInfo{"", "", "all_reduce=flat", "yes"}})
         EXPECT_EQ(PeerInfo::parse(one.text()), one);
 }
 
-TEST(PeerInfos, ThatAreCutAreReadAsFarAsTheyGo) {
+TEST(PeerInfo, TruncatedTextIsReadAsFarAsItGoes) {
     const std::string text = PeerInfo{"host", "f3", "all_reduce=flat", "no"}.text();
     for (std::size_t bytes = 0; bytes < text.size(); ++bytes)
         EXPECT_TRUE(std::string("host").starts_with(PeerInfo::parse(text.substr(0, bytes)).node));

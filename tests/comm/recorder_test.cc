@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A flight recorder on a file system that hangs: this program's own rename() does so for files
-// whose names end with "hangs", as that of a network file system whose server is gone.
+// A flight recorder on a file system that hangs. This program's own rename() hangs for files whose
+// names end with "hangs", like rename() on a network file system whose server is gone.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ using testing_support::Kind;
 using testing_support::run_ranks;
 using testing_support::TestSetup;
 
-// Longer than a machine that works ever takes.
+// Longer than the test takes on any working machine.
 constexpr auto hang = std::chrono::seconds(60);
 
 class Recorder : public testing::TestWithParam<Kind> {
@@ -64,9 +64,9 @@ vescomm_status_t status_of(const std::function<void()> &body) {
     return VESCOMM_OK;
 }
 
-TEST_P(Recorder, WritesBeforeAnyoneIsTold) {
+TEST_P(Recorder, WritesBeforeTheFailureIsReported) {
     run_ranks(recorded("flight.%r"), [&](const std::shared_ptr<Communicator> &comm) {
-        // Rank 0 may abort before the others have come out of the first barrier.
+        // Rank 0 may abort before the other ranks have left the first barrier.
         if (comm->rank() == 0) {
             comm->barrier();
             comm->abort("enough");
@@ -81,8 +81,8 @@ TEST_P(Recorder, WritesBeforeAnyoneIsTold) {
     });
 }
 
-// Both ranks' writers hang until the process ends.
-TEST_P(Recorder, EveryWaitEndsWhenItsFileSystemHangs) {
+// The writer threads of both ranks hang until the process ends.
+TEST_P(Recorder, EveryWaitEndsIfTheFileSystemHangs) {
     const int before = hanging;
     auto done = std::async(std::launch::async, [&] {
         run_ranks(recorded("flight.%r.hangs"), [&](const std::shared_ptr<Communicator> &comm) {
@@ -101,8 +101,8 @@ TEST_P(Recorder, EveryWaitEndsWhenItsFileSystemHangs) {
     if (!ended) _exit(1);
 }
 
-// One that the program asks for has as long as any wait.
-TEST_P(Recorder, WritesWhenAskedUntilTheTimeout) {
+// A recorder that the program writes itself has the timeout of any wait.
+TEST_P(Recorder, ExplicitWriteEndsAtTheTimeout) {
     TestSetup setup = testing_support::hurried(recorded(""));
     setup.config.flight_recorder.clear();
     run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
@@ -115,7 +115,7 @@ TEST_P(Recorder, WritesWhenAskedUntilTheTimeout) {
     });
 }
 
-TEST_P(Recorder, AFileThatTakesTooLongIsAnErrorThatSaysSo) {
+TEST_P(Recorder, ErrorNamesAFileThatTakesTooLong) {
     try {
         write_file_by((folder_ / "it.hangs").string(), "text", "the text", Deadline::after(0.01));
         FAIL() << "written";

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests and memories that are made and freed again and again: their channels are used again.
+// Requests and memories that are created and freed repeatedly: their channels are reused.
 #include <cstdlib>
 #include <random>
 
@@ -15,7 +15,7 @@ using testing_support::Kind;
 using testing_support::run_array_ranks;
 using testing_support::TestSetup;
 
-// More than there are channels on any board.
+// More than the channels of any board.
 int requests() {
     const char *text = std::getenv("VESCOMM_TEST_REQUESTS");
     if (text != nullptr) return std::atoi(text);
@@ -43,7 +43,7 @@ vescomm_request_t *make_sum(vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
     return request;
 }
 
-// Sums in the buffer, some times, all of them compared.
+// Sums the buffer `times` times, and compares all results.
 void run(vescomm_comm_t *comm, vescomm_buffer_t *buffer, vescomm_request_t *request, int times) {
     const int ranks = comm->value->ranks();
     vescomm_view_t view{};
@@ -60,7 +60,7 @@ void run(vescomm_comm_t *comm, vescomm_buffer_t *buffer, vescomm_request_t *requ
     }
 }
 
-TEST(Recycling, MakesMoreRequestsThanThereAreChannels) {
+TEST(Recycling, CreatesMoreRequestsThanThereAreChannels) {
     run_array_ranks(TestSetup{Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {
         vescomm_buffer_t *buffer = make_buffer(comm, VESCOMM_PER_RANK);
         const int all = requests();
@@ -80,9 +80,9 @@ TEST(Recycling, MakesMoreRequestsThanThereAreChannels) {
 
 class RecyclingAnywhere : public ::testing::TestWithParam<TestSetup> {};
 
-// Few channels, since a few requests live at a time: of those some run often and some never, and
-// each rank frees when it likes.
-TEST_P(RecyclingAnywhere, GivesEachUserFlagsThatNoOneElseHasRaised) {
+// Only a few requests exist at a time, so few channels suffice. Some requests run often and some
+// never, and every rank frees at its own times.
+TEST_P(RecyclingAnywhere, NewUserSeesNoFlagsOfEarlierUsers) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         std::mt19937 common(5), own(static_cast<unsigned>(comm->value->rank()) + 6);
         struct Pair {
@@ -115,8 +115,8 @@ TEST_P(RecyclingAnywhere, GivesEachUserFlagsThatNoOneElseHasRaised) {
     });
 }
 
-// Slabs that a node shares count their releases on a channel, too.
-TEST_P(RecyclingAnywhere, GivesEachSlabTurnsOfItsOwn) {
+// Slabs that a node shares count their releases on a reused channel, too.
+TEST_P(RecyclingAnywhere, SharedSlabCountsOnlyItsOwnReleases) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         const int rank = comm->value->rank();
         for (int i = 0; i < 40; ++i) {
@@ -126,17 +126,17 @@ TEST_P(RecyclingAnywhere, GivesEachSlabTurnsOfItsOwn) {
             vescomm_view_t all{}, mine{};
             check(vescomm_buffer_data(buffer, &all));
             check(vescomm_buffer_shard(buffer, &mine));
-            for (int turn = 0; turn < 5; ++turn) {
+            for (int time = 0; time < 5; ++time) {
                 check(vescomm_buffer_acquire(buffer));
                 auto *shard = static_cast<std::int64_t *>(mine.data);
-                std::fill(shard, shard + mine.elements, i * 1000 + turn * 100 + rank);
+                std::fill(shard, shard + mine.elements, i * 1000 + time * 100 + rank);
                 check(vescomm_request_start(gather, nullptr));
                 check(vescomm_request_wait(gather));
                 const auto *data = static_cast<const std::int64_t *>(all.data);
                 for (std::int64_t k = 0; k < all.elements; ++k)
-                    if (data[k] != i * 1000 + turn * 100 + k / 50)
+                    if (data[k] != i * 1000 + time * 100 + k / 50)
                         throw std::runtime_error("slab " + std::to_string(i) + " is wrong");
-                if (turn % 2 == 0) check(vescomm_buffer_release(buffer));
+                if (time % 2 == 0) check(vescomm_buffer_release(buffer));
             }
             check(vescomm_request_free(gather));
             check(vescomm_buffer_free(buffer));
@@ -144,7 +144,7 @@ TEST_P(RecyclingAnywhere, GivesEachSlabTurnsOfItsOwn) {
     });
 }
 
-TEST_P(RecyclingAnywhere, GoesOnFromHighRuns) {
+TEST_P(RecyclingAnywhere, ContinuesFromHighRuns) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         Channels &channels = comm->value->channels();
         const std::uint32_t channel = channels.fresh();
@@ -154,7 +154,7 @@ TEST_P(RecyclingAnywhere, GoesOnFromHighRuns) {
         EXPECT_EQ(channels.offer(), "");
         run(comm, buffer, request, 5);
         check(vescomm_request_free(request));
-        // It has fewer runs left than a request may want.
+        // The channel has fewer runs left than every user must get.
         EXPECT_EQ(channels.offer(), "");
         request = make_sum(comm, buffer);
         run(comm, buffer, request, 5);

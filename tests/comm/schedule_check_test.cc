@@ -17,18 +17,18 @@ Problem gather_on(int ranks) {
     return problem;
 }
 
-// Forgets to wait.
-Schedule hasty(const Problem &problem, int rank) {
+// A faulty schedule: all waits are missing.
+Schedule without_waits(const Problem &problem, int rank) {
     Schedule schedule = all_gather_v::direct(problem, rank);
     for (Lane &lane : schedule.lanes)
         std::erase_if(lane.steps(), [](const Step &step) { return step.action == Action::wait; });
     return schedule;
 }
 
-TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
+TEST(CheckIfSmall, AcceptsACorrectScheduleAndRejectsAFaultyOne) {
     AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
     EXPECT_NO_THROW(check_if_small(entry, gather_on(3)));
-    entry.make = hasty;
+    entry.make = without_waits;
     try {
         check_if_small(entry, gather_on(3));
         FAIL();
@@ -40,9 +40,9 @@ TEST(Prove, AcceptsWhatIsSoundAndNamesWhatIsNot) {
     }
 }
 
-TEST(Prove, LeavesWhatIsLargeToTheTests) {
+TEST(CheckIfSmall, SkipsLargeSchedules) {
     AlgorithmEntry entry = *find_algorithm(Collective::all_gather_v, "direct");
-    entry.make = hasty;
+    entry.make = without_waits;
     EXPECT_NO_THROW(check_if_small(entry, gather_on(100)));
 }
 

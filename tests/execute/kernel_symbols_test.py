@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Code compiled for one instruction set must not be what the linker keeps for everyone: the
-libraries of loops define no symbol that others may share, and none outside their own namespace.
+"""Checks that the linker cannot keep code of one instruction set for all machines: the libraries of
+loops define no symbol that other objects may share, and none outside their own namespace.
 kernel_symbols_test.py LIBRARY..."""
 
 import re
@@ -20,10 +20,10 @@ for library in sys.argv[1:]:
         if not symbol or symbol[2].startswith(("__asan", "__ubsan", "__odr_asan", "__tsan")):
             continue
         if symbol[1] in SHARED:
-            problems.append(f"{library}: the linker may keep this {symbol[2]} for all")
+            problems.append(f"{library}: the linker may keep this {symbol[2]} for all machines")
         elif symbol[1].isupper() and not symbol[2].startswith(f"vescomm::{isa}::"):
             problems.append(f"{library}: {symbol[2]} is visible outside")
     if f"vescomm::{isa}::find_fold" not in listing:
         problems.append(f"{library}: there is no find_fold; did nm work?")
-print("\n".join(problems) or f"{len(sys.argv) - 1} libraries keep to themselves")
+print("\n".join(problems) or f"{len(sys.argv) - 1} libraries define no shared symbol")
 sys.exit(bool(problems))

@@ -25,7 +25,7 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(Each, ConversionsOf, testing::ValuesIn(all_kernels()), test_name);
 
-// Every number, every tie and its neighbours, and anything.
+// Every number of the format, every tie, their neighbours, and random numbers.
 template <typename Wide>
 std::vector<Wide> hard_to_round(vescomm_type_t type) {
     const Wide infinity = std::numeric_limits<Wide>::infinity();
@@ -55,7 +55,7 @@ std::vector<Wide> hard_to_round(vescomm_type_t type) {
     return inputs;
 }
 
-TEST_P(ConversionsOf, NarrowEveryValueAndTieOfAFormatToTheNearest) {
+TEST_P(ConversionsOf, NarrowToTheNearestForEveryValueAndTie) {
     for (const vescomm_type_t type : narrow_types) {
         expect_narrowed(type, hard_to_round<float>(type));
         expect_narrowed(type, hard_to_round<double>(type));
@@ -98,7 +98,7 @@ TEST_P(ConversionsOf, WidenEveryCodeExactly) {
     }
 }
 
-TEST_P(ConversionsOf, KnowTheEndsOfTheFormatsOf8Bits) {
+TEST_P(ConversionsOf, OverflowOf8BitFormats) {
     const float inputs[] = {448, 464, 465, 480, -1e9f, -HUGE_VALF, 57344, 61439, 61440, -1e9f};
     std::uint8_t codes[10];
     kernel.convert(codes, VESCOMM_F8E4M3, inputs, VESCOMM_F32, 6);
@@ -107,7 +107,7 @@ TEST_P(ConversionsOf, KnowTheEndsOfTheFormatsOf8Bits) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(codes[i], want[i]) << inputs[i];
 }
 
-TEST_P(ConversionsOf, ConvertAnyCountAtAnyAlignmentAlsoPastTheCaches) {
+TEST_P(ConversionsOf, ConvertAnyCountAtAnyAlignmentWithAndWithoutStreaming) {
     constexpr std::size_t max = 300;
     std::mt19937_64 random(2);
     for (const vescomm_type_t from : all_types) {
@@ -115,7 +115,7 @@ TEST_P(ConversionsOf, ConvertAnyCountAtAnyAlignmentAlsoPastTheCaches) {
             if (!can_convert(to, from)) continue;
             std::vector<char> bytes(max * size_of(from)), want(max * size_of(to));
             for (char &byte : bytes) byte = static_cast<char>(random());
-            for (std::size_t i = 0; i < max; ++i) {  // each element in a call of its own
+            for (std::size_t i = 0; i < max; ++i) {  // one call for each element
                 kernel.convert(&want[i * size_of(to)], to, &bytes[i * size_of(from)], from, 1);
             }
             for (std::size_t count = 0; count <= max; ++count) {
@@ -127,7 +127,7 @@ TEST_P(ConversionsOf, ConvertAnyCountAtAnyAlignmentAlsoPastTheCaches) {
                     std::copy_n(bytes.data(), count * size_of(from), in.data());
                     kernel.convert(out.data(), to, in.data(), from, count, streaming);
                     ASSERT_EQ(std::memcmp(out.data(), want.data(), count * size_of(to)), 0);
-                    ASSERT_TRUE(out.dry());
+                    ASSERT_TRUE(out.guards_intact());
                 }
             }
         }
@@ -146,7 +146,7 @@ TEST_P(ConversionsOf, StreamMoreThanFitsATile) {
             kernel.convert(want.data(), to, in.data(), from, count);
             kernel.convert(out.data(), to, in.data(), from, count, true);
             ASSERT_TRUE(std::equal(want.begin(), want.end(), out.data()));
-            ASSERT_TRUE(out.dry());
+            ASSERT_TRUE(out.guards_intact());
         }
     }
 }
@@ -164,7 +164,7 @@ TEST_P(ConversionsOf, ConvertDoublesAsTheLanguageDoes) {
     }
 }
 
-TEST(Conversions, AreBetweenFloatsOfWhichOneIsWide) {
+TEST(Conversions, SupportFloatsIfOneIsWide) {
     EXPECT_TRUE(can_convert(VESCOMM_BF16, VESCOMM_F32));
     EXPECT_TRUE(can_convert(VESCOMM_F32, VESCOMM_F64));
     EXPECT_TRUE(can_convert(VESCOMM_F64, VESCOMM_F8E5M2));

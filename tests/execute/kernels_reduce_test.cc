@@ -21,7 +21,7 @@ protected:
         kernel.reduce(how, sources, c.type, partials, to, c.to_type, count);
     }
 
-    // Runs with every array at another distance from a vector boundary.
+    // Runs with every array at a different distance from a vector boundary.
     void expect_reduced(const Case &c, const Arrays &sources, const Arrays &partials,
                         std::size_t count, const std::vector<char> &start,
                         const std::vector<char> &want, std::size_t shift) {
@@ -44,18 +44,19 @@ protected:
         for (const bool streaming : {false, true}) {
             Guarded to(bytes, shift % max_shift * size_of(c.to_type));
             reduce(c, from, sums, to.data(), count, streaming, c.started ? first[0] : nullptr);
-            if (std::equal(to.data(), to.data() + bytes, want.data()) && to.dry()) continue;
+            if (std::equal(to.data(), to.data() + bytes, want.data()) && to.guards_intact())
+                continue;
             for (std::size_t i = 0; i < count; ++i)
                 ASSERT_EQ(bits_at(to.data(), c.to_type, i), bits_at(want.data(), c.to_type, i))
                     << "element " << i;
-            ASSERT_TRUE(to.dry());
+            ASSERT_TRUE(to.guards_intact());
         }
     }
 };
 
 INSTANTIATE_TEST_SUITE_P(Each, ReductionsOf, testing::ValuesIn(all_kernels()), test_name);
 
-// Calls for every operator, type, and type of result.
+// Calls `body` for every operator, type, and type of the result.
 template <typename Body>
 void for_each_kind(Body body) {
     for (const vescomm_type_t type : all_types)
@@ -128,7 +129,7 @@ TEST_P(ReductionsOf, ReduceSpecialValuesInEveryCombination) {
     for_each_kind([&](Case c) {
         const std::vector<std::uint64_t> specials = special_bits(c.type);
         const std::size_t count = specials.size() * specials.size() * specials.size() + 1;
-        // Digit k of the index, in base `specials`, says what source k has.
+        // Digit k of the index, in base specials.size(), selects the value of source k.
         Arrays sources(3, std::vector<char>(count * size_of(c.type)));
         std::size_t place = 1;
         for (auto &source : sources) {
@@ -181,7 +182,7 @@ TEST_P(ReductionsOf, ReduceIntoAnyOneOfTheSourcesOrPartials) {
     });
 }
 
-TEST_P(ReductionsOf, ReduceTheSameInOneCallAsInSeveral) {
+TEST_P(ReductionsOf, GiveTheSameBitsInOneCallAndInSeveral) {
     constexpr std::size_t count = 7001;
     std::mt19937_64 random(8);
     for_each_kind([&](Case c) {
@@ -206,8 +207,8 @@ TEST_P(ReductionsOf, ReduceTheSameInOneCallAsInSeveral) {
     });
 }
 
-// What the reference must not get wrong together with the kernels.
-TEST_P(ReductionsOf, KnowAFewResultsByHeart) {
+// Results by hand, in case the reference has the same error as the kernels.
+TEST_P(ReductionsOf, GiveKnownResults) {
     const auto combine_u32 = [this](vescomm_op_t op, vescomm_type_t type, std::uint32_t a,
                                     std::uint32_t b, int divisor = 1) {
         std::uint32_t to = 0;

@@ -17,8 +17,8 @@
 #include "base/types.h"
 #include "execute/kernels.h"
 
-// Plain code that says what kernels must compute, and what it takes to run each instruction set of
-// this machine against it, in the manner of dav1d's checkasm. Everything is compared bit by bit.
+// Plain reference code for the kernels, and helpers to compare each instruction set of this machine
+// with it, bit by bit, like dav1d's checkasm.
 namespace vescomm {
 
 inline constexpr std::size_t max_shift = 33;  // elements; more than one 64-byte vector of bf16
@@ -30,16 +30,16 @@ inline constexpr vescomm_type_t all_types[] = {
 inline constexpr vescomm_type_t narrow_types[] = {VESCOMM_BF16, VESCOMM_F16, VESCOMM_F8E4M3,
                                                   VESCOMM_F8E5M2};
 
-// `bytes` bytes at `shift` bytes after a multiple of 64, and a moat that must stay dry.
+// `bytes` bytes, at `shift` bytes after a multiple of 64, between guard bytes that must not change.
 class Guarded {
 public:
     explicit Guarded(std::size_t bytes, std::size_t shift = 0)
-        : store_(bytes + shift + 3 * moat, filler), bytes_(bytes) {
+        : store_(bytes + shift + 3 * guard, filler), bytes_(bytes) {
         const auto address = reinterpret_cast<std::uintptr_t>(store_.data());
-        start_ = (address + moat + moat - 1) / moat * moat - address + shift;
+        start_ = (address + guard + guard - 1) / guard * guard - address + shift;
     }
     char *data() { return store_.data() + start_; }
-    bool dry() const {
+    bool guards_intact() const {
         const auto untouched = [](char c) { return c == filler; };
         return std::all_of(store_.begin(), store_.begin() + start_, untouched) &&
                std::all_of(store_.begin() + start_ + bytes_, store_.end(), untouched);
@@ -47,7 +47,7 @@ public:
 
 private:
     static constexpr char filler = 0x5a;
-    static constexpr std::size_t moat = 64;
+    static constexpr std::size_t guard = 64;
 
     std::vector<char> store_;
     std::size_t bytes_;
@@ -90,7 +90,7 @@ inline const std::vector<double> &magnitudes_of(vescomm_type_t type) {
     return values;
 }
 
-// Nearest by search, the even code of two that are equally near.
+// The nearest code, by search; of two equally near codes the even one.
 inline std::uint64_t narrow(vescomm_type_t type, double x) {
     const Format &format = format_of(type);
     const std::vector<double> &values = magnitudes_of(type);
@@ -144,8 +144,8 @@ inline std::uint64_t float_bits(vescomm_type_t type, double x) {
     return narrow(type, x);
 }
 
-// What may go wrong: NaNs with and without payload, infinities, signed zeros, subnormals, the
-// largest numbers and a few around one; of integers the ends.
+// Critical values. Floats: NaNs with and without payload, infinities, signed zeros, subnormals, the
+// largest numbers, and a few around one. Integers: the ends of the range.
 inline std::vector<std::uint64_t> special_bits(vescomm_type_t type) {
     if (!is_float(type)) {
         const int bits = static_cast<int>(8 * size_of(type));
@@ -167,7 +167,7 @@ inline std::vector<std::uint64_t> special_bits(vescomm_type_t type) {
     return result;
 }
 
-// Mostly moderate numbers, where the order of operations shows; sometimes a special one.
+// Mostly moderate numbers, for which the order of operations matters; sometimes a special one.
 inline std::vector<char> random_elements(std::mt19937_64 &random, vescomm_type_t type,
                                          std::size_t count) {
     const std::vector<std::uint64_t> specials = special_bits(type);

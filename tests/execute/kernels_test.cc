@@ -41,7 +41,7 @@ TEST_P(SquaresOf, SumSquaresInTheDocumentedOrder) {
     }
 }
 
-TEST_P(SquaresOf, SumSquaresOfAnInfinityOrNanToOne) {
+TEST_P(SquaresOf, GiveInfinityOrNanIfAnElementIsInfiniteOrNan) {
     for (const std::size_t at : {0, 5, 63, 64, 200}) {
         std::vector<float> x(201, 1.0f);
         x[at] = -HUGE_VALF;
@@ -53,7 +53,7 @@ TEST_P(SquaresOf, SumSquaresOfAnInfinityOrNanToOne) {
     }
 }
 
-TEST(Kernels, AreTheFastestThatTheMachineSupports) {
+TEST(Kernels, DefaultIsTheFastestSupported) {
     ASSERT_EQ(supported_kernels().size(), static_cast<std::size_t>(supported_isas()));
     EXPECT_EQ(&kernels(), &supported_kernels().back());
     for (std::size_t i = 0; i < supported_kernels().size(); ++i) {

@@ -7,7 +7,7 @@
 
 #include "tests/execute/kernels_reference.h"
 
-// What a reduction must give, one element after another.
+// A reference for reductions, element by element.
 namespace vescomm {
 
 inline constexpr vescomm_op_t all_ops[] = {VESCOMM_SUM, VESCOMM_AVERAGE, VESCOMM_PROD,
@@ -34,12 +34,12 @@ struct Case {
     int divisor() const { return op == VESCOMM_AVERAGE ? 7 : 1; }
 };
 
-// Factors of a premultiplied sum: fractions, and what integers must not trip over.
+// Factors of a premultiplied sum: fractions, NaN, and factors outside the range of an i64.
 inline const double factors[] = {1,     0.5, -3.25, 2.75,  1e300, -1e300, 0,   7.0, 1.0 / 3,
                                  -1e-3, 100, 1e9,   -1e18, 5,     NAN,    -11, 0.1, 2,
                                  3,     4,   5,     6,     7,     8,      9};
 
-// One element in the accumulator type: A is float, double, or an integer as 64 bits.
+// Combines one element in the accumulator type A: float, double, or an integer of 64 bits.
 template <typename A>
 A combine(vescomm_op_t op, A a, A b) {
     switch (op) {
@@ -84,8 +84,8 @@ inline std::uint64_t whole_factor(double factor) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
 }
 
-// All integers as 64 bits, sign-extended where they have a sign: sums and products are right in
-// their low bits, and comparisons as those of I, which is std::int64_t or std::uint64_t.
+// Computes all integers in 64 bits, sign-extended if they are signed. Sums and products are correct
+// in their low bits; comparisons are those of I, which is std::int64_t or std::uint64_t.
 template <typename I>
 std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Arrays &partials,
                                const std::vector<char> &start, std::size_t i) {
@@ -116,7 +116,7 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
     return sum;
 }
 
-// The first `count` elements of the result; `start` is of the accumulator type.
+// The first `count` elements of the result. `start` has the accumulator type.
 inline std::vector<char> expected(const Case &c, const Arrays &sources, const Arrays &partials,
                                   std::size_t count, const std::vector<char> &start) {
     const bool is_signed = c.type == VESCOMM_I8 || c.type == VESCOMM_I16 || c.type == VESCOMM_I32 ||

@@ -12,8 +12,9 @@
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
-// Vectors have no division of integers. A float's with more bits than the dividend is as good: a
-// quotient that is not whole misses the next whole number by more than rounding adds.
+// Vector instructions do not divide integers. A float with more bits than the dividend gives the
+// same result: a quotient that is not whole differs from the next whole number by more than
+// rounding adds.
 template <typename T>
 VESCOMM_INLINE void divide_each(void *data, std::size_t count, int divisor) {
     using Quotient =

@@ -6,9 +6,9 @@
 
 #include "execute/loops/vectorise.h"
 
-// The formats of floating-point elements: how to read one as a float (f64: as a double), and how to
-// round a float or a double to one. Rounding makes all NaNs the same. By integer arithmetic, which
-// vectorises everywhere: F16C, for one, exists from x86-64-v3 only.
+// The formats of floating-point elements. widen() reads an element as a float (f64: as a double);
+// narrow() rounds a float or a double to an element, and makes all NaNs the same. Both use integer
+// arithmetic, which vectorises everywhere: F16C, for example, exists only from x86-64-v3 on.
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
@@ -31,8 +31,8 @@ VESCOMM_INLINE double canonical(double x) {
     return x == x ? x : static_cast<double>(as_float(quiet_nan));
 }
 
-// Rounding twice goes wrong when the first time makes a tie. An inexact result whose last bit is
-// one cannot be a tie of a format that is two bits shorter, and lies on the right side of it.
+// Two roundings give a wrong result if the first one makes a tie. An inexact result whose last bit
+// is 1 cannot be a tie of a format that is two bits shorter, and lies on the correct side of it.
 // Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
 // using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
 VESCOMM_INLINE float round_to_odd(double x) {
@@ -61,7 +61,7 @@ struct Bf16 {
     VESCOMM_INLINE float widen(std::uint16_t x) {
         return as_float(static_cast<std::uint32_t>(x) << 16);
     }
-    // Rounding to nearest even adds just under half of the last kept bit, and that bit itself.
+    // Rounds to nearest even: adds just under half of the last kept bit, then that bit itself.
     VESCOMM_INLINE std::uint16_t narrow(float x) {
         const std::uint32_t bits = as_bits(x);
         const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -75,8 +75,8 @@ VESCOMM_INLINE constexpr std::uint32_t power_bits(int exponent) {
     return static_cast<std::uint32_t>(127 + exponent) << 23;
 }
 
-// Formats with fewer exponents than f32. `overflow` is what a finite number rounds to that is too
-// large: the code of infinity, or NaN where there is none; the codes from there on are NaNs.
+// Formats with fewer exponents than f32. `overflow`: the code for finite numbers that are too
+// large, which is infinity, or NaN if the format has no infinity. Higher codes are NaNs.
 // Source: F. Giesen, "Half to float done quick" and "Float to half done quick", 2012.
 template <typename Code, int exponent_bits, int fraction_bits, std::uint32_t overflow,
           std::uint32_t nan>
@@ -92,10 +92,10 @@ struct SmallFloat {
     VESCOMM_INLINE float widen(Code x) {
         const std::uint32_t code = x & ((1u << sign_bit) - 1);
         const std::uint32_t normal = (code << shift) + rebias;
-        // A subnormal is read as 2^(1 - bias) * (1 + fraction), and the excess subtracted.
+        // Reads a subnormal as 2^(1 - bias) * (1 + fraction), then subtracts the excess.
         const float excess = as_float(power_bits(1 - bias));
         const std::uint32_t subnormal = as_bits(as_float(normal + (1 << 23)) - excess);
-        // Infinities and NaNs have the largest exponent there, too.
+        // Infinities and NaNs have the largest exponent in both formats.
         const std::uint32_t special = has_infinity ? normal + rebias : quiet_nan;
         const std::uint32_t magnitude = code >= overflow     ? special
                                         : code >= min_normal ? normal
@@ -109,7 +109,7 @@ struct SmallFloat {
         const std::uint32_t half = (1u << (shift - 1)) - 1;
         const std::uint32_t normal =
             (magnitude - rebias + half + (magnitude >> shift & 1)) >> shift;
-        // The last place of a float at `base` is that of a subnormal code: the addition rounds.
+        // The addition rounds: the last place of a float at `base` is that of a subnormal code.
         const std::uint32_t base = power_bits(1 - bias - fraction_bits + 23);
         const std::uint32_t subnormal = as_bits(as_float(magnitude) + as_float(base)) - base;
         const std::uint32_t code = magnitude >= (overflow << shift) + rebias ? overflow

@@ -14,11 +14,11 @@
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
-// Sources at once. Sums of floats are worth the room that more loops take.
+// Most sources in one call. Only for sums of floats are more loops worth the code size.
 template <typename T, typename Op, bool weighted>
 constexpr int max = std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16 : 8;
 
-// A factor of integers: towards zero, and within an i64.
+// A factor for integers: rounds towards zero, saturates to an i64.
 VESCOMM_INLINE std::int64_t whole(double x) {
     if (!(x > -0x1p63)) return x == x ? INT64_MIN : 0;
     return x < 0x1p63 ? static_cast<std::int64_t>(x) : INT64_MAX;
@@ -46,7 +46,7 @@ VESCOMM_INLINE T factor_of(double factor) {
     else return static_cast<T>(whole(factor));
 }
 
-// Folds n operands, of which `start` is the first if there is one.
+// Folds n operands. `start`, if there is one, is the first of them.
 template <typename T, typename Op, bool weighted, int n>
 VESCOMM_INLINE void fold_exactly(const FoldArguments &a) {
     const int started = a.start != nullptr;
@@ -70,7 +70,7 @@ VESCOMM_INLINE void fold_exactly(const FoldArguments &a) {
     }
 }
 
-// Makes a loop for each number of operands.
+// Instantiates a loop for each number of operands.
 template <typename T, typename Op, bool weighted, int n = max<T, Op, weighted> + 1>
 VESCOMM_INLINE void fold_any(int operands, const FoldArguments &a) {
     if (operands == n) fold_exactly<T, Op, weighted, n>(a);
@@ -82,7 +82,7 @@ void fold(const FoldArguments &a) noexcept {
     fold_any<T, Op, weighted>(a.n + (a.start != nullptr), a);
 }
 
-// Signed integers share the loops of unsigned ones where that makes no difference.
+// Signed integers share the loops of unsigned ones if the sign makes no difference.
 template <typename T, typename Op>
 struct Shared {
     using Type = T;

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums of bf16, and of f32 into bf16, which widen and round on the way. What training does most has
-// loops of its own; every other pair of types goes through a tile of accumulators (reduce.cc).
+// Sums of bf16, and of f32 into bf16, which widen and round in the loop. These are the most
+// frequent sums in training; every other pair of types goes through a tile of accumulators
+// (reduce.cc).
 // Zone: per byte.
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +14,8 @@
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
-// What one step of a loop takes from a source. Two bf16 are read as one word, because a shift and a
-// mask widen them, where widening each on its own takes shuffles.
+// The element that one step of a loop reads from a source. Two bf16 are read as one word, because a
+// shift and a mask widen them; widening them one by one takes shuffles.
 enum class Part { f32, low, high, last };
 
 template <Part part>
@@ -27,7 +28,7 @@ VESCOMM_INLINE float part_of(const char *source, std::size_t i) {
     return as_float(part == Part::low ? pair << 16 : pair & 0xffff0000);
 }
 
-// Sources at once; f32 are the few partial sums of other nodes.
+// Most sources in one call. Sources of f32 are partial sums of other nodes, which are few.
 template <bool from_f32>
 constexpr int max = from_f32 ? 8 : 16;
 
@@ -35,7 +36,7 @@ struct Pointers {
     const char *of[max<false>];
 };
 
-// ((s0 + s1) + ...) + s[k], after *start if there is one.
+// ((s0 + s1) + ...) + s[k], with *start before s0 if there is one.
 template <Part part, int k>
 VESCOMM_INLINE float summed(const float *start, const Pointers &s, std::size_t i) {
     const float x = part_of<part>(s.of[k], i);
@@ -82,7 +83,7 @@ VESCOMM_INLINE void sum_exactly(const float *start, const Pointers &pointers, To
     if (count % 2) put(to, 2 * pairs, scale * summed<Part::last, n - 1>(at(2 * pairs), s, pairs));
 }
 
-// Makes a loop for each number of sources.
+// Instantiates a loop for each number of sources.
 template <bool from_f32, bool started, typename To, int n = max<from_f32>>
 VESCOMM_INLINE void sum_any(int number, const float *start, const Pointers &s, To *to,
                             std::size_t count, float scale) {

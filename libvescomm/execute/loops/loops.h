@@ -8,18 +8,17 @@
 
 namespace vescomm {
 
-// to[i] = scale * (((start[i] + f[0] * s[0][i]) + f[1] * s[1][i]) + ...), with another operator
-// perhaps. `start` is left out when it is null. Only sums of floats look at `scale`, and only
-// premultiplied ones at the factors f.
+// to[i] = scale * (((start[i] + f[0] * s[0][i]) + f[1] * s[1][i]) + ...), or with another operator
+// instead of the sum. Only sums of floats use `scale`, and only premultiplied sums the factors f.
 //
-// Sources are of the type that the loop is for, and are read from element `first` on. `start` is of
-// the accumulator type, and it and `to` are those of element `first` already. They all may be the
-// same array when their types are the same.
+// Sources have the type of the loop and are read from element `first` on. `start` has the
+// accumulator type. `start` and `to` point to element `first` already. All arrays of one type may
+// be the same array.
 struct FoldArguments {
     const void *const *sources;
-    int n;  // 1 to FoldLoop::most
+    int n;  // number of sources, 1 to FoldLoop::max
     std::size_t first;
-    const void *start;
+    const void *start;  // nullptr: none
     const double *factors;
     double scale;
     void *to;
@@ -29,30 +28,33 @@ using Fold = void(const FoldArguments &) noexcept;
 
 struct FoldLoop {
     Fold *run = nullptr;
-    // Sources at once; the compiler makes a loop for each number. Each loop more writes a tile and
-    // reads it again: 12 sources of bf16 take 5 to 13 percent less time at once than in two loops.
+    // Most sources in one call; the compiler makes a loop for each number. Every further call
+    // writes a tile and reads it again: 12 sources of bf16 take 5 to 13 percent less time in one
+    // call than in two.
     std::size_t max = 0;
 };
 
 using Convert = void(void *to, const void *from, std::size_t count) noexcept;
 
-// The loops themselves, compiled once for each instruction set. They know nothing of tiles, of
-// partial sums, or of types for which there is no loop: that is reduce.cc.
+// The loops, compiled once for each instruction set. Tiles, partial sums, and types without a loop
+// are the work of reduce.cc.
 struct Loops {
-    // From sources of `from` to results of `to`. There is one from every accumulator type to
-    // itself, for all operators; and for sums from f32 or bf16 to f32 or bf16. Otherwise none.
+    // A loop from sources of type `from` to results of type `to`. Loops exist from every
+    // accumulator type to itself, for all operators, and from f32 or bf16 to f32 or bf16, for sums.
+    // Otherwise `run` is nullptr.
     FoldLoop (*fold)(vescomm_op_t op, vescomm_type_t to, vescomm_type_t from) noexcept;
 
-    // Between types that can_convert() and that differ.
+    // A loop between two different types; see can_convert().
     Convert *(*convert)(vescomm_type_t to, vescomm_type_t from) noexcept;
 
-    // In place, integers only, towards zero.
+    // Divides integers in place, towards zero.
     void (*divide)(void *x, vescomm_type_t type, std::size_t count, int divisor) noexcept;
 
-    // Copies past the caches. Other threads see the bytes after the next store fence only.
+    // Copies; writes bypass the caches. Other threads see the bytes only after the next store
+    // fence.
     void (*stream)(void *to, const void *from, std::size_t bytes) noexcept;
 
-    // As in kernels.h.
+    // See Kernels::sum_of_squares().
     double (*sum_of_squares)(const void *from, vescomm_type_t type, std::size_t count) noexcept;
 };
 

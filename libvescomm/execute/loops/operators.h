@@ -7,17 +7,17 @@
 
 #include "execute/loops/elements.h"
 
-// How two accumulators become one.
+// Operators on two accumulators.
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
-// Sums and products of integers wrap. They are computed without a sign and in at least 32 bits:
-// what C++ makes of two u16 is a signed int, which must not overflow.
+// Sums and products of integers wrap. They are computed unsigned and in at least 32 bits: C++
+// promotes two u16 to a signed int, which must not overflow.
 template <typename T>
 using Wrapping = std::conditional_t<(sizeof(T) < 4), std::uint32_t, T>;
 
 struct Sum {
-    static constexpr bool ordered = false;  // does the sign of integers matter?
+    static constexpr bool ordered = false;  // true: the sign of integers matters
     template <typename T>
     VESCOMM_INLINE T apply(T a, T b) {
         if constexpr (std::is_floating_point_v<T>) return a + b;
@@ -34,10 +34,11 @@ struct Product {
     }
 };
 
-// Minimum and maximum of IEEE 754-2019: NaN if either is, and -0 < +0. Processors have `a < b ? a :
-// b` as one instruction, which gives b where neither is less. So with the operands swapped it gives
-// the same number twice, or both zeros, or both of a NaN and what it was compared with. Of zeros,
-// `or` keeps the minus sign and `and` drops it. What has all bits of a NaN is one.
+// Minimum and maximum of IEEE 754-2019: NaN if either operand is NaN, and -0 < +0. Processors
+// compute `a < b ? a : b` in one instruction, which gives b if neither is less. The instruction is
+// applied twice, the second time with swapped operands. The two results are equal; or they are the
+// two zeros; or, if one operand is NaN, they are the two operands. `or` of two zeros keeps the
+// minus sign, `and` drops it. `or` of a NaN with any bits is a NaN.
 template <typename T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 

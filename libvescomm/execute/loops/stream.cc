@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies past the caches: memory that is written whole need not be read first, and what the caches
-// hold stays there. Zone: per byte.
+// Copies whose writes bypass the caches: the processor does not read the destination first, and the
+// contents of the caches stay. Zone: per byte.
 #include <cstddef>
 #include <cstdint>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t line = 64;
 
-// One line of a cache, whole: the processor then need not read it first. Compilers do not make
+// Writes a whole cache line, so the processor does not read it first. Compilers do not generate
 // these instructions from loops.
 VESCOMM_INLINE void stream_line(char *to, const char *from) {
 #if defined(__AVX512F__)

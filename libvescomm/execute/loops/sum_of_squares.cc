@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// For norms of gradients. Zone: per byte.
+// Sums of squares, for norms of gradients. Zone: per byte.
 #include <cstddef>
 #include <cstdint>
 
@@ -11,11 +11,11 @@
 namespace vescomm::VESCOMM_ISA {
 namespace {
 
-// Enough running sums to hide the latency of adding to L1, where they live: compilers vectorise a
-// loop over them, but do not agree on what to do with a few sums in registers.
+// Number of running sums, enough to hide the latency of additions in L1, where they are held. All
+// compilers vectorise a loop over them; they treat a few sums in registers differently.
 constexpr std::size_t lanes = 64;
 
-// The square of a float is exact in a double, so here contraction would change nothing.
+// The square of a float is exact in a double, so contraction would not change the result.
 template <typename Element>
 VESCOMM_INLINE void add_squares(double *sums, const typename Element::Storage *from,
                                 std::size_t count) {

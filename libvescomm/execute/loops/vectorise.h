@@ -4,16 +4,16 @@
 
 #include <cfloat>
 
-// What the loops need of the compiler, which vectorises them. For the files of this folder that are
-// compiled once for each instruction set; VESCOMM_ISA names it.
+// Macros for the loops, which the compiler vectorises. The files of this folder are compiled once
+// for each instruction set; VESCOMM_ISA names it.
 //
-// The promise that an element's result is the same everywhere rests on three things: no contraction
-// of a * b + c (-ffp-contract=off), one fixed order of operations, and canonical NaNs, because
-// which operand's payload an addition keeps depends on the order that the compiler gives them.
+// Three rules make the result of an element the same everywhere: no contraction of a * b + c
+// (-ffp-contract=off), one fixed order of operations, and canonical NaNs, because the payload that
+// an addition keeps depends on the order of operands that the compiler chooses.
 //
-// Nothing in these files may have external linkage but what loops.h declares, and they include no
+// Only the functions that loops.h declares may have external linkage, and these files include no
 // header with inline functions: the linker keeps one copy of such a function, and it might be the
-// one compiled for AVX-512. A test looks for them.
+// one compiled for AVX-512. tests/execute/kernel_symbols_test.py checks this.
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the kernels read pairs of bf16 in little-endian order"
@@ -26,10 +26,10 @@
 // Constant arguments must reach the loops before they are vectorised.
 #define VESCOMM_INLINE static inline __attribute__((always_inline))
 
-// Elements are independent of each other, also when a source is the destination itself. Without
-// this the compiler tests for overlap, and in place it would take the scalar loop.
+// Declares that elements are independent of each other, even if a source is the destination itself.
+// Otherwise the compiler tests for overlap, and uses the scalar loop in place.
 #if defined(__clang__)
-// Sanitizers leave nothing to vectorise, and clang would complain.
+// Loops with sanitizers do not vectorise, and clang would warn.
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define VESCOMM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else

@@ -64,7 +64,7 @@ void CallMatch::advertise_to(int peer) noexcept {
         peer, context_.own(advertised_flag), context_.word(shown_to(peer)));
 }
 
-// The digest that local peer `of` has published of its exchange with local peer `with`.
+// The digest of the exchange with local peer `with` that local peer `of` has published.
 std::atomic_ref<std::uint32_t> CallMatch::pair_digest(int of, int with) const noexcept {
     const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(of));
     auto *digests =
@@ -111,7 +111,8 @@ bool CallMatch::has_masks() noexcept {
 std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
     if (bindings_.signature == 0) return {};
     if (forwarded_.mismatch()) return forwarded_.mismatch();
-    // Of two ranks that wait for no other, the one that gets here later sees the other's signature.
+    // If two ranks wait for no other rank, the one that gets here later sees the signature of the
+    // other.
     if (inline_) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (const MessageQueue *queue = bindings_.queues) {
         const std::uint32_t sent = queue->receives ? shown_by(queue->peer) : 0;

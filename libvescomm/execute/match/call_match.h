@@ -13,36 +13,36 @@
 
 namespace vescomm {
 
-// Compares what the ranks of an operation have called, run by run, without messages of its own
-// while all is well:
+// Compares the calls of the ranks of an operation, run by run. Needs no messages of its own unless
+// a rank waits long:
 //
-//   node           a rank raises signature_flag once it has acquired its slot; an inline flag and
-//   the
-//                  first flag of a message carry the signature themselves
+//   node           a rank raises signature_flag once it has acquired its slot; an inline flag, and
+//                  the first flag of a message, carry the signature themselves
 //   other nodes    a put, and a signal, carry the signature of the sender for the receiver
-//   waiting long   a rank advertises its signature to the ranks that it waits for
+//   long waits     a rank advertises its signature to the ranks that it waits for
 //                  (advertised_flag): ranks that wait for one another in different calls find out
 //   forwarding     forwarded_match.h
 //
-// docs/design/0017 says why the signature has a word of its own.
+// docs/design/0017 explains why the signature has a word of its own.
 //
-// Threads: as the operation. Cost: on the path of a run, a load and a comparison for each wait that
-// another rank ends.
+// Threads: see Operation. Cost: in a run, a load and a comparison for each wait that another rank
+// ends.
 class CallMatch {
 public:
     CallMatch(const Bindings &bindings, const RunContext &context, const Schedule &schedule,
               const Program &program);
 
-    // A run begins; `run` is that of the context.
+    // Begins a run. `run`: that of the context.
     void start(const Run &run) noexcept;
-    // The run has its slot. Before, local peers may still compare calls of the run before.
+    // The run has acquired its slot. Before that, local peers may still compare calls of the
+    // previous run.
     void acquired() noexcept;
     // This rank is about to raise a flag.
     void before_signal() noexcept {
         if (advertises_with_flag_) advertise_to_node();
     }
 
-    // The signature of this run: as all ranks have it, and as shown to `peer`.
+    // The signature of this run, and the signature as shown to `peer`.
     std::uint32_t signature() const noexcept { return signature_; }
     std::uint32_t shown_to(int peer) const noexcept {
         return signature_for(peer, signature_, bindings_.pair_digests);
@@ -50,8 +50,8 @@ public:
     // The signature that a peer has shown in this run; 0: none yet.
     std::uint32_t shown_by(int peer) const noexcept;
 
-    // A wait is over, as far as its flag says. False: the peer made another call. Then this rank
-    // must not use what it did, and stopped() is true.
+    // Called once the flag of a wait has been raised. False: the peer made another call. Then this
+    // rank must not use the data of the peer, and stopped() is true.
     bool accept(const BoundStep &wait) noexcept;
     bool stopped() const noexcept { return stopped_; }
 
@@ -88,7 +88,7 @@ private:
     // Local peers get the signature at acquired(), or beside the first flag of a message, in the
     // same cache line.
     bool advertises_on_acquire_ = false, advertises_with_flag_ = false;
-    // Of the current run.
+    // The current run.
     std::uint32_t signature_ = 0;
     bool acquired_ = false;
     bool advertised_ = false;  // to the node

@@ -13,16 +13,16 @@
 
 namespace vescomm {
 
-// Compares the calls of two ranks whose bytes pass through a third one, the forwarding rank.
+// Compares the calls of two ranks whose bytes pass through a forwarding rank.
 //
 //     sender ── signature beside each block ──► forwarding rank ◄── receive masks ── receivers
 //
-// A receiver writes the signature that it expects from each sender into its receive mask; a sender
-// puts its own beside the block. The forwarding rank passes on only blocks for which both are
+// A receiver writes the signature that it expects from each sender into its receive mask. A sender
+// puts its own signature beside the block. The forwarding rank forwards a block only if both are
 // equal.
 class ForwardedMatch {
 public:
-    // `receive_mask`: of the schedule; empty where nothing is forwarded.
+    // `receive_mask`: of the schedule; empty if it forwards nothing.
     ForwardedMatch(const Bindings &bindings, const RunContext &context,
                    const std::vector<std::uint8_t> &receive_mask);
 
@@ -33,13 +33,13 @@ public:
     void publish_mask(std::uint32_t signature) noexcept;
     // True: a local peer has published its mask.
     bool has_mask(int local_peer) const noexcept;
-    // True: some rank of this node expects a block of `peer`. Once all have published their masks.
+    // True: some rank of this node expects a block of `peer`. Valid once all masks are published.
     bool any_local_receives(int peer) const noexcept;
 
     // Puts the signature of a block beside it. `pending`: counts the puts of the operation.
     void put_signature(const BoundStep &put, std::uint32_t signature,
                        std::atomic<std::uint32_t> &pending) noexcept;
-    // Compares what a sender has put with the masks, once its flag has been raised.
+    // Compares the signatures that a sender has put with the masks, once its flag has been raised.
     bool accept(const BoundStep &wait) noexcept;
 
     const std::optional<Mismatch> &mismatch() const noexcept { return mismatch_; }

@@ -9,7 +9,7 @@
 
 namespace vescomm {
 
-// Two ranks that made different calls where the same call was due. Usually one of them is the rank
+// Two ranks that made different calls instead of the same call. Usually one of them is the rank
 // that found the mismatch; a forwarding rank finds mismatches of two other ranks.
 struct Mismatch {
     int rank = no_rank;

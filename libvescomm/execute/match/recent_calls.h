@@ -39,7 +39,7 @@ private:
         PairDigests pairs;
     };
 
-    // The signature of a call as shown to `peer`. 0: it is not known, or no longer.
+    // The signature of a call as shown to `peer`. 0: the call is not recorded (any more).
     std::uint32_t shown(std::uint64_t sequence, int peer) const noexcept {
         const Call &call = calls_[sequence % calls_.size()];
         return call.sequence == sequence ? signature_for(peer, call.signature, call.pairs) : 0;

@@ -13,9 +13,8 @@
 
 namespace vescomm {
 
-// The signature of a call: 32 bits, so that it travels with a flag. Two different calls have
-// different signatures, except where their digests collide, and the text of a signature says what
-// was called.
+// The signature of a call: 32 bits, so that it fits beside a flag. Different calls have different
+// signatures unless their digests collide. The text of a signature describes the call.
 //
 //     │ collective + 1: 4 bits │ type: 4 bits │ op: 3 bits │ digest of the rest: 21 bits │
 class Signature {
@@ -42,8 +41,8 @@ private:
     std::uint32_t bits_ = 0;
 };
 
-// Of an all_to_all_v: a digest for each peer of the two counts that this rank and the peer
-// exchange. nullptr: the operation is no all_to_all_v.
+// all_to_all_v: for each peer, a digest of the two counts that this rank and the peer exchange.
+// nullptr: the operation is no all_to_all_v.
 using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
 
 // The digests of `rank`. Two ranks that agree on their counts have the same digest for each other.

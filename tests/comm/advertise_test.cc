@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who waits tells others what it has called, and looks at what they say: seldom, and only those for
-// whom it waits, since with many ranks either is much.
+// A rank that waits long advertises the signature of its call and reads the signatures that others
+// advertise: seldom, and only to and from the ranks for which it waits, because both are expensive
+// with many ranks.
 #include <set>
 
 #include "support/array_ranks.h"
@@ -13,14 +14,14 @@ namespace {
 using testing_support::LocalControl;
 using testing_support::LocalControlHub;
 
-// Loopback that counts what concerns advertised_flag.
-class Watched final : public Transport {
+// Loopback that counts accesses to advertised_flag.
+class CountingTransport final : public Transport {
 public:
-    explicit Watched(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+    explicit CountingTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
 
-    std::atomic<int> told{0};
-    mutable std::atomic<int> looks{0};
-    std::set<int> peers;  // that were told; written before `told`
+    std::atomic<int> advertised{0};
+    mutable std::atomic<int> reads{0};
+    std::set<int> peers;  // to which the rank advertised; written before `advertised`
 
     std::string_view name() const override { return inner_->name(); }
     bool maps(int peer) const noexcept override { return inner_->maps(peer); }
@@ -45,10 +46,10 @@ public:
         inner_->signal(peer, signal, value);
         if (maps(peer) || signal.flag != advertised_flag) return;
         peers.insert(peer);
-        ++told;
+        ++advertised;
     }
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
-        if (!maps(peer) && signal.flag == advertised_flag) ++looks;
+        if (!maps(peer) && signal.flag == advertised_flag) ++reads;
         return inner_->signalled(peer, signal);
     }
     bool progress() noexcept override { return inner_->progress(); }
@@ -62,12 +63,12 @@ private:
 constexpr int ranks = 4;
 constexpr int root = ranks - 1;
 
-// Rank 0 waits for a broadcast of the root until `meanwhile`, in another thread, is at its end.
-// Each rank is a node.
-void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)> &meanwhile) {
+// Rank 0 waits for a broadcast of the root until `meanwhile`, which runs in another thread,
+// returns. Each rank is a node.
+void with_waiting_rank(const std::function<void(CountingTransport &, vescomm_comm &)> &meanwhile) {
     auto controls = std::make_shared<LocalControlHub>(ranks);
     auto hub = make_loopback_hub(Nodes::from_numbers(std::vector{0, 1, 2, 3}));
-    std::vector<Watched *> spies(ranks);
+    std::vector<CountingTransport *> counting(ranks);
     std::vector<std::unique_ptr<vescomm_comm>> handles(ranks);
     const auto each = [](const std::function<void(int)> &body) {
         std::vector<std::thread> threads;
@@ -76,10 +77,11 @@ void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)>
     };
     each([&](int rank) {
         const auto make = [&](auto &&...) {
-            auto spy = std::make_unique<Watched>(make_loopback_transport(hub, rank));
-            spies[rank] = spy.get();
+            auto transport =
+                std::make_unique<CountingTransport>(make_loopback_transport(hub, rank));
+            counting[rank] = transport.get();
             Transports transports;
-            transports.intra_node = std::move(spy);
+            transports.intra_node = std::move(transport);
             return transports;
         };
         handles[rank] = std::make_unique<vescomm_comm>();
@@ -89,7 +91,7 @@ void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)>
     });
     std::atomic<bool> released{false};
     std::thread releaser([&] {
-        meanwhile(*spies[0], *handles[0]);
+        meanwhile(*counting[0], *handles[0]);
         released = true;
         released.notify_all();
     });
@@ -106,28 +108,28 @@ void with_a_rank_that_waits(const std::function<void(Watched &, vescomm_comm &)>
     releaser.join();
 }
 
-TEST(Telling, GoesToThoseForWhomARankWaits) {
-    with_a_rank_that_waits([](Watched &spy, vescomm_comm &) {
-        while (spy.told == 0) std::this_thread::yield();
-        EXPECT_EQ(spy.peers, std::set{root});
+TEST(Advertise, ReachesOnlyTheRanksThatARankWaitsFor) {
+    with_waiting_rank([](CountingTransport &transport, vescomm_comm &) {
+        while (transport.advertised == 0) std::this_thread::yield();
+        EXPECT_EQ(transport.peers, std::set{root});
     });
 }
 
-TEST(Telling, IsAsSeldomAsTheLongestSleepHoweverOftenARankIsWoken) {
-    with_a_rank_that_waits([](Watched &spy, vescomm_comm &comm) {
+TEST(Advertise, HappensAtMostOncePerLongestSleep) {
+    with_waiting_rank([](CountingTransport &transport, vescomm_comm &comm) {
         const auto begin = Clock::now();
         const std::uint64_t enough = comm.value->counters().sleeps + 200;
-        while (comm.value->counters().sleeps < enough) spy.board()->ring(0);
-        const int looks = spy.looks;
-        // Each time it looks at the broadcast, and at all slots, of three ranks.
+        while (comm.value->counters().sleeps < enough) transport.board()->ring(0);
+        const int reads = transport.reads;
+        // Each time it reads the flag of the broadcast, and those of all slots, of three ranks.
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-        EXPECT_LE(looks, (1 + seconds / 0.1) * 3 * (1 + staging_slots));
-        EXPECT_LE(spy.told, 1);
+        EXPECT_LE(reads, (1 + seconds / 0.1) * 3 * (1 + staging_slots));
+        EXPECT_LE(transport.advertised, 1);
     });
 }
 
-// A rank that has nobody to exchange anything with is many calls ahead.
-TEST(Telling, ReachesWhoHasExchangedNothing) {
+// A rank whose calls exchange nothing is many calls ahead.
+TEST(Advertise, ReachesARankThatHasExchangedNothing) {
     std::vector<testing_support::TestSetup> setups;
     for (const auto kind : testing_support::kinds_between_nodes()) setups.push_back({kind, {0, 1}});
     for (const auto &setup : setups) {
@@ -143,8 +145,8 @@ TEST(Telling, ReachesWhoHasExchangedNothing) {
                 status = vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32,
                                             VESCOMM_SUM, nullptr, nullptr);
             EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
-            for (const char *told : {"rank 0", "rank 1", "all_reduce", "all_to_all_v"})
-                EXPECT_NE(std::string(vescomm_last_error()).find(told), std::string::npos)
+            for (const char *part : {"rank 0", "rank 1", "all_reduce", "all_to_all_v"})
+                EXPECT_NE(std::string(vescomm_last_error()).find(part), std::string::npos)
                     << vescomm_last_error();
         });
     }
