@@ -147,7 +147,7 @@ class Explain(unittest.TestCase):
                  for ragged in ("equal", "linear", "zipf:1", "one-owner:0.9")]
         self.assertEqual(times, sorted(times))
 
-    def test_the_rank_that_receives_most_in_an_exchange_is_last(self):
+    def test_the_largest_receiver_of_an_exchange_is_last(self):
         for ragged, last in (("linear", 3), ("one-owner:0.9", 0)):
             _, out = self.explain("all_to_all_v", "--ranks", 4, "--nodes", 2, "--ragged", ragged)
             self.assertIn(f"rank {last}, the last: ", out)
