@@ -293,10 +293,13 @@ TEST_P(Threads, ProgressOfSeveralThreadsDuringAWait) {
 TEST_P(Threads, AbortDuringAWait) {
     TestSetup setup = GetParam();
     if (setup.ranks() == 1) GTEST_SKIP() << "needs at least two ranks";
+    std::atomic<int> created{0};  // ranks that have their communicator
     run_ranks(setup, [&](const std::shared_ptr<Communicator> &comm) {
         const auto handle = testing_support::handle_of(comm);
+        ++created;
         if (comm->rank() == 0) {
             RepeatingThread second([&](int i) {
+                while (i == 1000 && created < setup.ranks()) std::this_thread::yield();
                 if (i == 1000) check(vescomm_comm_abort(handle.get(), "it is a test"));
                 else if (i < 1000) check(vescomm_comm_progress(handle.get()));
             });
