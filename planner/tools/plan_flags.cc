@@ -73,8 +73,8 @@ void add_plan(CLI::App &app, PlanFlags &flags) {
                    "2,1,1 or 2x8,1x8 for eight ranks of each.")
         ->option_text("W,W,...");
     app.add_option("--search-steps", flags.search_steps,
-                   "Limit of the search for a better order or a proof, if the bound is not\n"
-                   "met; a step takes about 10 ns (default 20,000,000; 0: no search).")
+                   "Limit of the search for a better order or a proof if the bound is\n"
+                   "not met; a step takes about 10 ns (default 20,000,000; 0: none).")
         ->option_text("COUNT");
 }
 
