@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="what vescomm-info --table --json printed")
+    parser.add_argument("file", help="output of vescomm-info --table --json")
     parser.add_argument("-o", "--output", default="growth.svg")
     options = parser.parse_args()
     with open(options.file, encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""What layouts cost, per model, rows in a block and ranks: the table of docs/planner.md.
+"""Prints the table of docs/planner.md: padding and fullest rank by model, block rows and ranks.
 
     perf/planner_table.py --plan build/planner/tools/vescomm-plan
 """
@@ -33,7 +33,7 @@ FULLEST = ["vescomm ragged", "vescomm balanced"]
 
 
 def compare(program, model, rows, ranks):
-    """Layout -> what --compare says of it."""
+    """Returns a map from the name of a layout to its line of --compare."""
     text = subprocess.run(
         [program, "--model", model, "--block-rows", str(rows), "--ranks", str(ranks), "--compare",
          "--json", "-", "--no-cuts"],

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the model predicts beside what was measured: a table of files that vescomm_perf wrote.
+"""Prints a table of measured and predicted times from files that vescomm_perf wrote.
 
     vescomm_perf --ranks 4 --collective all_gather_v,all_reduce -b 64 -e 16M -f 16 -J run.json
     perf/predicted.py run.json
 
-Each cell: the median, and the predicted time over it. Measure the machine before
-(vescomm-run -n 2 --bind core vescomm-info --measure); without that the model knows constants.
+Each cell has the measured median and the ratio of the predicted time to it. Measure the machine
+before (vescomm-run -n 2 --bind core vescomm-info --measure); otherwise the model uses constants.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def time_text(microseconds):
 
 
 def read(names):
-    """{row: {bytes: [(measured, predicted, algorithm)]}}"""
+    """Returns {row: {bytes: [(measured, predicted, algorithm)]}}."""
     rows = {}
     for name in names:
         with open(name, encoding="utf-8") as file:
@@ -41,7 +41,7 @@ def read(names):
             row = f"`{result['collective']}`{arrays}, {result['ranks']}"
             if result["nodes"] > 1:
                 row += f" on {result['nodes']} hosts"
-            # Whole shards of three ranks: what was asked for, and not a few bytes less.
+            # With three ranks the buffer is a few bytes smaller than requested; round it up.
             size = 1 << (result["bytes"] - 1).bit_length()
             cell = rows.setdefault(row, {}).setdefault(size, [])
             cell.append((result["time_us"]["p50"], result["predicted_us"], result["algorithm"]))
@@ -51,9 +51,9 @@ def read(names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", help="what vescomm_perf -J wrote")
+    parser.add_argument("files", nargs="+", help="output files of vescomm_perf -J")
     parser.add_argument("--within", type=float, default=0.3,
-                        help="how far off still counts as right (0.3: from 1/1.3 to 1.3)")
+                        help="tolerance of a correct prediction (0.3: from 1/1.3 to 1.3)")
     options = parser.parse_args()
     rows = read(options.files)
     sizes = sorted({size for cells in rows.values() for size in cells})

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long it takes to make the schedule of one rank in a large job, for each algorithm; with
-// --simulate, how long the schedules of all ranks take to simulate.
+// Measures the time to make the schedule of one rank in a large job, for each algorithm; with
+// --simulate, the time to simulate the schedules of all ranks.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -100,14 +100,14 @@ void measure(const Options &options) {
 }  // namespace vescomm
 
 int main(int argc, char **argv) {
-    CLI::App app("How long the schedules of large jobs take to make, and to simulate.");
+    CLI::App app("Measures the time to make and to simulate the schedules of large jobs.");
     vescomm::Options options;
     app.add_option("--nodes", options.nodes)->check(CLI::PositiveNumber);
     app.add_option("--size", options.size, "ranks of a node")->check(CLI::PositiveNumber);
     app.add_option("--elements", options.elements, "f32 of a rank")->check(CLI::PositiveNumber);
-    app.add_option("--collective", options.collective, "only this one");
-    app.add_option("--algorithm", options.algorithm, "only of this name");
-    app.add_flag("--simulate", options.simulate, "the schedules of all ranks, and simulate them");
+    app.add_option("--collective", options.collective, "only this collective");
+    app.add_option("--algorithm", options.algorithm, "only algorithms of this name");
+    app.add_flag("--simulate", options.simulate, "make and simulate the schedules of all ranks");
     CLI11_PARSE(app, argc, argv);
     vescomm::measure(options);
     return 0;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an all_gather_v into a slab that the node shares costs, against a memcpy of this rank's
-// shard in the same run: the two take turns, all ranks at once, and a barrier ends each.
+// Compares an all_gather_v into a slab that the node shares with a memcpy of this rank's shard. The
+// two alternate in the same run, on all ranks at once, and a barrier ends each.
 //
 //     vescomm-run -n 4 slab_perf --mib 64
 #include <CLI/CLI.hpp>
@@ -65,12 +65,12 @@ int run(double mib, int iterations, bool ragged) {
         const double copied = seconds();
         comm.barrier();
         const double end = seconds();
-        if (i < 3) continue;  // pages are touched, caches are filled
+        if (i < 3) continue;  // warm-up: touch pages, fill caches
         gathers.push_back(gathered - begin);
         copies.push_back(copied - copy_begin);
         barriers.push_back(end - copied);
     }
-    // The last run's data, all of it.
+    // Verify all data of the last iteration.
     std::size_t wrong = 0, at = 0;
     for (int rank = 0; rank < ranks; ++rank)
         for (std::int64_t i = 0; i < counts[rank]; ++i)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt and the same model in PyTorch (baselines/train_gpt_torch.py), in turns.
+"""Compares train_gpt with the same model in PyTorch (baselines/train_gpt_torch.py), in turns.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy
     perf/train_gpt_against_torch.py --python /tmp/torch/bin/python --build build
 
-Each round runs every case once; a case's time is the median over rounds of the median step. The
-batch is per rank, so perfect scaling on C cores keeps the step time up to C ranks.
+Each round runs every case once. The time of a case is the median over rounds of the median step.
+The batch is per rank, so with perfect scaling on C cores the step time is constant up to C ranks.
 """
 
 import argparse

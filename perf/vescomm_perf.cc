@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// vescomm_perf: how fast collectives are, beside others. Three roles of one program:
+// vescomm_perf measures collectives of vescomm and other libraries. The program has three roles:
 //
-//     coordinator   starts teams of workers, tells them what to do, prints what they say
-//     worker        a rank of vescomm or of limit: vescomm_perf --worker NAME, never typed by hand
-//     rank          under torchrun, mpirun, srun or vescomm-run; rank 0 coordinates as well
+//     coordinator   starts teams of workers, sends them commands, prints their results
+//     worker        a rank of vescomm or of limit, started by the coordinator with --worker NAME
+//     rank          under torchrun, mpirun, srun or vescomm-run; rank 0 also coordinates
 #include <cstdio>
 #include <cstring>
 #include <optional>

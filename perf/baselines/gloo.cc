@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker that measures Gloo over TCP, its only transport for any machine. Gloo has no fused
-// buffers: a tensor is an operation. Buffers are registered once, where Gloo's options can be kept.
+// buffers, so every tensor is one operation. Buffers are registered once if Gloo's options can be
+// reused.
 //
 // Zone: per operation, in start().
 #include <gloo/allgatherv.h>
@@ -27,8 +28,8 @@
 namespace vescomm::perf {
 namespace {
 
-// Longer than any timeout of the coordinator's, who decides.
-constexpr std::chrono::milliseconds patience = std::chrono::hours(10);
+// Longer than any timeout of the coordinator, which applies instead.
+constexpr std::chrono::milliseconds timeout = std::chrono::hours(10);
 
 class Gloo final : public Implementation {
 public:
@@ -40,7 +41,7 @@ public:
         std::filesystem::create_directories(folder);
         gloo::rendezvous::FileStore store(folder);
         auto context = std::make_shared<gloo::rendezvous::Context>(rank_, ranks_);
-        context->setTimeout(patience);
+        context->setTimeout(timeout);
         context->connectFullMesh(store, device);
         context_ = context;
     }
@@ -60,7 +61,7 @@ public:
         if (collective.name == "barrier") {
             calls_.push_back([this] {
                 gloo::BarrierOptions options(context_);
-                options.setTimeout(patience);
+                options.setTimeout(timeout);
                 gloo::barrier(options);
             });
             return {};
@@ -101,19 +102,19 @@ private:
         throw Unsupported("this worker has no " + what.collective);
     }
 
-    // In place: without an input, Gloo takes this rank's part of the output.
+    // In place: without an input, Gloo uses this rank's part of the output.
     Call gather(std::byte *first, const Part &part) {
         auto options = keep(gloo::AllgathervOptions(context_));
         std::vector<std::size_t> counts;
         for (const std::int64_t count : part.counts)
             counts.push_back(static_cast<std::size_t>(count * bytes_));
         options->setOutput(reinterpret_cast<char *>(first), counts);
-        options->setTimeout(patience);
+        options->setTimeout(timeout);
         return [options] { gloo::allgatherv(*options); };
     }
 
-    // Gloo's only reduce_scatter works in the buffer itself and leaves this rank's part at its
-    // beginning.
+    // Gloo's only reduce_scatter works in place and leaves this rank's part at the beginning of the
+    // buffer.
     Call reduce_scatter(std::byte *first, const Part &part) {
         const std::vector<int> counts(part.counts.begin(), part.counts.end());
         auto *data = reinterpret_cast<float *>(first);
@@ -134,7 +135,7 @@ private:
         options->setReduceFunction(
             static_cast<void (*)(void *, const void *, const void *, std::size_t)>(
                 &gloo::sum<float>));
-        options->setTimeout(patience);
+        options->setTimeout(timeout);
         return [options] { gloo::allreduce(*options); };
     }
 
@@ -142,7 +143,7 @@ private:
         auto options = keep(gloo::BroadcastOptions(context_));
         options->setOutput(reinterpret_cast<char *>(first), elements * bytes_);
         options->setRoot(root);
-        options->setTimeout(patience);
+        options->setTimeout(timeout);
         return [options] { gloo::broadcast(*options); };
     }
 
@@ -158,7 +159,7 @@ private:
         const std::vector<std::int64_t> mine(part.counts.size(), part.counts[rank_]);
         options->setInput(reinterpret_cast<char *>(buffers_.whole()), each(part.counts));
         options->setOutput(reinterpret_cast<char *>(buffers_.output()), each(mine));
-        options->setTimeout(patience);
+        options->setTimeout(timeout);
         return [options] { gloo::alltoallv(*options); };
     }
 
@@ -176,8 +177,8 @@ private:
         return [=] {
             received->recv(previous, 0);
             sent->send(next, 0);
-            sent->waitSend(patience);
-            received->waitRecv(patience);
+            sent->waitSend(timeout);
+            received->waitRecv(timeout);
         };
     }
 

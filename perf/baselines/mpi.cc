@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker that measures MPI; the same source for Open MPI and MPICH. MPI has no fused buffers: a
-// tensor is an operation.
+// A worker that measures MPI, built for Open MPI and for MPICH. MPI has no fused buffers, so every
+// tensor is one operation.
 //
 // Zone: per operation, in start() and wait().
 #include <mpi.h>
@@ -17,7 +17,7 @@ namespace vescomm::perf {
 namespace {
 
 int as_int(std::int64_t value) {
-    // MPI 3's interfaces count in int.
+    // The functions of MPI 3 take counts as int.
     if (value > INT_MAX) throw Unsupported("MPI counts elements in int; the buffer has more");
     return static_cast<int>(value);
 }
@@ -41,20 +41,20 @@ struct Call {
         }
     }
 
-    std::int64_t tensor;  // its first element in the buffer
-    std::int64_t in_shard;  // of this rank's part
+    std::int64_t tensor;  // first element of the tensor in the buffer
+    std::int64_t in_shard;  // first element of this rank's part, relative to its shard
     std::int64_t in_shard_of_previous;
     int elements;
     std::vector<int> counts;
     std::vector<int> begins;  // in the tensor
-    std::vector<int> mine;  // all_to_all_v: what each has for this rank
-    std::vector<int> mine_begins;  // and where it goes in the output
+    std::vector<int> mine;  // all_to_all_v: elements that each rank has for this rank
+    std::vector<int> mine_begins;  // all_to_all_v: their places in the output
 };
 
 MPI_Datatype datatype_of(const Case &what) {
     const Type &type = find_type(what.type);
     if (!find_collective(what.collective).reduces()) {
-        // Only moved: any type of that size.
+        // Elements are only moved, so any type of the same size serves.
         constexpr int max = 9;
         const MPI_Datatype by_size[max] = {MPI_DATATYPE_NULL, MPI_BYTE,          MPI_INT16_T,
                                            MPI_DATATYPE_NULL, MPI_INT32_T,       MPI_DATATYPE_NULL,
@@ -132,9 +132,9 @@ public:
         MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
         requests_.clear();
     }
-    bool starts_eager() const override { return what_.non_blocking; }
+    bool starts_non_blocking() const override { return what_.non_blocking; }
     void end() override { buffers_ = {}; }
-    // Over UCX, with ranks that outnumber cores, a large send of the last operation may not end
+    // Over UCX, when ranks outnumber cores, a large send of the last operation may not complete
     // before its receiver calls MPI again.
     void progress() override {
         int any = 0;
@@ -144,10 +144,10 @@ public:
 
 private:
     std::byte *tensor(const Call &call) { return buffers_.whole() + call.tensor * bytes_; }
-    // Of results that are arrays of their own.
+    // Used for results in a separate array.
     std::byte *shard(const Call &call) { return buffers_.output() + call.in_shard * bytes_; }
 
-    // The form that waits, or the one that does not.
+    // Calls the blocking variant if `request` is null, otherwise the non-blocking one.
     template <typename Now, typename Later, typename... Arguments>
     static void call_one(Now now, Later later, MPI_Request *request, Arguments... arguments) {
         if (request == nullptr) now(arguments...);
@@ -199,7 +199,7 @@ private:
                  call.mine_begins.data(), type_, MPI_COMM_WORLD);
     }
 
-    // The request is of the message that comes; the one that goes has one beside it.
+    // `request` is for the received message; the sent message has a separate request.
     void send_receive(const Call &call, MPI_Request *request) {
         const int ranks = what_.ranks();
         const int next = what_.next(rank_), previous = what_.previous(rank_);
@@ -227,7 +227,7 @@ private:
     MPI_Datatype type_ = MPI_BYTE;
     MPI_Op op_ = MPI_SUM;
     void (Mpi::*act_)(const Call &, MPI_Request *) = nullptr;
-    std::vector<MPI_Request> requests_;  // under way
+    std::vector<MPI_Request> requests_;  // started and not yet complete
     std::vector<Call> calls_;
     PrivateBuffers buffers_;
 };

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""The model of fsdp/examples/train_gpt in eager PyTorch: what our training step is compared with.
+"""The model of fsdp/examples/train_gpt in eager PyTorch, the reference for vescomm's training step.
 
     train_gpt_torch.py --layers 6 --dim 256 --heads 4 --context 256 --batch 2 --dtype f32
     train_gpt_torch.py ... --ranks 4 --fsdp fsdp2 --dtype bf16 --json out.json
 
-Every rank is a process of its own with one thread. PyTorch gets the fastest settings of eager mode
-that we know: fused attention, multi-tensor clipping, and the faster of AdamW's two fast
-implementations, found out before the clock starts.
+Every rank is a process with one thread. PyTorch uses the fastest known settings of eager mode:
+fused attention, multi-tensor clipping, and the faster of AdamW's two fast implementations, which is
+determined before the measurement.
 
 bf16        one process and DDP: f32 parameters under autocast; FSDP2: bf16 parameters, f32 reduction
-bf16-pure   parameters in bf16 and a master copy in f32, kept by hand; one process only
+bf16-pure   parameters in bf16 and a hand-written master copy in f32; one process only
 """
 
 import argparse
@@ -78,7 +78,7 @@ class Gpt(nn.Module):
 
 
 class Data:
-    """[batch][context + 1] bytes at random places of a file, or random bytes."""
+    """Batches of [batch][context + 1] bytes: from random places of a file, or random."""
 
     def __init__(self, options, rank):
         self.options = options
@@ -158,7 +158,7 @@ class Trainer:
 
 
 def faster_optimizer(trainer, data, options):
-    """The better of three updates each. All ranks must agree: rank 0's times decide."""
+    """Returns the faster optimizer, by the best of three updates each. Rank 0 decides for all."""
     if options.optimizer != "auto":
         return options.optimizer
     best = []
@@ -221,7 +221,7 @@ def worker(rank, options, rendezvous):
             "steps": options.steps,
             "step_ms_median": median,
             "step_ms_min": min(step_ms),
-            # With ranks > 1 these include the communication that eager mode overlaps.
+            # With several ranks these include the communication that eager mode overlaps.
             "forward_backward_ms_median": statistics.median(compute_ms),
             "forward_backward_ms_min": min(compute_ms),
             "tokens_per_second": 1e3 / median * options.ranks * options.batch * options.context,

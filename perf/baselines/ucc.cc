@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker that measures UCC, with persistent requests on memory that stays where it is. UCC has no
-// fused buffers: a tensor is an operation.
+// A worker that measures UCC, with persistent requests on fixed memory. UCC has no fused buffers,
+// so every tensor is one operation.
 //
 // Zone: per operation, in start() and wait().
 #include <sched.h>
@@ -24,7 +24,7 @@ void check(ucc_status_t status, const char *what) {
     if (status < 0) throw std::runtime_error(std::string(what) + ": " + ucc_status_string(status));
 }
 
-// How the ranks of UCC find each other: each writes a file, and reads those of the others.
+// The out-of-band all-gather that UCC needs: each rank writes a file and reads those of the others.
 class Files {
 public:
     explicit Files(const Worker &worker)
@@ -156,7 +156,7 @@ public:
     std::byte *input() override { return buffers_.input(); }
     std::byte *output() override { return buffers_.output(); }
 
-    // One tensor after another, unless start() is not to wait.
+    // Runs one tensor after another, unless start() must not block.
     void start() override {
         for (const auto &call : calls_) {
             check(ucc_collective_post(call->request), "ucc_collective_post");
@@ -167,7 +167,7 @@ public:
         if (!non_blocking_) return;
         for (const auto &call : calls_) complete(*call);
     }
-    bool starts_eager() const override { return non_blocking_; }
+    bool starts_non_blocking() const override { return non_blocking_; }
 
     void end() override {
         for (const auto &call : calls_) ucc_collective_finalize(call->request);
@@ -183,7 +183,7 @@ private:
         ucc_coll_args_t arguments{};
         std::vector<std::uint64_t> counts;
         std::vector<std::uint64_t> begins;
-        std::vector<std::uint64_t> output_counts;  // of all_to_all_v
+        std::vector<std::uint64_t> output_counts;  // all_to_all_v only
         std::vector<std::uint64_t> output_begins;
         ucc_coll_req_h request = nullptr;
     };

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of collectives. A new one is a row here, and a branch in each implementation that has
-// it; those that do not, say so.
+// The table of collectives. A new one is a row here and a branch in each implementation that has
+// it. Other implementations throw Unsupported.
 //
 // Zone: set-up.
 #include "perf/case/collectives.h"
@@ -45,7 +45,7 @@ double no_bytes(const Case &) {
     return 0;
 }
 
-// Everything but the own shard, of the rank whose shard is smallest. Equal shards: S (n - 1) / n.
+// Bytes of all shards except the smallest one, received by its owner. Equal shards: S (n - 1) / n.
 double all_but_smallest_shard(const Case &what) {
     std::int64_t smallest = what.elements();
     for (int rank = 0; rank < what.ranks(); ++rank) smallest = std::min(smallest, what.shard(rank));
@@ -57,19 +57,19 @@ double all_but_root_shard(const Case &what) {
                                find_type(what.type).bytes());
 }
 
-// Shards are the library's business here: nccl-tests' factor, 2 (n - 1) / n.
+// The library chooses the shards, so this is nccl-tests' factor, 2 (n - 1) / n.
 double twice_but_own(const Case &what) {
     return 2.0 * (what.ranks() - 1) / what.ranks() * static_cast<double>(what.bytes());
 }
 
-// The rank whose shard is largest receives it from everyone else, and no rank sends as much. Equal
+// The owner of the largest shard receives it from every other rank. No rank sends more. Equal
 // shards: S (n - 1) / n.
 double largest_shard_of_others(const Case &what) {
     return static_cast<double>(what.largest_shard() * (what.ranks() - 1) *
                                find_type(what.type).bytes());
 }
 
-// Equal messages: S.
+// Bytes of the largest message. Equal messages: S.
 double largest_message(const Case &what) {
     return static_cast<double>(what.largest_shard() * what.ranks() * find_type(what.type).bytes());
 }
@@ -81,7 +81,7 @@ double whole_buffer(const Case &what) {
 constexpr Collective table[] = {
     {.name = "all_gather_v",
      .nccl_name = "all_gather",
-     .summary = "everyone has its shard; everyone gets all shards",
+     .summary = "every rank has its shard; every rank gets all shards",
      .result = Contents::of_owner,
      .in_place = true,
      .may_share = true,
@@ -92,7 +92,7 @@ constexpr Collective table[] = {
      .bus_bytes = all_but_smallest_shard},
     {.name = "reduce_scatter_v",
      .nccl_name = "reduce_scatter",
-     .summary = "everyone has a buffer; everyone gets its shard of the sum",
+     .summary = "every rank has a buffer; every rank gets its shard of the sum",
      .result = Contents::combined,
      .in_place = false,
      .may_share = false,
@@ -103,7 +103,7 @@ constexpr Collective table[] = {
      .bus_bytes = all_but_smallest_shard},
     {.name = "all_reduce",
      .nccl_name = "all_reduce",
-     .summary = "everyone has a buffer; everyone gets the sum",
+     .summary = "every rank has a buffer; every rank gets the sum",
      .result = Contents::combined,
      .in_place = true,
      .may_share = false,
@@ -114,7 +114,7 @@ constexpr Collective table[] = {
      .bus_bytes = twice_but_own},
     {.name = "broadcast",
      .nccl_name = "broadcast",
-     .summary = "the root has a buffer; everyone gets it",
+     .summary = "the root has a buffer; every rank gets it",
      .result = Contents::of_root,
      .in_place = true,
      .may_share = false,
@@ -125,7 +125,7 @@ constexpr Collective table[] = {
      .bus_bytes = whole_buffer},
     {.name = "reduce",
      .nccl_name = "reduce",
-     .summary = "everyone has a buffer; the root gets the sum",
+     .summary = "every rank has a buffer; the root gets the sum",
      .result = Contents::combined,
      .in_place = true,
      .may_share = false,
@@ -136,7 +136,7 @@ constexpr Collective table[] = {
      .bus_bytes = whole_buffer},
     {.name = "gather_v",
      .nccl_name = "gather",
-     .summary = "everyone has its shard; the root gets all shards",
+     .summary = "every rank has its shard; the root gets all shards",
      .result = Contents::of_owner,
      .in_place = false,
      .may_share = false,
@@ -147,7 +147,7 @@ constexpr Collective table[] = {
      .bus_bytes = all_but_root_shard},
     {.name = "scatter_v",
      .nccl_name = "scatter",
-     .summary = "the root has a buffer; everyone gets its shard",
+     .summary = "the root has a buffer; every rank gets its shard",
      .result = Contents::of_root,
      .in_place = false,
      .may_share = false,
@@ -158,7 +158,7 @@ constexpr Collective table[] = {
      .bus_bytes = all_but_root_shard},
     {.name = "all_to_all_v",
      .nccl_name = "alltoall",
-     .summary = "everyone has a buffer; shard k of each goes to rank k",
+     .summary = "every rank has a buffer; shard k of each goes to rank k",
      .result = Contents::for_rank,
      .in_place = false,
      .may_share = false,
@@ -169,7 +169,7 @@ constexpr Collective table[] = {
      .bus_bytes = largest_shard_of_others},
     {.name = "send_receive",
      .nccl_name = "sendrecv",
-     .summary = "everyone sends to the next rank, in a ring",
+     .summary = "every rank sends to the next rank, in a ring",
      .result = Contents::of_previous,
      .in_place = false,
      .may_share = false,
@@ -180,7 +180,7 @@ constexpr Collective table[] = {
      .bus_bytes = largest_message},
     {.name = "barrier",
      .nccl_name = "barrier",
-     .summary = "nobody leaves before everyone has come; has no size",
+     .summary = "no rank returns before all ranks have entered; has no size",
      .result = Contents::nothing,
      .in_place = false,
      .may_share = false,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How contributions are combined; nccl-tests' names.
+// The reduction operators, with nccl-tests' names.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ struct Op {
 
 std::span<const Op> ops();
 
-// Throws std::invalid_argument, which lists them.
+// Throws std::invalid_argument, which lists the known names.
 const Op &find_op(std::string_view name);
 
 }  // namespace vescomm::perf

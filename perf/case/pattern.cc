@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per byte, though never inside what is timed.
+// Zone: per byte, but outside the timed interval.
 #include "perf/case/pattern.h"
 
 #include <algorithm>
@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::int64_t period = Repeating::period;
 constexpr std::int64_t largest_value = 15;
-// So many are copied or compared at once: enough for memcpy, and the table stays in a cache.
+// Periods copied or compared at once: enough for memcpy to be fast, while the table stays in cache.
 constexpr std::int64_t periods_at_once = 4;
 
-// Different for neighbours in both.
+// Returns a shift that differs for adjacent ranks and for adjacent rounds.
 std::int64_t shift_of(int rank, std::uint64_t round) {
     return static_cast<std::int64_t>((31 * static_cast<std::uint64_t>(rank) + 17 * round) %
                                      static_cast<std::uint64_t>(period));
 }
 
-// The whole numbers that both types tell apart.
+// Returns the limit of the whole numbers that are exact in both types.
 std::int64_t exact_in(const Case &what) {
     return std::min(find_type(what.type).exact, find_type(what.output_type).exact);
 }
@@ -45,12 +45,12 @@ std::vector<std::int64_t> combine(const Case &what, const std::vector<std::int64
     return results;
 }
 
-// Any mixing will do; the constant is that of Knuth's multiplicative hashing.
+// Any mixing function suffices; the constant is that of Knuth's multiplicative hashing.
 std::uint64_t mixed(std::int64_t place) {
     return static_cast<std::uint64_t>(place) * 2654435761U >> 7;
 }
 
-// Ones, and so many twos that no product is too large: it doubles with each.
+// Returns ones and a few twos, chosen such that no product exceeds the exact numbers.
 std::vector<std::int64_t> values_to_multiply(const Case &what) {
     const std::int64_t max = std::max<std::int64_t>(exact_in(what), 2);
     for (std::uint64_t seldom = 2;; ++seldom) {
@@ -73,7 +73,7 @@ std::vector<std::int64_t> values_of(const Case &what) {
     const std::int64_t max = added ? exact_in(what) / what.ranks() : exact_in(what);
     const auto different =
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(max, 1, largest_value) + 1);
-    // An average of multiples of the number of ranks is a whole number.
+    // For averages, all values are multiples of the number of ranks, so the average is whole.
     const std::int64_t factor = what.op == "avg" ? what.ranks() : 1;
     std::vector<std::int64_t> values;
     for (std::int64_t place = 0; place < period; ++place)
@@ -91,7 +91,8 @@ Repeating::Repeating(const Type &type, const std::vector<std::int64_t> &values)
         type.write(values[place % period], table_.data() + place * bytes_);
 }
 
-// Calls `act` with the elements done before, the elements of the table, and their number.
+// Calls `act` for consecutive parts of the extent with the elements done before, the matching
+// elements of the table, and their number.
 template <typename Act>
 void Repeating::each(Extent extent, std::int64_t shift, Act &&act) const {
     for (std::int64_t done = 0; done < extent.elements();) {
@@ -138,8 +139,8 @@ Pattern::Pattern(const Case &what, int rank)
       written_(find_type(what.type), values_of(what)) {
     if (find_collective(what.collective).result != Contents::combined) return;
     expected_.emplace(find_type(what.output_type), combine(what, values_of(what)));
-    // All but averages are exact, which are multiplied by a rounded 1 / ranks; and sums of so many
-    // ranks that ones are too much.
+    // Results are exact except averages, which are multiplied by a rounded 1 / ranks, and sums over
+    // more ranks than the type has exact numbers.
     if (what.op == "avg" || (what.op == "sum" && exact_in(what) < what.ranks()))
         tolerance_ = 2 / static_cast<double>(find_type(what.output_type).exact);
 }

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data that is measured, and what must come out of it. An element's value depends on the rank
-// that wrote it, its place in the buffer and the iteration, so what is stale, misplaced or another
-// rank's is found. Values are whole numbers so small that every sum is exact in its type.
+// The input data and the expected results. An element's value depends on the rank that wrote it,
+// its place in the buffer and the iteration, so stale, misplaced and foreign elements are detected.
+// Values are whole numbers small enough that every sum is exact in its type.
 //
-// Values repeat after a prime number of elements, and a rank or an iteration only shifts them: one
-// table serves all, input is written at the speed of memcpy, and a result compared at memcmp's.
+// Values repeat after a prime number of elements, and the rank and the iteration only shift them.
+// So one table serves all: input is written at the speed of memcpy, and a result is compared at the
+// speed of memcmp.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +21,20 @@
 namespace vescomm::perf {
 
 struct Verdict {
-    std::int64_t wrong = 0;  // elements
-    std::string first;  // the first of them in words
+    std::int64_t wrong = 0;  // number of wrong elements
+    std::string first;  // description of the first wrong element
 };
 
 // Values of one type that repeat through a buffer.
 class Repeating {
 public:
-    static constexpr std::int64_t period = 1021;  // prime: what lands a power of two away shows
+    static constexpr std::int64_t period = 1021;  // prime: detects displacements by powers of two
 
-    // `values` has one for each place of the period.
+    // `values` has one value for each place of the period.
     Repeating(const Type &type, const std::vector<std::int64_t> &values);
 
-    // Element e of the extent has value (e + shift) % period; its first is at `to`, or `found`.
+    // Write or compare an extent. Element e has the value of place (e + shift) % period. The first
+    // element of the extent is at `to` or `found`.
     void write(Extent extent, std::int64_t shift, std::byte *to) const;
     void compare(Extent extent, std::int64_t shift, const std::byte *found, double tolerance,
                  Verdict &verdict) const;
@@ -48,8 +50,7 @@ private:
     std::vector<std::byte> table_;
 };
 
-// The data of one case, as one rank sees it. What is written and what is compared, says the row of
-// the collective.
+// The data of one case on one rank. The row of the collective defines input and output.
 class Pattern {
 public:
     Pattern(const Case &what, int rank);
@@ -63,8 +64,8 @@ private:
     Extent input_;
     Extent output_;
     Repeating written_;
-    std::optional<Repeating> expected_;  // where ranks' values are combined
-    double tolerance_ = 0;
+    std::optional<Repeating> expected_;  // set if the values of ranks are combined
+    double tolerance_ = 0;  // relative
 };
 
 }  // namespace vescomm::perf

@@ -9,8 +9,8 @@
 
 namespace vescomm::perf {
 
-// Memory of one rank for a library that takes any: the whole buffer, and a result beside it where
-// the operation is not in place.
+// Memory of one rank for libraries that work on any memory: the whole buffer, and a separate result
+// if the operation is not in place.
 class PrivateBuffers {
 public:
     PrivateBuffers() = default;

@@ -81,7 +81,7 @@ std::vector<double> make_weights(const std::string &text, int ranks) {
 Ragged parse_ragged(const std::string &text, int ranks) {
     Ragged ragged{text, make_weights(text, ranks)};
     if (std::accumulate(ragged.weights.begin(), ragged.weights.end(), 0.0) <= 0)
-        throw std::invalid_argument(fmt::format("--ragged {}: somebody must own something", text));
+        throw std::invalid_argument(fmt::format("--ragged {}: a rank must own something", text));
     return ragged;
 }
 

@@ -26,7 +26,7 @@ double read_plain(const std::byte *from) {
     return static_cast<double>(element);
 }
 
-// The upper half of an f32; exact for the numbers that are written.
+// Writes the upper half of an f32, which is exact for the numbers used here.
 void write_bf16(std::int64_t value, std::byte *to) {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
     const auto half = static_cast<std::uint16_t>(bits >> 16);
@@ -39,9 +39,8 @@ double read_bf16(const std::byte *from) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
 }
 
-// A float with fewer bits: the exponent's bias changes, and of the mantissa the upper bits stay.
-// Exact for the whole numbers that are written, none of which is small or large enough to be
-// special.
+// A float with fewer bits: the bias of the exponent changes, and the upper bits of the mantissa are
+// kept. Exact for the whole numbers used here, none of which is subnormal or infinite.
 template <typename Bits, int exponent_bits, int mantissa_bits>
 struct Narrow {
     static constexpr int bias = (1 << (exponent_bits - 1)) - 1;

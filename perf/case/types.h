@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types of elements: how they are called, and how a small whole number is written in them.
+// Element types: their names, and the conversion of small whole numbers.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ namespace vescomm::perf {
 
 struct Type {
     std::string_view name;
-    std::string_view nccl_name;  // what nccl-tests calls it, understood as well
+    std::string_view nccl_name;  // name in nccl-tests, accepted as well
     vescomm_type_t number;
-    std::int64_t exact;  // whole numbers from 0 to this have a value of their own
+    std::int64_t exact;  // whole numbers from 0 to this are exact
     void (*write)(std::int64_t value, std::byte *to);
     double (*read)(const std::byte *from);
 
@@ -27,7 +27,7 @@ struct Type {
 
 std::span<const Type> types();
 
-// Throws std::invalid_argument, which lists them.
+// Throws std::invalid_argument, which lists the known names.
 const Type &find_type(std::string_view name);
 
 }  // namespace vescomm::perf

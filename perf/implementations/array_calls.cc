@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation, but for the constructor.
+// Zone: per operation, except the constructor.
 #include "perf/implementations/array_calls.h"
 
 #include "perf/case/ops.h"
@@ -25,7 +25,7 @@ ArrayCalls::ArrayCalls(Communicator &comm, const Case &what)
 
 void ArrayCalls::run() {
     if (what_.collective == "barrier") return comm_->barrier();
-    // A message of a ring waits for the one that comes.
+    // Messages of a ring must be in a group, because each waits for the next rank's receive.
     if (parts_.size() == 1 && what_.collective != "send_receive") return call(parts_[0]);
     group(*comm_, [this] {
         for (const Part &part : parts_) call(part);
@@ -41,7 +41,7 @@ void ArrayCalls::start(Request &request) {
         &request);
 }
 
-// Tensors lie in the whole buffer one after another, and parts of shards in a shard.
+// In the whole buffer tensors lie one after another; in a shard its parts of the tensors do.
 void ArrayCalls::call(const Part &part) {
     vescomm_comm_t *comm = comm_->get();
     const std::string &name = what_.collective;

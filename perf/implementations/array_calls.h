@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A case as calls of the library's collectives on arrays, one for each tensor.
+// Runs a case as calls of vescomm's collectives on arrays, one call for each tensor.
 #pragma once
 
 #include <vector>
@@ -21,9 +21,9 @@ public:
     std::byte *input() { return buffers_.input(); }
     std::byte *output() { return buffers_.output(); }
 
-    // Calls them, and returns when all is complete.
+    // Makes the calls and returns when all are complete.
     void run();
-    // Starts them. The request can be started again.
+    // Starts the calls as one request, which can be started again.
     void start(Request &request);
 
 private:
@@ -36,7 +36,7 @@ private:
     vescomm_op_t op_ = VESCOMM_SUM;
     std::int64_t bytes_ = 1;  // of an element
     std::vector<Part> parts_;
-    std::vector<std::int64_t> counts_, offsets_;  // all_to_all_v: of the output
+    std::vector<std::int64_t> counts_, offsets_;  // of the output of all_to_all_v
     PrivateBuffers buffers_;
 };
 

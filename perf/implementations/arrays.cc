@@ -18,10 +18,10 @@ public:
 
     Costs prepare(const Case &what) override {
         calls_ = ArrayCalls(comm_, what);
-        starts_eager_ = what.non_blocking && what.collective != "barrier";
+        non_blocking_ = what.non_blocking && what.collective != "barrier";
         Costs costs;
         if (what.collective == "barrier") return costs;
-        // Once as a request, which can be asked.
+        // Run once as a request, because a request can be explained.
         Request request;
         calls_.start(request);
         take_explanation(request.explain(), costs);
@@ -32,15 +32,15 @@ public:
     std::byte *input() override { return calls_.input(); }
     std::byte *output() override { return calls_.output(); }
     void start() override {
-        if (starts_eager_) calls_.start(request_);
+        if (non_blocking_) calls_.start(request_);
         else calls_.run();
     }
     void wait() override {
-        if (!starts_eager_) return;
+        if (!non_blocking_) return;
         request_.wait();
         request_ = {};
     }
-    bool starts_eager() const override { return starts_eager_; }
+    bool starts_non_blocking() const override { return non_blocking_; }
     void end() override { calls_ = {}; }
     void meet() override { comm_.barrier(); }
 
@@ -48,7 +48,7 @@ private:
     Communicator &comm_;
     ArrayCalls calls_;
     Request request_;
-    bool starts_eager_ = false;
+    bool non_blocking_ = false;
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace vescomm::perf {
 
-// The library through its collectives on arrays, as other libraries are called: at once, on memory
-// of any kind; several tensors are a group. The communicator is the caller's.
+// vescomm through its collectives on arrays, as other libraries are used: blocking calls on any
+// memory; several tensors are a group. The caller owns the communicator.
 std::unique_ptr<Implementation> make_arrays(Communicator &comm);
 
 }  // namespace vescomm::perf

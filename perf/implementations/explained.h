@@ -9,7 +9,7 @@
 
 namespace vescomm::perf {
 
-// Takes from what vescomm_request_explain() says the algorithm, and how long it should take.
+// Extracts the algorithm and the predicted time from the text of vescomm_request_explain().
 inline void take_explanation(const std::string &text, Costs &costs) {
     const std::size_t name = text.find(": "), end = text.find(',', name);
     if (name == std::string::npos || end == std::string::npos) return;

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick on one node. Each rank has a region that all can read; its input is there already
-// (but for a shared all_gather_v, whose input is the rank's own). A step is a number that only
+// The reference on one node. Each rank has a region that all ranks can read and that holds its
+// input, except for a shared all_gather_v, whose input is private. A step is a number that only
 // rises.
 //
-//     all_gather_v      copy the others' shards into the own region, from each as it comes
+//     all_gather_v      copy each other shard into the own region as its rank arrives
 //        shared         write the own shard into the node's slab
 //     reduce_scatter_v  add the own extent of all regions, in one pass
-//     all_reduce        the same of an equal part, then copy the others' parts; or, where that
-//                       costs more than adding everything oneself, add everything
+//     all_reduce        add an equal part of all regions, then copy the parts of other ranks;
+//                       for small buffers, every rank adds everything
 //     broadcast         copy the root's region
-//     all_to_all_v      copy the own shard of all regions, from each as it comes
-//     send_receive      copy the region of the rank before
+//     all_to_all_v      copy the own shard of each region as its rank arrives
+//     send_receive      copy the region of the previous rank
 //     barrier           meet
 //
-// An operation is complete when its buffer may be written again: readers have finished.
+// An operation is complete when all readers have finished, so that its buffer may be written again.
 //
 // Zone: per operation and per byte.
 #include "perf/implementations/limit.h"
@@ -42,12 +42,13 @@ const limit_kernels_t &fastest_kernels() {
 
 namespace {
 
-// What all ranks touch together no longer fits into the last cache: streaming stores are faster
-// from here on (16 MiB for each of two ranks, on 32 MiB of L3), and slower below.
+// From this size on, the memory touched by all ranks does not fit into the last-level cache, and
+// streaming stores are faster (16 MiB for each of two ranks, on 32 MiB of L3). Below they are
+// slower.
 constexpr std::int64_t stream_bytes = std::int64_t{24} << 20;
-// Up to here every rank adds everything itself: one wait less.
+// Up to this size every rank adds everything, which saves a wait.
 constexpr std::int64_t add_alone_bytes = 16384;
-// Sums of so many elements stay in the first cache until they are stored.
+// Elements whose sums stay in the first-level cache until they are stored.
 constexpr std::int64_t chunk = 2048;
 
 class Limit final : public Implementation {
@@ -81,7 +82,7 @@ public:
         scale_ = what.op == "avg" ? 1.0F / static_cast<float>(ranks_) : 1.0F;
         const Extent mine = collective.input(what, rank_);
         const Extent theirs = collective.output(what, rank_);
-        // Private: the source of a shared gather, and a result that is not in place.
+        // Private memory holds the source of a shared gather, or a result that is not in place.
         const std::int64_t private_elements = what.shared ? mine.elements() : theirs.elements();
         const bool is_private = what.shared || !collective.in_place;
         const bool moves_apart = is_private && !collective.reduces();
@@ -182,7 +183,7 @@ private:
             std::memcpy(regions_[rank_], all, static_cast<std::size_t>(what_.bytes()));
             return;
         }
-        // Nobody else reads this rank's part of this rank's region, so the sum may go there.
+        // No other rank reads this rank's part of this rank's region, so the sum may go there.
         const Extent mine = part(rank_);
         sum(mine, store_as(what_.type, regions_[rank_] + mine.begin * bytes_));
         memory_.arrive(++step_);
@@ -196,7 +197,7 @@ private:
         barrier();
     }
 
-    // Equal parts, on lines.
+    // Returns the part of a rank. Parts are equal, up to a cache line, and aligned to cache lines.
     Extent part(int rank) const {
         const std::int64_t lines = (what_.elements() * bytes_ + 63) / 64;
         const auto edge = [&](int k) {
@@ -255,7 +256,7 @@ private:
     bool streams_ = false;
     std::vector<std::byte> private_;
     std::vector<std::byte *> regions_;
-    std::vector<const void *> sources_;  // the same, for the kernels
+    std::vector<const void *> sources_;  // the regions, as the kernels take them
     std::byte *input_ = nullptr;
     std::byte *output_ = nullptr;
     std::uint64_t step_ = 0;

@@ -9,13 +9,13 @@
 
 namespace vescomm::perf {
 
-// What the machine allows: ranks of one node copy and add in shared memory, and tell one another by
-// counters. No checks, no choice of algorithms, nobody who may fail. Between hosts, with one rank
-// on each, they send and receive over TCP.
+// Estimates the limit of the machine. Ranks of one node copy and add in shared memory and
+// synchronise by counters. There are no checks, no choice of algorithms and no handling of
+// failures. Between hosts, with one rank on each, ranks use TCP.
 std::unique_ptr<Implementation> make_limit(const Worker &worker);
 std::unique_ptr<Implementation> make_limit_between_hosts(const Worker &worker);
 
-// For the instruction set of this processor.
+// Returns the kernels for the instruction set of this processor.
 const limit_kernels_t &fastest_kernels();
 
 }  // namespace vescomm::perf

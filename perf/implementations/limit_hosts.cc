@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick between hosts: what plain TCP carries. Every rank sends what others need straight
-// to them, all at once, and receives it where it belongs.
+// The reference between hosts: plain TCP. Every rank sends directly to all other ranks at once, and
+// receives into the final place.
 //
-//     all_gather_v      to each other one the own shard
-//     reduce_scatter_v  to each other one its shard of the own buffer; sums follow what arrives
-//     all_reduce        the same with equal parts, then to each other one the own part; or, where
-//                       that takes longer, everything to everyone
-//     all_to_all_v      to each other one its shard of the own buffer
-//     send_receive      to the next rank the own message
-//     barrier           a byte to each other one
+//     all_gather_v      send the own shard to each other rank
+//     reduce_scatter_v  send each other rank its shard of the own buffer; add data as it arrives
+//     all_reduce        reduce_scatter_v with equal parts, then all_gather_v of these; for small
+//                       buffers, send everything to every rank
+//     all_to_all_v      send each other rank its shard of the own buffer
+//     send_receive      send the own message to the next rank
+//     barrier           send a byte to each other rank
 //
-// Equal shards cross the network as often as they must and no more.
+// Equal shards cross the network the minimum number of times.
 //
 // Zone: per operation and per byte.
 #include <algorithm>
@@ -21,12 +21,12 @@
 #include "perf/case/collectives.h"
 #include "perf/implementations/limit.h"
 #include "perf/implementations/limit_kernels.h"
-#include "perf/implementations/wires.h"
+#include "perf/implementations/tcp_connections.h"
 
 namespace vescomm::perf {
 namespace {
 
-// Up to here everyone sends everything: one way less.
+// Up to this size every rank sends everything to every rank, which saves one latency.
 constexpr std::int64_t send_all_bytes = 16384;
 // Elements summed at once.
 constexpr std::int64_t chunk = 16384;
@@ -34,12 +34,12 @@ constexpr std::int64_t chunk = 16384;
 class LimitHosts final : public Implementation {
 public:
     explicit LimitHosts(const Worker &worker)
-        : inter_node_(worker),
+        : connections_(worker),
           rank_(worker.rank),
           ranks_(worker.ranks),
           kernels_(fastest_kernels()) {}
 
-    std::string version() const override { return "plain TCP, straight from each to each"; }
+    std::string version() const override { return "plain TCP, directly between all ranks"; }
 
     Costs prepare(const Case &what) override {
         const Collective &collective = find_collective(what.collective);
@@ -62,16 +62,16 @@ public:
         const bool all = collective.name == "all_reduce" && what.bytes() <= send_all_bytes;
         const std::int64_t part =
             all ? what.elements() : std::max(what.shard(rank_), equal_[rank_ + 1] - equal_[rank_]);
-        const auto room = [this](std::int64_t elements) {
+        const auto memory_for = [this](std::int64_t elements) {
             return std::vector<std::byte>(static_cast<std::size_t>(elements * bytes_) + 1);
         };
         const Extent input = collective.input(what, rank_);
         const Extent output = collective.output(what, rank_);
-        buffer_ = room(std::max(what.elements(), input.end));
+        buffer_ = memory_for(std::max(what.elements(), input.end));
         arrivals_.assign(static_cast<std::size_t>(ranks_), {});
         if (collective.reduces())
-            for (auto &arrival : arrivals_) arrival = room(part);
-        result_ = room(collective.reduces() ? part : output.elements());
+            for (auto &arrival : arrivals_) arrival = memory_for(part);
+        result_ = memory_for(collective.reduces() ? part : output.elements());
         input_ = at(input.begin);
         output_ = collective.in_place ? at(output.begin) : result_.data();
         return {};
@@ -86,7 +86,7 @@ public:
     void meet() override {
         std::byte byte{};
         std::vector<Passing> passing(static_cast<std::size_t>(ranks_), {&byte, 1, &byte, 1});
-        inter_node_.exchange(std::move(passing));
+        connections_.exchange(std::move(passing));
     }
 
 private:
@@ -102,7 +102,7 @@ private:
         for (int peer = 0; peer < ranks_; ++peer)
             passing.push_back(
                 {at(cuts[rank_]), size(cuts, rank_), at(cuts[peer]), size(cuts, peer)});
-        inter_node_.exchange(std::move(passing));
+        connections_.exchange(std::move(passing));
     }
 
     float *sums() { return reinterpret_cast<float *>(result_.data()); }
@@ -117,14 +117,14 @@ private:
         sum_as_it_comes(std::move(passing), at(cuts[rank_]), cuts[rank_ + 1] - cuts[rank_], sums);
     }
 
-    // Sums what arrives to `own`, `count` elements of everyone.
+    // Adds `count` elements of every rank to `own` as they arrive.
     void sum_as_it_comes(std::vector<Passing> passing, std::byte *own, std::int64_t count,
                          float *sums) {
         std::vector<const void *> sources;
         for (int peer = 0; peer < ranks_; ++peer)
             sources.push_back(peer == rank_ ? own : arrivals_[peer].data());
         std::int64_t done = 0;
-        inter_node_.exchange(std::move(passing), [&](std::size_t arrived) {
+        connections_.exchange(std::move(passing), [&](std::size_t arrived) {
             const std::int64_t here = static_cast<std::int64_t>(arrived) / bytes_;
             while (done < here && (here - done >= chunk || here == count)) {
                 const std::int64_t some = std::min(chunk, here - done);
@@ -138,7 +138,7 @@ private:
 
     void all_reduce() {
         if (what_.bytes() > send_all_bytes) {
-            // Nobody else reads this rank's part of this rank's buffer, so the sum may go there.
+            // This rank's part of its own buffer is not sent, so the sum may go there.
             reduce(equal_, reinterpret_cast<float *>(at(equal_[rank_])));
             return gather(equal_);
         }
@@ -159,7 +159,7 @@ private:
         std::vector<Passing> passing;
         for (int peer = 0; peer < ranks_; ++peer)
             passing.push_back({at(what_.cuts[peer]), size(what_.cuts, peer), place(peer), mine});
-        inter_node_.exchange(std::move(passing));
+        connections_.exchange(std::move(passing));
     }
 
     void send_receive() {
@@ -173,10 +173,10 @@ private:
         to_next.to_send = bytes(rank_);
         from_previous.to = result_.data();
         from_previous.to_receive = bytes(previous);
-        inter_node_.exchange(std::move(passing));
+        connections_.exchange(std::move(passing));
     }
 
-    InterNode inter_node_;
+    TcpConnections connections_;
     int rank_;
     int ranks_;
     const limit_kernels_t &kernels_;
@@ -185,7 +185,7 @@ private:
     std::int64_t bytes_ = 0;  // of an element
     std::vector<std::int64_t> equal_;  // cuts
     std::vector<std::byte> buffer_;
-    std::vector<std::vector<std::byte>> arrivals_;  // of each rank
+    std::vector<std::vector<std::byte>> arrivals_;  // data received from each rank
     std::vector<std::byte> result_;
     std::byte *input_ = nullptr;
     std::byte *output_ = nullptr;

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Zone: per byte. Plain loops that compilers vectorise; only streaming stores need their names. */
+ * Zone: per byte. Plain loops that compilers vectorise; only streaming stores need intrinsics. */
 #include "perf/implementations/limit_kernels.h"
 
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-/* Whole lines are streamed; what does not fill one at either end is copied. */
+/* Streams whole cache lines and copies the partial lines at both ends. */
 static void stream(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__) || defined(__AVX2__)
     enum { line = 64 };
@@ -33,7 +33,7 @@ static void stream(void *to, const void *from, size_t bytes) {
         _mm256_stream_si256((__m256i *)(target + 32), high);
 #endif
     }
-    /* Streamed bytes must be there before the flag that says so. */
+    /* Streamed bytes must be visible before the flag that announces them. */
     _mm_sfence();
     memcpy(target, source, bytes);
 #else
@@ -52,7 +52,8 @@ static inline float keep(float value) {
     return value;
 }
 
-/* A loop for each small number of sources keeps the sum in a register; more are added in groups. */
+/* A loop for each number of sources up to 4 keeps the sum in a register. More sources are added in
+ * groups. */
 #define GROUP(n, load)                        \
     for (size_t i = 0; i < count; ++i) {      \
         float sum = load(s[0][i]);            \

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0 */
 
-/* The loops of `limit`, compiled once for each instruction set. */
+/* The kernels of `limit`, compiled once for each instruction set. */
 #ifndef VESCOMM_PERF_LIMIT_KERNELS_H
 #define VESCOMM_PERF_LIMIT_KERNELS_H
 
@@ -11,14 +11,15 @@
 extern "C" {
 #endif
 
-/* Functions of one instruction set. */
+/* The kernels of one instruction set. */
 typedef struct limit_kernels {
-    /* Copies past the caches, where the machine can; to is a multiple of the element's size. */
+    /* Copies with streaming stores if the instruction set has them. `to` is aligned to the size of
+     * an element. */
     void (*stream)(void *to, const void *from, size_t bytes);
     /* sums[i] = scale * (sources[0][first + i] + ... + sources[n - 1][first + i]), n at least 1. */
     void (*sum_f32)(float *sums, const void *const *sources, int n, size_t first, size_t count,
                     float scale);
-    /* The same of bf16: the upper halves of f32. */
+    /* sum_f32 for sources of bf16, the upper halves of f32. */
     void (*sum_bf16)(float *sums, const void *const *sources, int n, size_t first, size_t count,
                      float scale);
     /* Rounds to nearest, ties to even. */

@@ -21,7 +21,7 @@ std::size_t round_up(std::size_t bytes) {
 
 std::size_t LimitMemory::bytes_for(int ranks, std::int64_t largest) {
     const auto parts = static_cast<std::size_t>(ranks);
-    return round_up(parts * sizeof(Seat)) +
+    return round_up(parts * sizeof(Counters)) +
            (parts + 1) * round_up(static_cast<std::size_t>(largest) + 1);
 }
 
@@ -31,10 +31,10 @@ LimitMemory::LimitMemory(const Worker &worker)
       crowded_(more_ranks_than_cores(worker.ranks)),
       bytes_(worker.shared_bytes),
       memory_(map_shared(worker.shared, worker.shared_bytes)),
-      seats_(static_cast<Seat *>(memory_)) {
-    const std::size_t seats = round_up(static_cast<std::size_t>(ranks_) * sizeof(Seat));
-    data_ = static_cast<std::byte *>(memory_) + seats;
-    region_bytes_ = (bytes_ - seats) / static_cast<std::size_t>(ranks_ + 1) / page * page;
+      counters_(static_cast<Counters *>(memory_)) {
+    const std::size_t before = round_up(static_cast<std::size_t>(ranks_) * sizeof(Counters));
+    data_ = static_cast<std::byte *>(memory_) + before;
+    region_bytes_ = (bytes_ - before) / static_cast<std::size_t>(ranks_ + 1) / page * page;
 }
 
 LimitMemory::~LimitMemory() {
@@ -42,8 +42,8 @@ LimitMemory::~LimitMemory() {
 }
 
 void LimitMemory::await(int peer, std::uint64_t step) const {
-    Patience patience(crowded_);
-    while (seats_[peer].step.load(std::memory_order_acquire) < step) patience.pause();
+    Backoff backoff(crowded_);
+    while (counters_[peer].step.load(std::memory_order_acquire) < step) backoff.pause();
 }
 
 void LimitMemory::await_all(std::uint64_t step) const {
@@ -51,9 +51,9 @@ void LimitMemory::await_all(std::uint64_t step) const {
 }
 
 void LimitMemory::await_released(std::uint64_t count) const {
-    Patience patience(crowded_);
+    Backoff backoff(crowded_);
     for (int peer = 0; peer < ranks_; ++peer)
-        while (seats_[peer].released.load(std::memory_order_acquire) < count) patience.pause();
+        while (counters_[peer].released.load(std::memory_order_acquire) < count) backoff.pause();
 }
 
 }  // namespace vescomm::perf

@@ -26,7 +26,7 @@ private:
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// The tensors of a case, each of rows that are one block long.
+// Makes the layout of a case. Every row of a tensor is one block.
 Layout make_layout(const Case &what) {
     std::vector<Tensor> tensors;
     for (std::size_t i = 0; i + 1 < what.tensors.size(); ++i) {
@@ -104,7 +104,7 @@ public:
     std::byte *output() override { return output_; }
     void start() override { request_.start(); }
     void wait() override { request_.wait(); }
-    bool starts_eager() const override { return true; }
+    bool starts_non_blocking() const override { return true; }
     void settle() override {
         if (shared_) buffer_.release();
     }
@@ -120,8 +120,8 @@ public:
     void meet() override { comm_.barrier(); }
 
 private:
-    // What there is of arrays alone is made of arrays once and started many times, too. Making it
-    // starts it.
+    // Returns true for collectives that exist only on arrays. Their requests are also created once
+    // and started many times; creating one starts it.
     static bool only_on_arrays(std::string_view name) {
         return name == "gather_v" || name == "scatter_v" || name == "all_to_all_v" ||
                name == "send_receive";

@@ -9,7 +9,7 @@
 
 namespace vescomm::perf {
 
-// The library itself, through its public interface. The communicator is the caller's.
+// vescomm, through its public API. The caller owns the communicator.
 std::unique_ptr<Implementation> make_vescomm(Communicator &comm);
 
 }  // namespace vescomm::perf

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// From options to cases: every combination of collective, type, op and size that makes sense.
+// Makes cases from options: every valid combination of collective, type, op and size.
 //
 // Zone: set-up.
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ Case make_case(const Options &options, const Ragged &ragged, const Collective &r
     what.shared = options.shared;
     what.non_blocking = options.overlap;
     what.block = options.block;
-    // Every type has bytes; analysers do not know.
+    // No type has 0 bytes, but static analysers do not know this.
     const std::int64_t element = std::max<std::int64_t>(find_type(type).bytes(), 1);
     what.cuts = cut(ragged, size / element, options.block);
     what.tensors = split_evenly(what.elements(), options.tensors, options.block);

@@ -45,12 +45,12 @@ double bandwidth_floor() {
 
 void print(const std::string &text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    // Rows are progress: they are seen when they are done.
+    // Flush, because rows show progress.
     if (std::fflush(stdout) != 0)
         throw Failure(ExitCode::internal, "standard output cannot be written");
 }
 
-// A line on a terminal that says what is going on, and is gone afterwards.
+// A temporary progress line on a terminal.
 class Progress {
 public:
     ~Progress() { clear(); }
@@ -99,7 +99,7 @@ std::vector<Case> make_checked_cases(const Options &options, int ranks) {
     }
 }
 
-// The same columns serve as long as the same thing is measured.
+// Returns true if two cases can share column heads.
 bool same_heading(const Case &a, const Case &b) {
     return a.collective == b.collective &&
            fmt::format("{:.3f}", a.rho()) == fmt::format("{:.3f}", b.rho());
@@ -146,7 +146,7 @@ ExitCode coordinate_here(const Options &options) {
     const int ranks = options.ranks > 0 ? options.ranks : usable_cores();
     const std::vector<Case> cases = make_checked_cases(options, ranks);
     Run run = begin_run(ranks);
-    // In the order in which they go: hosts are empty by then.
+    // Declared in this order so that the teams are destroyed before their hosts.
     std::optional<Hosts> hosts;
     std::optional<Folder> folder(std::in_place);
     std::vector<std::unique_ptr<Team>> teams;
@@ -165,7 +165,7 @@ ExitCode coordinate_here(const Options &options) {
         try {
             if (reason.empty()) teams.push_back(std::make_unique<LocalTeam>(row, setting));
         } catch (const Failure &failure) {
-            // Somebody else's library that does not start must not keep ours from being measured.
+            // If another library does not start, the remaining ones are still measured.
             if (&name == &options.implementations.front()) throw;
             reason = failure.what();
         }
@@ -175,8 +175,8 @@ ExitCode coordinate_here(const Options &options) {
     folder.reset();
     if (teams.empty())
         throw Failure(ExitCode::not_implemented,
-                      fmt::format("nobody is left to measure: {}: {}", run.left_out.front().name,
-                                  run.left_out.front().text));
+                      fmt::format("no implementation is left to measure: {}: {}",
+                                  run.left_out.front().name, run.left_out.front().text));
     return coordinate(options, cases, std::move(teams), std::move(run));
 }
 

@@ -12,15 +12,15 @@
 
 namespace vescomm::perf {
 
-// Measures everything with these teams, the first of which the others are compared with; prints
-// rows as they are done, and writes the file of results.
+// Measures all cases with the given teams and compares the others with the first. Prints each row
+// when it is done, and writes the file of results.
 ExitCode coordinate(const Options &options, const std::vector<Case> &cases,
                     std::vector<std::unique_ptr<Team>> teams, Run run);
 
-// Ranks on this machine: starts a team for each implementation, then coordinates.
+// Starts a team of local processes for each implementation, then coordinates.
 ExitCode coordinate_here(const Options &options);
 
-// As a rank that a launcher started.
+// Runs as a rank that a launcher started.
 ExitCode take_part(const Options &options);
 
 }  // namespace vescomm::perf

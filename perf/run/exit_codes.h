@@ -7,13 +7,13 @@
 
 namespace vescomm::perf {
 
-// nccl-tests' numbers, with its words where they fit.
+// Exit codes of nccl-tests.
 enum class ExitCode {
     success = 0,
-    internal = 1,  // the operating system refused something, or a defect of this program
+    internal = 1,  // an error of the operating system or a defect of this program
     failed = 3,  // an implementation failed, or one of its processes died
     timeout = 4,
-    not_implemented = 5,  // nobody had the operation
+    not_implemented = 5,  // no implementation has the operation
     usage = 6,
     results = 7,  // wrong elements, or bandwidth below the floor
     interrupted = 130,

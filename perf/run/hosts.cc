@@ -63,12 +63,12 @@ void Hosts::make() {
         ip({"-n", name, "link", "set", "eth0", "up"});
         if (gbits_ > 0) slow_down(name);
     }
-    // UCX leaves out an interface that has no carrier yet.
+    // Wait for carriers, because UCX ignores interfaces without one.
     for (const std::string &name : names_) ip({"netns", "exec", name, "bash", "-c", await_carrier});
 }
 
-// What a host sends waits until its link would have carried it. The burst holds a few of the
-// largest segments; the queue is long enough that nothing is lost, since TCP keeps it short.
+// Limits the rate at which a host sends, with a token bucket. The burst holds a few of the largest
+// segments. The queue is long enough to lose nothing, because TCP keeps it short.
 void Hosts::slow_down(const std::string &host) {
     const std::string rate = std::to_string(std::max(1L, std::lround(gbits_ * 1000))) + "mbit";
     run_program({"tc", "-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate,
@@ -80,7 +80,7 @@ void Hosts::remove() noexcept {
         try {
             ip({"netns", "delete", name});
         } catch (const std::exception &) {
-            // It was not made.
+            // The namespace does not exist.
             continue;
         }
     }

@@ -7,15 +7,15 @@
 
 namespace vescomm::perf {
 
-// Pretended hosts on this machine: network namespaces, joined by a switch. Needs root.
+// Emulated hosts on this machine: network namespaces connected by a switch. Needs root.
 //
 //     switch: a bridge ── veth ── host 0, 10.79.0.1
 //                     └── veth ── host 1, 10.79.0.2   ...
 //
-// They are gone with this object.
+// The destructor removes them.
 class Hosts {
 public:
-    // Each may send so many Gbit/s; 0: no limit.
+    // `gbits`: limit in Gbit/s of the bytes that each host sends; 0: no limit.
     Hosts(int count, double gbits);
     ~Hosts();
     Hosts(const Hosts &) = delete;
@@ -24,7 +24,7 @@ public:
     int count() const { return static_cast<int>(names_.size()); }
     const std::string &network(int host) const { return names_[static_cast<std::size_t>(host)]; }
     std::string address(int host) const;
-    // Ranks next to each other share a host; hosts differ by one rank at most.
+    // Consecutive ranks share a host. The numbers of ranks on hosts differ by at most one.
     int host_of(int rank, int ranks) const { return rank * count() / ranks; }
 
 private:

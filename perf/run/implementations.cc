@@ -28,7 +28,7 @@ Words open_mpi(const Launch &launch, Words details) {
                    "none",
                    "-n",
                    std::to_string(launch.ranks)};
-    // Without it a rank that waits keeps the core from the rank that it waits for.
+    // Without this, a waiting rank keeps the core from the rank that it waits for.
     if (more_ranks_than_cores(launch.ranks))
         details.insert(details.end(), {"mpi_yield_when_idle", "1"});
     if (!launch.hosts.empty()) {
@@ -55,7 +55,7 @@ Words mpi(const Launch &launch) {
 }
 
 Words mpi_ucx(const Launch &launch) {
-    // Without "any" Open MPI takes UCX only where there is a network of its liking.
+    // Without "any", Open MPI uses UCX only on certain networks.
     return open_mpi(launch, {"pml", "ucx", "pml_ucx_tls", "any", "pml_ucx_devices", "any"});
 }
 
@@ -65,9 +65,11 @@ Words mpich(const Launch &launch) {
 
 constexpr int any_number = 1 << 30;
 
-// name, what it is, worker, launcher, ranks on each of several hosts, what is missing without it.
-// UCC and Open MPI over UCX: UCX takes pretended hosts for one machine and would use its memory, so
-// it is kept to TCP, which is no way to go between ranks of one host.
+// Columns: name, summary, worker, launcher, ranks on each of several hosts, remedy if missing.
+//
+// UCX takes emulated hosts for one machine and would use shared memory between them. So UCC and
+// Open MPI over UCX are restricted to TCP and, because that is slow between local peers, to one
+// rank on each host.
 const ImplementationRow table[] = {
     {"vescomm", "this library", "", nullptr, any_number, ""},
     {"vescomm-arrays", "this library on arrays of the caller, called at once", "", nullptr,
@@ -88,7 +90,7 @@ const ImplementationRow table[] = {
      "it moves memory of GPUs, which this program does not measure yet"},
 };
 
-// Where this program was built, then where baselines are installed.
+// Looks in the build folder of this program, then in the folder of installed baselines.
 std::string find_worker(std::string_view worker) {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
     for (const std::filesystem::path &folder :
@@ -127,7 +129,7 @@ const ImplementationRow &find_implementation(std::string_view name) {
 }
 
 std::vector<std::string> worker_command(const ImplementationRow &row) {
-    // The path, not the link: it must name this program in the worker as well.
+    // Resolve the link, because /proc/self/exe names another program in the worker.
     if (row.worker.empty())
         return {std::filesystem::read_symlink("/proc/self/exe"), "--worker", std::string(row.name)};
     return {find_worker(row.worker)};

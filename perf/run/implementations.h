@@ -10,35 +10,36 @@
 
 namespace vescomm::perf {
 
-// What a launcher must know.
+// Parameters of a launcher.
 struct Launch {
     int ranks = 1;
-    // Of each host, in the order of ranks: its address and how many ranks it has. Empty: here.
+    // Address and number of ranks of each host, in the order of ranks. Empty: this host.
     std::vector<std::pair<std::string, int>> hosts;
-    std::string agent;  // a program that is given an address and a command to run there
+    std::string agent;  // program that runs a command on a host; arguments: address, command
 };
 
-// Who can be measured, and how its processes are started.
+// An implementation that can be measured, and how its processes are started.
 struct ImplementationRow {
     std::string_view name;
     std::string_view summary;
-    std::string_view worker;  // a program beside this one; "": this program itself
-    // Words before the program that start all ranks; none: each rank is started by itself.
+    std::string_view worker;  // name of the worker program; "": this program itself
+    // Returns the launcher's command line, which precedes the program and starts all ranks.
+    // nullptr: each rank is started separately.
     std::vector<std::string> (*launcher)(const Launch &launch);
-    int ranks_on_host;  // 0: it is measured on one host; else the most on each of several
-    std::string_view missing;  // what to do when the worker is not there
+    int ranks_on_host;  // limit of ranks on each of several hosts; 0: only one host is supported
+    std::string_view missing;  // what to do when the worker is missing
 };
 
 std::span<const ImplementationRow> implementation_rows();
 
-// Throws std::invalid_argument, which lists them.
+// Throws std::invalid_argument, which lists the known names.
 const ImplementationRow &find_implementation(std::string_view name);
 
-// The words of a rank's command line, without those of the launcher.
+// Returns the command line of a rank, without the launcher.
 std::vector<std::string> worker_command(const ImplementationRow &row);
 
-// Why it cannot run in this build, on this machine, with so many ranks on so many hosts; "": it
-// can.
+// Returns the reason why an implementation cannot run in this build, on this machine, with this
+// number of ranks and hosts; "" if it can.
 std::string why_not(const ImplementationRow &row, int ranks, int hosts);
 
 }  // namespace vescomm::perf

@@ -18,7 +18,7 @@ volatile sig_atomic_t interrupted = 0;
 void catch_interrupts() {
     struct sigaction action {};
     action.sa_handler = [](int) { interrupted = 1; };
-    // No SA_RESTART: waits shall return.
+    // No SA_RESTART, so that waits return.
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }
 

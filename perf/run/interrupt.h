@@ -4,11 +4,11 @@
 
 namespace vescomm::perf {
 
-// From now on SIGINT, SIGTERM and SIGHUP only make the next wait throw, so that everything that was
-// started or made is taken away again.
+// Installs handlers for SIGINT, SIGTERM and SIGHUP. A signal then only makes the next wait throw,
+// so that destructors clean up.
 void catch_interrupts();
 
-// Throws Failure if one has come.
+// Throws Failure if one of these signals was received.
 void check_interrupt();
 
 }  // namespace vescomm::perf

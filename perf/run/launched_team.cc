@@ -16,10 +16,10 @@
 
 namespace vescomm::perf {
 
-// As much of a line as travels at once, on each rank.
+// The part of a line that one collective transfers, for each rank.
 struct LineExchange::Piece {
     std::uint32_t bytes = 0;
-    std::uint32_t more = 0;  // of the line is to come
+    std::uint32_t more = 0;  // 1 if the line continues in the next piece
     char text[4088];
 
     explicit Piece(const std::string &line) {
@@ -35,20 +35,20 @@ LineExchange::LineExchange(const Communicator &comm) : rank_(comm.rank()), ranks
     options.name = "command";
     std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks_), 0);
     counts[0] = sizeof(Piece);
-    told_ = Buffer(comm, Layout::from_counts(counts), options);
-    tell_ = Request::broadcast(comm, told_);
+    command_ = Buffer(comm, Layout::from_counts(counts), options);
+    broadcast_ = Request::broadcast(comm, command_);
     options.name = "answers";
     std::fill(counts.begin(), counts.end(), sizeof(Piece));
-    said_ = Buffer(comm, Layout::from_counts(counts), options);
-    say_ = Request::all_gather_v(comm, said_);
+    answers_ = Buffer(comm, Layout::from_counts(counts), options);
+    gather_ = Request::all_gather_v(comm, answers_);
 }
 
 std::string LineExchange::broadcast(std::string line) {
     std::string whole;
-    auto *piece = reinterpret_cast<Piece *>(told_.data<std::byte>().data());
+    auto *piece = reinterpret_cast<Piece *>(command_.data<std::byte>().data());
     do {
         if (rank_ == 0) *piece = Piece(line);
-        tell_.run();
+        broadcast_.run();
         whole.append(piece->text, piece->bytes);
         line.erase(0, piece->bytes);
     } while (piece->more != 0);
@@ -57,12 +57,12 @@ std::string LineExchange::broadcast(std::string line) {
 
 std::vector<std::string> LineExchange::gather(std::string line) {
     std::vector<std::string> whole(static_cast<std::size_t>(ranks_));
-    auto *pieces = reinterpret_cast<Piece *>(said_.data<std::byte>().data());
+    auto *pieces = reinterpret_cast<Piece *>(answers_.data<std::byte>().data());
     bool more = true;
     while (more) {
         pieces[rank_] = Piece(line);
         line.erase(0, pieces[rank_].bytes);
-        say_.run();
+        gather_.run();
         more = false;
         for (int rank = 0; rank < ranks_; ++rank) {
             whole[rank].append(pieces[rank].text, pieces[rank].bytes);
@@ -86,18 +86,18 @@ LaunchedTeam::~LaunchedTeam() {
     try {
         exchange_.broadcast("");
     } catch (const std::exception &) {
-        return;  // it is over in any case
+        return;  // the run ends in any case
     }
 }
 
 std::vector<Answer> LaunchedTeam::obey(const std::string &line) {
     const Answer mine = service_.answer(command_of(line));
-    // The others wait inside the operation that failed here; the abort tells them why.
+    // Other ranks wait inside the operation that failed here; the abort passes the cause to them.
     if (!mine.error.empty())
         throw Failure(ExitCode::failed, fmt::format("rank {}: {}", comm_.rank(), mine.error));
     std::vector<Answer> answers;
-    for (const std::string &said : exchange_.gather(to_line(mine)))
-        answers.push_back(answer_of(said));
+    for (const std::string &line_of_rank : exchange_.gather(to_line(mine)))
+        answers.push_back(answer_of(line_of_rank));
     return answers;
 }
 

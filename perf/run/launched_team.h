@@ -11,27 +11,27 @@
 
 namespace vescomm::perf {
 
-// Lines between rank 0 and the ranks of a communicator, by its own collectives.
+// Exchanges lines of text between rank 0 and the ranks of a communicator, by collectives.
 class LineExchange {
 public:
     explicit LineExchange(const Communicator &comm);
 
-    std::string broadcast(std::string line);  // everyone gets rank 0's
-    std::vector<std::string> gather(std::string line);  // everyone gets everyone's
+    std::string broadcast(std::string line);  // returns the line of rank 0 on every rank
+    std::vector<std::string> gather(std::string line);  // returns the lines of all ranks
 
 private:
     struct Piece;
 
     int rank_;
     int ranks_;
-    Buffer told_;
-    Buffer said_;
-    Request tell_;
-    Request say_;
+    Buffer command_;
+    Buffer answers_;
+    Request broadcast_;
+    Request gather_;
 };
 
-// The ranks that torchrun, mpirun, srun or vescomm-run started: vescomm alone, coordinated by rank
-// 0 through a vescomm communicator.
+// The ranks that torchrun, mpirun, srun or vescomm-run started. It measures only vescomm, and rank
+// 0 coordinates through a vescomm communicator.
 class LaunchedTeam final : public Team {
 public:
     explicit LaunchedTeam(Communicator &comm);
@@ -40,9 +40,9 @@ public:
     const std::string &name() const override { return name_; }
     const std::string &version() const override { return version_; }
     int nodes() const override { return comm_.info().nodes; }
-    std::vector<Answer> ask(const Command &command) override;  // of rank 0
+    std::vector<Answer> ask(const Command &command) override;  // on rank 0 only
 
-    // What the other ranks do, until rank 0's team is gone.
+    // Executes the commands of rank 0 until its team is destroyed. On all other ranks.
     void follow();
 
 private:
@@ -57,7 +57,7 @@ private:
     int exceptions_ = std::uncaught_exceptions();
 };
 
-// Whether a launcher started this process as one rank of several (docs/launching.md).
+// Returns true if a launcher started this process as one of several ranks (docs/launching.md).
 bool launched();
 
 }  // namespace vescomm::perf

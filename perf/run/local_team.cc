@@ -31,7 +31,7 @@
 namespace vescomm::perf {
 namespace {
 
-// Starting: libraries are loaded, ranks meet.
+// Time to start a team: libraries are loaded, ranks connect.
 constexpr double start_seconds = 60;
 
 int listen_at(const std::string &path) {
@@ -48,7 +48,7 @@ int listen_at(const std::string &path) {
     return listener;
 }
 
-// A port of this machine that is ours from here on, so that nobody can take it in between.
+// Listens on a free port, which is reserved from here on, so no other process can take it.
 int listen_anywhere(std::string &address) {
     sockaddr_in here{};
     here.sin_family = AF_INET;
@@ -103,13 +103,13 @@ LocalTeam::LocalTeam(const ImplementationRow &row, const LocalSetting &setting)
         throw;
     }
     close(listener);
-    // Everyone is here: nothing is left behind from now on, even by a SIGKILL.
+    // All workers are connected. From now on nothing is left behind, even after a SIGKILL.
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
 }
 
 LocalTeam::~LocalTeam() {
-    workers_.clear();  // they end when nobody listens
+    workers_.clear();  // workers end when their connection is closed
     end_processes(5);
 }
 
@@ -125,8 +125,8 @@ void LocalTeam::start(const ImplementationRow &row) {
     if (listener_for_vescomm_ >= 0) close(listener_for_vescomm_);
 }
 
-// A launcher reaches other hosts through a program of its choice: on pretended ones a script, which
-// is called with an address and one string of words.
+// A launcher reaches other hosts through an agent program. For emulated hosts it is a script, which
+// is called with an address and a command in one string.
 Launch LocalTeam::launch() const {
     Launch launch{.ranks = setting_.ranks, .hosts = {}, .agent = folder_ + "/on-host"};
     if (setting_.hosts == nullptr) return launch;
@@ -163,7 +163,7 @@ ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) con
         set("VESCOMM_PERF_SHARED_BYTES",
             std::to_string(LimitMemory::bytes_for(setting_.ranks, setting_.largest_bytes)));
     }
-    // UCX takes pretended hosts for one machine, and would use its memory.
+    // UCX takes emulated hosts for one machine and would use shared memory.
     if (setting_.hosts != nullptr && (name_ == "ucc" || name_ == "mpi-ucx"))
         set("UCX_TLS", "self,tcp");
     if (launched_) {
@@ -188,18 +188,18 @@ ProcessOptions LocalTeam::options_of(int rank, const ImplementationRow &row) con
 
 void LocalTeam::gather_workers(int listener) {
     const double deadline = now_seconds() + std::min(start_seconds, setting_.timeout_seconds);
-    std::vector<LineSocket> strangers;  // who have not said their rank
+    std::vector<LineSocket> pending;  // connections whose rank is unknown
     std::vector<Answer> hellos(static_cast<std::size_t>(setting_.ranks));
-    while (static_cast<int>(strangers.size()) < setting_.ranks) {
+    while (static_cast<int>(pending.size()) < setting_.ranks) {
         wait_for({listener}, deadline, "its ranks started");
-        strangers.emplace_back(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+        pending.emplace_back(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     }
     std::vector<int> order(static_cast<std::size_t>(setting_.ranks), -1);
-    for (std::size_t i = 0; i < strangers.size(); ++i) {
+    for (std::size_t i = 0; i < pending.size(); ++i) {
         std::optional<std::string> line;
         while (!line) {
-            wait_for({strangers[i].descriptor()}, deadline, "its ranks said hello");
-            line = strangers[i].receive();
+            wait_for({pending[i].descriptor()}, deadline, "its ranks said hello");
+            line = pending[i].receive();
         }
         const Answer hello = answer_of(*line);
         if (!hello.error.empty()) fail(ExitCode::failed, hello.error);
@@ -210,7 +210,7 @@ void LocalTeam::gather_workers(int listener) {
         order[hello.rank] = static_cast<int>(i);
         version_ = hello.version;
     }
-    for (const int i : order) workers_.push_back(std::move(strangers[static_cast<std::size_t>(i)]));
+    for (const int i : order) workers_.push_back(std::move(pending[static_cast<std::size_t>(i)]));
 }
 
 std::vector<Answer> LocalTeam::ask(const Command &command) {
@@ -247,7 +247,7 @@ std::vector<Answer> LocalTeam::ask(const Command &command) {
             if (!said) continue;
             answers[rank] = answer_of(*said);
             answered[rank] = true;
-            // The others may wait for this one for ever.
+            // The other ranks may wait for this one for ever.
             if (!answers[rank].error.empty())
                 fail(ExitCode::failed, fmt::format("rank {}: {}", rank, answers[rank].error));
         }
@@ -281,7 +281,7 @@ void LocalTeam::wait_for(const std::vector<int> &descriptors, double deadline,
     }
 }
 
-// A process may have closed its socket a moment before it ends.
+// Fails for a rank whose connection is closed. The process may end only a moment later.
 void LocalTeam::fail_gone(std::size_t rank) {
     const bool ended = !launched_ && processes_[rank].wait_until(now_seconds() + 5);
     fail(ExitCode::failed, ended
@@ -294,7 +294,7 @@ void LocalTeam::fail(ExitCode code, const std::string &what) {
     throw Failure(code, fmt::format("{}: {}{}", name_, what, last_lines(log_.path())));
 }
 
-// A launcher is asked first: it takes its ranks with it.
+// Sends SIGTERM before SIGKILL, so that a launcher can end its ranks.
 void LocalTeam::end_processes(double patience) {
     const double deadline = now_seconds() + patience;
     for (Process &process : processes_) {

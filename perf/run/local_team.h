@@ -16,17 +16,17 @@
 
 namespace vescomm::perf {
 
-// What all teams of a run have in common.
+// Settings shared by all teams of a run.
 struct LocalSetting {
-    std::string folder;  // where teams find each other when they start, removed by its owner
+    std::string folder;  // for the start of teams; removed by its owner
     int ranks = 1;
     std::int64_t largest_bytes = 0;  // of any case
     double timeout_seconds = 300;
-    bool bind = true;  // each rank to a core of its own, if there are enough
-    const Hosts *hosts = nullptr;  // nullptr: this one
+    bool bind = true;  // bind each rank to its own core, if there are enough
+    const Hosts *hosts = nullptr;  // nullptr: this host
 };
 
-// A team of processes on this machine. They end with this object, and with this process.
+// A team of processes on this machine. They end with this object or with this process.
 class LocalTeam final : public Team {
 public:
     LocalTeam(const ImplementationRow &row, const LocalSetting &setting);
@@ -42,7 +42,7 @@ private:
     Launch launch() const;
     ProcessOptions options_of(int rank, const ImplementationRow &row) const;
     void gather_workers(int listener);
-    // Waits for a worker to say something, or for one to end: that throws.
+    // Waits until a descriptor is readable. Throws Failure when a process ends or time is over.
     void wait_for(const std::vector<int> &descriptors, double deadline, const std::string &what);
     [[noreturn]] void fail_gone(std::size_t rank);
     [[noreturn]] void fail(ExitCode code, const std::string &what);
@@ -51,10 +51,10 @@ private:
     std::string name_;
     LocalSetting setting_;
     std::string folder_;
-    bool launched_;  // one process starts all ranks
+    bool launched_;  // true: one launcher process starts all ranks
     SharedFile gate_;
-    SharedFile log_;  // what the processes print
-    std::unique_ptr<SharedFile> shared_;  // of limit
+    SharedFile log_;  // output of the processes
+    std::unique_ptr<SharedFile> shared_;  // memory of `limit`, otherwise null
     int listener_for_vescomm_ = -1;
     std::string address_;
     std::vector<Process> processes_;

@@ -12,11 +12,12 @@
 namespace vescomm::perf {
 namespace {
 
-// What one team does at one size when the user leaves it open: iterations of a quarter of a second
-// in all rounds together, but never so many that the sorting of times shows.
+// Default duration of the timed iterations of one team at one size, in all rounds together, and
+// their limit, which keeps the cost of sorting times low.
 constexpr double seconds_of_case = 0.25;
 constexpr int max_iterations = 5000;
-// And so long, untimed, at the start of each turn: caches are filled, cores are awake.
+// Default duration of the untimed iterations at the start of each turn, which fill caches and wake
+// cores, and their limit.
 constexpr double warm_up_seconds = 0.01;
 constexpr int max_warm_up = 50;
 
@@ -34,7 +35,7 @@ public:
         const std::vector<Answer> answers = ask("prepare", {});
         for (const Answer &answer : answers) {
             if (!answer.unsupported.empty()) samples_.unsupported = answer.unsupported;
-            // All ranks have to wait for the slowest.
+            // All ranks wait for the slowest one.
             samples_.costs.register_us =
                 std::max(samples_.costs.register_us, answer.costs.register_us);
             samples_.costs.create_us = std::max(samples_.costs.create_us, answer.costs.create_us);
@@ -66,12 +67,12 @@ private:
         return team_.ask({.name = name, .what = what_, .turn = turn});
     }
 
-    // Looks how long an iteration takes, with whatever happens only the first time left out.
+    // Chooses the number of iterations from the time of one iteration after a warm-up.
     void plan() {
         warm_up_ = options_.warm_up;
         iterations_ = (options_.iterations + options_.rounds - 1) / options_.rounds;
         const std::vector<double> tried = run(1, 1).times;
-        // The input is written anew, which takes about as long.
+        // Writing the input of an iteration takes about as long as the iteration.
         const double seconds = 2e-6 * (tried.front() + options_.skew_us) * options_.operations;
         const auto fit = [&](double budget, int max) {
             return static_cast<int>(
@@ -84,7 +85,7 @@ private:
         iterations_ += options_.skip;
     }
 
-    // By iteration; the computation is timed without the operation.
+    // Times of each iteration, and of the computation without the operation.
     struct Times {
         std::vector<double> times, compute;
     };
@@ -115,7 +116,8 @@ private:
         return {gather(&Answer::times_us), gather(&Answer::compute_us)};
     }
 
-    // As much work as the operation takes: if all of it is hidden, both take as long as the work.
+    // Measures with computation as long as the operation. If the operation is hidden completely,
+    // both together take as long as the computation.
     void overlap(double operation_us) {
         const double min_us = 0.1;
         const Times both = run(warm_up_, iterations_, std::max(operation_us, min_us));

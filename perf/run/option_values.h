@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of options as people write them. All throw std::invalid_argument with a sentence.
+// Parses values of options. All functions throw std::invalid_argument with a sentence.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace vescomm::perf {
 
-// "65536", "64K", "1.5M", "2G": nccl-tests' powers of two; KiB, MiB and GiB mean the same. Throws
-// what begins with `option`.
+// Parses bytes: "65536", "64K", "1.5M", "2G", which are powers of two as in nccl-tests; KiB, MiB
+// and GiB are synonyms. The text of the exception begins with `option`.
 std::int64_t parse_size(std::string_view text, std::string_view option);
 
-// From `min` to `max`, or to `min` where that is empty: by steps of bytes (1M where that is empty),
-// or by a factor that is not 0.
+// Returns the sizes from `min_bytes` to `max_bytes` (empty: `min_bytes`). They grow by `factor`, or
+// if it is 0 by `step_bytes` (empty: 1M).
 std::vector<std::int64_t> make_sizes(const std::string &min_bytes, const std::string &max_bytes,
                                      const std::string &step_bytes, double factor);
 
-// "200" or "200:1": microseconds, and who is late.
+// Parses "200" or "200:1": microseconds, and the late rank.
 void parse_skew(const std::string &text, Options &options);
 
 }  // namespace vescomm::perf

@@ -20,11 +20,11 @@ namespace vescomm::perf {
 namespace {
 
 constexpr const char *what =
-    "Measures collectives of vescomm, and of other libraries beside it in turns, and verifies the\n"
-    "data that it has timed. Options, columns and exit codes are those of nccl-tests where they\n"
-    "mean something in the memory of hosts.";
+    "Measures collectives of vescomm and of other libraries in turns, and verifies the data of\n"
+    "timed operations. Options, columns and exit codes are those of nccl-tests, as far as they\n"
+    "apply to host memory.";
 
-// As CLI11 reads them.
+// Values of options as CLI11 reads them.
 struct Given {
     Options options;
     std::string min = "32M";
@@ -39,7 +39,7 @@ struct Given {
     int costs = 0;
     bool is_private = false;
     bool version = false;
-    // What means nothing here: only the value that changes nothing is taken.
+    // Options of nccl-tests without a meaning here. Only the value without effect is accepted.
     int threads = 1, devices = 1, blocking = 0, null_stream = 0, graph = 0, registered = 0;
 };
 
@@ -52,10 +52,10 @@ std::string make_footer() {
         text += fmt::format("  {:18}{}\n", row.name, row.summary);
     return text +
            "\nShards (--ragged):\n"
-           "  equal             the same for all\n"
+           "  equal             equal shards\n"
            "  linear            rank r in proportion to r + 1\n"
            "  zipf:S            rank r in proportion to 1 / (r + 1)^S\n"
-           "  one-owner:F       rank 0 has the share F, the others equal parts of the rest\n"
+           "  one-owner:F       rank 0 has the share F, the other ranks equal parts of the rest\n"
            "  random:SEED       at random, the same for the same seed\n"
            "  file:PATH         in proportion to the numbers in a file, one for each rank\n\n"
            "Sizes are bytes of the whole buffer: 65536, 64K, 64KiB, 1.5M, 2G (powers of two).\n\n"
@@ -67,8 +67,8 @@ std::string make_footer() {
            "  torchrun --no-python --nproc-per-node 4 vescomm_perf -b 1M -e 1M\n\n"
            "VESCOMM_PERF_MIN_BW: GB/s that the average bus bandwidth must reach, less a tenth.\n\n"
            "Exit code: 0 measured; 1 internal; 3 an implementation failed; 4 it took longer than\n"
-           "--timeout; 5 nobody has the operation; 6 wrong usage; 7 wrong results, or bandwidth\n"
-           "below the floor.";
+           "--timeout; 5 no implementation has the operation; 6 wrong usage; 7 wrong results, or\n"
+           "bandwidth below the floor.";
 }
 
 void add_data(CLI::App &app, Given &given) {
@@ -89,18 +89,18 @@ void add_data(CLI::App &app, Given &given) {
         ->delimiter(',')
         ->option_text("OP,...")
         ->group(group);
-    app.add_option("-r,--root", options.root, "Of broadcast, reduce, gather_v, scatter_v (0).")
+    app.add_option("-r,--root", options.root, "Root of broadcast, reduce, gather_v, scatter_v (0).")
         ->option_text("RANK")
         ->group(group);
-    app.add_option("--ragged", options.ragged, "How unequal the shards are, see below (equal).")
+    app.add_option("--ragged", options.ragged, "Sizes of the shards, see below (equal).")
         ->option_text("SHAPE")
         ->group(group);
     app.add_option("--block", options.block, "Elements that stay on one rank (1).")
         ->option_text("ELEMENTS")
         ->group(group);
     app.add_option("--tensors", options.tensors,
-                   "Tensors in the buffer: one operation for those that move fused\n"
-                   "buffers, one for each tensor for the others (1).")
+                   "Tensors in the buffer: one operation for libraries that move fused\n"
+                   "buffers, one for each tensor for other libraries (1).")
         ->option_text("K")
         ->group(group);
     app.add_flag("--shared", options.shared,
@@ -118,10 +118,10 @@ void add_sizes(CLI::App &app, Given &given) {
     const auto add = [&](const char *name, auto &value, const char *help, const char *unit) {
         app.add_option(name, value, help)->option_text(unit)->group(group);
     };
-    add("-b,--minbytes", given.min, "The smallest (32M).", "BYTES");
-    add("-e,--maxbytes", given.max, "The largest (as --minbytes).", "BYTES");
-    add("-i,--stepbytes", given.step, "From one size to the next: so much more (1M).", "BYTES");
-    add("-f,--stepfactor", given.factor, "Or so many times as much.", "FACTOR");
+    add("-b,--minbytes", given.min, "Smallest size (32M).", "BYTES");
+    add("-e,--maxbytes", given.max, "Largest size (as --minbytes).", "BYTES");
+    add("-i,--stepbytes", given.step, "Increment from one size to the next (1M).", "BYTES");
+    add("-f,--stepfactor", given.factor, "Factor from one size to the next instead.", "FACTOR");
 }
 
 void add_repetition(CLI::App &app, Given &given) {
@@ -131,23 +131,20 @@ void add_repetition(CLI::App &app, Given &given) {
         app.add_option(name, value, help)->option_text(unit)->group(group);
     };
     add("-n,--iters", options.iterations,
-        "Timed iterations, in all rounds together (as many as fit into a quarter\n"
-        "of a second).",
-        "COUNT");
-    add("-w,--warmup_iters", options.warm_up, "Untimed ones in each turn (by their time).",
+        "Timed iterations, in all rounds together (a quarter of a second).", "COUNT");
+    add("-w,--warmup_iters", options.warm_up, "Untimed iterations in each turn (chosen by time).",
         "COUNT");
     add("-m,--agg_iters", options.operations, "Operations in an iteration, one by one (1).",
         "COUNT");
     add("--rounds", options.rounds, "Turns of each implementation at each size (5).", "COUNT");
     add("-a,--average", given.average,
-        "Ranks: 0 the first, 1 mean, 2 fastest, 3 slowest of each iteration (3).", "0|1|2|3");
+        "Time of an iteration: 0 first rank, 1 mean, 2 fastest, 3 slowest rank (3).", "0|1|2|3");
     add("-c,--check", given.check, "Verify the last timed result of each turn (1).", "0|1");
     add("-K,--skip", options.skip, "Leave out the first timed iterations of a turn (0).", "COUNT");
-    add("--skew", given.skew, "One rank comes so much later, the last one if none is named.",
-        "US[:RANK]");
+    add("--skew", given.skew, "Delay of one rank, the last one if none is named.", "US[:RANK]");
     app.add_flag("--overlap", options.overlap,
-                 "Once more with computation between start() and wait(), as long as the\n"
-                 "operation, and how much of the operation is hidden behind it.")
+                 "Measure again with computation between start() and wait(), as long as\n"
+                 "the operation, and report the part of the operation that is hidden.")
         ->group(group);
     add("-T,--timeout", options.timeout_seconds, "Give up on a turn after this long (300 s).",
         "SECONDS");
@@ -155,44 +152,43 @@ void add_repetition(CLI::App &app, Given &given) {
 
 void add_ranks(CLI::App &app, Given &given) {
     Options &options = given.options;
-    const auto group = "Who takes part";
+    const auto group = "Participants";
     app.add_option("--impl", options.implementations,
-                   "Implementations, in turns; see below (vescomm). The first is the one\n"
-                   "that the others are compared with.")
+                   "Implementations, in turns; see below (vescomm). The others are compared\n"
+                   "with the first.")
         ->delimiter(',')
         ->option_text("NAME,...")
         ->group(group);
     app.add_option("--ranks", options.ranks,
-                   "Processes on this machine (those that a launcher started, or else\n"
-                   "one for each core).")
+                   "Processes on this machine (the ranks that a launcher started, or one\n"
+                   "for each core).")
         ->option_text("COUNT")
         ->group(group);
     app.add_option("--hosts", options.hosts,
-                   "Deal them to so many pretended hosts (network namespaces; as root).")
+                   "Distribute the ranks over emulated hosts (network namespaces; as root).")
         ->option_text("COUNT")
         ->group(group);
     app.add_option("--link", options.link_gbits,
-                   "Gbit/s that each pretended host may send (no limit).")
+                   "Gbit/s that each emulated host may send (no limit).")
         ->option_text("GBITS")
         ->group(group);
     app.add_option("--bind", options.bind,
-                   "core: each rank keeps to a core of its own, if there are enough (core).")
+                   "core: bind each rank to its own core, if there are enough (core).")
         ->option_text("core|none")
         ->group(group);
 }
 
 void add_outputs(CLI::App &app, Given &given) {
-    const auto group = "What is said";
+    const auto group = "Output";
     app.add_option("-J,--json", given.options.json, "Write the results (schema vescomm-perf/1).")
         ->option_text("FILE")
         ->group(group);
     const auto add = [&](const char *name, int &value, const char *help) {
         app.add_option(name, value, help)->option_text("0|1")->group(group);
     };
-    add("-S,--report_timestamps", given.timestamps, "When each line was printed (0).");
+    add("-S,--report_timestamps", given.timestamps, "Time at which each line was printed (0).");
     add("-I,--iter_stats", given.statistics, "Largest time and spread of the iterations (0).");
-    add("-C,--report_cputime", given.costs,
-        "What is paid once, and the time until start() comes back (0).");
+    add("-C,--report_cputime", given.costs, "One-time costs, and the duration of start() (0).");
     app.add_flag("--version", given.version, "Print the version and exit.")->group(group);
 }
 
@@ -218,7 +214,7 @@ void add_meaningless(CLI::App &app, Given &given) {
         app.add_option(row.option, given.*row.value,
                        fmt::format("Only {}: {}.", row.taken, row.why))
             ->option_text(std::to_string(row.taken))
-            ->group("Options of nccl-tests that mean nothing here");
+            ->group("Options of nccl-tests without a meaning here");
 }
 
 [[noreturn]] void refuse(const std::string &sentence) {
@@ -257,7 +253,7 @@ Options finish(Given &given) {
     if (!(options.link_gbits >= 0 && options.link_gbits <= 1e3))
         refuse(fmt::format("--link {}: give Gbit/s, from 0 to 1000", options.link_gbits));
     if (options.link_gbits > 0 && options.hosts < 2)
-        refuse("--link limits pretended hosts: give --hosts, at least 2");
+        refuse("--link limits emulated hosts: give --hosts, at least 2");
     if (options.hosts > 1 && options.ranks < options.hosts)
         refuse(fmt::format("--hosts {} needs --ranks, at least as many", options.hosts));
     options.average = static_cast<Average>(given.average);

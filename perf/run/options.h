@@ -13,35 +13,35 @@
 
 namespace vescomm::perf {
 
-// How times of an iteration on several ranks become one; nccl-tests' numbers.
+// How the times of an iteration on several ranks are combined, with nccl-tests' numbers.
 enum class Average { first_rank = 0, mean = 1, fastest = 2, slowest = 3 };
 
-// The command line, checked.
+// The checked command line.
 struct Options {
     std::vector<std::string> collectives = {"all_gather_v"};
     std::vector<std::string> types = {"f32"};
     std::vector<std::string> ops = {"sum"};
     int root = 0;
-    std::vector<std::int64_t> sizes;  // bytes of the whole buffer, about
+    std::vector<std::int64_t> sizes;  // approximate bytes of the whole buffer
     std::string ragged = "equal";
     std::int64_t block = 1;
     std::int64_t tensors = 1;
     bool shared = false;
     bool wide_output = false;  // reduce_scatter_v of bf16 into f32
 
-    int iterations = 0;  // of all rounds together; 0: as many as fit
-    int warm_up = -1;  // in each turn; -1: as many as fit
+    int iterations = 0;  // of all rounds together; 0: chosen by time
+    int warm_up = -1;  // in each turn; -1: chosen by time
     int operations = 1;
     int rounds = 5;
     int skip = 0;
     double skew_us = 0;
     int late_rank = 0;
-    bool overlap = false;  // once more, with work between start() and wait()
+    bool overlap = false;  // measure again with computation between start() and wait()
     Average average = Average::slowest;
     bool check = true;
 
     std::vector<std::string> implementations = {"vescomm"};
-    int ranks = 0;  // 0: those that a launcher started, or one for each core
+    int ranks = 0;  // 0: the ranks that a launcher started, or one for each core
     int hosts = 1;
     double link_gbits = 0;  // of each host; 0: no limit
     std::string bind = "core";  // or "none"
@@ -54,7 +54,7 @@ struct Options {
     std::vector<std::string> arguments;  // as given
 };
 
-// What to print instead of measuring.
+// Text to print instead of measuring.
 struct OptionsAnswer {
     int exit_code;
     std::string text;
@@ -62,7 +62,7 @@ struct OptionsAnswer {
 
 std::variant<Options, OptionsAnswer> read_options(int argc, const char *const *argv);
 
-// What the options ask for, in the order in which it is measured. Needs the number of ranks. Throws
+// Returns the cases that the options select, in the order of measurement. Throws
 // std::invalid_argument.
 std::vector<Case> make_cases(const Options &options, int ranks);
 

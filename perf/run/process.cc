@@ -28,7 +28,7 @@
 namespace vescomm::perf {
 namespace {
 
-// In the child: says why, in the log, and ends.
+// Writes the cause to the log and ends the child.
 [[noreturn]] void give_up(const char *what) {
     std::fprintf(stderr, "%s: %s\n", what, std::strerror(errno));
     _exit(127);
@@ -47,7 +47,7 @@ void enter_network(const std::string &name) {
     dup2(log, STDERR_FILENO);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(127);
-    // An interrupt at the terminal is the coordinator's business.
+    // A group of its own, because the coordinator handles an interrupt at the terminal.
     setpgid(0, 0);
     ::signal(SIGINT, SIG_DFL);
     ::signal(SIGTERM, SIG_DFL);

@@ -10,16 +10,16 @@
 
 namespace vescomm::perf {
 
-// How a process is started.
+// Options to start a process.
 struct ProcessOptions {
     std::vector<std::string> words;  // the program, then its arguments
-    std::vector<std::pair<std::string, std::string>> environment;  // besides that of this process
-    std::string log;  // a file that exists: what it prints is appended
-    std::string network;  // a network namespace by name; "": that of this process
-    int inherit = -1;  // a descriptor that the process keeps
+    std::vector<std::pair<std::string, std::string>> environment;  // added to that of this process
+    std::string log;  // an existing file, to which output is appended
+    std::string network;  // name of a network namespace; "": that of this process
+    int inherit = -1;  // a descriptor that the process inherits; -1: none
 };
 
-// A process that ends with this one, however this one ends.
+// A child process. It ends at the latest when this process ends for any reason.
 class Process {
 public:
     explicit Process(const ProcessOptions &options);
@@ -27,10 +27,10 @@ public:
     Process &operator=(Process &&other) = delete;
     ~Process();  // kills
 
-    int descriptor() const { return descriptor_; }  // readable once it has ended
+    int descriptor() const { return descriptor_; }  // readable once the process has ended
     bool ended();
-    bool wait_until(double seconds);  // of now(); true: it has ended
-    std::string how() const;  // "exit code 1", "signal 9"; once it has ended
+    bool wait_until(double seconds);  // of now_seconds(); true: the process has ended
+    std::string how() const;  // "exit code 1", "signal 9"; valid once the process has ended
     void signal(int number) const;
 
 private:
@@ -40,10 +40,10 @@ private:
     int status_ = 0;
 };
 
-// Of a clock that only rises.
+// Returns the time of a monotonic clock.
 double now_seconds();
 
-// Runs a program to its end. Throws Failure with what it said on standard error.
+// Runs a program until it ends. Throws Failure with its output if it fails.
 void run_program(const std::vector<std::string> &words);
 
 }  // namespace vescomm::perf

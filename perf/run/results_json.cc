@@ -29,8 +29,8 @@ json number_or_null(double value) {
     return value < 0 ? json(nullptr) : json(value);
 }
 
-// What may change a result. The rest of an environment is nobody's business, and neither is the
-// secret of a job.
+// Returns the variables that may affect results. Other variables and the secret of a job are
+// omitted, because they may be confidential.
 json environment() {
     json result = json::object();
     for (char **entry = environ; *entry != nullptr; ++entry) {

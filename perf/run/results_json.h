@@ -9,11 +9,11 @@
 
 namespace vescomm::perf {
 
-// Everything that was measured, after perf/vescomm-perf-1.schema.json. One result a line.
+// Returns all results as JSON, one result per line; perf/vescomm-perf-1.schema.json describes it.
 std::string to_json(const Run &run, const Options &options, const std::vector<Result> &results,
                     const Summary &summary);
 
-// Replaces a file at once: readers see the old one or the new one. Throws Failure.
+// Replaces a file atomically: readers see the old or the new contents. Throws Failure.
 void replace_file(const std::string &path, const std::string &text);
 
 }  // namespace vescomm::perf

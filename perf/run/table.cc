@@ -14,19 +14,19 @@
 namespace vescomm::perf {
 namespace {
 
-// Four digits that count, as nccl-tests shows times and bandwidths.
+// Formats times and bandwidths as nccl-tests does.
 std::string number(double value) {
     if (value < 0) return "-";
     const int digits = value < 10 ? 2 : value < 1000 ? 1 : 0;
     return fmt::format("{:.{}f}", value, digits);
 }
 
-// Below a microsecond more of it counts.
+// Formats a time. Small times get more digits.
 std::string time(double us) {
     return us >= 0 && us < 10 ? fmt::format("{:.3f}", us) : number(us);
 }
 
-// Every line of a text after a '#'.
+// Prefixes every line of a text with '#'.
 std::string comment(const std::string &text) {
     std::string lines = "# ";
     for (const char c : text) lines += c == '\n' ? "\n#   " : std::string(1, c);

@@ -9,15 +9,15 @@
 
 namespace vescomm::perf {
 
-// What a run is, for headers.
+// Description of a run, for headers.
 struct Run {
     int ranks = 1;
     int nodes = 1;
     int cores = 1;
-    std::string started;  // when, by the wall clock, in UTC
+    std::string started;  // time of the start, in UTC
     struct Member {
         std::string name;
-        std::string text;  // its version, or why it is left out
+        std::string text;  // version, or the reason why it is left out
     };
     std::vector<Member> members;
     std::vector<Member> left_out;
@@ -28,7 +28,7 @@ struct Result {
     std::vector<Samples> samples;
 };
 
-// What is said about a whole run, besides its rows.
+// Summary of a whole run.
 struct Summary {
     std::int64_t wrong = 0;
     double average_busbw = 0;  // of the first implementation, over all sizes, in GB/s
@@ -38,7 +38,8 @@ struct Summary {
 
 Summary summarise(const std::vector<Result> &results, double floor);
 
-// The text on standard output, in nccl-tests' columns; lines that are no results begin with '#'.
+// Return the text for standard output, with the columns of nccl-tests. Lines other than results
+// begin with '#'.
 std::string describe(const Run &run, const Options &options);
 std::string column_heads(const Case &what, const Options &options);
 std::string rows_of(const Result &result, const Options &options);

@@ -9,7 +9,7 @@
 
 namespace vescomm::perf {
 
-// The ranks of one implementation, seen from the coordinator. They live through the whole run.
+// The ranks of one implementation, as the coordinator uses them. They exist during the whole run.
 class Team {
 public:
     Team() = default;
@@ -21,8 +21,8 @@ public:
     virtual const std::string &version() const = 0;
     virtual int nodes() const = 0;
 
-    // Tells all ranks, and gathers what they answer, by rank. Throws Failure when a rank fails,
-    // dies, or stays silent past the timeout.
+    // Sends a command to all ranks and returns their answers by rank. Throws Failure when a rank
+    // fails, dies, or does not answer before the timeout.
     virtual std::vector<Answer> ask(const Command &command) = 0;
 };
 

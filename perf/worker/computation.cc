@@ -10,7 +10,7 @@
 namespace vescomm::perf {
 namespace {
 
-// Each step needs the one before; nothing touches memory.
+// Every step depends on the previous one; no step accesses memory.
 std::uint64_t work(std::uint64_t state, std::uint64_t steps) {
     for (std::uint64_t i = 0; i < steps; ++i) {
         state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX generator
@@ -26,7 +26,7 @@ void Computation::run(double us) {
     state_ = work(state_, static_cast<std::uint64_t>(us * steps_in_us_));
 }
 
-// The fastest of a few, which nobody has disturbed.
+// Takes the fastest of several runs, which is undisturbed.
 void Computation::calibrate() {
     using Clock = std::chrono::steady_clock;
     constexpr std::uint64_t steps = 100'000;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work of a known length that calls nobody, to hide communication behind.
+// Computation of known duration that makes no library calls, to overlap with communication.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace vescomm::perf {
 
 class Computation {
 public:
-    // Works for as long as it takes this core alone, so many microseconds: the same work every
-    // time, which takes longer when somebody else gets the core meanwhile.
+    // Does work that takes `us` microseconds on an undisturbed core. The amount of work is the same
+    // in every call, so it takes longer when another thread uses the core meanwhile.
     void run(double us);
 
 private:

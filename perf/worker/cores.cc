@@ -26,7 +26,7 @@ void take_own_core(int rank, int ranks) {
         cpu_set_t own;
         CPU_ZERO(&own);
         CPU_SET(core, &own);
-        // Whoever forbids it has the slower figures.
+        // Errors are ignored: without binding the figures are only slower.
         sched_setaffinity(0, sizeof own, &own);
         return;
     }

@@ -4,13 +4,13 @@
 
 namespace vescomm::perf {
 
-// Cores that this thread may use.
+// Returns the number of cores that this thread may use.
 int usable_cores();
 
 bool more_ranks_than_cores(int ranks);
 
-// Keeps this thread on a core that no other rank of the machine takes, if there are enough cores;
-// otherwise does nothing. Threads that exist already stay where they are.
+// Binds this thread to a core that no other rank of the machine uses, if there are enough cores;
+// otherwise does nothing. Existing threads keep their affinity.
 void take_own_core(int rank, int ranks);
 
 }  // namespace vescomm::perf

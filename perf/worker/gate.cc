@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation, though never inside what is timed.
+// Zone: per operation, but outside the timed interval.
 #include "perf/worker/gate.h"
 
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 namespace vescomm::perf {
 
-void Patience::pause() {
+void Backoff::pause() {
     if (spins_ > 0) {
         --spins_;
 #if defined(__x86_64__)
@@ -38,10 +38,10 @@ void Gate::meet(const std::function<void()> &meanwhile) {
         shared_->round.store(round + 1, std::memory_order_release);
         return;
     }
-    Patience patience(crowded_);
+    Backoff backoff(crowded_);
     constexpr int between = 64;
     for (int pauses = 1; shared_->round.load(std::memory_order_acquire) == round; ++pauses) {
-        patience.pause();
+        backoff.pause();
         if (pauses % between == 0) meanwhile();
     }
 }

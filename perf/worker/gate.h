@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where ranks meet before each iteration: the same for every implementation, so that none is timed
-// with the ranks in better order than another's.
+// The barrier of ranks before each iteration. It is common to all implementations, so that all are
+// timed with the same arrival order of ranks.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@
 
 namespace vescomm::perf {
 
-// How a rank waits for another of its machine: it spins a little where every rank has a core, and
-// then offers its core again and again; at once where ranks outnumber cores, because spinning would
-// keep the core from the rank that it waits for.
-class Patience {
+// Waiting policy of a rank for a local peer. It spins briefly and then yields its core. When ranks
+// outnumber cores (`crowded`) it yields at once, because spinning would keep the core from the rank
+// that it waits for.
+class Backoff {
 public:
-    explicit Patience(bool crowded) : spins_(crowded ? 0 : 200) {}
+    explicit Backoff(bool crowded) : spins_(crowded ? 0 : 200) {}
     void pause();
 
 private:
@@ -26,19 +26,19 @@ private:
 
 class Gate {
 public:
-    // `file` is shared by the ranks and zero at first, such as /proc/PID/fd/N of a memfd.
+    // `file` is shared by the ranks and initially zero, such as /proc/PID/fd/N of a memfd.
     Gate(const std::string &file, int ranks);
     ~Gate();
     Gate(const Gate &) = delete;
     Gate &operator=(const Gate &) = delete;
 
-    // Calls `meanwhile` now and then as long as others are missing.
+    // Waits until all ranks have called meet(). Calls `meanwhile` repeatedly while it waits.
     void meet(const std::function<void()> &meanwhile);
 
 private:
     struct Shared {
         alignas(64) std::atomic<std::uint32_t> arrived;
-        alignas(64) std::atomic<std::uint32_t> round;
+        alignas(64) std::atomic<std::uint32_t> round;  // completed meetings
     };
 
     Shared *shared_;

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an implementation of the collectives offers to be measured. Adding one: derive, and call
-// serve() in main() (see worker/serve.h); then a row in run/implementations.cc.
+// The interface of a measured implementation of collectives. To add one, derive from
+// Implementation, call serve() in main() (see worker/serve.h), and add a row to
+// run/implementations.cc.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +14,17 @@
 
 namespace vescomm::perf {
 
-// This implementation has no such operation: said on all ranks alike, and no failure.
+// Thrown when an implementation lacks an operation. It is thrown on all ranks and is not a failure.
 struct Unsupported : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// What has to be paid once, in microseconds; negative where there is no such thing.
+// One-time costs in microseconds, negative if not applicable, and the library's own information.
 struct Costs {
-    double register_us = -1;  // memory
-    double create_us = -1;  // the operation
-    // What a library says of it by itself: who does it, and how long that should take.
-    std::string algorithm;
-    double predicted_us = -1;
+    double register_us = -1;  // registering memory
+    double create_us = -1;  // creating the operation
+    std::string algorithm;  // name that the library reports; may be empty
+    double predicted_us = -1;  // time that the library predicts
 };
 
 class Implementation {
@@ -36,26 +36,27 @@ public:
 
     virtual std::string version() const = 0;
 
-    // Collective: so are all that follow. Throws Unsupported.
+    // Creates the operation of a case. Throws Unsupported. This and all following functions are
+    // collective.
     virtual Costs prepare(const Case &what) = 0;
-    // Where this rank's input is to be written, and where its result will be; they may be the same
-    // bytes. Extents are those of the collective's row.
+    // Return the memory of this rank's input and of its result, which may overlap. The extents are
+    // those of the collective's row.
     virtual std::byte *input() = 0;
     virtual std::byte *output() = 0;
-    // start() may do everything, where the case does not ask for an operation that does not block;
-    // then starts_eager() is false.
+    // start() may block until the operation is complete if Case::non_blocking is false;
+    // starts_non_blocking() then returns false.
     virtual void start() = 0;
     virtual void wait() = 0;
-    virtual bool starts_eager() const { return false; }
-    // The result has been read. Not timed: the time in which a program uses it.
+    virtual bool starts_non_blocking() const { return false; }
+    // Announces that the result has been read. Not timed.
     virtual void settle() {}
     virtual void end() = 0;
 
-    // Called now and then while this rank waits for others outside of its library, without which
-    // some libraries leave what they still owe to others undone.
+    // Called repeatedly while this rank waits for other ranks outside of the library. Some
+    // libraries need it to complete operations that other ranks wait for.
     virtual void progress() {}
 
-    // Nobody leaves before everyone has come; used where ranks share no memory to do that.
+    // A barrier, used when ranks share no memory for a Gate.
     virtual void meet() = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines over a socket with a path, which processes in other network namespaces reach too.
+// Lines of text over a Unix socket with a path, which is reachable from other network namespaces.
 #pragma once
 
 #include <optional>
@@ -18,17 +18,17 @@ public:
 
     int descriptor() const { return descriptor_; }
 
-    // Waits for a line. Nothing: the other end has hung up.
+    // Waits for a line. Returns nothing when the other end has closed the connection.
     std::optional<std::string> read();
-    // A line that has come already, after one blocking receive at most. Nothing: not all of it yet.
-    // Throws std::runtime_error when the other end has hung up.
+    // Returns a line after at most one blocking receive, or nothing while the line is incomplete.
+    // Throws std::runtime_error when the other end has closed the connection.
     std::optional<std::string> receive();
-    // Throws std::system_error.
+    // Sends a line. Throws std::system_error.
     void write(const std::string &line);
 
 private:
     std::optional<std::string> take();
-    bool fill();  // false: hung up
+    bool fill();  // false: the other end has closed the connection
 
     int descriptor_;
     std::string buffer_;

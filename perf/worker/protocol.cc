@@ -21,7 +21,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, error, unsupported, version, rank, no
 
 namespace {
 
-// Error texts may hold anything.
+// Error texts may contain any bytes.
 std::string dump(const nlohmann::json &json) {
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -31,7 +31,7 @@ T parse(const std::string &line) {
     try {
         return nlohmann::json::parse(line).get<T>();
     } catch (const nlohmann::json::exception &error) {
-        throw std::runtime_error("what was said is not understood: " + std::string(error.what()) +
+        throw std::runtime_error("a message is not understood: " + std::string(error.what()) +
                                  ": " + line.substr(0, 200));
     }
 }

@@ -51,7 +51,8 @@ int serve(const std::string &name, const MakeImplementation &make) {
         Gate gate(needed("VESCOMM_PERF_GATE"), worker.ranks);
         Service service(*implementation, worker.rank, Fault::of_environment(name, worker.rank),
                         [&] { gate.meet([&] { implementation->progress(); }); });
-        // Only now: libraries look at how many cores there are, and have threads of their own.
+        // Bind only now, because libraries count the usable cores and create threads when they
+        // start.
         if (variable("VESCOMM_PERF_BIND") == "core") take_own_core(worker.rank, worker.ranks);
         LineSocket coordinator = connect_to(worker.folder + "/socket");
         coordinator.write(to_line(service.answer({.name = "hello", .what = {}, .turn = {}})));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// main() of a worker, whichever library it measures:
+// main() of a worker:
 //
 //     int main() { return serve("mpi", [](const Worker &worker) { return ...; }); }
 #pragma once
@@ -14,22 +14,22 @@
 
 namespace vescomm::perf {
 
-// What the coordinator told this process through its environment.
+// Settings that the coordinator passes through the environment.
 struct Worker {
-    int rank = -1;  // -1: a launcher says it (MPI's)
+    int rank = -1;  // -1: a launcher (MPI's) determines it
     int ranks = 0;
-    std::string folder;  // of the job; ranks on all its hosts see it
-    std::string address;  // of this rank's host, for libraries that want one; "" on one host
-    std::string shared;  // a SharedFile of shared_bytes for the ranks of this machine; "": none
+    std::string folder;  // of the job, visible to ranks on all its hosts
+    std::string address;  // of this rank's host, for libraries that need one; "" on one host
+    std::string shared;  // path of a SharedFile of shared_bytes for the machine's ranks; "": none
     std::size_t shared_bytes = 0;
 
     static Worker of_environment();  // throws std::runtime_error
 };
 
-// Called once, before anything is measured; all ranks at once. Sets the rank if it is not known.
+// Called once by all ranks, before any measurement. Sets the rank if it is not known.
 using MakeImplementation = std::function<std::unique_ptr<Implementation>(Worker &worker)>;
 
-// Does what the coordinator says until it hangs up. Returns the exit code.
+// Executes commands until the coordinator closes the connection. Returns the exit code.
 int serve(const std::string &name, const MakeImplementation &make);
 
 }  // namespace vescomm::perf

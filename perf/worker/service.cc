@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation, in run_once(): what is timed is start() and wait(), and nothing else.
+// Zone: per operation, in run_once(), which times only start() and wait().
 #include "perf/worker/service.h"
 
 #include <signal.h>
@@ -66,7 +66,7 @@ Answer Service::prepare(const Case &what) {
     end();
     Answer answer;
     answer.costs = implementation_.prepare(what);
-    if (what.non_blocking && !implementation_.starts_eager()) {
+    if (what.non_blocking && !implementation_.starts_non_blocking()) {
         implementation_.end();
         throw Unsupported("it has only operations that return when they are complete");
     }
@@ -82,8 +82,8 @@ Answer Service::run(const Turn &turn) {
     if (fault_.kind == "hang") pause();
     Answer answer;
     round_ = turn.round;
-    // Looking at the clock takes as long as a small operation: how long start() takes is measured
-    // beside what is timed.
+    // Reading the clock takes as long as a small operation, so the duration of start() is measured
+    // in the warm-up only.
     std::vector<double> starts;
     for (int i = 0; i < turn.warm_up; ++i, ++round_) run_once(turn, &starts);
     answer.times_us.reserve(static_cast<std::size_t>(turn.iterations));
@@ -96,10 +96,10 @@ Answer Service::run(const Turn &turn) {
     return answer;
 }
 
-// Returns microseconds of one operation from the time at which the last rank was to come.
+// Returns the microseconds of one operation, from the time at which the last rank is due.
 double Service::run_once(const Turn &turn, std::vector<double> *starts) {
     pattern_->write_input(round_, implementation_.input());
-    const bool timed_starts = starts != nullptr && implementation_.starts_eager();
+    const bool timed_starts = starts != nullptr && implementation_.starts_non_blocking();
     meet_();
     const double begin = now_us() + turn.skew_us;
     if (turn.skew_us > 0 && rank_ == turn.late_rank)
@@ -113,11 +113,11 @@ double Service::run_once(const Turn &turn, std::vector<double> *starts) {
     }
     const double time = (now_us() - begin) / turn.operations;
     implementation_.settle();
-    // An early rank may be done before the late one has come: a broadcast's root waits for nobody.
+    // An early rank may be done before the late one is due: the root of a broadcast does not wait.
     return std::max(time, 0.0);
 }
 
-// The work of one operation alone, on all ranks at the same time.
+// Times the computation without the operation, on all ranks at the same time.
 double Service::compute_once(const Turn &turn) {
     meet_();
     const double begin = now_us();

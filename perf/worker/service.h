@@ -13,17 +13,17 @@
 
 namespace vescomm::perf {
 
-// A fault on purpose, for the tests of the program itself: VESCOMM_PERF_FAULT=KIND:NAME:RANK with
-// the kinds corrupt (one element of each result), die and hang (in the first turn).
+// An injected fault, for the tests of this program: VESCOMM_PERF_FAULT=KIND:NAME:RANK with the
+// kinds corrupt (one element of each result), die and hang (in the first turn).
 struct Fault {
     std::string kind;
     static Fault of_environment(const std::string &name, int rank);
 };
 
-// A rank of one implementation: does what commands say.
+// Executes commands on one rank of an implementation.
 class Service {
 public:
-    // `meet` brings the ranks together before each iteration.
+    // `meet` is the barrier before each iteration.
     Service(Implementation &implementation, int rank, Fault fault, std::function<void()> meet);
 
     Answer answer(const Command &command) noexcept;
@@ -31,7 +31,7 @@ public:
 private:
     Answer prepare(const Case &what);
     Answer run(const Turn &turn);
-    // Of a warm-up, `starts` gets the times that start() took.
+    // Appends the durations of start() to `starts`, unless it is null. Used in the warm-up.
     double run_once(const Turn &turn, std::vector<double> *starts);
     double compute_once(const Turn &turn);
     Answer verify();

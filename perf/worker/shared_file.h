@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that the coordinator made for the ranks of one machine. It has no name of its own, so
-// nothing is left behind: ranks open it as /proc/PID/fd/N of the coordinator.
+// Memory that the coordinator makes for the ranks of one machine. It has no name in a file system,
+// so nothing is left behind. Ranks open it as /proc/PID/fd/N of the coordinator.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace vescomm::perf {
 
-// Throws std::system_error.
+// Maps a file. Throws std::system_error.
 void *map_shared(const std::string &file, std::size_t bytes);
 void unmap_shared(void *memory, std::size_t bytes);
 
-// An anonymous file of so many bytes, all zero, that takes memory only where it is written.
+// An anonymous file of `bytes` zeros. Only the pages that are written occupy memory.
 class SharedFile {
 public:
     explicit SharedFile(std::size_t bytes);
@@ -22,7 +22,7 @@ public:
     SharedFile(const SharedFile &) = delete;
     SharedFile &operator=(const SharedFile &) = delete;
 
-    std::string path() const;  // for the processes that this one starts
+    std::string path() const;  // valid in child processes
 
 private:
     int descriptor_;

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""vescomm_perf from the outside: VESCOMM_TEST_PERF holds its path, VESCOMM_TEST_PERF_SCHEMA that of
-the schema, VESCOMM_TEST_PERF_REPORT that of perf/report. Nothing here looks at how long something
-took."""
+"""Tests the program vescomm_perf. VESCOMM_TEST_PERF is the path of the program,
+VESCOMM_TEST_PERF_SCHEMA the path of the schema, VESCOMM_TEST_PERF_REPORT the path of perf/report.
+No test depends on measured times."""
 
 import json
 import os
@@ -21,24 +21,24 @@ from json_schema import violations  # noqa: E402
 PERF = os.environ["VESCOMM_TEST_PERF"]
 SCHEMA = os.environ["VESCOMM_TEST_PERF_SCHEMA"]
 REPORT = os.environ["VESCOMM_TEST_PERF_REPORT"]
-# For machines that hang.
-PATIENCE = 120
+# Limits the tests on a machine that hangs.
+TIMEOUT_SECONDS = 120
 FAILED, TIMEOUT, NOT_IMPLEMENTED, USAGE, RESULTS = 3, 4, 5, 6, 7
 SMALL = ("-n", 3, "-w", 1, "--rounds", 3)
 
 
 def environment(**more):
-    """Without what a launcher around the tests may have set."""
+    """Returns the environment without variables of a launcher of the tests."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("VESCOMM_") or k == "VESCOMM_LOG"}
     return {**kept, **more}
 
 
 def run(*arguments, **more):
-    """Exit code, output and errors."""
+    """Returns exit code, output and errors."""
     done = subprocess.run(
         [PERF, *map(str, arguments)],
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         text=True,
         env=environment(**more),
     )
@@ -50,7 +50,7 @@ def rows(output):
 
 
 def processes_of(marker):
-    """Processes that were started with a variable of this value, however deep."""
+    """Returns all processes whose environment has this marker."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -78,7 +78,7 @@ class Table(unittest.TestCase):
         self.assertRegex(out, r"(?m)^# Avg bus bandwidth    : [0-9.e+-]+$")
         return rows(out), out
 
-    def test_has_the_columns_of_nccl_tests_and_ours(self):
+    def test_has_the_columns_of_nccl_tests_and_additional_ones(self):
         table, out = self.check("--ranks", 2, "-b", 64, "-e", "64K", "-f", 32)
         heads = next(line for line in out.splitlines() if "redop" in line)
         self.assertEqual(
@@ -91,7 +91,7 @@ class Table(unittest.TestCase):
             self.assertEqual((kind, op, root, wrong, impl), ("f32", "none", "-1", "0", "vescomm"))
             self.assertLessEqual(float(low), float(t))
             self.assertLessEqual(float(t), float(p99))
-            # Rounded to two digits after the point.
+            # The columns are rounded to two decimals.
             self.assertAlmostEqual(float(busbw), float(algbw) / 2, delta=0.06)
 
     def test_every_collective_is_verified_at_1_2_and_3_ranks(self):
@@ -132,21 +132,21 @@ class Table(unittest.TestCase):
             self.assertEqual(len(table), 2 * 14 * (5 + 1), out)
             self.assertTrue(all(row[8] == "0" for row in table), out)
 
-    def test_exchanges_and_messages_of_the_limit_are_verified(self):
+    def test_all_to_all_and_send_receive_of_limit_are_verified(self):
         for ranks in (1, 2, 3):
             table, out = self.check("--ranks", ranks, "-b", 4000, "-e", "4M", "-f", 1000,
                                     "--ragged", "one-owner:0.9", "--impl", "vescomm,limit",
                                     "--collective", "alltoall,sendrecv", "-m", 3)  # fmt: skip
             self.assertEqual(len(table), 8, out)
 
-    def test_a_shared_result_and_a_late_rank(self):
+    def test_shared_results_with_a_late_rank(self):
         table, out = self.check("--ranks", 3, "-b", "100K", "--shared", "--ragged", "linear",
                                 "--impl", "vescomm,limit", "--skew", "300:0", "-m", 2)  # fmt: skip
         self.assertEqual([row[8] for row in table], ["0", "0"])
         self.assertIn("one result for each node: rho 1.5", out)
         self.assertIn("rank 0 comes 300 us late", out)
 
-    def test_more_columns_when_asked(self):
+    def test_optional_columns(self):
         table, out = self.check("--ranks", 2, "-b", 64, "-I", 1, "-C", 1, "-S", 1, "-c", 0,
                                 "--impl", "vescomm,limit")  # fmt: skip
         heads = next(line for line in out.splitlines() if "redop" in line).lstrip("#").split()
@@ -155,7 +155,7 @@ class Table(unittest.TestCase):
         self.assertEqual(table[0][8], "N/A")
         self.assertEqual(table[1][13:16], ["-", "-", "-"])
 
-    def test_overlap_has_columns_and_leaves_out_who_only_waits(self):
+    def test_overlap_has_columns_and_leaves_out_blocking_implementations(self):
         table, out = self.check("--ranks", 2, "-b", 4000, "--overlap", "--impl",
                                 "vescomm,vescomm-arrays,limit", "--tensors", 2, "--collective",
                                 "all_gather_v,all_to_all_v,send_receive")  # fmt: skip
@@ -164,7 +164,7 @@ class Table(unittest.TestCase):
         self.assertEqual(len(table), 6, out)
         self.assertIn("# limit is left out here: it has only operations that return when", out)
 
-    def test_forms_of_mpi_and_ucc_that_do_not_block_are_right(self):
+    def test_non_blocking_variants_of_mpi_and_ucc_are_correct(self):
         for name, collectives in (("mpi", "all_gather_v,reduce_scatter_v,all_reduce,broadcast,reduce,"
                                    "gather_v,scatter_v,all_to_all_v,send_receive,barrier"),
                                   ("ucc", "all_gather_v,all_to_all_v,barrier")):  # fmt: skip
@@ -176,12 +176,12 @@ class Table(unittest.TestCase):
             self.assertEqual((code, err), (0, ""), out)
             self.assertEqual(len(rows(out)), 2 * len(collectives.split(",")), out)
 
-    def test_who_cannot_be_measured_is_named_and_left_out(self):
+    def test_unavailable_implementations_are_named_and_left_out(self):
         table, out = self.check("--ranks", 2, "-b", 64, "--impl", "vescomm,nccl")
         self.assertEqual(len(table), 1)
         self.assertRegex(out, r"(?m)^# nccl is left out: not built in: ")
 
-    def test_other_libraries_that_are_here_are_right(self):
+    def test_available_libraries_are_correct(self):
         for name in ("mpi", "mpich", "gloo", "ucc"):
             code, out, err = run("--ranks", 2, "-b", 4000, "--ragged", "linear", "--collective",
                                  "all_gather_v,reduce_scatter_v,all_reduce,broadcast,all_to_all_v,"
@@ -195,7 +195,7 @@ class Table(unittest.TestCase):
                                  f"vescomm,{name}", *SMALL)  # fmt: skip
             self.assertEqual((code, err), (0, ""), out)
 
-    def test_what_only_mpi_has_is_right(self):
+    def test_collectives_of_mpi_only_are_correct(self):
         for name in ("mpi", "mpich"):
             code, out, err = run("--ranks", 2, "-b", 4000, "--ragged", "linear", "--tensors", 3,
                                  "--collective", "reduce,gather_v,scatter_v,all_to_all_v,"
@@ -210,7 +210,7 @@ class Table(unittest.TestCase):
         launcher = os.environ.get("VESCOMM_TEST_RUN", "")
         done = subprocess.run(
             [launcher, "-n", "3", "--no-prefix", PERF, "-b", "4000", *map(str, SMALL)],
-            capture_output=True, timeout=PATIENCE, text=True, env=environment(),
+            capture_output=True, timeout=TIMEOUT_SECONDS, text=True, env=environment(),
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertEqual(len(rows(done.stdout)), 1)
@@ -252,7 +252,7 @@ class Json(unittest.TestCase):
                 self.assertEqual(one["rho"], 2 * largest / one["bytes"])
                 self.assertAlmostEqual(one["algbw"], one["bytes"] / one["time_us"]["p50"] / 1000)
 
-    def test_says_how_much_is_hidden(self):
+    def test_reports_the_hidden_part(self):
         code, out, err = run("--ranks", 2, "-b", 4000, "--overlap", "-J", self.path, *SMALL)
         self.assertEqual((code, err), (0, ""), out)
         said = json.loads(Path(self.path).read_text(encoding="utf-8"))
@@ -260,42 +260,42 @@ class Json(unittest.TestCase):
         self.assertEqual(violations(said, schema, schema), [])
         self.assertLessEqual(said["results"][0]["overlap"]["hidden_percent"], 100)
 
-    def test_what_cannot_be_written_is_code_1(self):
+    def test_unwritable_files_are_code_1(self):
         code, _, err = run("--ranks", 1, "-b", 64, "-J", "/nowhere/a.json", *SMALL)
         self.assertEqual(code, 1)
         self.assertIn("/nowhere/a.json", err)
 
     @unittest.skipUnless(has_matplotlib(), "/usr/bin/python3 has no matplotlib")
-    def test_becomes_a_page_of_its_own(self):
+    def test_report_makes_a_self_contained_page(self):
         code, out, _ = run("--ranks", 2, "-b", 64, "-e", "4K", "-f", 8, "--impl", "vescomm,limit",
                            "--collective", "all_gather_v,barrier", "-J", self.path, *SMALL)  # fmt: skip
         self.assertEqual(code, 0, out)
         page = os.path.join(self.folder.name, "page.html")
         done = subprocess.run(["/usr/bin/python3", REPORT, self.path, self.path, "-o", page],
-                              capture_output=True, timeout=PATIENCE, text=True)  # fmt: skip
+                              capture_output=True, timeout=TIMEOUT_SECONDS, text=True)  # fmt: skip
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         html = Path(page).read_text(encoding="utf-8")
         self.assertIn("all_gather_v", html)
         self.assertGreaterEqual(html.count("<svg"), 1)
         self.assertIn("time as a multiple of that of vescomm in its file", html)
-        # Nothing is fetched from anywhere.
+        # The page loads nothing from other places.
         self.assertEqual(re.findall(r"(?:src|href)=[\"']?(?:http|//)", html), [])
         bad = os.path.join(self.folder.name, "bad.json")
         Path(bad).write_text('{"schema": "other/1"}', encoding="utf-8")
         done = subprocess.run(["/usr/bin/python3", REPORT, bad, "-o", page], capture_output=True,
-                              timeout=PATIENCE, text=True)  # fmt: skip
+                              timeout=TIMEOUT_SECONDS, text=True)  # fmt: skip
         self.assertEqual(done.returncode, 2)
         self.assertIn("vescomm-perf/1", done.stderr)
 
 
-class Mistakes(unittest.TestCase):
+class UsageErrors(unittest.TestCase):
     def expect(self, *arguments, says):
         code, out, err = run(*arguments)
         self.assertEqual((code, out), (USAGE, ""), err)
         self.assertIn(says, err)
         self.assertEqual(err.count("\n"), 1, err)
 
-    def test_are_one_sentence_and_code_6(self):
+    def test_usage_errors_are_one_sentence_and_code_6(self):
         self.expect("--collective", "gossip", says="there is all_gather_v")
         self.expect("-d", "f7", says="there is f32")
         self.expect("-o", "xor", says="there is sum, prod, min, max, avg")
@@ -326,21 +326,21 @@ class Mistakes(unittest.TestCase):
         for option, value in (("-G", 1), ("-z", 1), ("-y", 1), ("-R", 2), ("-t", 2), ("-g", 8)):
             self.expect(option, value, says=option)
 
-    def test_options_that_mean_nothing_may_say_so(self):
+    def test_options_without_meaning_accept_their_default(self):
         code, _, err = run("--ranks", 1, "-b", 64, "-g", 1, "-t", 1, "-z", 0, "-G", 0, *SMALL)
         self.assertEqual((code, err), (0, ""))
 
     def test_help_names_groups_units_collectives_and_examples(self):
         code, out, err = run("--help")
         self.assertEqual((code, err), (0, ""))
-        for part in ("Sizes:", "Who takes part:", "Examples:", "BYTES", "reduce_scatter_v", "gloo",
+        for part in ("Sizes:", "Participants:", "Examples:", "BYTES", "reduce_scatter_v", "gloo",
                      "one-owner:F", "VESCOMM_PERF_MIN_BW", "Exit code"):  # fmt: skip
             self.assertIn(part, out)
         self.assertLessEqual(max(map(len, out.splitlines())), 110)
 
 
 class Failures(unittest.TestCase):
-    def test_wrong_data_are_found_and_are_code_7(self):
+    def test_wrong_data_is_detected_and_is_code_7(self):
         for collective in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast",
                            "all_to_all_v", "send_receive"):  # fmt: skip
             code, out, err = run("--ranks", 2, "-b", 4000, "--collective", collective, *SMALL,
@@ -377,7 +377,7 @@ class Failures(unittest.TestCase):
         self.expect_failure(TIMEOUT, "seconds were over", "--ranks", 2, "-b", 64, "-T", 2,
                             VESCOMM_PERF_FAULT="hang:vescomm:0")  # fmt: skip
 
-    def test_a_peer_that_dies_does_not_take_ours_along(self):
+    def test_a_failed_implementation_does_not_stop_the_others(self):
         out = self.expect_failure(FAILED, "limit is left out from here on", "--ranks", 2, "-b", 64,
                                   "-e", 128, "-f", 2, "--impl", "vescomm,limit",
                                   VESCOMM_PERF_FAULT="die:limit:0")  # fmt: skip
@@ -395,9 +395,9 @@ class Failures(unittest.TestCase):
             )  # fmt: skip
             self.assertTrue(process.stdout.readline().startswith(b"# vescomm_perf"))
             process.send_signal(number)
-            self.assertEqual(process.wait(timeout=PATIENCE), code)
+            self.assertEqual(process.wait(timeout=TIMEOUT_SECONDS), code)
             process.stdout.close()
-            limit = time.monotonic() + PATIENCE
+            limit = time.monotonic() + TIMEOUT_SECONDS
             while processes_of(marker) and time.monotonic() < limit:
                 os.sched_yield()
             self.assertEqual(processes_of(marker), [])
@@ -423,7 +423,7 @@ def may_make_namespaces():
 
 @unittest.skipUnless(may_make_namespaces(), "network namespaces cannot be made here")
 class SeveralHosts(unittest.TestCase):
-    def test_ranks_are_dealt_to_hosts_that_are_gone_afterwards(self):
+    def test_ranks_are_distributed_over_hosts_that_are_removed_afterwards(self):
         before = namespaces()
         code, out, err = run("--ranks", 3, "--hosts", 2, "-b", 4000, "--impl", "vescomm,nccl",
                              *SMALL)  # fmt: skip
@@ -434,7 +434,7 @@ class SeveralHosts(unittest.TestCase):
         self.assertIn("# nccl is left out: ", out)
         self.assertEqual(namespaces() - before, set())
 
-    def test_the_limit_and_open_mpi_are_right_between_hosts(self):
+    def test_limit_and_open_mpi_are_correct_between_hosts(self):
         code, out, err = run("--ranks", 3, "--hosts", 3, "-b", 4, "-e", 400000, "-f", 300,
                              "--ragged", "linear", "--collective",
                              "all_gather_v,reduce_scatter_v,all_reduce,barrier",
@@ -442,7 +442,7 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual((code, err), (0, ""), out)
         self.assertIn("# Out of bounds values : 0 OK", out)
 
-    def test_hosts_are_gone_after_a_failure_too(self):
+    def test_hosts_are_removed_after_a_failure(self):
         before = namespaces()
         code, _, err = run("--ranks", 2, "--hosts", 2, "-b", 64, *SMALL,
                            VESCOMM_PERF_FAULT="die:vescomm:1")  # fmt: skip

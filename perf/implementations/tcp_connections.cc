@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zone: per operation and per byte, but for the constructor.
-#include "perf/implementations/wires.h"
+// Zone: per operation and per byte, except the constructor.
+#include "perf/implementations/tcp_connections.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -28,11 +28,11 @@
 namespace vescomm::perf {
 namespace {
 
-// Looks at all wires without effect before a rank that has a core of its own sleeps.
+// Passes over all connections without progress before a rank with its own core sleeps.
 constexpr int max_looks = 10'000;
 
-// In one call: what Linux passes on as one segment, and what stays in the cache between the ways in
-// and out. 64 MiB between two hosts in 9.5 ms; 65,536 bytes are two segments and take 24 ms.
+// Bytes of one call. Linux sends them as one segment, and they stay in cache between send and
+// receive. 64 MiB between two hosts take 9.5 ms; with 65,536 bytes, which are two segments, 24 ms.
 constexpr std::size_t max_at_once = 65'000;
 
 [[noreturn]] void fail(const std::string &what) {
@@ -52,10 +52,10 @@ sockaddr_in address_of(const std::string &host, std::uint16_t port) {
 }
 
 std::string place_of(const Worker &worker, int rank) {
-    return worker.folder + "/wire-" + std::to_string(rank);
+    return worker.folder + "/address-" + std::to_string(rank);
 }
 
-// Says in the folder where this rank listens; others see all of it or nothing.
+// Publishes the address of this rank's listener in the folder. The file appears atomically.
 void announce(const Worker &worker, std::uint16_t port) {
     const std::string place = place_of(worker, worker.rank);
     std::ofstream(place + "~") << worker.address << ' ' << port << '\n';
@@ -63,7 +63,7 @@ void announce(const Worker &worker, std::uint16_t port) {
 }
 
 int connect_to_rank(const Worker &worker, int rank) {
-    // The coordinator gives up when it has waited for long enough.
+    // This waits without a limit; the coordinator has a timeout.
     while (!std::filesystem::exists(place_of(worker, rank)))
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::string host;
@@ -79,7 +79,7 @@ int connect_to_rank(const Worker &worker, int rank) {
 
 }  // namespace
 
-InterNode::InterNode(const Worker &worker)
+TcpConnections::TcpConnections(const Worker &worker)
     : rank_(worker.rank), crowded_(more_ranks_than_cores(worker.ranks)) {
     sockets_.assign(static_cast<std::size_t>(worker.ranks), -1);
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,16 +102,16 @@ InterNode::InterNode(const Worker &worker)
         if (socket >= 0) setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-InterNode::~InterNode() {
+TcpConnections::~TcpConnections() {
     for (const int socket : sockets_)
         if (socket >= 0) close(socket);
 }
 
-// True: something has passed.
-bool InterNode::pass(int peer, Passing &passing) {
+// Returns true if any bytes were sent or received.
+bool TcpConnections::pass(int peer, Passing &passing) {
     bool moved = false;
     const auto count = [&](ssize_t bytes) -> std::size_t {
-        if (bytes < 0 && errno != EAGAIN && errno != EINTR) fail("a wire");
+        if (bytes < 0 && errno != EAGAIN && errno != EINTR) fail("a TCP connection");
         moved |= bytes > 0;
         return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
     };
@@ -133,7 +133,7 @@ bool InterNode::pass(int peer, Passing &passing) {
     return moved;
 }
 
-void InterNode::wait(const std::vector<Passing> &passing) const {
+void TcpConnections::wait(const std::vector<Passing> &passing) const {
     std::vector<pollfd> entries;
     for (std::size_t peer = 0; peer < passing.size(); ++peer) {
         const int events =
@@ -143,8 +143,8 @@ void InterNode::wait(const std::vector<Passing> &passing) const {
     poll(entries.data(), entries.size(), -1);
 }
 
-void InterNode::exchange(std::vector<Passing> passing,
-                         const std::function<void(std::size_t)> &arrived) {
+void TcpConnections::exchange(std::vector<Passing> passing,
+                              const std::function<void(std::size_t)> &arrived) {
     passing[rank_] = {};
     std::vector<std::size_t> whole;
     for (const Passing &each : passing) whole.push_back(each.to_receive);
