@@ -40,6 +40,7 @@ struct Targets {
     Local locals[max_locals];  // not locked: a reader may see a wrong name
     std::atomic<std::int64_t> connected;
     std::atomic<std::int64_t> refused;
+    std::atomic<std::int64_t> port_visits;  // attempts to connect to a listed port
     std::atomic<std::int64_t> local_visits;
     std::atomic<std::int64_t> datagrams;
     std::atomic<int> peak_ports, peak_locals;  // largest port_count and local_count
@@ -130,6 +131,7 @@ public:
         from.sin_family = AF_INET;
         from.sin_addr.s_addr = htonl(0x7f000000u + 1 + random_() % 250);
         bind(socket, reinterpret_cast<sockaddr *>(&from), sizeof from);
+        ++targets_.port_visits;
         talk(socket, connect(socket, reinterpret_cast<sockaddr *>(&to), sizeof to));
     }
 
