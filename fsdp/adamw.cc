@@ -13,7 +13,7 @@ namespace vescomm::fsdp {
 
 namespace {
 
-// In the order of isa_names.
+// In the order of internal::isa_names.
 constexpr decltype(&vescomm_adamw_baseline) table[] = {
     vescomm_adamw_baseline,
 #if defined(__x86_64__)
@@ -21,7 +21,7 @@ constexpr decltype(&vescomm_adamw_baseline) table[] = {
     vescomm_adamw_x86_64_v4,
 #endif
 };
-static_assert(std::size(table) == std::size(isa_names));
+static_assert(std::size(table) == std::size(internal::isa_names));
 
 // Computed in double, because 1 - beta^step cancels.
 vescomm_adamw_t constants(const AdamWStep &step) noexcept {
@@ -44,14 +44,14 @@ vescomm_adamw_t constants(const AdamWStep &step) noexcept {
 
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept {
-    assert(step.step >= 1 && isa >= 0 && isa < supported_isas());
+    assert(step.step >= 1 && isa >= 0 && isa < internal::supported_isas());
     const vescomm_adamw_t values = constants(step);
     table[isa](p, g, m, v, n, &values);
 }
 
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
            const AdamWStep &step) noexcept {
-    static const int fastest = supported_isas() - 1;
+    static const int fastest = internal::supported_isas() - 1;
     adamw(p, g, m, v, n, step, fastest);
 }
 

@@ -189,7 +189,8 @@ double Engine::step(const StepOptions &options) {
     double squares = 0;
     {
         const Stopwatch compute(s.optimizer_seconds);
-        squares = kernels().sum_of_squares(s.gradient.data(), VESCOMM_F32, s.gradient.size());
+        squares =
+            internal::kernels().sum_of_squares(s.gradient.data(), VESCOMM_F32, s.gradient.size());
     }
     const double norm = std::sqrt(s.sum(squares));
     // The formula of torch.nn.utils.clip_grad_norm_.

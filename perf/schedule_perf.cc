@@ -13,7 +13,7 @@
 #include "schedule/algorithms.h"
 #include "simulate/simulate.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 struct Options {
@@ -97,11 +97,11 @@ void measure(const Options &options) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal
 
 int main(int argc, char **argv) {
     CLI::App app("Measures the time to make and to simulate the schedules of large jobs.");
-    vescomm::Options options;
+    vescomm::internal::Options options;
     app.add_option("--nodes", options.nodes)->check(CLI::PositiveNumber);
     app.add_option("--size", options.size, "ranks of a node")->check(CLI::PositiveNumber);
     app.add_option("--elements", options.elements, "f32 of a rank")->check(CLI::PositiveNumber);
@@ -109,6 +109,6 @@ int main(int argc, char **argv) {
     app.add_option("--algorithm", options.algorithm, "only algorithms of this name");
     app.add_flag("--simulate", options.simulate, "make and simulate the schedules of all ranks");
     CLI11_PARSE(app, argc, argv);
-    vescomm::measure(options);
+    vescomm::internal::measure(options);
     return 0;
 }

@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
     CLI11_PARSE(app, argc, argv);
     try {
         return run(mib, iterations, ragged);
-    } catch (const vescomm::VescommError &error) {
+    } catch (const vescomm::Error &error) {
         std::fprintf(stderr, "slab_perf: %s\n", error.what());
         return 1;
     }

@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
         return static_cast<int>(here ? coordinate_here(options) : take_part(options));
     } catch (const Failure &failure) {
         return complain(failure.what(), failure.code);
-    } catch (const vescomm::VescommError &error) {
+    } catch (const vescomm::Error &error) {
         return complain(error.what(), error.status() == VESCOMM_ERROR_TIMEOUT ? ExitCode::timeout
                                                                               : ExitCode::failed);
     } catch (const std::exception &error) {

@@ -10,13 +10,7 @@
 #include "api/handles.h"
 #include "base/types.h"
 
-using vescomm::Call;
-using vescomm::Collective;
-using vescomm::Error;
-using vescomm::guarded;
-using vescomm::max_elements;
-using vescomm::Piece;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
@@ -66,7 +60,7 @@ struct Caller {
         if (array == nullptr)
             refuse(std::string(name) + " is NULL, and has " + std::to_string(elements) +
                    " elements to hold");
-        const std::size_t size = vescomm::size_of(type);
+        const std::size_t size = size_of(type);
         if (reinterpret_cast<std::uintptr_t>(array) % size != 0)
             refuse(std::string(name) + " is not aligned to its elements of " +
                    std::to_string(size) + " bytes");
@@ -97,7 +91,7 @@ struct AddressRange {
 // Refuses overlapping arrays. A written block must not overlap any other block, with one exception:
 // the rank's own block may be at the same place in source and output.
 void require_apart(const Caller &caller, const Call &made) {
-    const std::size_t size = vescomm::size_of(caller.type);
+    const std::size_t size = size_of(caller.type);
     std::array<AddressRange, 16> few;
     std::vector<AddressRange> many;
     const std::size_t max = made.source.size() + made.output.size();
@@ -131,30 +125,29 @@ void require_apart(const Caller &caller, const Call &made) {
 }
 
 // Runs one call to completion.
-void run(vescomm::Calls &calls, const Call &call) {
-    std::unique_ptr<vescomm::Request> request = calls.request({&call, 1});
+void run(Calls &calls, const Call &call) {
+    std::unique_ptr<Request> request = calls.request({&call, 1});
     request->start();
     request->wait();
     calls.keep(std::move(request));
 }
 
 // Makes the requests of a group. Calls that fuse become one request, at the position of the first.
-std::vector<std::unique_ptr<vescomm::Request>> requests_for(vescomm::Calls &calls,
-                                                            std::span<const Call> group) {
+std::vector<std::unique_ptr<Request>> requests_for(Calls &calls, std::span<const Call> group) {
     std::vector<std::vector<Call>> fused;
     for (const Call &call : group) {
-        const auto same = std::ranges::find_if(
-            fused, [&](const auto &others) { return vescomm::fuse(others[0], call); });
+        const auto same =
+            std::ranges::find_if(fused, [&](const auto &others) { return fuse(others[0], call); });
         if (same != fused.end()) same->push_back(call);
         else fused.push_back({call});
     }
-    std::vector<std::unique_ptr<vescomm::Request>> parts;
+    std::vector<std::unique_ptr<Request>> parts;
     for (const auto &together : fused) parts.push_back(calls.request(together));
     return parts;
 }
 
 // Starts the parts. Returns them to the caller in `made`, or waits for them if `made` is null.
-void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<vescomm::Request>> parts,
+void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<Request>> parts,
               std::unique_ptr<vescomm_request> made, vescomm_request_t **request) {
     if (made) {
         made->calls = comm->calls;
@@ -176,9 +169,9 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
     return guarded([&] {
         require(comm, function, "comm");
         const Caller caller{function, comm, type};
-        const auto given = vescomm::read_options(options, function, "options");
+        const auto given = read_options(options, function, "options");
         if (type < VESCOMM_F32 || type > VESCOMM_U64)
-            caller.refuse("there is no " + vescomm::name_of_type(type) +
+            caller.refuse("there is no " + name_of_type(type) +
                           "; use one of VESCOMM_F32 (0) to VESCOMM_U64 (" +
                           std::to_string(VESCOMM_U64) + ")");
         if (comm->group && request != nullptr)
@@ -190,7 +183,7 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
         made.options.factor = given.factor;
         describe(caller, made);
-        vescomm::check(*comm->value, made.options);
+        check(*comm->value, made.options);
         if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
         if (comm->group) {
             comm->group->push_back(made);
@@ -198,7 +191,7 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
         }
         if (request == nullptr) return run(*comm->calls, made);
         auto handle = std::make_unique<vescomm_request>();
-        std::vector<std::unique_ptr<vescomm::Request>> parts;
+        std::vector<std::unique_ptr<Request>> parts;
         parts.push_back(comm->calls->request({&made, 1}));
         hand_out(comm, std::move(parts), std::move(handle), request);
     });
@@ -363,7 +356,7 @@ vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **req
                         "vescomm_group_end: no group has begun; call vescomm_group_begin() first");
         std::vector<Call> calls = std::move(*comm->group);
         comm->group.reset();
-        std::vector<std::unique_ptr<vescomm::Request>> parts;
+        std::vector<std::unique_ptr<Request>> parts;
         std::unique_ptr<vescomm_request> made;
         try {
             parts = requests_for(*comm->calls, calls);

@@ -6,12 +6,7 @@
 #include "api/handles.h"
 #include "comm/collective_create.h"
 
-using vescomm::collective_create;
-using vescomm::Error;
-using vescomm::guarded;
-using vescomm::read_options;
-using vescomm::read_struct;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
@@ -29,7 +24,7 @@ void require_kind(vescomm_memory_kind_t kind, const char *function) {
                                                    std::to_string(kind) + "; use VESCOMM_HOST");
 }
 
-vescomm_view_t view_of(const vescomm::Buffer &buffer, std::int64_t offset, std::int64_t elements) {
+vescomm_view_t view_of(const Buffer &buffer, std::int64_t offset, std::int64_t elements) {
     return {buffer.at(offset), elements};
 }
 
@@ -46,8 +41,7 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
             require_kind(given.kind, "vescomm_memory_create");
             require_sharing(given.sharing, "vescomm_memory_create");
             auto made = std::make_unique<vescomm_memory>();
-            made->value =
-                vescomm::Memory::create(comm->value, given.bytes, given.kind, given.sharing);
+            made->value = Memory::create(comm->value, given.bytes, given.kind, given.sharing);
             *memory = made.release();
         });
     });
@@ -81,7 +75,7 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
             const auto given = read_options(options, "vescomm_buffer_create", "options");
             require_kind(given.kind, "vescomm_buffer_create");
             require_sharing(given.sharing, "vescomm_buffer_create");
-            vescomm::Buffer::Options wanted;
+            Buffer::Options wanted;
             wanted.type = given.type;
             if (given.memory != nullptr) {
                 require(given.memory, "vescomm_buffer_create", "the memory of options");
@@ -92,7 +86,7 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
             wanted.sharing = given.sharing;
             wanted.name = given.name != nullptr ? given.name : "buffer";
             auto made = std::make_unique<vescomm_buffer>();
-            made->value = vescomm::Buffer::create(comm->value, layout->value, std::move(wanted));
+            made->value = Buffer::create(comm->value, layout->value, std::move(wanted));
             *buffer = made.release();
         });
     });

@@ -7,36 +7,34 @@
 #include "comm/split.h"
 #include "observe/metrics.h"
 
-using vescomm::guarded;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
-vescomm::CommOptions read(const vescomm_comm_options_t *options, const char *function) {
-    const auto given = vescomm::read_options(options, function, "options");
-    vescomm::CommOptions wanted;
+CommOptions read(const vescomm_comm_options_t *options, const char *function) {
+    const auto given = read_options(options, function, "options");
+    CommOptions wanted;
     wanted.timeout_seconds = given.timeout_seconds;
     if (given.node != nullptr) wanted.node = given.node;
     wanted.reproducible = given.reproducible != 0;
     constexpr std::size_t max_tag_bytes = 255;
     if (given.tag != nullptr) wanted.tag = given.tag;
     if (wanted.tag.size() > max_tag_bytes)
-        throw vescomm::Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                             std::string(function) + ": the tag has " +
-                                 std::to_string(wanted.tag.size()) + " bytes; give at most " +
-                                 std::to_string(max_tag_bytes));
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": the tag has " + std::to_string(wanted.tag.size()) +
+                        " bytes; give at most " + std::to_string(max_tag_bytes));
     return wanted;
 }
 
-vescomm_comm_t *hand_out(std::shared_ptr<vescomm::Communicator> comm) {
+vescomm_comm_t *hand_out(std::shared_ptr<Communicator> comm) {
     auto handle = std::make_unique<vescomm_comm>();
-    handle->calls = vescomm::Calls::create(comm);
+    handle->calls = Calls::create(comm);
     handle->value = std::move(comm);
     return handle.release();
 }
 
-vescomm_comm_info_t info_of(const vescomm::Communicator &comm) {
-    const vescomm::Nodes &nodes = comm.nodes();
+vescomm_comm_info_t info_of(const Communicator &comm) {
+    const Nodes &nodes = comm.nodes();
     vescomm_comm_info_t info = vescomm_comm_info();
     info.rank = comm.rank();
     info.ranks = comm.ranks();
@@ -47,8 +45,8 @@ vescomm_comm_info_t info_of(const vescomm::Communicator &comm) {
     return info;
 }
 
-vescomm_comm_counters_t counters_of(vescomm::Communicator &comm) {
-    const vescomm::Counters &counted = comm.counters();
+vescomm_comm_counters_t counters_of(Communicator &comm) {
+    const Counters &counted = comm.counters();
     vescomm_comm_counters_t counters = vescomm_comm_counters();
     counters.operations = counted.operations;
     counters.bytes_written = counted.bytes_written;
@@ -71,9 +69,9 @@ vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, const char *ad
             require(address, "vescomm_comm_create", "address");
             require(secret, "vescomm_comm_create", "secret");
         }
-        *comm = hand_out(vescomm::connect_explicitly(rank, ranks, address != nullptr ? address : "",
-                                                     secret != nullptr ? secret : "",
-                                                     read(options, "vescomm_comm_create")));
+        *comm = hand_out(connect_explicitly(rank, ranks, address != nullptr ? address : "",
+                                            secret != nullptr ? secret : "",
+                                            read(options, "vescomm_comm_create")));
     });
 }
 
@@ -81,8 +79,8 @@ vescomm_status_t vescomm_comm_create_from_environment(const vescomm_comm_options
                                                       vescomm_comm_t **comm) {
     return guarded([&] {
         require(comm, "vescomm_comm_create_from_environment", "comm");
-        *comm = hand_out(vescomm::connect_from_environment(
-            read(options, "vescomm_comm_create_from_environment")));
+        *comm = hand_out(
+            connect_from_environment(read(options, "vescomm_comm_create_from_environment")));
     });
 }
 
@@ -98,8 +96,8 @@ vescomm_status_t vescomm_comm_create_from_all_gather(int32_t rank, int32_t ranks
         const auto gather = [&](const void *mine, std::size_t bytes, void *all) {
             return all_gather(context, mine, bytes, all) == 0;
         };
-        *comm = hand_out(vescomm::connect_through(
-            rank, ranks, gather, read(options, "vescomm_comm_create_from_all_gather")));
+        *comm = hand_out(connect_through(rank, ranks, gather,
+                                         read(options, "vescomm_comm_create_from_all_gather")));
     });
 }
 
@@ -107,10 +105,10 @@ vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t
                                     const vescomm_comm_options_t *options, vescomm_comm_t **out) {
     return guarded([&] {
         require(comm, "vescomm_comm_split", "comm");
-        vescomm::collective_create(*comm->value, [&] {
+        collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_split", "out");
             const auto wanted = read(options, "vescomm_comm_split");
-            auto made = vescomm::split(*comm->value, color, key, wanted);
+            auto made = split(*comm->value, color, key, wanted);
             *out = made ? hand_out(std::move(made)) : nullptr;
         });
     });
@@ -120,9 +118,9 @@ vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm, const vescomm_comm_optio
                                   vescomm_comm_t **out) {
     return guarded([&] {
         require(comm, "vescomm_comm_dup", "comm");
-        vescomm::collective_create(*comm->value, [&] {
+        collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_dup", "out");
-            *out = hand_out(vescomm::duplicate(*comm->value, read(options, "vescomm_comm_dup")));
+            *out = hand_out(duplicate(*comm->value, read(options, "vescomm_comm_dup")));
         });
     });
 }
@@ -134,22 +132,21 @@ vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed
         require(out, "vescomm_comm_shrink", "out");
         if (count > 0) require(failed, "vescomm_comm_shrink", "failed");
         const std::set<int> named(failed, failed + count);
-        *out = hand_out(vescomm::shrink(*comm->value, named));
+        *out = hand_out(shrink(*comm->value, named));
     });
 }
 
 vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm, vescomm_comm_info_t *info) {
     return guarded([&] {
         require(comm, "vescomm_comm_query", "comm");
-        vescomm::write_struct(info, info_of(*comm->value), "vescomm_comm_query", "info");
+        write_struct(info, info_of(*comm->value), "vescomm_comm_query", "info");
     });
 }
 
 vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm, vescomm_comm_counters_t *counters) {
     return guarded([&] {
         require(comm, "vescomm_comm_count", "comm");
-        vescomm::write_struct(counters, counters_of(*comm->value), "vescomm_comm_count",
-                              "counters");
+        write_struct(counters, counters_of(*comm->value), "vescomm_comm_count", "counters");
     });
 }
 
@@ -159,9 +156,9 @@ vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, char *text, si
         require(comm, "vescomm_comm_metrics", "comm");
         require(size, "vescomm_comm_metrics", "size");
         if (capacity > 0) require(text, "vescomm_comm_metrics", "text");
-        vescomm::Communicator &c = *comm->value;
+        Communicator &c = *comm->value;
         const std::string made =
-            vescomm::metrics_text(info_of(c), counters_of(c), c.number(), c.failure().broken());
+            metrics_text(info_of(c), counters_of(c), c.number(), c.failure().broken());
         if (capacity > made.size()) std::memcpy(text, made.c_str(), made.size() + 1);
         *size = made.size() + 1;
     });

@@ -7,8 +7,8 @@
 //
 //     vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
 //                                          size_t *index) {
-//         return vescomm::guarded([&] {
-//             vescomm::require(layout, "vescomm_layout_find", "layout");
+//         return vescomm::internal::guarded([&] {
+//             vescomm::internal::require(layout, "vescomm_layout_find", "layout");
 //             ...
 //             *index = found;  // outputs last: they are set only on success
 //         });
@@ -30,7 +30,7 @@
 #include "base/error.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The only place where an exception becomes a status. Nothing may throw past the C boundary, and
 // nothing here allocates.
@@ -136,4 +136,4 @@ void write_struct(Struct *theirs, const Struct &ours, const char *function, cons
     std::memset(bytes + known, 0, size - known);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

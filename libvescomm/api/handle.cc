@@ -6,7 +6,7 @@
 
 #include <new>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::atomic<std::uint32_t> forks{0};
 
@@ -32,4 +32,4 @@ Handle::Handle() : made_after_(0) {
     made_after_ = forks.load(std::memory_order_relaxed);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

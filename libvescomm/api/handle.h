@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Number of forks between the first process that made a handle and this process.
 extern std::atomic<std::uint32_t> forks;
@@ -29,4 +29,4 @@ private:
     std::uint32_t made_after_;  // value of `forks` when the handle was made
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

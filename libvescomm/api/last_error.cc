@@ -12,7 +12,7 @@
 #define VESCOMM_VERSION_TEXT(major, minor, patch) \
     VESCOMM_TEXT_OF(major) "." VESCOMM_TEXT_OF(minor) "." VESCOMM_TEXT_OF(patch)
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // A plain array instead of a std::string: registering a destructor for a thread allocates memory,
@@ -30,10 +30,10 @@ void set_last_error(const char *sentence, const char *more) noexcept {
     std::memcpy(text + end, dots, sizeof dots);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal
 
 const char *vescomm_last_error(void) {
-    return vescomm::text;
+    return vescomm::internal::text;
 }
 
 const char *vescomm_status_name(vescomm_status_t status) {

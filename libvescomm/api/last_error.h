@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Stores the sentence that vescomm_last_error() returns to the calling thread: `sentence` followed
 // by `more`. Does not allocate. A sentence of more than max_error_bytes is cut and ends with "...".
@@ -10,4 +10,4 @@ void set_last_error(const char *sentence, const char *more = "") noexcept;
 
 constexpr int max_error_bytes = 1023;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

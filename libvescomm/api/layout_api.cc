@@ -10,10 +10,7 @@
 #include "api/handles.h"
 #include "layout/boxes.h"
 
-using vescomm::Error;
-using vescomm::guarded;
-using vescomm::Layout;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
@@ -52,20 +49,20 @@ Layout::Tensor to_tensor(const vescomm_tensor_t &tensor, size_t index) {
 std::vector<Layout::Tensor> read_tensors(const vescomm_tensor_t *tensors, size_t count) {
     std::vector<Layout::Tensor> result;
     if (count == 0) return result;
-    const size_t stride = vescomm::checked_struct_size(tensors, create, "tensor 0");
+    const size_t stride = checked_struct_size(tensors, create, "tensor 0");
     const auto *bytes = reinterpret_cast<const unsigned char *>(tensors);
     result.reserve(count);
     for (size_t i = 0; i < count; ++i) {
         const auto *theirs = reinterpret_cast<const vescomm_tensor_t *>(bytes + i * stride);
         const std::string which = fmt::format("tensor {}", i);
-        const size_t size = vescomm::checked_struct_size(theirs, create, which.c_str());
+        const size_t size = checked_struct_size(theirs, create, which.c_str());
         if (size != stride) {
             refuse(
                 "{}: struct_size of tensor {} is {} and that of tensor 0 is {}; make every "
                 "tensor with vescomm_tensor()",
                 create, i, size, stride);
         }
-        result.push_back(to_tensor(vescomm::read_struct(theirs, create, which.c_str()), i));
+        result.push_back(to_tensor(read_struct(theirs, create, which.c_str()), i));
     }
     return result;
 }
@@ -127,7 +124,7 @@ vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout, vescomm_la
         ours.largest = layout->value.largest_shard();
         ours.tensors = layout->value.tensors().size();
         ours.hash = layout->value.hash();
-        vescomm::write_struct(info, ours, function, "info");
+        write_struct(info, ours, function, "info");
     });
 }
 
@@ -145,7 +142,7 @@ vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layout, size_t in
         ours.offset = found.offset;
         ours.block = found.block;
         ours.batch_dimensions = found.batch_dimensions;
-        vescomm::write_struct(tensor, ours, function, "tensor");
+        write_struct(tensor, ours, function, "tensor");
     });
 }
 
@@ -223,7 +220,7 @@ vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout, size_t ten
             refuse("{}: {} elements from {} on are not all in tensor {}, which has {}", function,
                    elements, first, tensor, whole.elements);
         }
-        const std::vector<vescomm::Box> found = vescomm::boxes(whole.shape, first, elements);
+        const std::vector<Box> found = vescomm::internal::boxes(whole.shape, first, elements);
         for (size_t i = 0; i < std::min(found.size(), capacity); ++i) {
             boxes = std::ranges::copy(found[i].start, boxes).out;
             boxes = std::ranges::copy(found[i].extent, boxes).out;

@@ -3,12 +3,12 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/agree.h"
+#include "comm/collective_create.h"
 #include "comm/communicator.h"
 #include "observe/file.h"
 #include "observe/log.h"
 
-using vescomm::guarded;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
@@ -26,7 +26,7 @@ vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
 }
 
 double vescomm_trace_seconds(void) {
-    return vescomm::trace_seconds();
+    return trace_seconds();
 }
 
 vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name, const char *track,
@@ -36,10 +36,10 @@ vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name, cons
         require(name, "vescomm_trace_span", "name");
         require(track, "vescomm_trace_span", "track");
         if (!(begin <= end))
-            throw vescomm::Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                                 "vescomm_trace_span: \"" + std::string(name) + "\" begins at " +
-                                     std::to_string(begin) + " s and ends at " +
-                                     std::to_string(end) + " s; the end must not be earlier");
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_trace_span: \"" + std::string(name) + "\" begins at " +
+                            std::to_string(begin) + " s and ends at " + std::to_string(end) +
+                            " s; the end must not be earlier");
         comm->value->trace().add(name, track, begin, end);
     });
 }
@@ -47,16 +47,18 @@ vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name, cons
 vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const char *path) {
     return guarded([&] {
         require(comm, "vescomm_trace_write", "comm");
-        vescomm::Communicator &c = *comm->value;
-        if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
+        Communicator &c = *comm->value;
         c.check();
-        const auto share = max_trace_bytes / static_cast<std::uint64_t>(c.ranks());
-        const auto events = c.gather("trace", c.trace().events(c.rank(), share), c.deadline());
-        vescomm::agree(c, "writing the trace", c.deadline(), [&] {
-            if (c.rank() != 0) return std::string();
-            std::string text = vescomm::trace_document(events);
-            vescomm::write_file_by(path, std::move(text), "the trace", c.deadline());
-            return std::string();
+        collective_create(c, [&] {
+            if (c.rank() == 0) require(path, "vescomm_trace_write", "path");
+            const auto share = max_trace_bytes / static_cast<std::uint64_t>(c.ranks());
+            const auto events = c.gather("trace", c.trace().events(c.rank(), share), c.deadline());
+            agree(c, "writing the trace", c.deadline(), [&] {
+                if (c.rank() != 0) return std::string();
+                std::string text = trace_document(events);
+                write_file_by(path, std::move(text), "the trace", c.deadline());
+                return std::string();
+            });
         });
     });
 }
@@ -70,5 +72,5 @@ vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm, const
 }
 
 vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *context) {
-    return guarded([&] { vescomm::set_log_sink(sink, context); });
+    return guarded([&] { set_log_sink(sink, context); });
 }

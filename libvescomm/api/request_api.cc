@@ -6,10 +6,7 @@
 #include "api/handles.h"
 #include "comm/collective_create.h"
 
-using vescomm::Collective;
-using vescomm::Error;
-using vescomm::guarded;
-using vescomm::require;
+using namespace vescomm::internal;
 
 namespace {
 
@@ -18,11 +15,11 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
                         vescomm_request_t **request) {
     return guarded([&] {
         require(comm, function, "comm");
-        vescomm::collective_create(*comm->value, [&] {
+        collective_create(*comm->value, [&] {
             if (collective != Collective::barrier) require(buffer, function, "buffer");
             require(request, function, "request");
-            const auto given = vescomm::read_options(options, function, "options");
-            vescomm::Request::Options wanted;
+            const auto given = read_options(options, function, "options");
+            Request::Options wanted;
             wanted.collective = collective;
             wanted.op = given.op;
             wanted.factor = given.factor;
@@ -32,7 +29,7 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
             wanted.output = given.output;
             if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
             auto made = std::make_unique<vescomm_request>();
-            made->parts.push_back(vescomm::Request::create(
+            made->parts.push_back(Request::create(
                 comm->calls->staging(), buffer != nullptr ? buffer->value : nullptr, wanted));
             *request = made.release();
         });
@@ -88,7 +85,7 @@ vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_request_start: a stream was given, and the buffer is host memory, "
                         "which has none; pass NULL");
-        vescomm::start_all(request->parts);
+        start_all(request->parts);
     });
 }
 

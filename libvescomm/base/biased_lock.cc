@@ -20,7 +20,7 @@
 #define VESCOMM_THREAD_SANITIZER 0
 #endif
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -108,4 +108,4 @@ void BiasedLock::stay_unbiased() noexcept {
     unlock();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Returns a value that identifies the calling thread among all living threads of the process, a
 // multiple of 8.
@@ -135,4 +135,4 @@ private:
     std::mutex mutex_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Prefetches a cache line for writing. Does nothing if the address is not mapped.
 inline void prefetch_to_write(const void *line) noexcept {
@@ -15,4 +15,4 @@ inline void prefetch_to_write(const void *line) noexcept {
 #endif
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 using Clock = std::chrono::steady_clock;
 
@@ -31,4 +31,4 @@ private:
     Clock::time_point moment_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

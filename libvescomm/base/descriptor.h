@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Owns a file descriptor.
 class Descriptor {
@@ -31,4 +31,4 @@ private:
     int number_ = -1;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

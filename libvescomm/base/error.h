@@ -7,7 +7,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // An error of the user or the network: a status for the program, and one complete sentence for
 // people (what failed, where, the values, what to do). Thrown by set-up code only. api/guard.h
@@ -19,4 +19,4 @@ struct Error : std::runtime_error {
     vescomm_status_t status;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

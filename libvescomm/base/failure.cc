@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 bool Failure::set(vescomm_status_t status, const std::string &why) noexcept {
     std::function<void(vescomm_status_t, const std::string &)> record;
@@ -71,4 +71,4 @@ void Failure::check() const {
     if (broken()) throw Error(status(), why());
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The first failure of a communicator. The first thread that calls set() writes the cause. From
 // then on the communicator is broken, and every call reports this cause.
@@ -51,4 +51,4 @@ private:
     std::function<void(vescomm_status_t, const std::string &)> record_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

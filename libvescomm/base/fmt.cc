@@ -17,7 +17,7 @@
 #include <ctime>
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct FmtFunctions {
     std::string (*format)(fmt::string_view, fmt::format_args);
@@ -34,4 +34,4 @@ const FmtFunctions fmt_functions = {
     [](const std::tm &time) { return fmt::format("{:%F}", time); },
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Makes an Error from errno: "<what>: <text of errno>". The status is OUT_OF_MEMORY for ENOMEM and
 // ENOSPC, else SYSTEM.
@@ -19,4 +19,4 @@ inline Error system_error(const std::string &what) {
                  what + ": " + std::generic_category().message(code));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 inline std::size_t size_of(vescomm_type_t type) {
     return vescomm_type_bytes(type);
@@ -25,4 +25,4 @@ inline std::string name_of_op(vescomm_op_t op) {
     return op >= 0 && op <= VESCOMM_PREMULTIPLIED_SUM ? names[op] : "op " + std::to_string(op);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/acceptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -121,4 +121,4 @@ void Acceptor::drop(const std::shared_ptr<Pending> &pending) {
     (kept->greeted ? greeted_ : silent_).erase(kept->place);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "bootstrap/handshake.h"
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Accepts connections from other processes of the job. Any process may connect; a connection is
 // handed on only after its peer has authenticated itself with the secret.
@@ -75,4 +75,4 @@ private:
     Clock::time_point starved_since_{};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::vector<std::string> Control::all_gather(std::string_view label, std::string_view bytes,
                                              Deadline deadline) {
@@ -51,4 +51,4 @@ DescriptorExchange &Control::descriptors() {
     throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane passes no descriptors");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 #include "bootstrap/frame.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 class DescriptorExchange;
 
@@ -115,4 +115,4 @@ public:
     virtual DescriptorExchange &descriptors();
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

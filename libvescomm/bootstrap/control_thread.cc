@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -89,4 +89,4 @@ void ControlThread::caught(const std::exception &error) {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include "bootstrap/os_network.h"
 #include "bootstrap/session_core.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The control thread of this process. It also owns the hubs that outlive the communicators of this
 // process because other processes still use them.
@@ -42,4 +42,4 @@ private:
     OsNetwork network_;  // last: its thread uses the other members
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "bootstrap/frame.h"
 #include "bootstrap/os_network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -190,4 +190,4 @@ Descriptor DescriptorExchange::Fetch::wait(Deadline deadline) {
                 "running");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "base/descriptor.h"
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Passes file descriptors between processes of one machine (SCM_RIGHTS). One process offers a
 // descriptor under a random ticket and sends the ticket to the others through the authenticated
@@ -125,4 +125,4 @@ private:
     std::unique_ptr<DescriptorServer> server_;  // the network's thread only
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -17,7 +17,7 @@
 #include "bootstrap/group_id.h"
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -226,4 +226,4 @@ std::uint8_t FrameDecoder::version() const {
     return static_cast<std::uint8_t>(frame_[version_at]);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

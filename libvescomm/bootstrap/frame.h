@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Frames of the control plane: the messages between the hub and another process over a byte stream.
 //
@@ -136,4 +136,4 @@ private:
     FrameFault fault_ = FrameFault::none;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -172,4 +172,4 @@ bool GatherReader::complete() const {
     return !sizes_.empty() && current_ == ranks_;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // State of one group's all-gather: Gathering at the hub, GatherReader at a member. Both are pure.
 //
@@ -102,4 +102,4 @@ private:
     std::size_t current_ = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -206,4 +206,4 @@ Membership GroupControl::membership() const {
     return {session_->number_, state_->number(), state_->members};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "bootstrap/control.h"
 #include "bootstrap/session.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The control plane of a communicator: one group of a session.
 class GroupControl final : public Control {
@@ -63,4 +63,4 @@ private:
     bool left_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

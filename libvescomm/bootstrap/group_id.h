@@ -8,7 +8,7 @@
 
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Identifies one group of processes within a session: one communicator. All members compute it from
 // the same inputs, so no rank assigns numbers.
@@ -37,4 +37,4 @@ inline GroupId get_group(WireReader &reader) {
 // The first 16 bytes of a hash of the parent and of words that differ between its children.
 GroupId derive_group(const GroupId &parent, std::string_view words);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

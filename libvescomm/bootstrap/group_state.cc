@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/group_state.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void GroupState::changed(std::unique_lock<std::mutex> lock) {
     ++reports_;
@@ -83,4 +83,4 @@ void GroupState::on_event(std::function<void()> call) {
     call_ = std::move(call);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

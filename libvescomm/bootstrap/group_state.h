@@ -15,7 +15,7 @@
 #include "bootstrap/gathering.h"
 #include "bootstrap/group_id.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One process's part in a group. The network's thread reports what the hub sends, and the caller's
 // thread waits for it.
@@ -83,4 +83,4 @@ private:
     std::function<void()> call_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

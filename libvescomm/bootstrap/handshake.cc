@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -241,4 +241,4 @@ Error read_failure(WireReader &reader) {
     return Error(status, std::string(reader.rest().substr(0, max_sentence_bytes)));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

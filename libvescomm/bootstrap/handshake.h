@@ -12,7 +12,7 @@
 #include "bootstrap/frame.h"
 #include "bootstrap/group_id.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Mutual authentication of two processes of a job: four frames, then welcome or failure.
 //
@@ -161,4 +161,4 @@ std::string failure_payload(const GroupId &group, vescomm_status_t status, std::
 // Decodes the rest of a payload; malformed input also yields an error.
 Error read_failure(WireReader &reader);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -288,4 +288,4 @@ void Hub::finish() {
         if (process.link) process.link->finish();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "bootstrap/hub_group.h"
 #include "bootstrap/link.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct HubOptions {
     int ranks = 1;
@@ -110,4 +110,4 @@ private:
     std::uint32_t expected_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "bootstrap/handshake.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 int HubGroup::rank_of(int process) const {
     for (std::size_t rank = 0; rank < members_.size(); ++rank)
@@ -195,4 +195,4 @@ bool HubGroup::done() const {
                                [](const Member &member) { return member.left || member.gone; });
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "bootstrap/group_id.h"
 #include "bootstrap/link.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The processes of a session, as its groups use them. Ranks are those of the session.
 class HubPorts {
@@ -74,4 +74,4 @@ private:
     std::optional<Error> failure_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -213,4 +213,4 @@ std::string HubSearch::trouble() const {
     return text;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

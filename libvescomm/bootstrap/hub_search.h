@@ -13,7 +13,7 @@
 #include "bootstrap/link.h"
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Finds a listening process of the job at one of several addresses and joins it.
 //
@@ -72,4 +72,4 @@ private:
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "bootstrap/tcp_address.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -289,4 +289,4 @@ std::string first_slurm_host(std::string_view list) {
     return host;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

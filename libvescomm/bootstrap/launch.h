@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The identity of this process among those that a launcher started, and the address of rank 0.
 struct Launch {
@@ -59,4 +59,4 @@ Launch read_launch(const std::function<const char *(const char *)> &getenv);
 // The first host of a Slurm list: "node[003-005,7],other" gives "node003". Empty when malformed.
 std::string first_slurm_host(std::string_view list);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -129,4 +129,4 @@ void Link::end(const std::string &how) {
     events->ended(how);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "bootstrap/handshake.h"
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Bytes queued for sending, possibly on many links at once; never copied as a whole.
 using Pieces = std::shared_ptr<const std::vector<std::string>>;
@@ -87,4 +87,4 @@ private:
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -5,7 +5,7 @@
 #include "base/failure.h"
 #include "bootstrap/session.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -72,4 +72,4 @@ std::unique_ptr<Control> make_lone_control() {
     return std::make_unique<LoneControl>();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

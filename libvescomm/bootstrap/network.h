@@ -11,7 +11,7 @@
 #include "base/descriptor.h"
 #include "bootstrap/tcp_address.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The interface of the control plane to the operating system: a clock, timers, and byte streams.
 // os_network.h is the real one. tests/bootstrap/simulated_network.h simulates time, delays
@@ -103,4 +103,4 @@ public:
     virtual std::unique_ptr<Listener> listen_local(const std::string &name, Accepted accepted) = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::unique_ptr<Listener> make_os_listener(asio::io_context &context,
                                         std::move(address), local);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

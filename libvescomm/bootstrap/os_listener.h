@@ -7,7 +7,7 @@
 
 #include "bootstrap/os_stream.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Accepts connections on listening sockets. `local`: within this machine; such a listener keeps one
 // spare descriptor and retries by itself when descriptors are used up. Throws Error.
@@ -16,4 +16,4 @@ std::unique_ptr<Listener> make_os_listener(asio::io_context &context,
                                            const Network::Accepted &accepted, TcpAddress address,
                                            bool local);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -29,7 +29,7 @@
 
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -292,4 +292,4 @@ std::unique_ptr<Listener> OsNetwork::listen_local(const std::string &name, Accep
                             TcpAddress{name, 0}, true);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

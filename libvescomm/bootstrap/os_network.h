@@ -8,7 +8,7 @@
 
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The network of the operating system. One thread of this process serves the control planes of all
 // its communicators. The thread sleeps while nothing happens. It blocks every signal, so handlers
@@ -39,4 +39,4 @@ private:
     std::shared_ptr<Machinery> machinery_;  // shared with threads that resolve names
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

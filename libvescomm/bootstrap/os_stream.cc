@@ -14,7 +14,7 @@
 
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::unique_ptr<Stream> make_os_stream(asio::io_context &context, Descriptor soc
     return std::make_unique<OsStream>(context, std::move(socket));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

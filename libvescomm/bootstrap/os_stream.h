@@ -18,9 +18,9 @@
 
 #include "bootstrap/network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A stream over a connected, non-blocking socket.
 std::unique_ptr<Stream> make_os_stream(asio::io_context &context, Descriptor socket);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

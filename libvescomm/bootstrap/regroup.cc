@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -201,4 +201,4 @@ std::string Regroup::expire(double waited_seconds) {
     return why;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

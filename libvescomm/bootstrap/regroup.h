@@ -12,7 +12,7 @@
 #include "bootstrap/hub_search.h"
 #include "bootstrap/session_core.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The rendezvous of the members of a group that survive a failure, also when the hub is gone.
 //
@@ -85,4 +85,4 @@ private:
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "bootstrap/group_control.h"
 #include "bootstrap/regroup.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -419,4 +419,4 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
     return made;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -19,7 +19,7 @@
 #include "bootstrap/group_state.h"
 #include "bootstrap/session_core.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The processes of a job that share one control plane: a star of authenticated TCP connections
 // around the hub, in the process of rank 0. All communicators of these processes are groups of the
@@ -141,4 +141,4 @@ private:
 // The control plane of a communicator with one process; uses neither thread nor socket.
 std::unique_ptr<Control> make_lone_control();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

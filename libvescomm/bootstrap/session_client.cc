@@ -6,7 +6,7 @@
 
 #include "bootstrap/handshake.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 SessionClient::SessionClient(int rank, int ranks, Port port, std::function<void()> changed)
     : rank_(rank),
@@ -193,4 +193,4 @@ void SessionClient::forget(const std::shared_ptr<GroupState> &group) {
     groups_.erase(group->id);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "bootstrap/group_state.h"
 #include "bootstrap/link.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One process's side of a session: handles the frames that the hub sends, for all groups of the
 // process, and sends its own. The process of rank 0 also has one; its frames reach the hub without
@@ -87,4 +87,4 @@ private:
     std::optional<Error> failure_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

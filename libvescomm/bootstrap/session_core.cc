@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -274,4 +274,4 @@ bool SessionCore::deserted() const {
     return !link_ || !link_->open();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

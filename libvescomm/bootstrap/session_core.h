@@ -14,7 +14,7 @@
 #include "bootstrap/hub_search.h"
 #include "bootstrap/session_client.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct SessionOptions {
     int rank = 0;
@@ -123,4 +123,4 @@ private:
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -21,7 +21,7 @@
 
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -324,4 +324,4 @@ void tune_connection(int socket, double silence_seconds) {
 #endif
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 
 #include "base/descriptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A host and a port, in the form that users write.
 struct TcpAddress {
@@ -90,4 +90,4 @@ std::string interface_of(const std::string &host);
 // instead of endless retransmission to a machine that vanished.
 void tune_connection(int socket, double silence_seconds);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 
 #include "base/descriptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::string user_cache_folder() {
     return home != nullptr && *home == '/' ? std::string(home) + "/.cache" : std::string();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

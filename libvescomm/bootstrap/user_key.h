@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A random key that only this user of this machine can read: 32 bytes in the file "vescomm/key"
 // below `folder`, which is created if missing. Returns nothing if the file cannot be created,
@@ -15,4 +15,4 @@ std::optional<std::string> user_key(const std::string &folder);
 // $XDG_CACHE_HOME, or $HOME/.cache; empty if neither is an absolute path.
 std::string user_cache_folder();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

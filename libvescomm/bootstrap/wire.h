@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Numbers in messages are little-endian on every machine.
 
@@ -62,4 +62,4 @@ private:
     bool good_ = true;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -129,4 +129,4 @@ Channel require_same_and_take_channel(Communicator &comm, std::string_view label
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

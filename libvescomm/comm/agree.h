@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "comm/communicator.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Collective: runs `work` on every rank, so that either all ranks continue or all throw. Returns
 // the results of all ranks, by rank. If `work` threw on a rank, every rank throws the error of the
@@ -34,4 +34,4 @@ void require_same(Communicator &comm, std::string_view label, Deadline deadline,
 Channel require_same_and_take_channel(Communicator &comm, std::string_view label, Deadline deadline,
                                       const Description &mine);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "comm/schedule_check.h"
 #include "execute/match/signature.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -81,4 +81,4 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                                                 std::move(path), algorithm, choice.why, bindings));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

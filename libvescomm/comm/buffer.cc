@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/agree.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -101,4 +101,4 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
     return std::shared_ptr<Buffer>(new Buffer(std::move(comm), layout, std::move(options)));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

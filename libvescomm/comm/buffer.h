@@ -9,7 +9,7 @@
 #include "comm/memory.h"
 #include "layout/layout.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Memory seen through a layout.
 class Buffer {
@@ -51,4 +51,4 @@ private:
     Options options_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

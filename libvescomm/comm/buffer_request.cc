@@ -15,7 +15,7 @@
 #include "execute/kernels.h"
 #include "execute/match/signature.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -49,7 +49,7 @@ bool any_rank_has_array(Communicator &comm, const std::string &label,
 
 void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                      const RequestOptions &options) {
-    vescomm::check(comm, options);
+    vescomm::internal::check(comm, options);
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
     if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)
@@ -324,4 +324,4 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                                              std::move(channel), std::move(partial)));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

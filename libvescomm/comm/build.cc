@@ -7,10 +7,10 @@
 // Made by build_hash.py: VESCOMM_BUILD_HASH.
 #include "build_hash.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string build_name() {
     return std::string(vescomm_version()) + ", build " VESCOMM_BUILD_HASH;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

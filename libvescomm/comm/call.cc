@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/types.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -135,4 +135,4 @@ void Calls::keep(std::unique_ptr<Request> request) noexcept {
     cached_.push_back(std::move(request));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

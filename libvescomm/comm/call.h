@@ -8,7 +8,7 @@
 
 #include "comm/request.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Limit for one array, and for the calls of a group together: the bytes, and the steps through the
 // staging buffer, stay countable.
@@ -61,4 +61,4 @@ private:
     Request::Arrays arrays_;  // for request(), which reuses its capacity
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

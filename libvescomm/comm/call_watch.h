@@ -12,7 +12,7 @@
 #include "base/deadline.h"
 #include "execute/match/recent_calls.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Decides when a rank that waits compares calls, and compares its earlier calls with those that
 // ranks of other nodes advertise.
@@ -58,4 +58,4 @@ private:
     Clock::time_point compared_{};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

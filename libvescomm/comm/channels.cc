@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -101,4 +101,4 @@ void Channels::give_back(Channel channel) noexcept {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A channel of flags, and the highest run number that earlier users may have left in its flags.
 struct Channel {
@@ -78,4 +78,4 @@ private:
     std::map<std::uint32_t, std::uint32_t> free_;  // number to runs
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

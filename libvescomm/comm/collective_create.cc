@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void collective_create(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
@@ -36,4 +36,4 @@ void collective_create(Communicator &comm, const std::function<void()> &make) {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

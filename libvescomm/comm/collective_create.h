@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Collective: runs `make`, which creates an object by all-gathers of the control plane. `make`
 // throws on a rank that cannot take part: its arguments are wrong, or it lacks a resource. That
@@ -15,4 +15,4 @@ namespace vescomm {
 // with that reason. If all ranks have thrown the same error, nothing else happens.
 void collective_create(Communicator &comm, const std::function<void()> &make);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "observe/log.h"
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -278,4 +278,4 @@ void Communicator::record_failures() {
     });
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

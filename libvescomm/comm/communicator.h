@@ -28,7 +28,7 @@
 #include "transport/signal_board.h"
 #include "transport/transports.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A communicator: the control plane, the transports and the running operations of a set of ranks.
 //
@@ -229,4 +229,4 @@ private:
     int spins_ = 0;  // polls of a wait before it yields its core
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -21,7 +21,7 @@
 #include "topology/node_name.h"
 #include "transport/transports.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGath
     return connect(std::move(session), settings, options.tag);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "comm/communicator.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Creates a communicator from an address, from the environment, or through an all-gather of the
 // caller. All three connect the TCP control plane first, then the transports.
@@ -41,4 +41,4 @@ using AllGather = std::function<bool(const void *mine, std::size_t bytes, void *
 std::shared_ptr<Communicator> connect_through(int rank, int ranks, const AllGather &all_gather,
                                               const CommOptions &options);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "base/types.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -71,4 +71,4 @@ Run EagerBuffers::next(int peer, bool receives) {
     return {.number = before / slots + 1, .slot = static_cast<std::uint32_t>(before % slots)};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "execute/bindings.h"
 #include "execute/operation.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The memory through which point-to-point messages pass (schedule/send_receive.h). It has slots,
 // and each slot has an eager buffer for each peer. Only two ranks call for a message, so messages
@@ -61,4 +61,4 @@ private:
     std::vector<Peer> peers_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

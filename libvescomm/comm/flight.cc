@@ -11,7 +11,7 @@
 #include "base/types.h"
 #include "observe/json_text.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
     return text;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

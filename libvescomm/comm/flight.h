@@ -9,7 +9,7 @@
 #include "schedule/algorithms.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The flight recorder's word for an operation:
 //
@@ -39,4 +39,4 @@ struct FlightHeader {
 // Lines of JSON: the header, then one line for each operation.
 std::string flight_text(const FlightHeader &header, const FlightRecorder &recorder);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

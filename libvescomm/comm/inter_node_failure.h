@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "base/failure.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The first failure that an inter-node transport reports. It may be an echo: of a death that the
 // control plane reports too, or of another survivor that gave up for that reason. So it counts only
@@ -40,4 +40,4 @@ private:
     std::atomic<Clock::rep> since_{0};  // moment of the failure; 0: none, or not known yet
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string Invitation::text() const {
     std::string text;
@@ -31,4 +31,4 @@ Invitation Invitation::parse(std::string_view text) {
     return invitation;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

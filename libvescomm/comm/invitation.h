@@ -8,7 +8,7 @@
 
 #include "bootstrap/tcp_address.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Sent by rank 0 through the caller's all-gather: the addresses where it listens, and the secret of
 // the job.
@@ -24,4 +24,4 @@ struct Invitation {
     bool operator==(const Invitation &) const = default;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "topology/node_name.h"
 #include "transport/transports.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -133,4 +133,4 @@ MachineExchange machine_exchange(const Nodes &nodes, std::span<const std::string
     return result;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

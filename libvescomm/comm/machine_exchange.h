@@ -11,7 +11,7 @@
 #include "topology/machine_file.h"
 #include "topology/nodes.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The text that each rank sends when the ranks connect: the cores that it may use, and its host.
 // Rank 0 adds whether links are TCP, and the measured constants, so that all ranks choose by the
@@ -41,4 +41,4 @@ bool is_of_this_machine(const MachineFile &file);
 // Name of the file for the machine of this process; empty: the environment names no folder.
 std::string own_machine_file(const Environment &environment);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

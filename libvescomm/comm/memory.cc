@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "comm/agree.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
                Channel channel)
@@ -107,4 +107,4 @@ void Memory::acquire(const std::string &what) {
     comm_->wait([&] { return holders().empty(); }, holders, [&] { return what; });
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Bytes, mapped on this node and registered with the transports, at one address until freed.
 //
@@ -60,4 +60,4 @@ private:
     std::shared_ptr<Memory> partial_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

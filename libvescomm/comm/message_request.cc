@@ -10,7 +10,7 @@
 #include "execute/match/signature.h"
 #include "schedule/send_receive.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<EagerBuffers> &ea
                                                 "no other is for messages", bindings));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include "execute/operation.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The operations of a communicator: which of them run, and those that their requests have given up.
 //
@@ -43,4 +43,4 @@ private:
     std::vector<std::unique_ptr<Operation>> retired_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

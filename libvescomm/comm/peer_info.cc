@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -30,4 +30,4 @@ PeerInfo PeerInfo::parse(std::string_view text) {
     return peer_info;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Sent by each rank when the ranks connect, in one all-gather of the control plane.
 struct PeerInfo {
@@ -22,4 +22,4 @@ struct PeerInfo {
     bool operator==(const PeerInfo &) const = default;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Threads of this rank that poll the inter-node transports. A caller that waits polls them itself,
 // faster than the progress thread could, which would only take the lock and a core from it. So the
@@ -91,4 +91,4 @@ private:
     std::condition_variable unpolled_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

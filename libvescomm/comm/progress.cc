@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -492,4 +492,4 @@ void Communicator::run_progress_thread() {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 Request::Request(std::shared_ptr<Communicator> comm, const Options &options, Arrays arrays,
                  std::unique_ptr<RequestPath> path, const AlgorithmEntry &algorithm,
@@ -105,8 +105,8 @@ const std::string &Request::explanation() {
                        std::string(algorithm_.summary) + "; chosen because " + why_ + "\n";
     if (const auto seconds = path_->predict())
         text += "predicted to take " + microseconds(*seconds) + "\n";
-    explanation_ = text + vescomm::describe(path_->schedule());
+    explanation_ = text + vescomm::internal::describe(path_->schedule());
     return explanation_;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 #include "execute/operation.h"
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A collective, or one side of a message, that is created once and started many times.
 //
@@ -76,4 +76,4 @@ private:
 // Starts all requests, or none.
 void start_all(const std::vector<std::unique_ptr<Request>> &requests);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/request_options.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void refuse(vescomm_status_t status, const RequestOptions &options, const std::string &why) {
     throw Error(status, std::string(name_of(options.collective)) + ": " + why);
@@ -31,4 +31,4 @@ void check(const Communicator &comm, const RequestOptions &options) {
                "takes no factor without VESCOMM_PREMULTIPLIED_SUM; leave it zero");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

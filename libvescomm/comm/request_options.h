@@ -12,7 +12,7 @@
 #include "schedule/problem.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The arguments of a collective or of a message.
 struct RequestOptions {
@@ -44,4 +44,4 @@ void check(const Communicator &comm, const RequestOptions &options);
 [[noreturn]] void refuse(vescomm_status_t status, const RequestOptions &options,
                          const std::string &why);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -5,14 +5,14 @@
 #include "base/types.h"
 #include "execute/kernels.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 Schedule CollectivePath::schedule() const {
     return algorithm_.make(problem_, comm_.rank());
 }
 
 std::optional<double> CollectivePath::predict() const {
-    return vescomm::predict(algorithm_, problem_, bytes_, comm_.machine());
+    return vescomm::internal::predict(algorithm_, problem_, bytes_, comm_.machine());
 }
 
 AlgorithmOverride override_of(const Communicator &comm, const RequestOptions &options) {
@@ -38,4 +38,4 @@ Bindings bindings_of(Communicator &comm, const RequestOptions &options) {
     return bindings;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

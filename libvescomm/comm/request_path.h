@@ -13,7 +13,7 @@
 #include "schedule/algorithms.h"
 #include "simulate/select.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The way that the bytes of a request take: in a buffer, through the staging buffer, or through
 // eager buffers. It numbers the runs of the request.
@@ -65,4 +65,4 @@ ElementBytes bytes_of(vescomm_type_t type);
 // The bindings that depend neither on a schedule nor on memory.
 Bindings bindings_of(Communicator &comm, const RequestOptions &options);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

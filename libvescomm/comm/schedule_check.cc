@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "schedule/check.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void check_if_small(const AlgorithmEntry &algorithm, const Problem &problem) {
     constexpr int max_ranks = 8;
@@ -25,4 +25,4 @@ void check_if_small(const AlgorithmEntry &algorithm, const Problem &problem) {
                         std::string(algorithm.name) + " are wrong: " + fault);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // In builds with assertions (meson's b_ndebug=false) rank 0 checks the schedules that are run, if
 // that takes milliseconds.
@@ -19,4 +19,4 @@ inline constexpr bool checks_schedules = true;
 // because one rank does not know all its counts.
 void check_if_small(const AlgorithmEntry &algorithm, const Problem &problem);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

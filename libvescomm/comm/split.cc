@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &fa
                                 transports_for(comm.config()));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

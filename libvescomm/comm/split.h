@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "comm/connect.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Creates communicators from the ranks of another one. They share its session: connections, control
 // thread and descriptors. All functions are collective and blocking.
@@ -25,4 +25,4 @@ std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &o
 // exclude although they may be alive; the same on every rank.
 std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &failed);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include "execute/match/signature.h"
 #include "schedule/rails.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -95,4 +95,4 @@ Run StagingBuffer::next(std::uint32_t uncompared) {
             .sequence = operations_};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include "execute/operation.h"
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The memory through which the callers' arrays pass between ranks. It has slots, which operations
 // use in turn: operation n of a communicator, from 1, uses slot (n - 1) mod staging_slots, once
@@ -49,4 +49,4 @@ private:
     std::uint32_t history_ = 0;  // digest of the signatures given to next()
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "config/spelling.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -144,4 +144,4 @@ std::vector<std::string> unknown_variables(std::span<const std::string> names) {
     return sentences;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

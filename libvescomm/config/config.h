@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Looks up an environment variable; returns nullptr if it is not set. An empty variable counts as
 // not set.
@@ -85,4 +85,4 @@ std::vector<std::string> process_variable_names();
 // users need this warning.
 std::vector<std::string> unknown_variables(std::span<const std::string> names);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

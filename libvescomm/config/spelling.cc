@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
     return best;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

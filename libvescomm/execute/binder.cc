@@ -10,7 +10,7 @@
 #include "execute/program.h"
 #include "schedule/rails.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -282,4 +282,4 @@ Program bind(const Schedule &schedule, const Bindings &bindings) {
     return Binder(schedule, bindings).make();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

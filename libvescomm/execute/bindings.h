@@ -13,7 +13,7 @@
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Contiguous elements of one of the caller's arrays.
 struct Piece {
@@ -72,4 +72,4 @@ struct Bindings {
     std::vector<Transport *> transports;  // by peer
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

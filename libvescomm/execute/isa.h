@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The instruction sets for which kernels are compiled, slowest first. Each contains those before
 // it, so one number describes a machine. The names are those of the x86-64 psABI.
@@ -33,4 +33,4 @@ inline int supported_isas() noexcept {
 #endif
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include "execute/isa.h"
 #include "execute/tiles.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -54,4 +54,4 @@ void Kernels::convert(void *to, vescomm_type_t to_type, const void *from, vescom
     fence_streams();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

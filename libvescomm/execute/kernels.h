@@ -8,7 +8,7 @@
 #include "execute/loops/loops.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The type of partial results: f32 for floats of 16 and 8 bits, otherwise the type itself.
 constexpr vescomm_type_t accumulator_of(vescomm_type_t type) noexcept {
@@ -110,4 +110,4 @@ const Kernels &kernels() noexcept;
 // All kernels that this machine can run, slowest first, for tests.
 std::span<const Kernels> supported_kernels() noexcept;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

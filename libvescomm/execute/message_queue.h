@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The point-to-point messages between this rank and a peer, in one direction, that use the same
 // eager buffer one after another.
@@ -16,4 +16,4 @@ struct MessageQueue {
     std::uint64_t unread = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include "base/deadline.h"
 #include "transport/signal_board.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -307,4 +307,4 @@ std::vector<int> Operation::waiting_for() const {
     return peers;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

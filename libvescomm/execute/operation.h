@@ -15,7 +15,7 @@
 #include "execute/run_context.h"
 #include "schedule/schedule.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Totals over the operations of a communicator, for vescomm_comm_count().
 struct Counters {
@@ -110,4 +110,4 @@ private:
     std::atomic<std::uint32_t> puts_pending_{0};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include "execute/bindings.h"
 #include "schedule/schedule.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A base and an offset from it. Bases move from run to run, with the slot and the caller's arrays.
 struct Address {
@@ -70,4 +70,4 @@ struct Program {
 // Throws Error (UNSUPPORTED) if a step is impossible: no conversion between two types, for example.
 Program bind(const Schedule &schedule, const Bindings &bindings);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -16,7 +16,7 @@
 #include "execute/kernels.h"
 #include "execute/tiles.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -165,4 +165,4 @@ void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
     if (how.streaming) fence_streams();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "execute/bindings.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One run of an operation.
 struct Run {
@@ -78,4 +78,4 @@ private:
     std::vector<std::byte *> slots_;  // slot 0 of the staging buffer, by local rank
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Slots of a staging buffer. Operations use them in turn.
 inline constexpr std::uint32_t staging_slots = 4;
@@ -60,4 +60,4 @@ private:
     std::vector<std::uint64_t> observed_;  // by local rank
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Bytes of a tile. Arrays are processed tile by tile, so intermediate results stay in the
 // first-level cache; a tile is a sixth of it.
@@ -31,4 +31,4 @@ inline void fence_streams() noexcept {
 #endif
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

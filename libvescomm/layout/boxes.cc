@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Makes slabs of a tensor: boxes that have one index in each dimension before dimension d, and all
@@ -68,4 +68,4 @@ std::vector<Box> boxes(std::span<const std::int64_t> shape, std::int64_t first,
     return heads;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

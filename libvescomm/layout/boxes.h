@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A rectangular part of a tensor: tensor[start[0] : start[0] + extent[0], ...].
 struct Box {
@@ -29,4 +29,4 @@ struct Box {
 std::vector<Box> boxes(std::span<const std::int64_t> shape, std::int64_t first,
                        std::int64_t elements);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

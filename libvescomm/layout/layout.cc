@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Quotes the name of a tensor for a sentence: names may have any bytes and any length, so control
@@ -338,4 +338,4 @@ std::ostream &operator<<(std::ostream &stream, const Layout &layout) {
     return stream << to_string(layout);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

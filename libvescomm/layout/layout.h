@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Positions of tensors and shards in a fused buffer.
 //
@@ -116,4 +116,4 @@ private:
 std::string to_string(const Layout &layout);
 std::ostream &operator<<(std::ostream &stream, const Layout &layout);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "layout/layout.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::string_view magic = "vescomm layout 1";
@@ -168,4 +168,4 @@ Layout Layout::parse(std::span<const std::byte> bytes) {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

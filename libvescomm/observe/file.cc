@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string file_name(std::string_view pattern, const Writer &writer, const std::string &what) {
     std::string name;
@@ -162,4 +162,4 @@ void write_file_by(const std::string &name, std::string text, const std::string 
     if (writing->error) std::rethrow_exception(writing->error);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

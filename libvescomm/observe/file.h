@@ -7,7 +7,7 @@
 
 #include "base/deadline.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The writer of a file: the values that file_name() puts into the name.
 struct Writer {
@@ -33,4 +33,4 @@ void write_file(const std::string &name, std::string_view text, const std::strin
 void write_file_by(const std::string &name, std::string text, const std::string &what,
                    Deadline deadline);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

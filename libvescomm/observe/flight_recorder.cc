@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void FlightRecorder::takes_long(std::uint64_t number) noexcept {
     if (last_.load(std::memory_order_relaxed) - number >= ring_slots) return;
@@ -42,4 +42,4 @@ std::int64_t real_time_of_last_tick() noexcept {
     return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

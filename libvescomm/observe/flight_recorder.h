@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Real time of the last tick of the system clock, in nanoseconds. It is some milliseconds old.
 // Reading it takes 3 ns; reading the exact time takes 25 ns.
@@ -70,4 +70,4 @@ private:
     std::atomic<std::uint64_t> last_{0};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

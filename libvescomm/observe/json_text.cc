@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::string json_number(double number) {
     return std::isfinite(number) ? fmt::format("{}", number) : "null";
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

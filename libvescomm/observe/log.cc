@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -97,4 +97,4 @@ void set_log_sink(vescomm_log_function_t sink, void *context) noexcept {
     settings().context = context;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

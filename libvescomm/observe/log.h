@@ -7,7 +7,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 enum class LogLevel : int { error = 0, warn, info, debug };
 
@@ -27,4 +27,4 @@ void log(LogLevel level, std::string_view area, int rank, int ranks,
 // Sends log lines to `sink`; nullptr: to standard error.
 void set_log_sink(vescomm_log_function_t sink, void *context) noexcept;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

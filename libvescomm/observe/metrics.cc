@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Prometheus text format 0.0.4. A metric family consists of its help, its type and its samples.
 std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_counters_t &counters,
@@ -38,4 +38,4 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
     return text;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

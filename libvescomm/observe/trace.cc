@@ -10,7 +10,7 @@
 
 #include "observe/json_text.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void Trace::start(std::uint64_t max_spans) {
     std::lock_guard lock(mutex_);
@@ -76,4 +76,4 @@ std::string trace_document(const std::vector<std::string> &events) {
     return text + "\n]}\n";
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Records spans of time on one rank. A trace is off until it is started; while it is off, recording
 // costs one load.
@@ -63,4 +63,4 @@ double trace_seconds() noexcept;
 // Wraps the events of all ranks into the contents of one trace file.
 std::string trace_document(const std::vector<std::string> &events);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include "schedule/inlined.h"
 #include "schedule/staged_blocks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -158,4 +158,4 @@ const AlgorithmEntry *find_algorithm(Collective collective, std::string_view nam
     return nullptr;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

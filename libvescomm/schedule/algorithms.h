@@ -7,7 +7,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // An algorithm is a pure function from a problem and a rank to the schedule of that rank. Its file
 // is schedule/<collective>/<name>.cc.
@@ -107,4 +107,4 @@ namespace barrier {
 Schedule dissemination(const Problem &problem, int rank);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "schedule/symbolic_memory.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -338,4 +338,4 @@ std::string check(const Problem &problem, std::span<const Schedule> schedules) {
     return {};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The schedule checker. Runs the schedules of all ranks on symbolic memory, two operations in a
 // row; the caller rewrites its inputs in between. Returns the first fault as a sentence, or an
@@ -23,4 +23,4 @@ namespace vescomm {
 // tests and for debug builds of small jobs.
 std::string check(const Problem &problem, std::span<const Schedule> schedules);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

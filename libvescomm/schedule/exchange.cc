@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::int64_t Exchange::received_at(int from, int to) const {
     return received_at_[static_cast<std::size_t>(from)];
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Element counts of an all_to_all_v: a matrix with one count for each pair of ranks. A rank usually
 // knows only its own row and column. A plain value. The blocks of a rank are contiguous, in the
@@ -42,4 +42,4 @@ private:
     std::vector<std::int64_t> received_at_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The elements [begin, begin + count) of a vector or of a region.
 struct Extent {
@@ -13,4 +13,4 @@ struct Extent {
     bool operator==(const Extent &) const = default;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "schedule/schedule.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Elements of a chunk. A chunk stays in the second-level cache of a core while it is copied to
 // several receivers. More elements have larger chunks, to limit the size of the schedule.
@@ -26,4 +26,4 @@ inline void fan_out(Lane &lane, Place from, std::span<const Place> to, std::int6
             lane.copy(later(from, begin), later(place, begin), std::min(chunk, elements - begin));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -71,4 +71,4 @@ std::string_view Forced::of(Collective collective) const {
     return found == names_.end() ? std::string_view() : found->second;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Algorithms that a user requires for a whole job, by collective.
 class Forced {
@@ -23,4 +23,4 @@ private:
     std::map<Collective, std::string_view> names_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include "schedule/all_gather_v/bruck.h"
 #include "schedule/inlined.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -42,4 +42,4 @@ Schedule gathered(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Gathered: every rank gets all contributions and sums its result, in the order of ranks.
 //
@@ -22,4 +22,4 @@ namespace vescomm {
 Schedule gathered(const Problem &problem, int rank);
 bool can_be_gathered(const Problem &problem);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

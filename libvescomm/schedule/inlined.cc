@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/inlined.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -71,4 +71,4 @@ Schedule inlined(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "schedule/extent.h"
 #include "topology/nodes.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 inline std::int64_t elements_of(const std::vector<Extent> &extents) {
     std::int64_t elements = 0;
@@ -91,4 +91,4 @@ private:
     std::vector<std::int64_t> before_{0};  // by node: elements of all previous nodes
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

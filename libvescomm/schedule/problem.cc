@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string_view name_of(Collective collective) {
     switch (collective) {
@@ -133,4 +133,4 @@ void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cut
         cuts.push_back(rank + 1 == ranks ? elements : std::min(elements, cuts.back() + share));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

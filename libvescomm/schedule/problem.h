@@ -11,7 +11,7 @@
 #include "schedule/schedule.h"
 #include "topology/nodes.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 enum class Collective : std::uint8_t {
     all_gather_v,
@@ -108,4 +108,4 @@ struct Problem {
 // Sets `cuts` to equal shards. Shards are whole cache lines if each has at least 64 elements.
 void cut_evenly(std::int64_t elements, int ranks, std::vector<std::int64_t> &cuts);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

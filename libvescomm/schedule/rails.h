@@ -8,7 +8,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Rail peers: the rank of `node` that exchanges data with `peer`, a rank of another node. It is the
 // rank with the same local rank, modulo the size of `node`, so every rank carries its share.
@@ -201,4 +201,4 @@ inline int slices_for(int ranks, std::int64_t elements) {
     return static_cast<int>(std::clamp<std::int64_t>(elements / min_slice, 1, ranks));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

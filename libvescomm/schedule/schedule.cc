@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -113,4 +113,4 @@ Schedule then(int rank, Schedule first, const Schedule &second) {
     return first;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A kind of memory. The ranks of a node map one another's `buffer`, `staging` and `partial`, and
 // ranks of other nodes put into them. Only the rank itself accesses its `source` and `output`,
@@ -196,4 +196,4 @@ std::string describe(const Place &place);
 // parts of the staging buffer and of the partial sums.
 Schedule then(int rank, Schedule first, const Schedule &second);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

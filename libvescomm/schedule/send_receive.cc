@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -101,4 +101,4 @@ bool can_send_receive(const Problem &problem) {
     return problem.arrays && chunk_of(problem) > 0;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

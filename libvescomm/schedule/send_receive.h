@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Elements that one rank sends to another, or to itself.
 struct Message {
@@ -42,4 +42,4 @@ Schedule send_receive(const Problem &problem, int rank);
 // True if a chunk slot holds at least one element.
 bool can_send_receive(const Problem &problem);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

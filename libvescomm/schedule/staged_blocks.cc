@@ -6,7 +6,7 @@
 
 #include "schedule/rails.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -407,4 +407,4 @@ Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int6
     return Passing(problem, rank, staging, max_forwarded).make();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

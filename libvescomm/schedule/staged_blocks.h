@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Passes blocks between arrays of the callers, for any collective that combines nothing
 // (Problem::block()). A block passes in chunks through two chunk slots of a staging buffer: one is
@@ -40,4 +40,4 @@ bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_for
 bool can_pass_blocks(const Problem &problem);
 bool can_pass_blocks(const Problem &problem, Extent staging);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 
-namespace vescomm::symbolic {
+namespace vescomm::internal::symbolic {
 
 namespace {
 
@@ -324,4 +324,4 @@ void Memory::verify_outputs(int rank, int operation, const Thread &thread) {
     }
 }
 
-}  // namespace vescomm::symbolic
+}  // namespace vescomm::internal::symbolic

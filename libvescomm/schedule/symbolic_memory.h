@@ -12,7 +12,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::symbolic {
+namespace vescomm::internal::symbolic {
 
 // A fault of a schedule, as a sentence.
 struct Fault : std::runtime_error {
@@ -91,4 +91,4 @@ private:
     std::vector<Store> stores_;
 };
 
-}  // namespace vescomm::symbolic
+}  // namespace vescomm::internal::symbolic

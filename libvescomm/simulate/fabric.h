@@ -8,7 +8,7 @@
 #include "topology/machine.h"
 #include "topology/nodes.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A message on its way. Links forward messages in FIFO order with cut-through: the first byte
 // passes as soon as the link is free, and the last byte follows at the rate of the slowest link so
@@ -86,4 +86,4 @@ private:
     std::vector<double> ranks_, out_, in_, up_, down_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

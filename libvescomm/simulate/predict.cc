@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -259,4 +259,4 @@ std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &pr
     return by_vector.at(1);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

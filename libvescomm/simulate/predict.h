@@ -7,7 +7,7 @@
 #include "schedule/algorithms.h"
 #include "simulate/simulate.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Predicted seconds of an algorithm. The algorithm must solve the problem. A pure function: ranks
 // with equal arguments get equal results. Returns nullopt if this rank knows only its own part of
@@ -30,4 +30,4 @@ namespace vescomm {
 std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &problem,
                               const ElementBytes &bytes, const Machine &machine);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

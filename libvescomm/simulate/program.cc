@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -119,4 +119,4 @@ RemoteCounter *Program::counter(int reader, std::uint32_t key) {
     return found != end && found->key == key ? &*found : nullptr;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

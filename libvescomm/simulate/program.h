@@ -8,7 +8,7 @@
 
 #include "simulate/simulate.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A step in the form that the simulator needs: with numbers of bytes instead of places.
 struct SimulatedStep {
@@ -73,4 +73,4 @@ private:
                            const std::vector<std::vector<std::uint8_t>> &receive_mask);
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

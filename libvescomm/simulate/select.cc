@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -98,4 +98,4 @@ Choice select(std::span<const Problem> variants, const ElementBytes &bytes, cons
     return choice;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

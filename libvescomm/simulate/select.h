@@ -11,7 +11,7 @@
 
 #include "simulate/predict.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct Candidate {
     const AlgorithmEntry *algorithm = nullptr;
@@ -46,4 +46,4 @@ std::string microseconds(double seconds);
 Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced, std::string_view variable = {});
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

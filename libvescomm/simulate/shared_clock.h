@@ -7,7 +7,7 @@
 #include <queue>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Work of ranks that share the cores and the memory of a host. All current work is slowed down by
 // one common factor, which changes whenever work begins or ends. A virtual clock that runs at this
@@ -73,4 +73,4 @@ private:
     std::uint32_t version_ = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

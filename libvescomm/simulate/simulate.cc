@@ -14,7 +14,7 @@
 #include "simulate/program.h"
 #include "simulate/shared_clock.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -579,4 +579,4 @@ Simulation simulate(const Problem &problem, const MakeSchedule &make, const Elem
     return Simulator(problem, make, bytes, machine).run();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

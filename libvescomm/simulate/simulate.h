@@ -9,7 +9,7 @@
 #include "schedule/problem.h"
 #include "topology/machine.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Size in bytes of an element and of a partial sum.
 struct ElementBytes {
@@ -64,4 +64,4 @@ using MakeSchedule = std::function<Schedule(int rank)>;
 Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
                     const Machine &machine);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

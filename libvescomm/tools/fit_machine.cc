@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -118,4 +118,4 @@ Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine) {
     return machine;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "topology/machine_file.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Measured times of small schedules, in seconds. A time of 0 or less is not valid.
 struct MeasuredTimes {
@@ -39,4 +39,4 @@ struct MeasuredTimes {
 // measured keep their value in `machine`. A pure function.
 Machine fit_machine(const MeasuredTimes &times, bool tcp, Machine machine);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

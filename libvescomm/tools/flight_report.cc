@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -252,4 +252,4 @@ std::string report_flights(const std::vector<std::string> &files) {
     return compare_flights(std::move(flights));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

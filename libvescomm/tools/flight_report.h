@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The contents of a flight recorder file of one rank.
 struct Flight {
@@ -36,4 +36,4 @@ std::string compare_flights(std::vector<Flight> flights);
 // Reads and compares files.
 std::string report_flights(const std::vector<std::string> &files);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "schedule/forced.h"
 #include "simulate/select.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -254,4 +254,4 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
     std::printf("\n]}\n");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "topology/machine.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The arguments of `vescomm-info --explain`.
 struct Question {
@@ -34,4 +34,4 @@ void explain(const Question &question);
 // ranks.
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "schedule/forced.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -59,4 +59,4 @@ void show_variables_as_markdown() {
     show_table(Group::prefix, "\n| others begin with | values | |\n|---|---|---|\n");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

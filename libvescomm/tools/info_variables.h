@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Prints every variable, its value, and the mistakes of the environment. Afterwards throws
 // Error(INVALID_ARGUMENT) if a value is malformed.
@@ -13,4 +13,4 @@ void show_variables(const Environment &environment);
 // Prints all variables as the tables of docs/configuration.md.
 void show_variables_as_markdown();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

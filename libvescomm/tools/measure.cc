@@ -22,7 +22,7 @@
 #include "tools/fit_machine.h"
 #include "topology/node_name.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -374,4 +374,4 @@ void measure_machine(std::string name) {
     comm->leave();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::vector<cpu_set_t> split_cores(int ranks) {
     const Error error(VESCOMM_ERROR_SYSTEM,
@@ -38,4 +38,4 @@ std::vector<cpu_set_t> split_cores(int ranks) {
     return result;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,11 +6,11 @@
 
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Splits the cores that this process may use among ranks. Cores of one NUMA node or shared cache go
 // to as few ranks as possible. If there are more ranks than cores, ranks share cores. Throws Error
 // if hwloc cannot read the topology.
 std::vector<cpu_set_t> split_cores(int ranks);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

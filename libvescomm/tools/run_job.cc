@@ -19,7 +19,7 @@
 #include "bootstrap/tcp_address.h"
 #include "tools/run_cores.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -321,4 +321,4 @@ void Job::say(const std::string &text) {
     err_.write("vescomm-run: " + text + "\n");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -17,7 +17,7 @@
 #include "tools/run_output.h"
 #include "tools/run_process.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The ranks of a job on one machine, from their start to the end of their output.
 //
@@ -81,4 +81,4 @@ private:
     std::optional<Deadline> signal_at_;  // time of the next signal to the ranks
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 #include "bootstrap/tcp_address.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::variant<RunOptions, RunAnswer> read_run_options(int argc, const char *const
     return given.options;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

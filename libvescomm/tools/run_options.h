@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The checked options of `vescomm-run`.
 struct RunOptions {
@@ -32,4 +32,4 @@ struct RunAnswer {
 
 std::variant<RunOptions, RunAnswer> read_run_options(int argc, const char *const *argv);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -72,4 +72,4 @@ void LineWriter::write_line(std::string_view line) {
     sink_.write(line);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

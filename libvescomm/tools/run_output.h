@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One standard stream of the launcher. Output is queued until the stream accepts it, so that a slow
 // reader never blocks the launcher.
@@ -49,4 +49,4 @@ private:
     std::string partial_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -121,4 +121,4 @@ StartedProcess start_process(const ProcessPlan &plan) {
     return {id, std::move(output), std::move(errors)};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

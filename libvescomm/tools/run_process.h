@@ -13,7 +13,7 @@
 
 #include "base/descriptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Parameters of the process of one rank.
 struct ProcessPlan {
@@ -41,4 +41,4 @@ struct NotStarted {
     std::string why;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -19,7 +19,7 @@
 #include "topology/node_name.h"
 #include "transport/transports.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 void show_build() {
@@ -50,7 +50,7 @@ void show_build() {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal
 
 int main(int argc, char **argv) {
     CLI::App app(
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
-    vescomm::Question question;
+    vescomm::internal::Question question;
     app.set_version_flag("--version", vescomm_version());
     bool markdown = false;
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
@@ -96,9 +96,10 @@ int main(int argc, char **argv) {
         ->needs(explain);
     app.add_option("--algorithm", question.algorithm, "use this algorithm")->needs(explain);
     int cores = 0, nodes_per_host = 1, rails = -1;
-    const char *transport = vescomm::process_environment()("VESCOMM_TRANSPORT");
-    std::string links =
-        vescomm::links_are_tcp(transport != nullptr ? transport : "auto") ? "tcp" : "rdma";
+    const char *transport = vescomm::internal::process_environment()("VESCOMM_TRANSPORT");
+    std::string links = vescomm::internal::links_are_tcp(transport != nullptr ? transport : "auto")
+                            ? "tcp"
+                            : "rdma";
     app.add_option("--cores", cores, "cores of a host; 0: one for each rank")
         ->check(CLI::NonNegativeNumber)
         ->needs(explain);
@@ -129,21 +130,24 @@ int main(int argc, char **argv) {
     }
     try {
         if (measure) {
-            const std::string file = vescomm::read_config(vescomm::process_environment()).machine;
-            vescomm::measure_machine(file == "defaults" ? "" : file);
-        } else if (!flights.empty()) std::printf("%s", vescomm::report_flights(flights).c_str());
-        else if (markdown) vescomm::show_variables_as_markdown();
-        else if (question.collective.empty()) vescomm::show_build();
+            const std::string file =
+                vescomm::internal::read_config(vescomm::internal::process_environment()).machine;
+            vescomm::internal::measure_machine(file == "defaults" ? "" : file);
+        } else if (!flights.empty())
+            std::printf("%s", vescomm::internal::report_flights(flights).c_str());
+        else if (markdown) vescomm::internal::show_variables_as_markdown();
+        else if (question.collective.empty()) vescomm::internal::show_build();
         else {
-            const vescomm::Config config = vescomm::read_config(vescomm::process_environment());
+            const vescomm::internal::Config config =
+                vescomm::internal::read_config(vescomm::internal::process_environment());
             question.forced = config.algorithm;
             question.reproducible = config.reproducible == "yes";
-            question.machine = vescomm::machine_here(config, links == "tcp");
+            question.machine = vescomm::internal::machine_here(config, links == "tcp");
             question.machine.cores = cores;
             question.machine.nodes_per_host = nodes_per_host;
             if (rails >= 0) question.machine.rails = rails;
-            if (growing.empty()) vescomm::explain(question);
-            else vescomm::explain_growth(question, growing, as_json);
+            if (growing.empty()) vescomm::internal::explain(question);
+            else vescomm::internal::explain_growth(question, growing, as_json);
         }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "vescomm-info: %s\n", error.what());

@@ -27,13 +27,13 @@ void open_standard_streams() {
 
 int main(int argc, char **argv) {
     open_standard_streams();
-    const auto given = vescomm::read_run_options(argc, argv);
-    if (const auto *answer = std::get_if<vescomm::RunAnswer>(&given)) {
+    const auto given = vescomm::internal::read_run_options(argc, argv);
+    if (const auto *answer = std::get_if<vescomm::internal::RunAnswer>(&given)) {
         fmt::print(answer->exit_code == 0 ? stdout : stderr, "{}", answer->text);
         return answer->exit_code;
     }
     try {
-        return vescomm::Job(std::get<vescomm::RunOptions>(given)).run();
+        return vescomm::internal::Job(std::get<vescomm::internal::RunOptions>(given)).run();
     } catch (const std::exception &error) {
         fmt::print(stderr, "vescomm-run: {}\n", error.what());
         return 1;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -46,4 +46,4 @@ int count_cores(std::span<const std::string> usable) {
     return std::max(1, count);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

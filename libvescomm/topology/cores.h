@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The cores on which this process may run, as text for its local peers: one hexadecimal digit for
 // each four cores, the lowest core numbers first.
@@ -15,4 +15,4 @@ std::string usable_cores();
 // from usable_cores() counts as no cores.
 int count_cores(std::span<const std::string> usable);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::string describe(const Hardware &hardware) {
     return text;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The hardware that this process may use, to be printed. A plain value.
 struct Hardware {
@@ -34,4 +34,4 @@ Hardware read_hardware(const std::string &synthetic = {});
 // Describes the hardware in a few lines of text: cores, caches, networks.
 std::string describe(const Hardware &hardware);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Memory speed in bytes per second. All bytes that are read or written count: a copy reads and
 // writes each byte, a reduction of k contributions reads k times and writes once. 0: no limit.
@@ -91,4 +91,4 @@ struct Machine {
     bool operator==(const Machine &) const = default;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -179,4 +179,4 @@ std::string machine_file_name(const std::string &folder, const std::string &proc
     return name;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "topology/machine.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The results of vescomm-info --measure, which later communicators read. The file is a few lines of
 // text:
@@ -44,4 +44,4 @@ void apply(const MachineFile &file, bool tcp, Machine &machine);
 // Name of the file for a machine: in `folder`, derived from the processor and the number of cores.
 std::string machine_file_name(const std::string &folder, const std::string &processor, int cores);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

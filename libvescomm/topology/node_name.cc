@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <fstream>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string system_host_name() {
     std::string boot;
@@ -49,4 +49,4 @@ int processor_cores() {
     return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_CONF)));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

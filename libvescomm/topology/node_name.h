@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Name of the node of this process. Processes with the same name can map one another's memory. The
 // name is the boot ID of the machine and its network namespace: descriptors are passed over
@@ -20,4 +20,4 @@ std::string processor_name();
 // Number of configured processors, including those that this process may not use.
 int processor_cores();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -47,4 +47,4 @@ Nodes Nodes::single(int ranks) {
     return from_numbers(std::vector<int>(ranks, 0));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

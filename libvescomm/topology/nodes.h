@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The assignment of ranks to nodes. A plain value, the same on every rank. Nodes are numbered in
 // the order of their lowest ranks. The ranks of a node need not be consecutive, and nodes may have
@@ -37,4 +37,4 @@ private:
     std::vector<std::vector<int>> members_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

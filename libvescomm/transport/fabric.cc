@@ -11,7 +11,7 @@
 
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -110,4 +110,4 @@ FabricShare share_fabric(Control &control, const std::string &kind, const std::v
     return made;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

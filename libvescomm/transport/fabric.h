@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "bootstrap/control.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The connections of one process to others, which communicators share. A fabric is made together
 // with a communicator and numbers its processes by the ranks of that communicator.
@@ -38,4 +38,4 @@ struct FabricShare {
 FabricShare share_fabric(Control &control, const std::string &kind, const std::vector<bool> &peers,
                          const std::function<std::shared_ptr<Fabric>()> &make, Deadline deadline);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The ranks in one communicator of the processes of a fabric.
 class ProcessRanks {
@@ -74,4 +74,4 @@ struct FabricContexts {
     std::vector<Context *> news;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

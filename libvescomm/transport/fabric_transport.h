@@ -15,7 +15,7 @@
 #include "transport/received_signals.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One communicator on a fabric, as a transport: checks the calls, takes the mutex of the fabric,
 // and waits when a memory or the communicator ends.
@@ -182,4 +182,4 @@ private:
     bool stopped_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

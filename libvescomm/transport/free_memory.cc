@@ -6,7 +6,7 @@
 #include <fstream>
 #include <limits>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::uint64_t free_memory(const std::string &root) {
     return std::min(free_on_machine(root), free_in_groups(root));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "transport/shared_memory.h"
 #include "transport/signal_board.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -233,4 +233,4 @@ std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> 
     return std::make_unique<LoopbackTransport>(std::move(hub), rank);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // State shared by the threads of one process that act as the ranks of a communicator, for tests.
 // Ranks of one emulated node map one another's memory. Puts to other nodes arrive when the target
@@ -19,4 +19,4 @@ std::shared_ptr<LoopbackHub> make_loopback_hub(const Nodes &nodes);
 // The transport of one rank. Threads: each rank calls its own transport from its own thread.
 std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub, int rank);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

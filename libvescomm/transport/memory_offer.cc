@@ -4,7 +4,7 @@
 
 #include "transport/sealed.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::uint32_t offer_magic = 0x4f554356;  // "VCUO"
@@ -27,4 +27,4 @@ Offer open_offer(std::string_view sealed, MemoryId memory, int rank) {
     return offer;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

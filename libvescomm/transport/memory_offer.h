@@ -8,7 +8,7 @@
 
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Describes a memory of a rank into which its peers may put. Sent through the control plane in
 // sealed form (sealed.h); opening a damaged one throws SYSTEM.
@@ -21,4 +21,4 @@ struct Offer {
 std::string seal(const Offer &offer);
 Offer open_offer(std::string_view sealed, MemoryId memory, int rank);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "transport/signal_board.h"
 #include "transport/wake_socket.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -185,4 +185,4 @@ std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &cont
     return std::make_unique<NodeTransport>(nodes, control, deadline);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Shared memory between the ranks of one node. Maps anonymous files that are passed by descriptor,
 // and raises signals on a board in one of them. Nothing remains when the last process has ended, in
@@ -19,4 +19,4 @@ namespace vescomm {
 std::unique_ptr<Transport> make_node_transport(const Nodes &nodes, Control &control,
                                                Deadline deadline);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Objects of one kind that are taken and given back often, at stable addresses. Memory is allocated
 // only when more objects are in use than ever before, and is kept until the end.
@@ -44,4 +44,4 @@ private:
     Thing *free_ = nullptr;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void append_part(std::vector<std::byte> &batch, std::uint64_t offset, const std::byte *from,
                  std::uint64_t bytes) {
@@ -37,4 +37,4 @@ void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memor
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // True if offset + bytes is within a memory of `size` bytes. Cannot overflow.
 constexpr bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {
@@ -36,4 +36,4 @@ const char *check_batch(const std::byte *batch, std::uint64_t bytes,
 // Copies the parts of a checked batch to their offsets.
 void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memory) noexcept;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

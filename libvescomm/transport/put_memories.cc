@@ -6,7 +6,7 @@
 #include "transport/memory_offer.h"
 #include "transport/put_batch.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string PutMemories::offer(MemoryId id, std::byte *base, std::uint64_t bytes) {
     PutMemory &memory = get(id);
@@ -61,4 +61,4 @@ PutMemory &PutMemories::get(MemoryId id) {
     return memory;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

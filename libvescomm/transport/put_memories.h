@@ -10,7 +10,7 @@
 
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A memory of one communicator that is a target of puts.
 struct PutMemory {
@@ -70,4 +70,4 @@ private:
     std::unordered_map<MemoryId, PutMemory> memories_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A put, or a batch of small parts (put_batch.h), that its transport has not handed over
 // completely.
@@ -30,4 +30,4 @@ struct QueuedPut {
     const std::byte *from() const noexcept { return is_batch() ? batch.data() : put.from; }
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

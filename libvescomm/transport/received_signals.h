@@ -10,7 +10,7 @@
 
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Limit of the channels that a received signal may name. It bounds the memory that a hostile
 // message can make this process allocate.
@@ -78,4 +78,4 @@ private:
     std::array<std::atomic<std::uint64_t *>, max_segments> segments_{};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

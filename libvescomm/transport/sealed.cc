@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 struct Seal {
@@ -47,4 +47,4 @@ std::string_view open_sealed(std::uint32_t magic, std::string_view sealed,
     return body;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Values that the control plane carries once, protected by their length and an XXH3 checksum
 // against damage and version skew. A value is a head of fixed size and bytes that follow it. The
@@ -40,4 +40,4 @@ std::string break_seal(std::uint32_t magic, std::string_view sealed, const std::
     return std::string(body.substr(sizeof head));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "base/system.h"
 #include "transport/free_memory.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -109,4 +109,4 @@ void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t byte
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

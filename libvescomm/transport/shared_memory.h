@@ -8,7 +8,7 @@
 #include "base/deadline.h"
 #include "base/descriptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A mapped range of memory; the destructor unmaps it.
 class MappedMemory {
@@ -50,4 +50,4 @@ void require_free_memory(std::size_t bytes);
 void reserve_memory(const Descriptor &file, std::size_t offset, std::size_t bytes,
                     Deadline deadline);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include <climits>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -138,4 +138,4 @@ void SignalBoard::end_poll() noexcept {
     for (int i = 0; i < max_rings && read(wake_descriptor_, &ring, sizeof ring) > 0; ++i) continue;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Counters in memory that all ranks of a node map: each rank raises its own, and all ranks watch
 // them. Each rank also has a doorbell by which raisers wake it. The memory must start as zeros.
@@ -75,4 +75,4 @@ private:
     std::function<void(int)> wake_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

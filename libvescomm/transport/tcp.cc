@@ -4,7 +4,7 @@
 
 #include "transport/fabric_transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::unique_ptr<Transport> make_tcp_transport(std::shared_ptr<TcpFabric> fabric,
                                               std::uint32_t context, int rank,
@@ -14,4 +14,4 @@ std::unique_ptr<Transport> make_tcp_transport(std::shared_ptr<TcpFabric> fabric,
         std::move(fabric), peers, failure, context, rank, peers, failure, std::move(on_signal));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "transport/tcp_fabric.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One communicator on a fabric.
 //
@@ -40,4 +40,4 @@ std::unique_ptr<Transport> make_tcp_transport(std::shared_ptr<TcpFabric> fabric,
                                               const std::vector<int> &peers, Failure &failure,
                                               std::function<void()> on_signal);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

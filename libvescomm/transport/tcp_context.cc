@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 TcpContext::TcpContext(std::uint32_t id, int rank, const std::vector<int> &peers, Failure &failure,
                        std::function<void()> on_signal)
@@ -37,4 +37,4 @@ void TcpContext::lose(int process, bool busy, const std::string &why) noexcept {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

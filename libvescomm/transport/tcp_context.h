@@ -12,7 +12,7 @@
 #include "transport/tcp_inbox.h"
 #include "transport/tcp_queue.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One communicator on a TcpFabric: its memories, its incoming messages, and its queues of puts.
 //
@@ -44,4 +44,4 @@ private:
     const ProcessRanks ranks_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

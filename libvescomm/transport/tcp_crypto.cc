@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Must precede every other call of OpenSSL: its exit handlers would destroy locks that a thread
 // still uses.
@@ -107,4 +107,4 @@ bool RecordCipher::open(std::string_view head, const std::byte *from, std::size_
            EVP_CipherFinal_ex(context_->cipher, out + bytes, &rest) == 1;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "bootstrap/frame.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // HMAC-SHA256 over the concatenation of the parts. The caller ensures that no two lists of parts
 // with one purpose have the same concatenation. Throws if libcrypto fails.
@@ -55,4 +55,4 @@ private:
     std::uint64_t number_ = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -20,7 +20,7 @@
 #include "transport/tcp_segment.h"
 #include "transport/tcp_sender.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct TcpConnection {
     TcpConnection(TcpHub &hub, int process, Descriptor made)
@@ -334,4 +334,4 @@ void TcpFabric::lose(TcpConnection &connection, const std::string &why) noexcept
     connection.sender.close();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -16,7 +16,7 @@
 #include "transport/tcp_context.h"
 #include "transport/tcp_hub.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 struct TcpConnection;
 struct TcpKeys;
@@ -105,4 +105,4 @@ private:
     std::vector<TcpConnection *> open_;  // the connections that exist
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

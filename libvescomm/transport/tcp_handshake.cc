@@ -7,7 +7,7 @@
 #include "bootstrap/wire.h"
 #include "transport/tcp_crypto.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // No text protocol begins with the first byte. A change of the format changes the digit.
@@ -128,4 +128,4 @@ TcpKeys TcpAcceptor::keys() const {
     return keys_of(key_, hello_, answer_);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "bootstrap/frame.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Mutual authentication of the two ends of a data connection, before any byte of data:
 //
@@ -102,4 +102,4 @@ private:
     std::string hello_, answer_, confirm_, ready_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "transport/tcp_context.h"
 #include "transport/tcp_queue.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // State shared by the connections of one fabric.
 struct TcpHub : FabricContexts<TcpContext> {
@@ -30,4 +30,4 @@ struct TcpHub : FabricContexts<TcpContext> {
     Pool<TcpPut> puts;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Limit of the bytes in the unexpected queue of one peer. Schedules send few eager bytes, and no
@@ -181,4 +181,4 @@ void TcpInbox::refuse(int peer, const char *why) noexcept {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

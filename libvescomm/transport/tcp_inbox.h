@@ -11,7 +11,7 @@
 #include "transport/received_signals.h"
 #include "transport/tcp_wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // An eager message that arrived before its receiver expected it (Put::eager).
 struct TcpUnexpected {
@@ -84,4 +84,4 @@ private:
     bool news_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Limits for connections without an authentic hello: their number, the share of all descriptors
@@ -427,4 +427,4 @@ void TcpMeeting::wait() {
     poll(entries.data(), entries.size(), poll_milliseconds);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

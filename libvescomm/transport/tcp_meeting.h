@@ -13,7 +13,7 @@
 #include "bootstrap/tcp_address.h"
 #include "transport/tcp_handshake.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The address of a rank.
 struct TcpPeer {
@@ -89,4 +89,4 @@ private:
     std::string last_problem_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "transport/queued_put.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 class TcpContext;
 
@@ -32,4 +32,4 @@ struct TcpQueue {
     bool waiting = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

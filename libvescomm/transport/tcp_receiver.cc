@@ -15,7 +15,7 @@
 #include "bootstrap/wire.h"
 #include "transport/tcp_segment.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Bytes read beyond the end of a message: the next header and a few bytes, which are copied once
@@ -198,4 +198,4 @@ void TcpReceiver::give_up(const TcpContext &context) noexcept {
     context_ = nullptr;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

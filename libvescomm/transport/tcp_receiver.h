@@ -11,7 +11,7 @@
 #include "transport/tcp_hub.h"
 #include "transport/tcp_wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Incoming direction of a connection. The bytes of a large put are read directly into the target
 // memory; headers, and the bytes read together with them, pass through the staging buffer.
@@ -70,4 +70,4 @@ private:
     std::string why_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

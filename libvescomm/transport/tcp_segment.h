@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Bytes sent or read per call. Linux passes this many on as one segment, and they are still in the
 // cache after the other direction has been served.
@@ -14,4 +14,4 @@ inline constexpr std::size_t segment_bytes = 65'000;
 inline constexpr std::size_t record_head_bytes = 4;
 inline constexpr std::size_t max_record_bytes = segment_bytes;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

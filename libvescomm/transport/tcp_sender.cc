@@ -16,7 +16,7 @@
 #include "bootstrap/wire.h"
 #include "transport/tcp_segment.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Bytes of a put that are handed over without interruption, if the kernel takes them: this
@@ -354,4 +354,4 @@ void TcpSender::fail(const char *why) noexcept {
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "transport/tcp_hub.h"
 #include "transport/tcp_wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Outgoing direction of a connection. The bytes of a put are handed to the kernel directly from
 // their source. Bytes that the kernel does not take wait in the queue of their communicator; the
@@ -98,4 +98,4 @@ private:
     std::string why_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp_wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 const char *check_message(const TcpMessage &message) noexcept {
     if (message.bytes > max_message_bytes) return "it is longer than a message may be";
@@ -25,4 +25,4 @@ const char *check_message(const TcpMessage &message) noexcept {
     return "its kind is unknown";
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "transport/received_signals.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The messages of the TCP transport: a header of fixed size, then the bytes that it announces.
 //
@@ -50,4 +50,4 @@ inline constexpr std::uint64_t max_message_bytes = 512 << 10;
 // Checks everything that does not depend on the communicator. Returns nullptr, or the fault.
 const char *check_message(const TcpMessage &message) noexcept;
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

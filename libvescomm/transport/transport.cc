@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string Transport::share(std::uint64_t, vescomm_sharing_t, bool) {
     return {};
@@ -30,4 +30,4 @@ void Transport::put(const Put &) noexcept {
     std::terminate();
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

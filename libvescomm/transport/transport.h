@@ -13,7 +13,7 @@
 #include "base/deadline.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Number of a memory within its communicator, equal on every rank.
 using MemoryId = std::uint32_t;
@@ -167,4 +167,4 @@ public:
     virtual void stop() noexcept {}
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "transport/ucx_worker.h"
 #endif
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -135,4 +135,4 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
     return transports;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The transports of one communicator: one that maps this node, and those that reach other nodes.
 struct Transports {
@@ -50,4 +50,4 @@ struct TransportHelp {
 };
 std::span<const TransportHelp> transports();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

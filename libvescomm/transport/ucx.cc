@@ -4,7 +4,7 @@
 
 #include "transport/fabric_transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::unique_ptr<Transport> make_ucx_transport(std::shared_ptr<UcxFabric> fabric,
                                               std::uint32_t context, int rank,
@@ -16,4 +16,4 @@ std::unique_ptr<Transport> make_ucx_transport(std::shared_ptr<UcxFabric> fabric,
         std::move(on_signal));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

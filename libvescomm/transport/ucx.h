@@ -14,7 +14,7 @@
 #include "transport/transport.h"
 #include "transport/ucx_fabric.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One communicator on a fabric.
 //
@@ -43,4 +43,4 @@ std::unique_ptr<Transport> make_ucx_transport(std::shared_ptr<UcxFabric> fabric,
                                               const std::vector<int> &peers, Failure &failure,
                                               std::function<void()> on_signal);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

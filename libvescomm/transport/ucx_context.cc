@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "transport/ucx_endpoint.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Sets the failure; without a sentence if there is no memory for it.
@@ -105,4 +105,4 @@ void UcxContext::run_out() noexcept {
     });
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "transport/ucx_memories.h"
 #include "transport/ucx_queue.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // One communicator on a UcxFabric: its memories, its incoming messages, and its queues of puts.
 //
@@ -68,4 +68,4 @@ private:
     const ProcessRanks ranks_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

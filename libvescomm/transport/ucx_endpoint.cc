@@ -7,7 +7,7 @@
 #include "transport/ucx_context.h"
 #include "transport/ucx_queue.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // ---- connection ----
 
@@ -151,4 +151,4 @@ std::string UcxEndpoint::why(int rank, int peer) const {
            " over UCX: " + reason_;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "transport/ucx_hub.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The connection of this process to another one, shared by all communicators. Messages arrive in
 // the order in which they are sent.
@@ -80,4 +80,4 @@ private:
     const char *reason_ = "";
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

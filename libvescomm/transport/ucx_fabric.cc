@@ -10,7 +10,7 @@
 #include "bootstrap/tcp_address.h"
 #include "transport/ucx_endpoint.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Calls of UCX's progress per call of ours, so that a busy network cannot hold the caller.
@@ -225,4 +225,4 @@ bool UcxFabric::wait(std::unique_lock<std::mutex> &lock, double seconds, Done do
     }
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -18,7 +18,7 @@
 #include "transport/ucx_receiver.h"
 #include "transport/ucx_worker.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // UCX in one process: a worker, and an endpoint to each process on another node, shared by the
 // communicators of the process.
@@ -125,4 +125,4 @@ private:
     bool abandoned_ = false;  // the worker is never destroyed
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include "transport/ucx_endpoint.h"
 #include "transport/ucx_queue.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 UcxHub::UcxHub(const UcxLibrary &ucx, const UcxWorker &worker, int process,
                const std::vector<bool> &peers)
@@ -62,4 +62,4 @@ void UcxHub::end_all() noexcept {
     });
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -13,7 +13,7 @@
 #include "transport/ucx_wire.h"
 #include "transport/ucx_worker.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 class UcxContext;
 class UcxEndpoint;
@@ -90,4 +90,4 @@ struct UcxHub : FabricContexts<UcxContext> {
     const UcxContext *putting = nullptr;  // context whose put() is running; nullptr: none
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

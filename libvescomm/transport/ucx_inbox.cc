@@ -7,7 +7,7 @@
 
 #include "transport/ucx_context.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 UcxInbox::UcxInbox(const UcxLibrary &ucx, const UcxWorker &worker, UcxContext &context,
                    std::size_t ranks)
@@ -241,4 +241,4 @@ void UcxInbox::lose(const Message &message, ucs_status_t status) noexcept {
     context_.lose(message, ucx_.status_string(status));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

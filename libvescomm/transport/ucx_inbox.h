@@ -12,7 +12,7 @@
 #include "transport/ucx_memories.h"
 #include "transport/ucx_wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 class UcxContext;
 
@@ -110,4 +110,4 @@ private:
     bool closed_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

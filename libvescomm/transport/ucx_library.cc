@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // The shared object that every UCX since 1.0 installs; its functions keep their signatures.
@@ -124,4 +124,4 @@ const UcxLibrary &load_ucx() {
     return ucx;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The functions of UCX that vescomm calls, loaded at run time.
 //
@@ -50,4 +50,4 @@ struct UcxLibrary {
 // threads may read the environment but not set variables.
 const UcxLibrary &load_ucx();
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "transport/put_batch.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string UcxMemories::offer(MemoryId id, std::byte *base, std::uint64_t bytes) {
     std::string sealed = PutMemories::offer(id, base, bytes);
@@ -60,4 +60,4 @@ void UcxMemories::unregister(PutMemory &memory) noexcept {
     memory.registration = nullptr;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

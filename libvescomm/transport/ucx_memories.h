@@ -8,7 +8,7 @@
 #include "transport/put_memories.h"
 #include "transport/ucx_worker.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The registration of a memory with UCX; nullptr if it has no bytes.
 inline ucp_mem_h registration_of(const PutMemory &memory) noexcept {
@@ -43,4 +43,4 @@ private:
     std::map<const std::byte *, const PutMemory *> by_address_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

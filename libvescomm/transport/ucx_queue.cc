@@ -8,7 +8,7 @@
 #include "transport/ucx_context.h"
 #include "transport/ucx_endpoint.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Pieces of one communicator that UCX may hold for one peer while the network takes no more. The
@@ -172,4 +172,4 @@ void UcxQueue::get_ready() noexcept {
     hub_.ready.push_back(this);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

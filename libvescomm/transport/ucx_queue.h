@@ -6,7 +6,7 @@
 
 #include "transport/ucx_hub.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The puts of one communicator to one peer, which arrive there in order. The queues of all
 // communicators share an endpoint round-robin, a few messages each.
@@ -64,4 +64,4 @@ private:
     bool dropped_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

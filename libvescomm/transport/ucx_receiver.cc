@@ -8,7 +8,7 @@
 #include "transport/ucx_context.h"
 #include "transport/ucx_endpoint.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 std::uint64_t random_token() {
@@ -85,4 +85,4 @@ void UcxReceiver::refuse(UcxEndpoint *sender, const Message &message, const char
     if (sender != nullptr) sender->fail("gave up the connection", why);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

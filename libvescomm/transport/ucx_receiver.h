@@ -6,7 +6,7 @@
 
 #include "transport/ucx_hub.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The messages that arrive at this process. Finds the sender and the communicator of each message.
 // Messages for a communicator that is not open here, or that does not contain the sender, are
@@ -46,4 +46,4 @@ private:
     bool closed_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

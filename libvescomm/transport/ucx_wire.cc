@@ -6,7 +6,7 @@
 
 #include "transport/sealed.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::uint32_t address_magic = 0x41554356;  // "VCUA"
@@ -66,4 +66,4 @@ Address open_address(std::string_view sealed, int rank) {
     return address;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 #include "transport/received_signals.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // ---- messages ----
 
@@ -77,4 +77,4 @@ struct Address {
 std::string seal(const Address &address);
 Address open_address(std::string_view sealed, int rank);
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

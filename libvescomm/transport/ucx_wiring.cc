@@ -11,7 +11,7 @@
 #include "transport/ucx_endpoint.h"
 #include "transport/ucx_fabric.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Longest sleep during wire-up before the deadline is checked again.
@@ -121,4 +121,4 @@ std::string UcxFabric::not_connected() const {
     return names.empty() ? "its peers" : names;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using Config = std::unique_ptr<ucp_config_t, decltype(&::ucp_config_release)>;
@@ -159,4 +159,4 @@ void UcxWorker::destroy() noexcept {
     context_ = nullptr;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

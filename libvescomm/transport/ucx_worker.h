@@ -7,7 +7,7 @@
 
 #include "transport/ucx_library.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // True if TCP will carry everything: there is no RDMA device, or the user has chosen TCP.
 bool only_tcp();
@@ -51,4 +51,4 @@ private:
     std::uint64_t piece_bytes_ = 0;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

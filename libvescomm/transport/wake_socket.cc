@@ -10,7 +10,7 @@
 
 #include "base/system.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -56,4 +56,4 @@ void WakeSocket::wake(const std::string &name) noexcept {
                                               reinterpret_cast<const sockaddr *>(&address), length);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

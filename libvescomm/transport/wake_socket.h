@@ -6,7 +6,7 @@
 
 #include "base/descriptor.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // A descriptor that a thread can poll and that other processes of the machine can make readable: a
 // Unix datagram socket with a name in the abstract namespace. It takes one descriptor in its own
@@ -29,4 +29,4 @@ private:
     Descriptor socket_;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

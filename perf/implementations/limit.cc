@@ -34,7 +34,7 @@ const limit_kernels_t &fastest_kernels() {
 #if defined(__x86_64__)
     const limit_kernels_t *kernels[] = {&limit_kernels_baseline, &limit_kernels_x86_64_v3,
                                         &limit_kernels_x86_64_v4};
-    return *kernels[supported_isas() - 1];
+    return *kernels[internal::supported_isas() - 1];
 #else
     return limit_kernels_baseline;
 #endif

@@ -141,7 +141,7 @@ private:
                 request_ = Request::reduce(comm_, buffer_, options);
             else if (what.collective == "barrier") request_ = Request::barrier(comm_);
             else throw Unsupported("this worker has no " + what.collective);
-        } catch (const VescommError &error) {
+        } catch (const Error &error) {
             if (error.status() == VESCOMM_ERROR_UNSUPPORTED) throw Unsupported(error.what());
             throw;
         }

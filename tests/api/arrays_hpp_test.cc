@@ -100,7 +100,7 @@ TEST_F(ArraysHpp, AnExceptionInAGroupBreaksTheCommunicator) {
     EXPECT_THROW(vescomm::group(comm, [] { throw std::runtime_error("mine"); }),
                  std::runtime_error);
     EXPECT_THROW(vescomm::all_reduce<float>(comm, std::span<const float>(source), output),
-                 vescomm::VescommError);
+                 vescomm::Error);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 TEST(LastError, IsTheLastSentenceOfThisThread) {
@@ -45,4 +45,4 @@ TEST(LastError, CutsALongSentenceBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

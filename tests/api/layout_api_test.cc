@@ -299,10 +299,11 @@ TEST_F(LayoutApi, WritesOnlyTheMembersThatTheCallerHas) {
 }
 
 TEST(Guard, TranslatesEveryException) {
-    using vescomm::guarded;
+    using vescomm::internal::guarded;
     EXPECT_EQ(guarded([] {}), VESCOMM_OK);
-    EXPECT_EQ(guarded([] { throw vescomm::Error(VESCOMM_ERROR_TIMEOUT, "rank 3 is silent"); }),
-              VESCOMM_ERROR_TIMEOUT);
+    EXPECT_EQ(
+        guarded([] { throw vescomm::internal::Error(VESCOMM_ERROR_TIMEOUT, "rank 3 is silent"); }),
+        VESCOMM_ERROR_TIMEOUT);
     EXPECT_EQ(last_error(), "rank 3 is silent");
     EXPECT_EQ(guarded([] { throw std::bad_alloc(); }), VESCOMM_ERROR_OUT_OF_MEMORY);
     EXPECT_NE(last_error().find("out of memory"), std::string::npos);
@@ -314,14 +315,15 @@ TEST(Guard, TranslatesEveryException) {
 }
 
 TEST(Guard, ReadsOptions) {
-    EXPECT_EQ(vescomm::read_options<vescomm_layout_info_t>(nullptr, "f", "options").ranks, 0);
+    EXPECT_EQ(vescomm::internal::read_options<vescomm_layout_info_t>(nullptr, "f", "options").ranks,
+              0);
     vescomm_layout_info_t given = vescomm_layout_info();
     given.ranks = 7;
     given.elements = 9;
-    EXPECT_EQ(vescomm::read_options(&given, "f", "options").elements, 9);
+    EXPECT_EQ(vescomm::internal::read_options(&given, "f", "options").elements, 9);
     given.struct_size = 8;  // a caller that only knows struct_size and ranks
-    EXPECT_EQ(vescomm::read_options(&given, "f", "options").ranks, 7);
-    EXPECT_EQ(vescomm::read_options(&given, "f", "options").elements, 0);
+    EXPECT_EQ(vescomm::internal::read_options(&given, "f", "options").ranks, 7);
+    EXPECT_EQ(vescomm::internal::read_options(&given, "f", "options").elements, 0);
 }
 
 TEST(LastError, IsThreadLocal) {

@@ -16,7 +16,7 @@ namespace {
 
 using vescomm::Communicator;
 using vescomm::Request;
-using vescomm::testing_support::free_address;
+using vescomm::internal::testing_support::free_address;
 
 constexpr std::size_t count = 1000;
 using Floats = std::vector<float>;
@@ -95,7 +95,7 @@ TEST(RequestHpp, WritesNothingAfterAFailedWait) {
                 vescomm::all_reduce<float>(comm, mine, sum);
                 comm.barrier();
             };
-            EXPECT_THROW(reduce_late(), vescomm::VescommError);
+            EXPECT_THROW(reduce_late(), vescomm::Error);
         } else {
             {
                 Request request;
@@ -103,7 +103,7 @@ TEST(RequestHpp, WritesNothingAfterAFailedWait) {
             }
             std::ranges::fill(sum, -1.0f);
             gone.count_down();
-            EXPECT_THROW(comm.barrier(), vescomm::VescommError);
+            EXPECT_THROW(comm.barrier(), vescomm::Error);
             EXPECT_EQ(overwritten(sum), 0);
         }
     });

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::uint64_t seed = 20261122;
@@ -388,4 +388,4 @@ TEST(BiasedLockModel, WouldHaveTwoThreadsInsideIfOwnersSharedAWord) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Longer than a working machine ever takes.
@@ -93,4 +93,4 @@ TEST(Failure, RunsACallbackThatIsSetWhileRecordingOnceVisible) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -18,7 +18,7 @@
 #include "named_ranks.h"
 #include "simulated_network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -390,4 +390,4 @@ TEST(ControlSimulation, SimultaneousPauseOfAllProcessesIsNoFailure) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -16,7 +16,7 @@
 #include "bootstrap/os_network.h"
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::generous;
@@ -79,4 +79,4 @@ TEST(DescriptorExchange, FetchWaitsWhileTheSocketQueueIsFull) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

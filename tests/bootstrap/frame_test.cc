@@ -15,7 +15,7 @@
 #include "bootstrap/handshake.h"
 #include "bootstrap/wire.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::string_view secret = "a secret of the test";
@@ -475,4 +475,4 @@ TEST(Gathering, ListsRanksForPeople) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using Environment = std::map<std::string, std::string>;
@@ -253,4 +253,4 @@ TEST(Launch, ExpandsTheFirstEntryOfASlurmList) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

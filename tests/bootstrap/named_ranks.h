@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 // Returns the ranks that an error sentence names as failed: those before "died", "did not come",
 // "has been silent" and so on. The rank that waited is not among them.
@@ -25,4 +25,4 @@ inline std::set<int> named_ranks(const std::string &why) {
     return ranks;
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

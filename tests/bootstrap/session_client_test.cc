@@ -7,7 +7,7 @@
 
 #include "bootstrap/session_client.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr GroupId id{1, 2};
@@ -132,4 +132,4 @@ TEST_F(SessionClientTest, IgnoresFramesOfGroupsThatHaveEnded) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "bootstrap/session.h"
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -321,4 +321,4 @@ TEST(SessionSilence, ABusyProgramIsNotSilent) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -226,4 +226,4 @@ TEST(LoneControl, IsAGroupOfOne) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include "bootstrap/handshake.h"
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -232,4 +232,4 @@ TEST(SessionHostile, AddressOfAForeignServiceIsNotRankZero) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -30,7 +30,7 @@
 #include "base/error.h"
 #include "bootstrap/session.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 // For machines that hang; every test takes far less.
 inline Deadline generous() {
@@ -265,4 +265,4 @@ private:
     Descriptor socket_;
 };
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

@@ -13,7 +13,7 @@
 #include "bootstrap/descriptor_exchange.h"
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -227,4 +227,4 @@ TEST(SessionSharing, PassesDescriptorsByTicket) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -15,7 +15,7 @@
 
 #include "session_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -408,4 +408,4 @@ TEST(SessionThreads, ManyThreadsMayCallFailDuringAnAllGather) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "bootstrap/network.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 using Seconds = std::chrono::duration<double>;
 
@@ -374,4 +374,4 @@ inline void SimulatedWorld::reset(int a, int b) {
     }
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

@@ -12,7 +12,7 @@
 #include "bootstrap/session_core.h"
 #include "simulated_network.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -106,4 +106,4 @@ TEST(SurvivorsMeeting, DeathBetweenCountingAndBeginningIsReported) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

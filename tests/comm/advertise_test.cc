@@ -8,7 +8,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::LocalControl;
@@ -153,4 +153,4 @@ TEST(Advertise, ReachesARankThatHasExchangedNothing) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // The channels of some ranks. take() runs the all-gathers of a creation.
@@ -189,4 +189,4 @@ TEST(Channels, FewChannelsSufficeIfRanksFreeAtDifferentTimes) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

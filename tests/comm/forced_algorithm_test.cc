@@ -4,7 +4,7 @@
 // Algorithms that VESCOMM_ALGORITHM forces, on arrays and on buffers.
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -78,4 +78,4 @@ TEST(ForcedAlgorithm, IsUsedForBuffersOrRefused) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

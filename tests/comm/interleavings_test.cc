@@ -13,7 +13,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Only rank 0 writes it.
@@ -273,4 +273,4 @@ TEST_P(Interleavings, RandomProgramsEndWithCorrectSums) {
 INSTANTIATE_TEST_SUITE_P(Everywhere, Interleavings, ::testing::ValuesIn(setups()), name_of);
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 // A rank frees its communicator while other ranks wait for it, or while its requests are running.
 #include "support/array_calls.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 namespace {
 
 std::vector<TestSetup> setups() {
@@ -54,4 +54,4 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, Leaving, ::testing::ValuesIn(setups()),
                          [](const auto &info) { return name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

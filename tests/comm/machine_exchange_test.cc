@@ -12,7 +12,7 @@
 #include "topology/machine_file.h"
 #include "topology/node_name.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 struct RankLocation {
@@ -132,4 +132,4 @@ TEST(MachineExchange, FileIsInTheCacheFolder) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 TEST(PeerInfo, ParseRestoresText) {
@@ -21,4 +21,4 @@ TEST(PeerInfo, TruncatedTextIsReadAsFarAsItGoes) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

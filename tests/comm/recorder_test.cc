@@ -28,7 +28,7 @@ extern "C" int rename(const char *from, const char *to) noexcept {
     return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::Kind;
@@ -132,4 +132,4 @@ TEST_P(Recorder, ErrorNamesAFileThatTakesTooLong) {
 INSTANTIATE_TEST_SUITE_P(Transports, Recorder, testing::Values(Kind::loopback, Kind::node));
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, RecyclingAnywhere, ::testing::ValuesIn(setu
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 Problem gather_on(int ranks) {
@@ -47,4 +47,4 @@ TEST(CheckIfSmall, SkipsLargeSchedules) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/spelling.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 Config read(const std::map<std::string, std::string> &given) {
@@ -131,4 +131,4 @@ TEST(Spelling, ChoosesTheNearestName) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "conformance/allocation_shelter.h"
 #include "transport/transports.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 namespace {
 
@@ -480,4 +480,4 @@ bool takes_part(int phase, int target) {
            phases[phase].body != free_all;
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

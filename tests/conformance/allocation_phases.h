@@ -15,7 +15,7 @@
 #include "support/local_control.h"
 #include "transport/loopback.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 constexpr double timeout_seconds = 4;  // of the communicator
 constexpr unsigned hang_seconds = 40;  // the test kills a trial after this time
@@ -126,4 +126,4 @@ const std::vector<Phase> &all_phases();
 bool takes_part(int phase, int target);
 void free_all(Rank &rank);
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

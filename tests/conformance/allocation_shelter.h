@@ -15,7 +15,7 @@
 #include "support/failing_allocations.h"
 #include "transport/transport.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 // A control plane whose own allocations succeed. Those in callbacks into the library may fail.
 class Sheltered final : public Control {
@@ -141,4 +141,4 @@ private:
     std::unique_ptr<Transport> inner_;
 };
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

@@ -27,7 +27,7 @@
 #include "conformance/allocation_phases.h"
 #include "support/free_port.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace testing_support;
@@ -156,10 +156,10 @@ private:
 };
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal
 
 int main(int count, char **words) {
-    using namespace vescomm;
+    using namespace vescomm::internal;
     setenv("UCX_TLS", "tcp,self", 1);
     setenv("UCX_NET_DEVICES", "lo", 1);
     bool all = false;

@@ -4,7 +4,7 @@
 // Rejected arguments of collectives on arrays, and the error messages.
 #include "support/array_calls.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -107,4 +107,4 @@ TEST(ArrayArguments, CountsAboveTheMaximumAreRejected) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "execute/kernels.h"
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -518,4 +518,4 @@ INSTANTIATE_TEST_SUITE_P(All, ArrayConformance, testing::ValuesIn(testing_suppor
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include "support/array_calls.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -528,4 +528,4 @@ TEST(ArrayRequests, DestroyingARunningRequestBreaksTheCommunicator) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 #include "execute/kernels.h"
 #include "support/thread_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::run_ranks;
@@ -112,7 +112,7 @@ protected:
 
 TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             for (const auto &name : algorithms_for(Collective::all_gather_v, *buffer)) {
@@ -138,7 +138,7 @@ TEST_P(Conformance, AllGatherVInPlaceDeliversEveryShard) {
 
 TEST_P(Conformance, AllGatherVConvertsFromASource) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
@@ -165,7 +165,7 @@ TEST_P(Conformance, AllGatherVConvertsFromASource) {
 
 TEST_P(Conformance, ReduceScatterVGivesEachRankItsSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             const Layout &layout = buffer->layout();
             const auto shard = layout.shard(comm->rank());
@@ -218,7 +218,7 @@ TEST_P(Conformance, ReduceScatterVGivesEachRankItsSums) {
 
 TEST_P(Conformance, AllReduceGivesEveryRankTheSums) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK}, [&](const auto &buffer) {
             for (const auto &name : algorithms_for(Collective::all_reduce, *buffer)) {
                 const auto request = Request::create(
@@ -242,7 +242,7 @@ TEST_P(Conformance, AllReduceGivesEveryRankTheSums) {
 TEST_P(Conformance, BytesBetweenNodesAreMinimal) {
     std::atomic<std::uint64_t> sent{0}, fewest{0};
     run_ranks(GetParam(), [&](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         const auto others = static_cast<std::uint64_t>(comm->nodes().count() - 1);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const auto elements = static_cast<std::uint64_t>(buffer->layout().elements());
@@ -273,7 +273,7 @@ TEST_P(Conformance, BytesBetweenNodesAreMinimal) {
 
 TEST_P(Conformance, BroadcastCopiesFromAnyRoot) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         for_each_buffer(comm, {VESCOMM_PER_RANK, VESCOMM_PER_NODE}, [&](const auto &buffer) {
             const std::int64_t elements = buffer->layout().elements();
             for (const int root : {0, comm->ranks() / 2, comm->ranks() - 1}) {
@@ -312,7 +312,7 @@ TEST_P(Conformance, BarrierReturnsAfterAllRanksHaveArrived) {
 
 TEST_P(Conformance, BuffersOnOneMemoryWorkAlternately) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         const auto memory = Memory::create(comm, 1 << 20, VESCOMM_HOST, VESCOMM_PER_NODE);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::vector<float>> sources;
@@ -342,7 +342,7 @@ TEST_P(Conformance, BuffersOnOneMemoryWorkAlternately) {
 
 TEST_P(Conformance, RequestsOnDifferentBuffersOverlap) {
     run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
-        const auto staging = vescomm::StagingBuffer::create(comm);
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
         std::vector<std::shared_ptr<Buffer>> buffers;
         std::vector<std::unique_ptr<Request>> requests;
         for (const Layout &layout : layouts(comm->ranks())) {
@@ -369,4 +369,4 @@ INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(testing_support::al
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

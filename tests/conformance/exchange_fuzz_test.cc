@@ -11,7 +11,7 @@
 #include "base/types.h"
 #include "support/array_calls.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -231,4 +231,4 @@ TEST(ExchangeFuzz, ResultIsCorrectOrAnErrorOverUcx) {
 #endif
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 #include "base/types.h"
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -294,4 +294,4 @@ INSTANTIATE_TEST_SUITE_P(All, Messages, testing::ValuesIn(testing_support::all_s
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -247,4 +247,4 @@ TEST(MessageRequests, ExplanationNamesThePeer) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

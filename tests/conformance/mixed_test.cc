@@ -11,7 +11,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -194,4 +194,4 @@ TEST(Mixed, OperationsOnSeveralCommunicatorsGiveCorrectResults) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

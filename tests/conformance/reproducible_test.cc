@@ -11,7 +11,7 @@
 #include "execute/kernels.h"
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -246,4 +246,4 @@ INSTANTIATE_TEST_SUITE_P(All, Reproducible, testing::ValuesIn(testing_support::a
                          [](const auto &info) { return testing_support::name_of(info.param); });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

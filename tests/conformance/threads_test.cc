@@ -11,7 +11,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -321,4 +321,4 @@ TEST_P(Threads, AbortDuringAWait) {
 INSTANTIATE_TEST_SUITE_P(Everywhere, Threads, ::testing::ValuesIn(setups()), name_of);
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

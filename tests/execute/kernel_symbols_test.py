@@ -21,9 +21,9 @@ for library in sys.argv[1:]:
             continue
         if symbol[1] in SHARED:
             problems.append(f"{library}: the linker may keep this {symbol[2]} for all machines")
-        elif symbol[1].isupper() and not symbol[2].startswith(f"vescomm::{isa}::"):
+        elif symbol[1].isupper() and not symbol[2].startswith(f"vescomm::internal::{isa}::"):
             problems.append(f"{library}: {symbol[2]} is visible outside")
-    if f"vescomm::{isa}::find_fold" not in listing:
+    if f"vescomm::internal::{isa}::find_fold" not in listing:
         problems.append(f"{library}: there is no find_fold; did nm work?")
 print("\n".join(problems) or f"{len(sys.argv) - 1} libraries define no shared symbol")
 sys.exit(bool(problems))

@@ -4,7 +4,7 @@
 
 #include "tests/execute/kernels_reference.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 class ConversionsOf : public KernelsOf {
@@ -177,4 +177,4 @@ TEST(Conversions, SupportFloatsIfOneIsWide) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -4,7 +4,7 @@
 
 #include "tests/execute/reduction_reference.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using Addresses = std::vector<const void *>;
@@ -233,4 +233,4 @@ TEST_P(ReductionsOf, GiveKnownResults) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

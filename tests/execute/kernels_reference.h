@@ -19,7 +19,7 @@
 
 // Plain reference code for the kernels, and helpers to compare each instruction set of this machine
 // with it, bit by bit, like dav1d's checkasm.
-namespace vescomm {
+namespace vescomm::internal {
 
 inline constexpr std::size_t max_shift = 33;  // elements; more than one 64-byte vector of bf16
 
@@ -203,4 +203,4 @@ protected:
     const Kernels &kernel = *GetParam();
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

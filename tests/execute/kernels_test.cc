@@ -7,7 +7,7 @@
 #include "execute/isa.h"
 #include "tests/execute/kernels_reference.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 class SquaresOf : public KernelsOf {};
@@ -74,4 +74,4 @@ TEST(Kernels, ReduceToTheTypeItselfAndToItsAccumulator) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "tests/execute/kernels_reference.h"
 
 // A reference for reductions, element by element.
-namespace vescomm {
+namespace vescomm::internal {
 
 inline constexpr vescomm_op_t all_ops[] = {VESCOMM_SUM, VESCOMM_AVERAGE, VESCOMM_PROD,
                                            VESCOMM_MIN, VESCOMM_MAX,     VESCOMM_PREMULTIPLIED_SUM};
@@ -138,4 +138,4 @@ inline Arrays random_arrays(std::mt19937_64 &random, vescomm_type_t type, std::s
     return arrays;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -91,8 +91,8 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
     constexpr std::size_t n = 1003;
     constexpr double ulp = std::numeric_limits<float>::epsilon();
     for (AdamWStep step : settings) {
-        for (int isa = 0; isa < supported_isas(); ++isa) {
-            SCOPED_TRACE(isa_names[isa]);
+        for (int isa = 0; isa < internal::supported_isas(); ++isa) {
+            SCOPED_TRACE(internal::isa_names[isa]);
             State state = random_state(1, n);
             for (int repeat = 0; repeat < 5; ++repeat, ++step.step) {
                 const State old = state;
@@ -129,10 +129,10 @@ TEST(AdamW, ResultIsBitIdenticalForEveryInstructionSet) {
             State baseline = start;
             update(baseline, step, 0);
             const auto want = bits_of(baseline);
-            for (int isa = 1; isa < supported_isas(); ++isa) {
+            for (int isa = 1; isa < internal::supported_isas(); ++isa) {
                 State state = start;
                 update(state, step, isa);
-                EXPECT_TRUE(bits_of(state) == want) << isa_names[isa];
+                EXPECT_TRUE(bits_of(state) == want) << internal::isa_names[isa];
             }
             State state = start;
             adamw(state.p.data(), state.g.data(), state.m.data(), state.v.data(), state.p.size(),
@@ -145,8 +145,8 @@ TEST(AdamW, ResultIsBitIdenticalForEveryInstructionSet) {
 TEST(AdamW, ResultDoesNotDependOnCuts) {
     std::mt19937 random(3);
     for (const AdamWStep &step : settings) {
-        for (int isa = 0; isa < supported_isas(); ++isa) {
-            SCOPED_TRACE(isa_names[isa]);
+        for (int isa = 0; isa < internal::supported_isas(); ++isa) {
+            SCOPED_TRACE(internal::isa_names[isa]);
             for (const State &start : {random_state(4, 20011), special_state()}) {
                 State whole = start, pieces = start;
                 update(whole, step, isa);
@@ -164,7 +164,7 @@ TEST(AdamW, ResultDoesNotDependOnCuts) {
 
 TEST(AdamW, ResultDoesNotDependOnCountAndAlignment) {
     const State start = random_state(5, 300);
-    for (int isa = 0; isa < supported_isas(); ++isa) {
+    for (int isa = 0; isa < internal::supported_isas(); ++isa) {
         State whole = start;
         update(whole, settings[1], isa);
         for (std::size_t n = 0; n <= 300; ++n) {
@@ -172,9 +172,12 @@ TEST(AdamW, ResultDoesNotDependOnCountAndAlignment) {
             update_piece(state, settings[1], isa, 0, n, n % 17);
             for (std::size_t i = 0; i < 300; ++i) {
                 const State &want = i < n ? whole : start;
-                ASSERT_EQ(state.p[i], want.p[i]) << isa_names[isa] << ", " << i << " of " << n;
-                ASSERT_EQ(state.m[i], want.m[i]) << isa_names[isa] << ", " << i << " of " << n;
-                ASSERT_EQ(state.v[i], want.v[i]) << isa_names[isa] << ", " << i << " of " << n;
+                ASSERT_EQ(state.p[i], want.p[i])
+                    << internal::isa_names[isa] << ", " << i << " of " << n;
+                ASSERT_EQ(state.m[i], want.m[i])
+                    << internal::isa_names[isa] << ", " << i << " of " << n;
+                ASSERT_EQ(state.v[i], want.v[i])
+                    << internal::isa_names[isa] << ", " << i << " of " << n;
             }
         }
     }

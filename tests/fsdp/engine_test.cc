@@ -79,7 +79,7 @@ void write(void *tensor, std::int64_t element, float x, Precision precision) {
 }
 
 void run_ranks(int ranks, const std::function<void(Communicator &)> &body) {
-    const std::string address = testing_support::free_address();
+    const std::string address = internal::testing_support::free_address();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
         threads.emplace_back([&, rank] {

@@ -19,7 +19,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 // Each variable is compared with all settings.
@@ -57,7 +57,7 @@ Variables settings_of(const Config &config) {
     std::size_t row = 0;
 #define VESCOMM_CHECK(kind, member, fallback, unit, values, what) \
     check_##kind(config.member, values);                          \
-    variables[vescomm::variables()[row++].name] = text_of(config.member);
+    variables[vescomm::internal::variables()[row++].name] = text_of(config.member);
     VESCOMM_SETTINGS(VESCOMM_CHECK)
 #undef VESCOMM_CHECK
     return variables;
@@ -98,7 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     std::string all;
     for (const Variable &variable : variables())
         if (variable.group == Variable::Group::setting)

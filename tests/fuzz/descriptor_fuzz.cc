@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using namespace testing_support;
 using fuzz::require;
 
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     return {
         {"right", std::string("\0\x40\0", 3)},
         {"half", std::string("\0\x20\0", 3)},

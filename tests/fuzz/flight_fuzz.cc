@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 void check(const Flight &flight) {
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     // As a recorder writes them, except values that differ from run to run.
     const auto with_zero = [](std::string text, const std::string &key) {
         const std::size_t begin = text.find(key) + key.size();

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 void check_fault(FrameDecoder &decoder) {
@@ -99,7 +99,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     std::string frames;
     FrameEncoder encoder(open_key());
     encoder.append(frames, FrameType::hello, std::string(32, 'n'));

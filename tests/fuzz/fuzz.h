@@ -4,7 +4,7 @@
 // The interface of a fuzz target. A target is one file that defines two functions:
 //
 //     LLVMFuzzerTestOneInput    runs the code under test on one input and checks its invariants
-//     vescomm::fuzz::seeds      the inputs from which mutations start
+//     vescomm::internal::fuzz::seeds      the inputs from which mutations start
 //
 // and one row in meson.build. README.md in this folder describes how to add and run a target.
 #pragma once
@@ -21,7 +21,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size);
 
-namespace vescomm::fuzz {
+namespace vescomm::internal::fuzz {
 
 // An input of the committed corpus: tests/fuzz/corpus/TARGET/NAME.
 struct Seed {
@@ -134,4 +134,4 @@ inline void require_sentence(std::string_view text) {
             "an error sentence has no control character");
 }
 
-}  // namespace vescomm::fuzz
+}  // namespace vescomm::internal::fuzz

@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 constexpr int ranks = 3;
@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const std::vector<std::string> parts = {"abc", "", "rank 2"};
     std::string result = encode_sizes(parts);
     for (const std::string &part : parts) result += part;

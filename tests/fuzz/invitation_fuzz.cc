@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 void check(const TcpAddress &address) {
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const std::string zero(1, '\0');
     return {
         {"invitation", zero + Invitation{{{"10.0.0.1", 5000}, {"::1", 65535}}, "secret"}.text()},

@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 using Variables = std::map<std::string, std::string, std::less<>>;
@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     return {
         {"nobody", ""},
         {"vescomm",

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 // Limit for checks that visit every rank: layouts may have more ranks and elements than can be
@@ -115,7 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const auto bytes_of = [](const Layout &layout) {
         const std::vector<std::byte> bytes = layout.serialise();
         return std::string(1, '\0') +

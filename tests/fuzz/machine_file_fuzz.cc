@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "fuzz/fuzz.h"
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     MachineFile file{"AMD EPYC 9575F", 64, MachineFile::Links::none, {}};
     const std::string within_node = to_text(file);
     file.links = MachineFile::Links::tcp;

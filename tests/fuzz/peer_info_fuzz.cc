@@ -14,7 +14,7 @@
 #include "fuzz/fuzz.h"
 #include "topology/cores.h"
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const auto text = [](const std::string &node, const std::string &machine) {
         return PeerInfo{node, machine, "all_reduce=flat", "no"}.text();
     };

@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using namespace vescomm::planner;
 using fuzz::require;
 
@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const auto seed = [](const char *name, char what, const std::string &text) {
         return Seed{name, what + text};
     };

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using namespace vescomm::planner;
 using fuzz::require;
 
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const auto header = [](std::uint8_t bytes, const std::string &text) {
         return std::string({'\1', static_cast<char>(bytes), '\0', '\0', '\0'}) + text;
     };

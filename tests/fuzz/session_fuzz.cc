@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 constexpr std::string_view secret = "the secret of the job";
@@ -238,7 +238,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const std::string claim = encode(claim_of(1, 2));
     const std::string join = std::string(1, '\0') + static_cast<char>(claim.size()) + claim;
     const std::string refusal = failure_payload(whole_session, VESCOMM_ERROR_TIMEOUT, "no");

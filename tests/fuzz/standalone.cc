@@ -27,7 +27,7 @@ extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*call
 namespace {
 
 namespace fs = std::filesystem;
-using vescomm::fuzz::Seed;
+using vescomm::internal::fuzz::Seed;
 
 constexpr std::size_t max_input_bytes = 4096;
 constexpr unsigned max_seconds_of_an_input = 120;
@@ -169,7 +169,7 @@ std::string read(const fs::path &path) {
 
 int write_seeds(const fs::path &folder) {
     fs::create_directories(folder);
-    for (const Seed &seed : vescomm::fuzz::seeds()) {
+    for (const Seed &seed : vescomm::internal::fuzz::seeds()) {
         std::ofstream file(folder / seed.name, std::ios::binary);
         file << seed.bytes;
         if (!file.flush()) {
@@ -222,7 +222,7 @@ int main(int argc, char **argv) {
     for (const std::string &input : corpus) run(input);
     // Current seeds are included as well, in case the format has changed since the corpus was made.
     std::vector<Seed> made_now;
-    if (mutations > 0) made_now = vescomm::fuzz::seeds();
+    if (mutations > 0) made_now = vescomm::internal::fuzz::seeds();
     for (Seed &made : made_now) {
         if (std::ranges::find(corpus, made.bytes) != corpus.end()) continue;
         run(made.bytes);

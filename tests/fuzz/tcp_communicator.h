@@ -6,7 +6,7 @@
 #include "fuzz/tcp_model.h"
 #include "transport/tcp_context.h"
 
-namespace vescomm::fuzz {
+namespace vescomm::internal::fuzz {
 
 using Bytes = std::vector<std::byte>;
 
@@ -53,4 +53,4 @@ struct TcpCommunicator {
     }
 };
 
-}  // namespace vescomm::fuzz
+}  // namespace vescomm::internal::fuzz

@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 constexpr FrameKey right_key{1, 2, 3}, guessed_key{1, 2, 4};
@@ -228,7 +228,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const std::string nonce(sizeof(Nonce), 'n'), from("\5\0\0\0", 4);
     std::vector<Seed> seeds;
     const auto add = [&](const char *name, std::string_view head, const std::string &script) {

@@ -14,7 +14,7 @@
 
 #include "transport/tcp_wire.h"
 
-namespace vescomm::fuzz {
+namespace vescomm::internal::fuzz {
 
 // One communicator, as one of its peers changes it.
 class TcpCommunicatorModel {
@@ -200,4 +200,4 @@ private:
     bool direct_ = false;  // bytes are written to the memory as they arrive
 };
 
-}  // namespace vescomm::fuzz
+}  // namespace vescomm::internal::fuzz

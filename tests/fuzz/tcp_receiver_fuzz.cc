@@ -32,7 +32,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using namespace fuzz;
 
 constexpr int peer_process = 4;
@@ -339,7 +339,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<Seed> vescomm::fuzz::seeds() {
+std::vector<Seed> vescomm::internal::fuzz::seeds() {
     // A message: 3, what (kind - 1, communicator * 4, 16 eager, 32 signature, 64 a large value),
     // changes, payload (its size + 1, its first byte), offset, channel, flag, value; then the
     // number of bytes that are held back.

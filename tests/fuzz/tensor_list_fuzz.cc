@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using namespace vescomm::planner;
 using fuzz::require;
 
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     return {
         {"two",
          R"({"tensors":[{"name":"layers.0.w","shape":[4,8],"dtype":"bf16","block_rows":2,)"

@@ -23,7 +23,7 @@
 
 namespace {
 
-using namespace vescomm;
+using namespace vescomm::internal;
 using fuzz::require;
 
 constexpr int ranks = 3;
@@ -329,7 +329,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     return 0;
 }
 
-std::vector<fuzz::Seed> vescomm::fuzz::seeds() {
+std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     // deliver: 2, how (sender, kind * 2, 0x40 at once, 0x80 rendezvous), changes, then the payload
     // with its length, offset, channel, flag, value.
     const auto put = [](char how, const std::string &payload, char offset, char value) {

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-using vescomm::Box;
-using vescomm::boxes;
+using vescomm::internal::Box;
+using vescomm::internal::boxes;
 
 namespace {
 

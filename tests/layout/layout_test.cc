@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using Tensor = Layout::Tensor;
@@ -409,4 +409,4 @@ TEST(LayoutParse, DoesNotAllocateForCountsThatTheBytesCannotHold) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

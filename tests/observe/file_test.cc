@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 std::string refusal(const std::string &pattern, int ranks) {
@@ -131,4 +131,4 @@ TEST_F(WriteFile, HonoursTheUmask) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 
 #include "comm/flight.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using nlohmann::json;
@@ -122,4 +122,4 @@ TEST(FlightText, RestoresEveryAlgorithmTypeAndSize) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

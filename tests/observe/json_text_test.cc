@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using nlohmann::json;
@@ -57,4 +57,4 @@ TEST(JsonNumber, RestoresFiniteNumbersAndWritesNullForOthers) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

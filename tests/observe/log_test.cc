@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Collects the lines that are logged during its lifetime.
@@ -62,4 +62,4 @@ TEST(Log, KeepsItsLevelsWhenAFilterIsRefused) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -8,7 +8,7 @@
 #include "support/array_ranks.h"
 #include "vescomm/vescomm.hpp"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::check;
@@ -89,11 +89,11 @@ TEST(Metrics, ReportABrokenCommunicator) {
 }
 
 TEST(Metrics, CppReturnsAString) {
-    const auto comm = vescomm::v0::Communicator::from_environment();
+    const auto comm = vescomm::Communicator::from_environment();
     const std::string text = comm.metrics();
     EXPECT_EQ(text, metrics_of(comm.get()));
     EXPECT_EQ(text.find('\0'), std::string::npos);
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

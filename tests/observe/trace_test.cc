@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 using nlohmann::json;
-using vescomm::Trace;
+using vescomm::internal::Trace;
 
 namespace {
 
 constexpr std::uint64_t plenty = 1 << 30;
 
 json document(const Trace &trace, std::uint64_t max_bytes = plenty) {
-    return json::parse(vescomm::trace_document({trace.events(3, max_bytes), ""}));
+    return json::parse(vescomm::internal::trace_document({trace.events(3, max_bytes), ""}));
 }
 
 std::size_t spans_of(const json &document) {

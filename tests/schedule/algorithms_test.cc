@@ -10,7 +10,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/check.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
     *out << name_of(entry.collective) << " " << entry.name;
@@ -199,4 +199,4 @@ INSTANTIATE_TEST_SUITE_P(All, Algorithms,
                          });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

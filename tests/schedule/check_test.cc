@@ -11,7 +11,7 @@
 
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
     *out << name_of(entry.collective) << " " << entry.name;
@@ -207,4 +207,4 @@ TEST(CheckNamed, ReportsMemoryThatCannotBeReached) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 std::string refusal(const std::string &text) {
@@ -52,4 +52,4 @@ TEST(Forced, ReportsTheWrongPartAndTheValidNames) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

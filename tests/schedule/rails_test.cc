@@ -6,7 +6,7 @@
 
 #include <stdexcept>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 TEST(Rails, RotatePeersFromTheNextRankForAnyOrderOfInput) {
@@ -33,4 +33,4 @@ TEST(Then, RejectsSchedulesWhoseFlagsCountTo2To24) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -11,7 +11,7 @@
 
 #include "schedule/check.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Chunks of `chunk` elements, and counts below `max`.
@@ -116,4 +116,4 @@ TEST(SendReceive, NotifiesTheReceiverOfAnEmptyMessage) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

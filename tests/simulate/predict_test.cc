@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "simulate/select.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 Problem problem_of(Collective collective, const Nodes &nodes, std::int64_t elements) {
@@ -253,4 +253,4 @@ TEST(Select, ErrorListsThePossibleAlgorithms) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

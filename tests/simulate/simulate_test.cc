@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "schedule/algorithms.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr double tolerance = 1e-9;
@@ -459,4 +459,4 @@ TEST(SimulateAlgorithms, TimesOfEveryAlgorithmAddUp) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include "support/array_ranks.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 using Floats = std::vector<float>;
 
@@ -30,7 +30,7 @@ inline void expect_in_step(vescomm_comm_t *comm) {
     EXPECT_EQ(ones, Floats(10, static_cast<float>(comm->value->ranks())));
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support
 
 #define EXPECT_REFUSED(call, text)                                                 \
     do {                                                                           \

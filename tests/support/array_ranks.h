@@ -11,7 +11,7 @@
 #include "api/handles.h"
 #include "support/thread_ranks.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 inline void check(vescomm_status_t status) {
     if (status != VESCOMM_OK) throw std::runtime_error(vescomm_last_error());
@@ -73,4 +73,4 @@ inline void run_array_ranks(
     });
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

@@ -16,7 +16,7 @@ void *__libc_realloc(void *old, std::size_t bytes);
 void *__libc_memalign(std::size_t alignment, std::size_t bytes);
 }
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 namespace {
 
@@ -67,10 +67,10 @@ FailingAgain::~FailingAgain() {
     sheltered = depth_;
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support
 
-using vescomm::testing_support::Allocator;
-using vescomm::testing_support::next_fails;
+using vescomm::internal::testing_support::Allocator;
+using vescomm::internal::testing_support::next_fails;
 
 namespace {
 

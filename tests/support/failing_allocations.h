@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 enum class Failing {
     one,  // only the chosen allocation
@@ -52,4 +52,4 @@ private:
     int depth_;
 };
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

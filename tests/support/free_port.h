@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 // An address of this machine at which no process listens at the moment.
 inline std::string free_address() {
@@ -23,4 +23,4 @@ inline std::string free_address() {
     return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

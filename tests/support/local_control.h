@@ -19,7 +19,7 @@
 #include "bootstrap/control_thread.h"
 #include "bootstrap/descriptor_exchange.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 class LocalControlHub {
 public:
@@ -183,4 +183,4 @@ private:
     DescriptorExchange descriptors_;
 };
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

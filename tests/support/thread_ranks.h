@@ -17,7 +17,7 @@
 
 #include "support/local_control.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 enum class Kind { loopback, node, tcp, ucx };
 
@@ -115,4 +115,4 @@ inline void run_ranks(const TestSetup &setup,
     for (std::thread &thread : threads) thread.join();
 }
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

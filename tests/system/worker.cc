@@ -94,7 +94,7 @@ int report(int rank, Body &&body) {
     try {
         body();
         return 0;
-    } catch (const vescomm::VescommError &error) {
+    } catch (const vescomm::Error &error) {
         say(rank, std::string(vescomm_status_name(error.status())) + ": " + error.what());
         return exit_code(error.status());
     } catch (const std::exception &error) {

@@ -8,7 +8,7 @@
 
 #include "simulate/simulate.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 // Simulated seconds of one lane on each of two nodes.
@@ -146,4 +146,4 @@ TEST(FitMachine, KeepsFieldsThatWereNotMeasured) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

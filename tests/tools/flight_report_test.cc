@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "comm/flight.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 struct Rank {
@@ -147,4 +147,4 @@ TEST(FlightReport, HandlesRandomBytes) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 int count(std::vector<std::string> usable) {
@@ -47,4 +47,4 @@ TEST(Cores, UsableCoresFollowTheAffinity) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

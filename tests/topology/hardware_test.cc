@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "topology/cores.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 TEST(Hardware, CountsCoresThreadsAndCaches) {
@@ -39,4 +39,4 @@ TEST(Hardware, RefusesAMalformedDescription) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

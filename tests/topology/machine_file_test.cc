@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 MachineFile example(MachineFile::Links links) {
@@ -113,4 +113,4 @@ TEST(MachineFile, IsNamedAfterProcessorAndCores) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -9,7 +9,7 @@
 
 #include "transport/put_ranks.h"
 
-namespace vescomm::fabric_members {
+namespace vescomm::internal::fabric_members {
 
 using namespace put_ranks;
 
@@ -123,4 +123,4 @@ inline void share(Member &self, Control &control) {
     control.all_gather("accepted", "", Deadline::after(patience_seconds));
 }
 
-}  // namespace vescomm::fabric_members
+}  // namespace vescomm::internal::fabric_members

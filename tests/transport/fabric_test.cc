@@ -14,7 +14,7 @@
 
 #include "transport/fabric_members.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace fabric_members;
@@ -219,4 +219,4 @@ TYPED_TEST(Fabrics, SevenProcessesExchangePuts) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 constexpr std::uint64_t mebibyte = 1 << 20;
@@ -108,4 +108,4 @@ TEST_F(FreeMemory, IsPositiveOnThisMachine) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -17,7 +18,7 @@
 #include "transport/ucx.h"
 #endif
 
-namespace vescomm::put_ranks {
+namespace vescomm::internal::put_ranks {
 
 using testing_support::LocalControl;
 using testing_support::LocalControlHub;
@@ -81,7 +82,18 @@ struct Rank {
             network, control, failure, [this] { ++wakes; }, Deadline::after(patience_seconds));
     }
 
-    void meet() { control.all_gather("meet", "", Deadline::after(patience_seconds)); }
+    // Returns when every rank has called it. Peers may depend on puts of this rank that have not
+    // been sent, so it makes progress meanwhile, as a communicator does.
+    void meet() {
+        control.start_all_gather("meet", "");
+        const auto all_called = [&] { return control.test_all_gather().has_value(); };
+        if (!progress_until(all_called)) control.expire_all_gather(patience_seconds);
+    }
+
+    void leave() {
+        control.start_leave();
+        progress_until([&] { return control.test_leave(); });
+    }
 
     // Makes an arena the target of the puts of all peers.
     void share(MemoryId memory, std::size_t bytes) {
@@ -103,6 +115,19 @@ struct Rank {
             if (transport->progress() || !transport->arm()) continue;
             pollfd descriptor{transport->descriptor(), POLLIN, 0};
             poll(&descriptor, 1, 1000);
+        }
+    }
+
+    // Makes progress until the control plane reports `done`. Returns false when it took too long.
+    template <typename Done>
+    bool progress_until(Done done) {
+        const Deadline deadline = Deadline::after(patience_seconds);
+        for (;;) {
+            const std::uint64_t seen = control.events();
+            if (done()) return true;
+            if (deadline.expired()) return false;
+            constexpr std::chrono::milliseconds between_looks{1};
+            if (!transport->progress()) control.wait_event(seen, Clock::now() + between_looks);
         }
     }
 
@@ -130,7 +155,7 @@ void run_ranks(NetworkKind network, int ranks, Body body) {
             try {
                 Rank self(network, hub, rank);
                 body(self);
-                self.control.leave(Deadline::after(patience_seconds));
+                self.leave();
                 self.transport->stop();
                 EXPECT_FALSE(self.failure.broken()) << self.failure.why();
             } catch (const Error &error) {
@@ -159,4 +184,4 @@ inline std::size_t first_difference(const std::byte *at, std::uint64_t seed, std
     return bytes;
 }
 
-}  // namespace vescomm::put_ranks
+}  // namespace vescomm::internal::put_ranks

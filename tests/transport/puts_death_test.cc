@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using put_ranks::make_inter_node;
@@ -231,4 +231,4 @@ INSTANTIATE_TEST_SUITE_P(IdleAndBusy, PutsDeath,
                                           testing::Bool()));
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -10,7 +10,7 @@
 #include "transport/put_ranks.h"
 #include "transport/received_signals.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace put_ranks;
@@ -172,4 +172,4 @@ TEST_P(PutsLife, InvalidPutsFailTheCommunicatorWithTheReason) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -14,7 +14,7 @@
 #include "transport/put_ranks.h"
 #include "transport/received_signals.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace put_ranks;
@@ -399,4 +399,4 @@ TEST_P(Puts, WakeASleepingThreadForEveryArrival) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

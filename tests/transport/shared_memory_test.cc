@@ -43,7 +43,7 @@ extern "C" int fallocate64(int file, int mode, off_t offset, off_t bytes) {
     return take(file, mode, offset, bytes);
 }
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 class SharedMemory : public testing::Test {
@@ -134,4 +134,4 @@ TEST_F(SharedMemory, TimesOutWhenSignalsInterruptAllCalls) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

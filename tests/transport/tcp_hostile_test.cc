@@ -12,7 +12,7 @@
 #include "transport/put_ranks.h"
 #include "transport/tcp_peer.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace put_ranks;
@@ -332,4 +332,4 @@ TEST(TcpHostile, DamagedAddressIsRejected) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

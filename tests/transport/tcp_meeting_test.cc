@@ -15,7 +15,7 @@
 #include "transport/put_ranks.h"
 #include "transport/tcp_peer.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace put_ranks;
@@ -317,4 +317,4 @@ TEST(TcpListener, AcceptsARepeatedAttempt) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -19,7 +19,7 @@
 #include "transport/tcp_handshake.h"
 #include "transport/tcp_wire.h"
 
-namespace vescomm::testing_support {
+namespace vescomm::internal::testing_support {
 
 inline constexpr double tcp_patience_seconds = 20;
 
@@ -140,4 +140,4 @@ private:
     Descriptor socket_;
 };
 
-}  // namespace vescomm::testing_support
+}  // namespace vescomm::internal::testing_support

@@ -8,7 +8,7 @@
 
 #include "transport/tcp_sender.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 class TcpSenderTest : public ::testing::TestWithParam<bool> {
@@ -98,4 +98,4 @@ INSTANTIATE_TEST_SUITE_P(Records, TcpSenderTest, ::testing::Bool(),
                          [](const auto &info) { return info.param ? "Encrypted" : "Plain"; });
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "support/local_control.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::LocalControl;
@@ -92,4 +92,4 @@ TEST(Transports, DifferentOptionsAreAMismatch) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

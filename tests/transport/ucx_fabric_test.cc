@@ -8,7 +8,7 @@
 
 #include "transport/fabric_members.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using namespace fabric_members;
@@ -176,4 +176,4 @@ TEST_P(UcxFabrics, NewCommunicatorOnALostConnectionFailsAtOnce) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

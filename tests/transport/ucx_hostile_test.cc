@@ -17,7 +17,7 @@
 #include "transport/ucx_wire.h"
 #include "transport/ucx_worker.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 using testing_support::LocalControl;
@@ -425,4 +425,4 @@ TEST(UcxHostile, DamagedAddressIsRejectedBeforeUcx) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

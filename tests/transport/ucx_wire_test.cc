@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "transport/received_signals.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 namespace {
 
 Address some_address() {
@@ -261,4 +261,4 @@ TEST(UcxSignals, GrowWhileBeingRead) {
 }
 
 }  // namespace
-}  // namespace vescomm
+}  // namespace vescomm::internal

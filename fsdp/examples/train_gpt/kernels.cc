@@ -32,12 +32,12 @@ constexpr const KernelSet *table[] = {
     &x86_64_v4::kernel_set,
 #endif
 };
-static_assert(std::size(table) == std::size(vescomm::isa_names));
+static_assert(std::size(table) == std::size(vescomm::internal::isa_names));
 
 }  // namespace
 
 std::span<const KernelSet *const> supported_kernels() {
-    static const int supported = vescomm::supported_isas();
+    static const int supported = vescomm::internal::supported_isas();
     return std::span(table).first(supported);
 }
 

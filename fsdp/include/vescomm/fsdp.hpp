@@ -99,7 +99,7 @@ struct MemoryReport {
 class VESCOMM_API Engine {
 public:
     // Plans the units and creates memory, buffers and requests. Parameters start as zeros. `comm`
-    // must outlive the engine. Throws VescommError, or std::invalid_argument for units that cannot
+    // must outlive the engine. Throws Error, or std::invalid_argument for units that cannot
     // be planned. Collective.
     Engine(Communicator &comm, const std::vector<UnitSpec> &units,
            const EngineOptions &options = {});

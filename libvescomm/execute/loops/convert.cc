@@ -7,7 +7,7 @@
 #include "execute/loops/elements.h"
 #include "execute/loops/loops.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 template <typename To, typename From>
@@ -63,4 +63,4 @@ Convert *find_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
     return nullptr;
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

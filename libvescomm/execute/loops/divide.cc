@@ -9,7 +9,7 @@
 #include "execute/loops/loops.h"
 #include "execute/loops/vectorise.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 // Vector instructions do not divide integers. A float with more bits than the dividend gives the
@@ -49,4 +49,4 @@ void divide(void *x, vescomm_type_t type, std::size_t count, int divisor) noexce
     }
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

@@ -9,7 +9,7 @@
 // The formats of floating-point elements. widen() reads an element as a float (f64: as a double);
 // narrow() rounds a float or a double to an element, and makes all NaNs the same. Both use integer
 // arithmetic, which vectorises everywhere: F16C, for example, exists only from x86-64-v3 on.
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 VESCOMM_INLINE float as_float(std::uint32_t bits) {
@@ -126,4 +126,4 @@ using F8e4m3 = SmallFloat<std::uint8_t, 4, 3, 0x7f, 0x7f>;
 using F8e5m2 = SmallFloat<std::uint8_t, 5, 2, 0x7c, 0x7f>;
 
 }  // namespace
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

@@ -11,7 +11,7 @@
 #include "execute/loops/loops.h"
 #include "execute/loops/operators.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 // Most sources in one call. Only for sums of floats are more loops worth the code size.
@@ -147,4 +147,4 @@ FoldLoop find_fold(vescomm_op_t op, vescomm_type_t to, vescomm_type_t from) noex
     }
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

@@ -11,7 +11,7 @@
 #include "execute/loops/elements.h"
 #include "execute/loops/loops.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 // The element that one step of a loop reads from a source. Two bf16 are read as one word, because a
@@ -116,4 +116,4 @@ FoldLoop find_bf16_sum(vescomm_type_t to, vescomm_type_t from) noexcept {
     return {};
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

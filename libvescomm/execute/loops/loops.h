@@ -6,7 +6,7 @@
 
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // to[i] = scale * (((start[i] + f[0] * s[0][i]) + f[1] * s[1][i]) + ...), or with another operator
 // instead of the sum. Only sums of floats use `scale`, and only premultiplied sums the factors f.
@@ -74,4 +74,4 @@ VESCOMM_DECLARE_LOOPS(x86_64_v3)
 VESCOMM_DECLARE_LOOPS(x86_64_v4)
 #endif
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

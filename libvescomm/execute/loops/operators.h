@@ -8,7 +8,7 @@
 #include "execute/loops/elements.h"
 
 // Operators on two accumulators.
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 // Sums and products of integers wrap. They are computed unsigned and in at least 32 bits: C++
@@ -71,4 +71,4 @@ struct Maximum {
 };
 
 }  // namespace
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

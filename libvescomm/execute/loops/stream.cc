@@ -13,7 +13,7 @@
 #include "execute/loops/loops.h"
 #include "execute/loops/vectorise.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 constexpr std::size_t line = 64;
@@ -49,4 +49,4 @@ void stream(void *to, const void *from, std::size_t bytes) noexcept {
     __builtin_memcpy(y, x, bytes);
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

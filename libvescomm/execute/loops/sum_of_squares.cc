@@ -8,7 +8,7 @@
 #include "execute/loops/elements.h"
 #include "execute/loops/loops.h"
 
-namespace vescomm::VESCOMM_ISA {
+namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
 // Number of running sums, enough to hide the latency of additions in L1, where they are held. All
@@ -44,4 +44,4 @@ double sum_of_squares(const void *from, vescomm_type_t type, std::size_t count) 
     return type == VESCOMM_F32 ? squares<F32>(from, count) : squares<Bf16>(from, count);
 }
 
-}  // namespace vescomm::VESCOMM_ISA
+}  // namespace vescomm::internal::VESCOMM_ISA

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/match/call_match.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
     return {};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

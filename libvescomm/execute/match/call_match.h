@@ -11,7 +11,7 @@
 #include "execute/program.h"
 #include "execute/run_context.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Compares the calls of the ranks of an operation, run by run. Needs no messages of its own unless
 // a rank waits long:
@@ -96,4 +96,4 @@ private:
     bool masks_known_ = false;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

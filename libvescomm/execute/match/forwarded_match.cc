@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/match/forwarded_match.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 ForwardedMatch::ForwardedMatch(const Bindings &bindings, const RunContext &context,
                                const std::vector<std::uint8_t> &receive_mask)
@@ -62,4 +62,4 @@ bool ForwardedMatch::accept(const BoundStep &wait) noexcept {
     return true;
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

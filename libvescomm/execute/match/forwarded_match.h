@@ -11,7 +11,7 @@
 #include "execute/program.h"
 #include "execute/run_context.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Compares the calls of two ranks whose bytes pass through a forwarding rank.
 //
@@ -57,4 +57,4 @@ private:
     std::vector<std::uint64_t> words_;  // by final peer: source of put_signature()
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

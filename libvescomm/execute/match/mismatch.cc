@@ -6,7 +6,7 @@
 
 #include "execute/match/signature.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::string Mismatch::text() const {
     const std::string mine = Signature(signature).text();
@@ -25,4 +25,4 @@ std::string Mismatch::text() const {
         earlier ? ", or they differ in an earlier gather_v or scatter_v" : "");
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -7,7 +7,7 @@
 
 #include "schedule/schedule.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // Two ranks that made different calls instead of the same call. Usually one of them is the rank
 // that found the mismatch; a forwarding rank finds mismatches of two other ranks.
@@ -23,4 +23,4 @@ struct Mismatch {
     std::string text() const;
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

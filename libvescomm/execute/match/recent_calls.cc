@@ -4,7 +4,7 @@
 
 #include "execute/slot_sequences.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 std::optional<Mismatch> RecentCalls::find_mismatch(
     int rank, const Nodes &nodes, std::uint32_t first_channel,
@@ -23,4 +23,4 @@ std::optional<Mismatch> RecentCalls::find_mismatch(
     return {};
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -12,7 +12,7 @@
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The signatures of the latest calls of this rank that used the staging buffer. A rank of another
 // node may be many calls behind and wait for one that this rank never made.
@@ -48,4 +48,4 @@ private:
     std::array<Call, 64> calls_{};
 };
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

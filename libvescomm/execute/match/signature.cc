@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 namespace {
 
@@ -81,4 +81,4 @@ PairDigests pair_digests(const Problem &problem, int rank) {
     return std::make_shared<const std::vector<std::uint32_t>>(std::move(digests));
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

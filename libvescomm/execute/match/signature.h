@@ -11,7 +11,7 @@
 #include "schedule/problem.h"
 #include "vescomm/vescomm.h"
 
-namespace vescomm {
+namespace vescomm::internal {
 
 // The signature of a call: 32 bits, so that it fits beside a flag. Different calls have different
 // signatures unless their digests collide. The text of a signature describes the call.
@@ -54,4 +54,4 @@ inline std::uint32_t signature_for(int peer, std::uint32_t signature,
     return signature ^ (pairs ? (*pairs)[static_cast<std::size_t>(peer)] : 0);
 }
 
-}  // namespace vescomm
+}  // namespace vescomm::internal

@@ -25,9 +25,9 @@ namespace vescomm {
 inline namespace v0 {
 
 // A status that is not VESCOMM_OK, with its sentence.
-class VescommError : public std::runtime_error {
+class Error : public std::runtime_error {
 public:
-    explicit VescommError(vescomm_status_t status)
+    explicit Error(vescomm_status_t status)
         : std::runtime_error(vescomm_last_error()), status_(status) {}
 
     vescomm_status_t status() const noexcept { return status_; }
@@ -37,7 +37,7 @@ private:
 };
 
 inline void check(vescomm_status_t status) {
-    if (status < 0) throw VescommError(status);
+    if (status < 0) throw Error(status);
 }
 
 namespace detail {

@@ -6,7 +6,7 @@
 
 #include "schedule/rails.h"
 
-namespace vescomm::all_gather_v {
+namespace vescomm::internal::all_gather_v {
 
 // The steps between nodes of slab.cc and direct.cc: every shard goes directly to every other node,
 // through one rank of it.
@@ -42,4 +42,4 @@ inline void put_to_other_nodes(Schedule &schedule, const Problem &problem, int r
     }
 }
 
-}  // namespace vescomm::all_gather_v
+}  // namespace vescomm::internal::all_gather_v

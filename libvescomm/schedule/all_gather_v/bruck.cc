@@ -6,7 +6,7 @@
 #include "schedule/node_blocks.h"
 #include "schedule/rails.h"
 
-namespace vescomm::all_gather_v {
+namespace vescomm::internal::all_gather_v {
 
 namespace {
 
@@ -170,4 +170,4 @@ Schedule bruck(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_gather_v
+}  // namespace vescomm::internal::all_gather_v

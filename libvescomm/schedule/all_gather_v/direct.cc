@@ -4,7 +4,7 @@
 #include "schedule/all_gather_v/between_nodes.h"
 #include "schedule/fan_out.h"
 
-namespace vescomm::all_gather_v {
+namespace vescomm::internal::all_gather_v {
 
 namespace {
 
@@ -62,4 +62,4 @@ Schedule direct(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_gather_v
+}  // namespace vescomm::internal::all_gather_v

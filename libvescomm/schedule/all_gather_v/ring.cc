@@ -5,7 +5,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/node_blocks.h"
 
-namespace vescomm::all_gather_v {
+namespace vescomm::internal::all_gather_v {
 
 namespace {
 
@@ -98,4 +98,4 @@ Schedule ring(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_gather_v
+}  // namespace vescomm::internal::all_gather_v

@@ -3,7 +3,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/all_gather_v/between_nodes.h"
 
-namespace vescomm::all_gather_v {
+namespace vescomm::internal::all_gather_v {
 
 namespace {
 
@@ -48,4 +48,4 @@ Schedule slab(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_gather_v
+}  // namespace vescomm::internal::all_gather_v

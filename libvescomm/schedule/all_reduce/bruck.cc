@@ -3,7 +3,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/all_reduce/phases.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 bool can_bruck(const Problem &problem) {
     const Phases phases(problem);
@@ -22,4 +22,4 @@ Schedule bruck(const Problem &problem, int rank) {
     return then(rank, reduce_scatter_v::bruck(scatter, rank), all_gather_v::bruck(gather, rank));
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

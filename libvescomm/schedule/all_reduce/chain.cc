@@ -4,7 +4,7 @@
 #include "schedule/all_reduce/phases.h"
 #include "schedule/staged_blocks.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 namespace {
 
@@ -34,4 +34,4 @@ Schedule chain(const Problem &problem, int rank) {
                 many ? all_gather_v::bruck(gather, rank) : pass_blocks(gather, rank));
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

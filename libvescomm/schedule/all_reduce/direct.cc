@@ -6,7 +6,7 @@
 #include "schedule/fan_out.h"
 #include "schedule/rails.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 namespace {
 
@@ -49,4 +49,4 @@ Schedule direct(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

@@ -6,7 +6,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 namespace {
 
@@ -225,4 +225,4 @@ Schedule doubling(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

@@ -4,7 +4,7 @@
 
 #include "schedule/algorithms.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 namespace {
 
@@ -53,4 +53,4 @@ Schedule flat(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 // A reduce_scatter_v in place, and then an all_gather_v in place. One rank sums each element, so
 // all ranks end with the same bits. For arrays each phase has one half of the staging buffer, so
@@ -23,4 +23,4 @@ struct Phases {
     }
 };
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

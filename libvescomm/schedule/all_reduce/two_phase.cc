@@ -4,7 +4,7 @@
 #include "schedule/all_reduce/phases.h"
 #include "schedule/staged_blocks.h"
 
-namespace vescomm::all_reduce {
+namespace vescomm::internal::all_reduce {
 
 bool can_two_phase(const Problem &problem) {
     if (!problem.arrays) return !problem.per_node;
@@ -24,4 +24,4 @@ Schedule two_phase(const Problem &problem, int rank) {
     return then(rank, reduce_scatter_v::direct(scatter, rank), all_gather_v::direct(gather, rank));
 }
 
-}  // namespace vescomm::all_reduce
+}  // namespace vescomm::internal::all_reduce

@@ -6,7 +6,7 @@
 #include "schedule/rails.h"
 #include "schedule/staged_blocks.h"
 
-namespace vescomm::all_to_all_v {
+namespace vescomm::internal::all_to_all_v {
 
 namespace {
 
@@ -157,4 +157,4 @@ Schedule two_level(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::all_to_all_v
+}  // namespace vescomm::internal::all_to_all_v

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 
-namespace vescomm::barrier {
+namespace vescomm::internal::barrier {
 
 namespace {
 
@@ -45,4 +45,4 @@ Schedule dissemination(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::barrier
+}  // namespace vescomm::internal::barrier

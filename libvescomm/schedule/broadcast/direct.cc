@@ -4,7 +4,7 @@
 #include "schedule/fan_out.h"
 #include "schedule/rails.h"
 
-namespace vescomm::broadcast {
+namespace vescomm::internal::broadcast {
 
 namespace {
 
@@ -43,4 +43,4 @@ Schedule direct(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::broadcast
+}  // namespace vescomm::internal::broadcast

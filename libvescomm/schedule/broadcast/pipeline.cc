@@ -5,7 +5,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::broadcast {
+namespace vescomm::internal::broadcast {
 
 namespace {
 
@@ -172,4 +172,4 @@ Schedule pipeline(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::broadcast
+}  // namespace vescomm::internal::broadcast

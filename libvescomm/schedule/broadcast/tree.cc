@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 
-namespace vescomm::broadcast {
+namespace vescomm::internal::broadcast {
 
 namespace {
 
@@ -73,4 +73,4 @@ Schedule tree(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::broadcast
+}  // namespace vescomm::internal::broadcast

@@ -4,7 +4,7 @@
 #include "schedule/rails.h"
 #include "schedule/staged_blocks.h"
 
-namespace vescomm::gather_v {
+namespace vescomm::internal::gather_v {
 
 namespace {
 
@@ -108,4 +108,4 @@ Schedule two_level(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::gather_v
+}  // namespace vescomm::internal::gather_v

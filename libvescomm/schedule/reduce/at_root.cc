@@ -4,7 +4,7 @@
 
 #include "schedule/algorithms.h"
 
-namespace vescomm::reduce {
+namespace vescomm::internal::reduce {
 
 // At the root: a reduce_scatter_v in which the root owns all elements.
 //
@@ -16,4 +16,4 @@ Schedule at_root(const Problem &problem, int rank) {
                           : reduce_scatter_v::direct(scatter, rank);
 }
 
-}  // namespace vescomm::reduce
+}  // namespace vescomm::internal::reduce

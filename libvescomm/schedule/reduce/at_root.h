@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::reduce {
+namespace vescomm::internal::reduce {
 
 // The reduce as a reduce_scatter_v in which the root owns all elements.
 inline Problem all_for_root(const Problem &problem) {
@@ -16,4 +16,4 @@ inline Problem all_for_root(const Problem &problem) {
     return scatter;
 }
 
-}  // namespace vescomm::reduce
+}  // namespace vescomm::internal::reduce

@@ -3,7 +3,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/reduce/at_root.h"
 
-namespace vescomm::reduce {
+namespace vescomm::internal::reduce {
 
 bool can_chain(const Problem &problem) {
     return reduce_scatter_v::can_chain(all_for_root(problem));
@@ -20,4 +20,4 @@ Schedule chain(const Problem &problem, int rank) {
     return reduce_scatter_v::chain(all_for_root(problem), rank);
 }
 
-}  // namespace vescomm::reduce
+}  // namespace vescomm::internal::reduce

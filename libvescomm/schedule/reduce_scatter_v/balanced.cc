@@ -5,7 +5,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -83,4 +83,4 @@ Schedule balanced(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

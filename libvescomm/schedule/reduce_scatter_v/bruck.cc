@@ -6,7 +6,7 @@
 #include "schedule/node_blocks.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -230,4 +230,4 @@ Schedule bruck(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

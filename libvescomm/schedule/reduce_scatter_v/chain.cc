@@ -5,7 +5,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -345,4 +345,4 @@ Schedule chain(const Problem &problem, int rank) {
     return Chain(problem, rank).make();
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

@@ -3,7 +3,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -147,4 +147,4 @@ Schedule direct(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

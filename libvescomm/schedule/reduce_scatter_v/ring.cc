@@ -5,7 +5,7 @@
 #include "schedule/algorithms.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -172,4 +172,4 @@ Schedule ring(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

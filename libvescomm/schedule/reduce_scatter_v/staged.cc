@@ -7,7 +7,7 @@
 #include "schedule/node_blocks.h"
 #include "schedule/rails.h"
 
-namespace vescomm::reduce_scatter_v {
+namespace vescomm::internal::reduce_scatter_v {
 
 namespace {
 
@@ -229,4 +229,4 @@ Schedule staged(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::reduce_scatter_v
+}  // namespace vescomm::internal::reduce_scatter_v

@@ -28,7 +28,7 @@ constexpr float guard = 12345.f;
 template <typename Body>
 void for_each_kernel_set(const Body &body) {
     for (std::size_t isa = 0; isa < supported_kernels().size(); ++isa) {
-        SCOPED_TRACE(vescomm::isa_names[isa]);
+        SCOPED_TRACE(vescomm::internal::isa_names[isa]);
         body(*supported_kernels()[isa]);
     }
 }
