@@ -15,7 +15,7 @@ public:
     // Collective.
     explicit RankSum(Communicator &comm) {
         const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.ranks()), 1);
-        vescomm_buffer_options_t options = vescomm_buffer_options();
+        vescomm_buffer_options_t options = vescomm_buffer_options_init();
         options.type = VESCOMM_F64;
         options.sharing = VESCOMM_PER_NODE;
         options.name = "sum over ranks";

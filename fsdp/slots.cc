@@ -34,7 +34,7 @@ std::vector<std::uint64_t> slot_sizes(const std::vector<PlannedUnit> &units, Pre
 
 Buffer make_buffer(Communicator &comm, const PlannedUnit &unit, const Memory &memory,
                    vescomm_sharing_t sharing, Precision precision, const std::string &name) {
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = type_of(precision);
     options.memory = memory.get();
     options.sharing = sharing;
@@ -62,7 +62,7 @@ ParameterSlots::ParameterSlots(Communicator &comm, const std::vector<PlannedUnit
     for (std::size_t unit = 0; unit < units.size(); ++unit) {
         buffers_.push_back(make_buffer(comm, units[unit], slot_of(static_cast<int>(unit)).memory,
                                        VESCOMM_PER_NODE, precision, units[unit].spec.name));
-        vescomm_request_options_t options = vescomm_request_options();
+        vescomm_request_options_t options = vescomm_request_options_init();
         options.source = shards[unit].master.data();
         options.type = VESCOMM_F32;
         requests_.push_back(Request::all_gather_v(comm, buffers_.back(), options));
@@ -110,7 +110,7 @@ GradientSlots::GradientSlots(Communicator &comm, const std::vector<PlannedUnit> 
         buffers_.push_back(make_buffer(comm, units[unit], slot_of(static_cast<int>(unit)).memory,
                                        VESCOMM_PER_RANK, precision,
                                        "gradients of " + units[unit].spec.name));
-        vescomm_request_options_t options = vescomm_request_options();
+        vescomm_request_options_t options = vescomm_request_options_init();
         options.output = shards[unit].gradient.data();
         options.type = VESCOMM_F32;
         requests_.push_back(Request::reduce_scatter_v(comm, buffers_.back(), options));

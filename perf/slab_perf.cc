@@ -40,13 +40,13 @@ int run(double mib, int iterations, bool ragged) {
         counts.push_back(count);
         given += count;
     }
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.sharing = VESCOMM_PER_NODE;
     options.name = "slab";
     vescomm::Buffer buffer(comm, vescomm::Layout::from_counts(counts), options);
     const std::size_t mine = buffer.shard<float>().size();
     std::vector<float> source(mine + 1, static_cast<float>(comm.rank())), target(mine + 1);
-    vescomm_request_options_t request = vescomm_request_options();
+    vescomm_request_options_t request = vescomm_request_options_init();
     request.source = source.data();
     request.type = VESCOMM_F32;
     vescomm::Request gather = vescomm::Request::all_gather_v(comm, buffer, request);

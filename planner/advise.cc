@@ -64,7 +64,7 @@ Totals add_up(const Model &model, const ModelAnswer &answer, const AdviceOptions
     for (std::size_t i = 0; i < model.units.size(); ++i) {
         const Unit &unit = model.units[i];
         const Answer &plan = *answer.units[i];
-        const auto size = static_cast<double>(vescomm_type_bytes(unit.type));
+        const auto size = static_cast<double>(vescomm_type_get_bytes(unit.type));
         const double gathered = advice.gathered_bytes > 0 ? advice.gathered_bytes : size;
         const double gradient = advice.gradient_bytes > 0 ? advice.gradient_bytes : size;
         const auto elements = static_cast<double>(plan.elements);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t max_bytes = std::int64_t{1} << 62;
 
 std::int64_t bytes_of(vescomm_type_t type) {
-    const auto bytes = static_cast<std::int64_t>(vescomm_type_bytes(type));
+    const auto bytes = static_cast<std::int64_t>(vescomm_type_get_bytes(type));
     if (bytes == 0) {
         throw std::invalid_argument(
             fmt::format("type {} is unknown; give one of the VESCOMM_ types", type));

@@ -25,7 +25,7 @@ void require_unit(const char *function, const vescomm_plan_t &plan, std::size_t 
 }
 
 vescomm_planner_totals_t to_totals(const ModelAnswer &answer) {
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
     totals.mode = static_cast<vescomm_planner_mode_t>(answer.mode);
     totals.lower_bound_bytes = answer.lower_bound_bytes;
     if (!answer.feasible) return totals;
@@ -75,19 +75,19 @@ vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan) {
     return guarded([&] { delete plan; });
 }
 
-vescomm_status_t vescomm_plan_units(const vescomm_plan_t *plan, size_t *count) {
+vescomm_status_t vescomm_plan_get_units(const vescomm_plan_t *plan, size_t *count) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_plan_units";
+        constexpr const char *function = "vescomm_plan_get_units";
         require(function, plan, "plan");
         require(function, count, "count");
         *count = plan->model.units.size();
     });
 }
 
-vescomm_status_t vescomm_plan_layout(const vescomm_plan_t *plan, size_t unit,
-                                     vescomm_layout_t **layout) {
+vescomm_status_t vescomm_plan_create_layout(const vescomm_plan_t *plan, size_t unit,
+                                            vescomm_layout_t **layout) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_plan_layout";
+        constexpr const char *function = "vescomm_plan_create_layout";
         require(function, plan, "plan");
         require(function, layout, "layout");
         require_unit(function, *plan, unit);
@@ -98,10 +98,10 @@ vescomm_status_t vescomm_plan_layout(const vescomm_plan_t *plan, size_t unit,
     });
 }
 
-vescomm_status_t vescomm_plan_figures(const vescomm_plan_t *plan, size_t unit,
-                                      vescomm_planner_figures_t *figures) {
+vescomm_status_t vescomm_plan_get_figures(const vescomm_plan_t *plan, size_t unit,
+                                          vescomm_planner_figures_t *figures) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_plan_figures";
+        constexpr const char *function = "vescomm_plan_get_figures";
         require(function, plan, "plan");
         require(function, figures, "figures");
         require_unit(function, *plan, unit);
@@ -109,15 +109,17 @@ vescomm_status_t vescomm_plan_figures(const vescomm_plan_t *plan, size_t unit,
         const bool feasible = plan->answer.feasible;
         explain(feasible ? plan->answer.units[unit]->explanation.c_str()
                          : plan->answer.explanation.c_str());
-        write_struct(figures,
-                     feasible ? to_figures(*plan->answer.units[unit]) : vescomm_planner_figures(),
-                     size);
+        write_struct(
+            figures,
+            feasible ? to_figures(*plan->answer.units[unit]) : vescomm_planner_figures_init(),
+            size);
     });
 }
 
-vescomm_status_t vescomm_plan_totals(const vescomm_plan_t *plan, vescomm_planner_totals_t *totals) {
+vescomm_status_t vescomm_plan_get_totals(const vescomm_plan_t *plan,
+                                         vescomm_planner_totals_t *totals) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_plan_totals";
+        constexpr const char *function = "vescomm_plan_get_totals";
         require(function, plan, "plan");
         require(function, totals, "totals");
         const std::size_t size = struct_size(function, totals, "totals");

@@ -389,7 +389,7 @@ LayoutPointer make_layout(std::span<const Tensor> all, const Answer &answer) {
     tensors.reserve(answer.places.size());
     for (const Place &place : answer.places) {
         const Tensor &from = all[place.tensor];
-        vescomm_tensor_t tensor = vescomm_tensor();
+        vescomm_tensor_t tensor = vescomm_tensor_init();
         tensor.dimensions = static_cast<std::int32_t>(from.shape.size());
         tensor.name = from.name.c_str();
         tensor.shape = from.shape.data();
@@ -402,7 +402,7 @@ LayoutPointer make_layout(std::span<const Tensor> all, const Answer &answer) {
     const vescomm_status_t status =
         vescomm_layout_create(tensors.data(), tensors.size(), answer.elements, answer.cuts.data(),
                               static_cast<std::int32_t>(answer.cuts.size() - 1), &layout);
-    if (status != VESCOMM_OK) throw LayoutError(status, vescomm_last_error());
+    if (status != VESCOMM_OK) throw LayoutError(status, vescomm_get_last_error());
     return LayoutPointer(layout);
 }
 

@@ -98,7 +98,7 @@ std::vector<std::int64_t> to_weights(const char *function, const vescomm_planner
 }
 
 vescomm_planner_figures_t to_figures(const Answer &answer) {
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     figures.optimal = answer.optimal ? 1 : 0;
     figures.elements = answer.elements;
     figures.padding = answer.padding;

@@ -13,7 +13,7 @@ int main() try {
     const int rank = comm.rank();
 
     std::vector<double> loss = {1.0 + rank}, largest(1);
-    vescomm::all_reduce<double>(comm, loss, largest, VESCOMM_MAX);  // returns when it is complete
+    vescomm::all_reduce(comm, loss, largest, VESCOMM_MAX);  // returns when it is complete
 
     // Rank k has k + 1 tokens for every rank. The exchange runs while the program continues.
     std::vector<std::int64_t> sends(comm.ranks(), rank + 1), receives;
@@ -21,22 +21,23 @@ int main() try {
     std::vector<int> tokens(comm.ranks() * (rank + 1), rank);
     std::vector<int> got(comm.ranks() * (comm.ranks() + 1) / 2);
     vescomm::Request exchange;
-    vescomm::all_to_all_v<int>(comm, tokens, sends, got, receives, &exchange);
+    vescomm::all_to_all_v(comm, tokens, sends, got, receives, &exchange);
 
     // Many small sums become one operation.
     std::vector<std::vector<float>> gradients(300, std::vector<float>(7, 1.0f));
     vescomm::group(comm, [&] {
-        for (auto &gradient : gradients) vescomm::all_reduce<float>(comm, gradient, gradient);
+        for (auto &gradient : gradients) vescomm::all_reduce(comm, gradient);  // in place
     });
 
     // Send around a ring. The group prevents a deadlock: all messages of a group run concurrently.
     std::vector<int> mine(50'000, rank), left(50'000);
     vescomm::group(comm, [&] {
-        vescomm::send<int>(comm, mine, (rank + 1) % comm.ranks());
-        vescomm::receive<int>(comm, left, (rank + comm.ranks() - 1) % comm.ranks());
+        vescomm::send(comm, mine, (rank + 1) % comm.ranks());
+        vescomm::receive(comm, left, (rank + comm.ranks() - 1) % comm.ranks());
     });
 
     exchange.wait();
+    comm.finalize();  // collective; the destructor then does not wait
     std::printf("largest %g, last token %d, gradient %g, left %d\n", largest[0], got.back(),
                 gradients[299][6], left.back());
 } catch (const std::exception &error) {

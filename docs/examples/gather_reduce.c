@@ -4,14 +4,14 @@
 #include <vescomm/vescomm.h>
 
 static void check(vescomm_status_t status) {
-    if (status < 0) exit((fprintf(stderr, "%s\n", vescomm_last_error()), 1));
+    if (status < 0) exit((fprintf(stderr, "%s\n", vescomm_get_last_error()), 1));
 }
 
 int main(void) {
     vescomm_comm_t *comm;
     check(vescomm_comm_create_from_environment(NULL, &comm));
-    vescomm_comm_info_t me = vescomm_comm_info();
-    check(vescomm_comm_query(comm, &me));
+    vescomm_comm_info_t me = vescomm_comm_info_init();
+    check(vescomm_comm_get_info(comm, &me));
 
     int64_t counts[64]; /* rank k owns k + 1 elements, all of them k */
     if (me.ranks > 64) return fprintf(stderr, "at most 64 ranks\n"), 1;
@@ -21,8 +21,8 @@ int main(void) {
     vescomm_buffer_t *buffer;
     check(vescomm_buffer_create(comm, layout, NULL, &buffer));
     vescomm_view_t shard, all;
-    check(vescomm_buffer_shard(buffer, &shard));
-    check(vescomm_buffer_data(buffer, &all));
+    check(vescomm_buffer_get_shard(buffer, &shard));
+    check(vescomm_buffer_get_data(buffer, &all));
 
     vescomm_request_t *gather, *reduce;
     check(vescomm_all_gather_v_create(comm, buffer, NULL, &gather));
@@ -39,6 +39,7 @@ int main(void) {
     vescomm_request_free(reduce);
     vescomm_buffer_free(buffer);
     vescomm_layout_free(layout);
+    check(vescomm_comm_finalize(comm));
     check(vescomm_comm_free(comm));
     return 0;
 }

@@ -164,15 +164,16 @@ void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<Request>> parts,
 // Checks the common arguments, lets `describe` add the arrays, and makes the call.
 template <typename Describe>
 vescomm_status_t call(const char *function, Collective collective, vescomm_comm_t *comm,
-                      vescomm_type_t type, const vescomm_call_options_t *options,
+                      vescomm_type_t type, const vescomm_call_options_t *options, void *stream,
                       vescomm_request_t **request, const Describe &describe) {
     return guarded([&] {
         require(comm, function, "comm");
+        require_no_stream(stream, function);
         const Caller caller{function, comm, type};
         const auto given = read_options(options, function, "options");
         if (type < VESCOMM_F32 || type > VESCOMM_U64)
             caller.refuse("there is no " + name_of_type(type) +
-                          "; use one of VESCOMM_F32 (0) to VESCOMM_U64 (" +
+                          "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
                           std::to_string(VESCOMM_U64) + ")");
         if (comm->group && request != nullptr)
             caller.refuse(
@@ -202,9 +203,9 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
 vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, void *output,
                                       const int64_t *counts, const int64_t *offsets,
                                       vescomm_type_t type, const vescomm_call_options_t *options,
-                                      vescomm_request_t **request) {
-    return call("vescomm_all_gather_v", Collective::all_gather_v, comm, type, options, request,
-                [&](const Caller &caller, Call &made) {
+                                      void *stream, vescomm_request_t **request) {
+    return call("vescomm_all_gather_v", Collective::all_gather_v, comm, type, options, stream,
+                request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
                     caller.pieces(output, made.counts, offsets, "output", made.output);
@@ -214,9 +215,9 @@ vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, 
 vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source, void *output,
                                           const int64_t *counts, vescomm_type_t type,
                                           vescomm_op_t op, const vescomm_call_options_t *options,
-                                          vescomm_request_t **request) {
+                                          void *stream, vescomm_request_t **request) {
     return call("vescomm_reduce_scatter_v", Collective::reduce_scatter_v, comm, type, options,
-                request, [&](const Caller &caller, Call &made) {
+                stream, request, [&](const Caller &caller, Call &made) {
                     made.options.op = op;
                     caller.counts(counts, "counts", made.counts);
                     caller.pieces(source, made.counts, nullptr, "source", made.source);
@@ -226,9 +227,9 @@ vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *sour
 
 vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source, void *output,
                                     int64_t count, vescomm_type_t type, vescomm_op_t op,
-                                    const vescomm_call_options_t *options,
+                                    const vescomm_call_options_t *options, void *stream,
                                     vescomm_request_t **request) {
-    return call("vescomm_all_reduce", Collective::all_reduce, comm, type, options, request,
+    return call("vescomm_all_reduce", Collective::all_reduce, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.op = op;
                     made.counts = {caller.count(count)};
@@ -239,9 +240,9 @@ vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source, vo
 
 vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
                                 int64_t count, vescomm_type_t type, vescomm_op_t op, int32_t root,
-                                const vescomm_call_options_t *options,
+                                const vescomm_call_options_t *options, void *stream,
                                 vescomm_request_t **request) {
-    return call("vescomm_reduce", Collective::reduce, comm, type, options, request,
+    return call("vescomm_reduce", Collective::reduce, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.op = op;
                     made.options.root = root;
@@ -254,9 +255,9 @@ vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *
 
 vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t count,
                                    vescomm_type_t type, int32_t root,
-                                   const vescomm_call_options_t *options,
+                                   const vescomm_call_options_t *options, void *stream,
                                    vescomm_request_t **request) {
-    return call("vescomm_broadcast", Collective::broadcast, comm, type, options, request,
+    return call("vescomm_broadcast", Collective::broadcast, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
                     made.counts = {caller.count(count)};
@@ -268,9 +269,9 @@ vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t cou
 vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void *output,
                                   const int64_t *counts, const int64_t *offsets,
                                   vescomm_type_t type, int32_t root,
-                                  const vescomm_call_options_t *options,
+                                  const vescomm_call_options_t *options, void *stream,
                                   vescomm_request_t **request) {
-    return call("vescomm_gather_v", Collective::gather_v, comm, type, options, request,
+    return call("vescomm_gather_v", Collective::gather_v, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
                     caller.counts(counts, "counts", made.counts);
@@ -283,9 +284,9 @@ vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void
 vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source, void *output,
                                    const int64_t *counts, const int64_t *offsets,
                                    vescomm_type_t type, int32_t root,
-                                   const vescomm_call_options_t *options,
+                                   const vescomm_call_options_t *options, void *stream,
                                    vescomm_request_t **request) {
-    return call("vescomm_scatter_v", Collective::scatter_v, comm, type, options, request,
+    return call("vescomm_scatter_v", Collective::scatter_v, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = root;
                     caller.counts(counts, "counts", made.counts);
@@ -299,10 +300,10 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                                       const int64_t *source_counts, const int64_t *source_offsets,
                                       void *output, const int64_t *output_counts,
                                       const int64_t *output_offsets, vescomm_type_t type,
-                                      const vescomm_call_options_t *options,
+                                      const vescomm_call_options_t *options, void *stream,
                                       vescomm_request_t **request) {
-    return call("vescomm_all_to_all_v", Collective::all_to_all_v, comm, type, options, request,
-                [&](const Caller &caller, Call &made) {
+    return call("vescomm_all_to_all_v", Collective::all_to_all_v, comm, type, options, stream,
+                request, [&](const Caller &caller, Call &made) {
                     caller.counts(source_counts, "source_counts", made.sends);
                     caller.counts(output_counts, "output_counts", made.receives);
                     if (made.sends[caller.rank()] != made.receives[caller.rank()])
@@ -317,8 +318,9 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
 
 vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t count,
                               vescomm_type_t type, int32_t peer,
-                              const vescomm_call_options_t *options, vescomm_request_t **request) {
-    return call("vescomm_send", Collective::send, comm, type, options, request,
+                              const vescomm_call_options_t *options, void *stream,
+                              vescomm_request_t **request) {
+    return call("vescomm_send", Collective::send, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = peer;
                     made.counts = {caller.count(count)};
@@ -328,9 +330,9 @@ vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t 
 
 vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
                                  vescomm_type_t type, int32_t peer,
-                                 const vescomm_call_options_t *options,
+                                 const vescomm_call_options_t *options, void *stream,
                                  vescomm_request_t **request) {
-    return call("vescomm_receive", Collective::receive, comm, type, options, request,
+    return call("vescomm_receive", Collective::receive, comm, type, options, stream, request,
                 [&](const Caller &caller, Call &made) {
                     made.options.root = peer;
                     made.counts = {caller.count(count)};

@@ -47,10 +47,11 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
     });
 }
 
-vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory, void **data, uint64_t *bytes) {
+vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *memory, void **data,
+                                         uint64_t *bytes) {
     return guarded([&] {
-        require(memory, "vescomm_memory_data", "memory");
-        require(data, "vescomm_memory_data", "data");
+        require(memory, "vescomm_memory_get_data", "memory");
+        require(data, "vescomm_memory_get_data", "data");
         *data = memory->value->data();
         if (bytes != nullptr) *bytes = memory->value->bytes();
     });
@@ -76,7 +77,7 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
             require_kind(given.kind, "vescomm_buffer_create");
             require_sharing(given.sharing, "vescomm_buffer_create");
             Buffer::Options wanted;
-            wanted.type = given.type;
+            if (given.type != VESCOMM_TYPE_DEFAULT) wanted.type = given.type;
             if (given.memory != nullptr) {
                 require(given.memory, "vescomm_buffer_create", "the memory of options");
                 wanted.memory = given.memory->value;
@@ -92,33 +93,33 @@ vescomm_status_t vescomm_buffer_create(vescomm_comm_t *comm, const vescomm_layou
     });
 }
 
-vescomm_status_t vescomm_buffer_data(const vescomm_buffer_t *buffer, vescomm_view_t *view) {
+vescomm_status_t vescomm_buffer_get_data(const vescomm_buffer_t *buffer, vescomm_view_t *view) {
     return guarded([&] {
-        require(buffer, "vescomm_buffer_data", "buffer");
-        require(view, "vescomm_buffer_data", "view");
+        require(buffer, "vescomm_buffer_get_data", "buffer");
+        require(view, "vescomm_buffer_get_data", "view");
         *view = view_of(*buffer->value, 0, buffer->value->layout().elements());
     });
 }
 
-vescomm_status_t vescomm_buffer_tensor(const vescomm_buffer_t *buffer, size_t index,
-                                       vescomm_view_t *view) {
+vescomm_status_t vescomm_buffer_get_tensor(const vescomm_buffer_t *buffer, size_t index,
+                                           vescomm_view_t *view) {
     return guarded([&] {
-        require(buffer, "vescomm_buffer_tensor", "buffer");
-        require(view, "vescomm_buffer_tensor", "view");
+        require(buffer, "vescomm_buffer_get_tensor", "buffer");
+        require(view, "vescomm_buffer_get_tensor", "view");
         const auto tensors = buffer->value->layout().tensors();
         if (index >= tensors.size())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "vescomm_buffer_tensor: index is " + std::to_string(index) +
+                        "vescomm_buffer_get_tensor: index is " + std::to_string(index) +
                             ", and buffer \"" + buffer->value->name() + "\" has " +
                             std::to_string(tensors.size()) + " tensors");
         *view = view_of(*buffer->value, tensors[index].offset, tensors[index].elements);
     });
 }
 
-vescomm_status_t vescomm_buffer_shard(const vescomm_buffer_t *buffer, vescomm_view_t *view) {
+vescomm_status_t vescomm_buffer_get_shard(const vescomm_buffer_t *buffer, vescomm_view_t *view) {
     return guarded([&] {
-        require(buffer, "vescomm_buffer_shard", "buffer");
-        require(view, "vescomm_buffer_shard", "view");
+        require(buffer, "vescomm_buffer_get_shard", "buffer");
+        require(view, "vescomm_buffer_get_shard", "view");
         const auto shard = buffer->value->layout().shard(buffer->value->comm().rank());
         *view = view_of(*buffer->value, shard.begin, shard.elements());
     });

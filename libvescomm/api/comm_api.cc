@@ -35,7 +35,7 @@ vescomm_comm_t *hand_out(std::shared_ptr<Communicator> comm) {
 
 vescomm_comm_info_t info_of(const Communicator &comm) {
     const Nodes &nodes = comm.nodes();
-    vescomm_comm_info_t info = vescomm_comm_info();
+    vescomm_comm_info_t info = vescomm_comm_info_init();
     info.rank = comm.rank();
     info.ranks = comm.ranks();
     info.node = nodes.node_of(comm.rank());
@@ -47,7 +47,7 @@ vescomm_comm_info_t info_of(const Communicator &comm) {
 
 vescomm_comm_counters_t counters_of(Communicator &comm) {
     const Counters &counted = comm.counters();
-    vescomm_comm_counters_t counters = vescomm_comm_counters();
+    vescomm_comm_counters_t counters = vescomm_comm_counters_init();
     counters.operations = counted.operations;
     counters.bytes_written = counted.bytes_written;
     counters.bytes_reduced = counted.bytes_reduced;
@@ -136,26 +136,27 @@ vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed
     });
 }
 
-vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm, vescomm_comm_info_t *info) {
+vescomm_status_t vescomm_comm_get_info(const vescomm_comm_t *comm, vescomm_comm_info_t *info) {
     return guarded([&] {
-        require(comm, "vescomm_comm_query", "comm");
-        write_struct(info, info_of(*comm->value), "vescomm_comm_query", "info");
+        require(comm, "vescomm_comm_get_info", "comm");
+        write_struct(info, info_of(*comm->value), "vescomm_comm_get_info", "info");
     });
 }
 
-vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm, vescomm_comm_counters_t *counters) {
+vescomm_status_t vescomm_comm_get_counters(const vescomm_comm_t *comm,
+                                           vescomm_comm_counters_t *counters) {
     return guarded([&] {
-        require(comm, "vescomm_comm_count", "comm");
-        write_struct(counters, counters_of(*comm->value), "vescomm_comm_count", "counters");
+        require(comm, "vescomm_comm_get_counters", "comm");
+        write_struct(counters, counters_of(*comm->value), "vescomm_comm_get_counters", "counters");
     });
 }
 
-vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, char *text, size_t capacity,
-                                      size_t *size) {
+vescomm_status_t vescomm_comm_get_metrics(const vescomm_comm_t *comm, char *text, size_t capacity,
+                                          size_t *size) {
     return guarded([&] {
-        require(comm, "vescomm_comm_metrics", "comm");
-        require(size, "vescomm_comm_metrics", "size");
-        if (capacity > 0) require(text, "vescomm_comm_metrics", "text");
+        require(comm, "vescomm_comm_get_metrics", "comm");
+        require(size, "vescomm_comm_get_metrics", "size");
+        if (capacity > 0) require(text, "vescomm_comm_get_metrics", "text");
         Communicator &c = *comm->value;
         const std::string made =
             metrics_text(info_of(c), counters_of(c), c.number(), c.failure().broken());
@@ -182,6 +183,13 @@ vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason) {
     return guarded([&] {
         require(comm, "vescomm_comm_abort", "comm");
         comm->value->abort(reason != nullptr ? reason : "no reason was given");
+    });
+}
+
+vescomm_status_t vescomm_comm_finalize(vescomm_comm_t *comm) {
+    return guarded([&] {
+        require(comm, "vescomm_comm_finalize", "comm");
+        comm->value->finalize();
     });
 }
 

@@ -5,10 +5,10 @@
 // caller's structs. An exported function checks its arguments, calls the library, and translates
 // errors:
 //
-//     vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
-//                                          size_t *index) {
-//         return vescomm::internal::guarded([&] {
-//             vescomm::internal::require(layout, "vescomm_layout_find", "layout");
+//     vescomm_status_t vescomm_layout_find_tensor(const vescomm_layout_t *layout, const char *name,
+//                                                 size_t *index) {
+//         return guarded([&] {
+//             require(layout, "vescomm_layout_find_tensor", "layout");
 //             ...
 //             *index = found;  // outputs last: they are set only on success
 //         });
@@ -71,6 +71,14 @@ inline void require(const Handle *argument, const char *function, const char *pa
                     "use it there, and make communicators here after exec()");
 }
 
+// Throws if a stream is given for host memory, the only kind of memory so far.
+inline void require_no_stream(const void *stream, const char *function) {
+    if (stream == nullptr) return;
+    throw Error(
+        VESCOMM_ERROR_INVALID_ARGUMENT,
+        std::string(function) + ": a stream was given for host memory, which has none; pass NULL");
+}
+
 // Append-only structs. A caller built against an older header has a shorter struct than this
 // library, and a caller built against a newer header a longer one. `struct_size` is the size of the
 // caller's struct.
@@ -107,7 +115,7 @@ Struct read_struct(const Struct *theirs, const char *function, const char *param
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     std::string(function) + ": " + parameter + " is a struct of " +
                         std::to_string(size) + " bytes that uses byte " + std::to_string(i) +
-                        ", and this library, version " + vescomm_version() + ", knows " +
+                        ", and this library, version " + vescomm_get_version() + ", knows " +
                         std::to_string(sizeof(Struct)) +
                         " bytes of it; leave newer members zero, or load a newer library");
     }

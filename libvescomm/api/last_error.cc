@@ -32,11 +32,11 @@ void set_last_error(const char *sentence, const char *more) noexcept {
 
 }  // namespace vescomm::internal
 
-const char *vescomm_last_error(void) {
+const char *vescomm_get_last_error(void) {
     return vescomm::internal::text;
 }
 
-const char *vescomm_status_name(vescomm_status_t status) {
+const char *vescomm_status_get_name(vescomm_status_t status) {
     switch (status) {
         case VESCOMM_OK:
             return "ok";
@@ -65,7 +65,7 @@ const char *vescomm_status_name(vescomm_status_t status) {
     }
 }
 
-const char *vescomm_version(void) {
+const char *vescomm_get_version(void) {
     return VESCOMM_VERSION_TEXT(VESCOMM_VERSION_MAJOR, VESCOMM_VERSION_MINOR,
                                 VESCOMM_VERSION_PATCH);
 }

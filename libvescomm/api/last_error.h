@@ -4,8 +4,9 @@
 
 namespace vescomm::internal {
 
-// Stores the sentence that vescomm_last_error() returns to the calling thread: `sentence` followed
-// by `more`. Does not allocate. A sentence of more than max_error_bytes is cut and ends with "...".
+// Stores the sentence that vescomm_get_last_error() returns to the calling thread: `sentence`
+// followed by `more`. Does not allocate. A sentence of more than max_error_bytes is cut and ends
+// with "...".
 void set_last_error(const char *sentence, const char *more = "") noexcept;
 
 constexpr int max_error_bytes = 1023;

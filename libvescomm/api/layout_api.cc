@@ -59,7 +59,7 @@ std::vector<Layout::Tensor> read_tensors(const vescomm_tensor_t *tensors, size_t
         if (size != stride) {
             refuse(
                 "{}: struct_size of tensor {} is {} and that of tensor 0 is {}; make every "
-                "tensor with vescomm_tensor()",
+                "tensor with vescomm_tensor_init()",
                 create, i, size, stride);
         }
         result.push_back(to_tensor(read_struct(theirs, create, which.c_str()), i));
@@ -113,11 +113,12 @@ vescomm_status_t vescomm_layout_free(vescomm_layout_t *layout) {
     return guarded([&] { delete layout; });
 }
 
-vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout, vescomm_layout_info_t *info) {
+vescomm_status_t vescomm_layout_get_info(const vescomm_layout_t *layout,
+                                         vescomm_layout_info_t *info) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_query";
+        constexpr const char *function = "vescomm_layout_get_info";
         require(layout, function, "layout");
-        vescomm_layout_info_t ours = vescomm_layout_info();
+        vescomm_layout_info_t ours = vescomm_layout_info_init();
         ours.ranks = layout->value.ranks();
         ours.elements = layout->value.elements();
         ours.padding = layout->value.padding();
@@ -128,14 +129,14 @@ vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout, vescomm_la
     });
 }
 
-vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layout, size_t index,
-                                       vescomm_tensor_t *tensor) {
+vescomm_status_t vescomm_layout_get_tensor(const vescomm_layout_t *layout, size_t index,
+                                           vescomm_tensor_t *tensor) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_tensor";
+        constexpr const char *function = "vescomm_layout_get_tensor";
         require(layout, function, "layout");
         require_tensor(layout->value, index, function);
         const Layout::Tensor &found = layout->value.tensors()[index];
-        vescomm_tensor_t ours = vescomm_tensor();
+        vescomm_tensor_t ours = vescomm_tensor_init();
         ours.dimensions = static_cast<int32_t>(found.shape.size());
         ours.name = found.name.c_str();
         ours.shape = found.shape.data();
@@ -146,10 +147,10 @@ vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layout, size_t in
     });
 }
 
-vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
-                                     size_t *index) {
+vescomm_status_t vescomm_layout_find_tensor(const vescomm_layout_t *layout, const char *name,
+                                            size_t *index) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_find";
+        constexpr const char *function = "vescomm_layout_find_tensor";
         require(layout, function, "layout");
         require(name, function, "name");
         require(index, function, "index");
@@ -162,10 +163,10 @@ vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char 
     });
 }
 
-vescomm_status_t vescomm_layout_shard(const vescomm_layout_t *layout, int32_t rank, int64_t *begin,
-                                      int64_t *end) {
+vescomm_status_t vescomm_layout_get_shard(const vescomm_layout_t *layout, int32_t rank,
+                                          int64_t *begin, int64_t *end) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_shard";
+        constexpr const char *function = "vescomm_layout_get_shard";
         require(layout, function, "layout");
         require(begin, function, "begin");
         require(end, function, "end");
@@ -176,10 +177,11 @@ vescomm_status_t vescomm_layout_shard(const vescomm_layout_t *layout, int32_t ra
     });
 }
 
-vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layout, int32_t rank,
-                                       vescomm_piece_t *pieces, size_t capacity, size_t *count) {
+vescomm_status_t vescomm_layout_get_pieces(const vescomm_layout_t *layout, int32_t rank,
+                                           vescomm_piece_t *pieces, size_t capacity,
+                                           size_t *count) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_pieces";
+        constexpr const char *function = "vescomm_layout_get_pieces";
         require(layout, function, "layout");
         if (capacity > 0) require(pieces, function, "pieces");
         require(count, function, "count");
@@ -192,10 +194,10 @@ vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layout, int32_t r
     });
 }
 
-vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout, size_t tensor, int32_t rank,
-                                      vescomm_piece_t *piece) {
+vescomm_status_t vescomm_layout_get_piece(const vescomm_layout_t *layout, size_t tensor,
+                                          int32_t rank, vescomm_piece_t *piece) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_piece";
+        constexpr const char *function = "vescomm_layout_get_piece";
         require(layout, function, "layout");
         require(piece, function, "piece");
         require_tensor(layout->value, tensor, function);
@@ -205,11 +207,11 @@ vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout, size_t ten
     });
 }
 
-vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout, size_t tensor, int64_t first,
-                                      int64_t elements, int64_t *boxes, size_t capacity,
-                                      size_t *count) {
+vescomm_status_t vescomm_layout_get_boxes(const vescomm_layout_t *layout, size_t tensor,
+                                          int64_t first, int64_t elements, int64_t *boxes,
+                                          size_t capacity, size_t *count) {
     return guarded([&] {
-        constexpr const char *function = "vescomm_layout_boxes";
+        constexpr const char *function = "vescomm_layout_get_boxes";
         require(layout, function, "layout");
         require(count, function, "count");
         require_tensor(layout->value, tensor, function);

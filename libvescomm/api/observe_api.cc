@@ -25,19 +25,19 @@ vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
     });
 }
 
-double vescomm_trace_seconds(void) {
+double vescomm_trace_get_seconds(void) {
     return trace_seconds();
 }
 
-vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name, const char *track,
-                                    double begin, double end) {
+vescomm_status_t vescomm_trace_add_span(vescomm_comm_t *comm, const char *name, const char *track,
+                                        double begin, double end) {
     return guarded([&] {
-        require(comm, "vescomm_trace_span", "comm");
-        require(name, "vescomm_trace_span", "name");
-        require(track, "vescomm_trace_span", "track");
+        require(comm, "vescomm_trace_add_span", "comm");
+        require(name, "vescomm_trace_add_span", "name");
+        require(track, "vescomm_trace_add_span", "track");
         if (!(begin <= end))
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "vescomm_trace_span: \"" + std::string(name) + "\" begins at " +
+                        "vescomm_trace_add_span: \"" + std::string(name) + "\" begins at " +
                             std::to_string(begin) + " s and ends at " + std::to_string(end) +
                             " s; the end must not be earlier");
         comm->value->trace().add(name, track, begin, end);

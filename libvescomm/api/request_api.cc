@@ -25,6 +25,8 @@ vescomm_status_t create(const char *function, Collective collective, vescomm_com
             wanted.factor = given.factor;
             wanted.root = given.root;
             wanted.type = given.type;
+            if (given.type == VESCOMM_TYPE_DEFAULT && buffer != nullptr)
+                wanted.type = buffer->value->type();
             wanted.source = given.source;
             wanted.output = given.output;
             if (given.algorithm != nullptr) wanted.algorithm = given.algorithm;
@@ -81,10 +83,7 @@ vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
 vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream) {
     return guarded([&] {
         require(request, "vescomm_request_start", "request");
-        if (stream != nullptr)
-            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "vescomm_request_start: a stream was given, and the buffer is host memory, "
-                        "which has none; pass NULL");
+        require_no_stream(stream, "vescomm_request_start");
         start_all(request->parts);
     });
 }

@@ -10,13 +10,14 @@
 namespace vescomm::internal {
 
 inline std::size_t size_of(vescomm_type_t type) {
-    return vescomm_type_bytes(type);
+    return vescomm_type_get_bytes(type);
 }
 
 inline std::string name_of_type(vescomm_type_t type) {
     static constexpr const char *names[] = {"f32", "bf16", "f16", "f64", "f8e4m3", "f8e5m2", "i8",
                                             "u8",  "i16",  "u16", "i32", "u32",    "i64",    "u64"};
-    return type >= 0 && type <= VESCOMM_U64 ? names[type] : "type " + std::to_string(type);
+    const bool is_type = type >= VESCOMM_F32 && type <= VESCOMM_U64;
+    return is_type ? names[type - VESCOMM_F32] : "type " + std::to_string(type);
 }
 
 inline std::string name_of_op(vescomm_op_t op) {

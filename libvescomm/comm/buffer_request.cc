@@ -72,6 +72,33 @@ void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                    "; f32 and f64 convert to and from every float");
 }
 
+// Returns nullptr if `array`, which holds a rank's shard, is the shard in the buffer itself.
+// Refuses any other overlap with the buffer.
+template <typename Array>
+Array *array_apart(Array *array, const char *name, int rank, const Buffer &buffer,
+                   const RequestOptions &options) {
+    const Layout::Shard shard = buffer.layout().shard(rank);
+    const auto at = reinterpret_cast<std::uintptr_t>(array);
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.at(0));
+    const auto end = reinterpret_cast<std::uintptr_t>(buffer.at(buffer.layout().elements()));
+    const auto bytes = static_cast<std::size_t>(shard.elements()) * size_of(options.type);
+    if (array == nullptr || bytes == 0 || at >= end || at + bytes <= begin) return array;
+    if (array == buffer.at(shard.begin) && options.type == buffer.type()) return nullptr;
+    refuse(
+        VESCOMM_ERROR_INVALID_ARGUMENT, options,
+        std::string(name) + " overlaps buffer \"" + buffer.name() +
+            "\" and is not this rank's shard in it, of the same type; give NULL for in place, or "
+            "an array outside the buffer");
+}
+
+// The address of the shard in the buffer means in place, as NULL does.
+RequestOptions resolve_in_place(int rank, const Buffer *buffer, RequestOptions options) {
+    if (buffer == nullptr) return options;
+    options.source = array_apart(options.source, "source", rank, *buffer, options);
+    options.output = array_apart(options.output, "output", rank, *buffer, options);
+    return options;
+}
+
 // The collective on the buffer, and its variant on arrays that pass through the staging buffer. The
 // variant needs one more copy, but one wait instead of two or three, because no rank has to learn
 // that its bytes were read. For many bytes the copy costs more than the waits, and predictions take
@@ -258,13 +285,14 @@ std::shared_ptr<Memory> partial_memory(Communicator &comm, const Buffer *buffer,
 
 std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
                                          const std::shared_ptr<Buffer> &buffer,
-                                         const Options &options) {
+                                         const Options &given) {
     const std::shared_ptr<Communicator> &comm = staging->comm();
     comm->check();
     if (buffer && &buffer->comm() != comm.get())
-        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, given,
                "buffer \"" + buffer->name() + "\" belongs to another communicator");
-    check_in_buffer(*comm, buffer.get(), options);
+    check_in_buffer(*comm, buffer.get(), given);
+    const RequestOptions options = resolve_in_place(comm->rank(), buffer.get(), given);
     const std::string label =
         "creation of " + std::string(name_of(options.collective)) + quoted_name(buffer.get());
 
@@ -294,8 +322,9 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
 
     Bindings bindings = bindings_of(*comm, options);
     const std::size_t element = buffer ? size_of(buffer->type()) : 0;
-    bindings.flight_word = flight_word(algorithm, buffer ? buffer->type() : -1, options.op,
-                                       static_cast<std::uint64_t>(problem.elements()) * element);
+    bindings.flight_word =
+        flight_word(algorithm, buffer ? buffer->type() : VESCOMM_TYPE_DEFAULT, options.op,
+                    static_cast<std::uint64_t>(problem.elements()) * element);
     const auto make = [&](std::unique_ptr<RequestPath> path) {
         return std::unique_ptr<Request>(
             new Request(comm, options, {}, std::move(path), algorithm, choice.why, bindings));

@@ -10,7 +10,7 @@
 namespace vescomm::internal {
 
 std::string build_name() {
-    return std::string(vescomm_version()) + ", build " VESCOMM_BUILD_HASH;
+    return std::string(vescomm_get_version()) + ", build " VESCOMM_BUILD_HASH;
 }
 
 }  // namespace vescomm::internal

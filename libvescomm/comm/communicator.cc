@@ -195,7 +195,8 @@ MemoryId Communicator::next_memory() {
 void Communicator::check() const {
     failure_.check();
     if (left_)
-        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the communicator has been freed already");
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "the communicator was finalized; nothing can be created or started on it");
 }
 
 std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {

@@ -125,9 +125,12 @@ public:
     // Breaks the communicator because this rank ran out of memory. Allocates nothing.
     void run_out() noexcept;
 
-    // Waits for all ranks and closes the connections. Makes progress meanwhile. The communicator is
-    // not usable afterwards.
-    void leave();
+    // Collective: completes the running operations and waits for all ranks. Nothing can be started
+    // afterwards. Throws the failure of a broken communicator, and breaks it with TIMEOUT if a rank
+    // does not call it. No effect if it was called before.
+    void finalize();
+    // finalize() without an exception, for a caller that closes the connections in any case.
+    void leave() noexcept;
 
 private:
     // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when
@@ -190,6 +193,10 @@ private:
     void give_up_on_leaver(const std::string &what, int peer);
     // Waits for the running operations.
     void finish_operations();
+    // Waits until every rank has left.
+    void wait_for_leavers();
+    // Ranks that have not left.
+    std::vector<int> staying() const;
 
     Config config_;
     std::unique_ptr<Control> control_;
@@ -223,7 +230,7 @@ private:
     std::atomic<MemoryId> memories_{0};
     std::uint64_t children_ = 0;  // see next_child()
     bool derived_ = false;
-    std::atomic<bool> left_{false};  // leave() was called, or creation failed
+    std::atomic<bool> left_{false};  // finalize() was called, or creation failed
     std::atomic<bool> stopping_{false};  // the progress thread is to end
     std::thread progress_thread_;
     int spins_ = 0;  // polls of a wait before it yields its core

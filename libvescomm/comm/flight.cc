@@ -37,13 +37,13 @@ std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, 
                           std::uint64_t bytes) {
     const auto row = static_cast<std::uint64_t>(&algorithm - algorithms().data());
     return static_cast<std::uint64_t>(op) << (type_bits + row_bits + byte_bits) |
-           static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
+           static_cast<std::uint64_t>(type) << (row_bits + byte_bits) | row << byte_bits |
            std::min(bytes, max_bytes);
 }
 
 std::uint64_t flight_word(Collective message, vescomm_type_t type, std::uint64_t bytes) {
     const std::uint64_t row = messages + (message == Collective::receive ? 1 : 0);
-    return static_cast<std::uint64_t>(type + 1) << (row_bits + byte_bits) | row << byte_bits |
+    return static_cast<std::uint64_t>(type) << (row_bits + byte_bits) | row << byte_bits |
            std::min(bytes, max_bytes);
 }
 
@@ -53,14 +53,14 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
         R"({{"flight_recorder":1,"version":"{}","rank":{},"ranks":{},"communicator":{},)"
         R"("process":{},"status":"{}","why":{},"written":{},"operations":{}}})"
         "\n",
-        vescomm_version(), header.rank, header.ranks, header.communicator, getpid(),
-        vescomm_status_name(header.status), quoted_json(header.why),
+        vescomm_get_version(), header.rank, header.ranks, header.communicator, getpid(),
+        vescomm_status_get_name(header.status), quoted_json(header.why),
         seconds(real_time_of_last_tick()), recorder.started());
     for (const FlightRecorder::Entry &entry : recorder.entries()) {
         const auto op =
             static_cast<vescomm_op_t>(part(entry.what, type_bits + row_bits + byte_bits, op_bits));
         const auto type =
-            static_cast<vescomm_type_t>(part(entry.what, row_bits + byte_bits, type_bits)) - 1;
+            static_cast<vescomm_type_t>(part(entry.what, row_bits + byte_bits, type_bits));
         const std::uint64_t row = part(entry.what, byte_bits, row_bits);
         const bool message = row >= messages;
         if (!message && row >= algorithms().size()) continue;
@@ -70,7 +70,8 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
         text += fmt::format(
             R"({{"operation":{},"collective":"{}","type":"{}","op":"{}","bytes":{},)"
             R"("algorithm":"{}","state":"{}")",
-            entry.number, name_of(collective), type < 0 ? "none" : name_of_type(type),
+            entry.number, name_of(collective),
+            type == VESCOMM_TYPE_DEFAULT ? "none" : name_of_type(type),
             reduces(collective) ? name_of_op(op) : "none", part(entry.what, 0, byte_bits),
             message ? "eager_buffers" : algorithms()[row].name,
             entry.completed ? "completed" : "started");

@@ -307,28 +307,47 @@ void Communicator::finish_operations() {
              peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
              return peers;
          },
-         [] { return std::string("freeing the communicator while requests are under way"); });
+         [] { return std::string("finalizing the communicator while requests are under way"); });
+}
+
+std::vector<int> Communicator::staying() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < nodes_.ranks(); ++rank)
+        if (!control_->has_left(rank)) ranks.push_back(rank);
+    return ranks;
+}
+
+void Communicator::wait_for_leavers() {
+    // A rank that died has not left. Its failure is about to be reported here.
+    const auto done = [this] { return control_->test_leave() && staying().empty(); };
+    Pollers::Polling polling(pollers_);
+    if (attempt_often(done)) return;
+    wait_long(polling, done,
+              {.limit = deadline(),
+               .what = [] { return std::string("finalizing the communicator"); },
+               .culprits = [this] { return staying(); }});
 }
 
 // A rank leaves after it has completed every operation that it started; other ranks rely on that.
-void Communicator::leave() {
+void Communicator::finalize() {
     if (left_.exchange(true)) return;
-    const auto done = [this] { return control_->test_leave(); };
     try {
         finish_operations();
         control_->start_leave();
-        Pollers::Polling polling(pollers_);
-        if (!attempt_often(done))
-            wait_long(polling, done,
-                      {.limit = deadline(),
-                       .what = [] { return std::string("the end of the communicator"); },
-                       .expire = [](double) -> void {
-                           throw Error(VESCOMM_ERROR_TIMEOUT, "the others did not leave in time");
-                       }});
-    } catch (const std::exception &) {
-        // The communicator is broken, or a rank does not leave: the connections close without it.
+        wait_for_leavers();
+    } catch (...) {
+        control_->end_leave();
+        throw;
     }
     control_->end_leave();
+}
+
+void Communicator::leave() noexcept {
+    try {
+        finalize();
+    } catch (const std::exception &) {
+        // The communicator is broken: its connections close without the other ranks.
+    }
 }
 
 // The first attempts of a wait. Most waits end here, before a look at the clock would pay.
@@ -439,7 +458,7 @@ void Communicator::give_up(const std::string &what, const std::vector<int> &peer
 void Communicator::give_up_on_leaver(const std::string &what, int peer) {
     const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waits for rank " +
                             std::to_string(peer) +
-                            ", which has freed its communicator; every rank must make the same "
+                            ", which has finalized its communicator; every rank must make the same "
                             "calls before it does";
     control_->fail(VESCOMM_ERROR_MISMATCH, why);
     failure_.set(VESCOMM_ERROR_MISMATCH, why);

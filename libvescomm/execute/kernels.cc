@@ -45,7 +45,7 @@ void Kernels::convert(void *to, vescomm_type_t to_type, const void *from, vescom
         return;
     }
     if (to == from || count == 0) return;
-    const std::size_t bytes = count * vescomm_type_bytes(to_type);
+    const std::size_t bytes = count * vescomm_type_get_bytes(to_type);
     if (!streaming) {
         std::memcpy(to, from, bytes);
         return;

@@ -17,7 +17,7 @@
 
 namespace vescomm::internal {
 
-// Totals over the operations of a communicator, for vescomm_comm_count().
+// Totals over the operations of a communicator, for vescomm_comm_get_counters().
 struct Counters {
     std::atomic<std::uint64_t> operations{0}, bytes_written{0}, bytes_reduced{0}, bytes_sent{0},
         sleeps{0};

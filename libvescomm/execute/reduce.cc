@@ -118,7 +118,7 @@ private:
             narrow_(out, sum_.bytes, count_);
         }
         if (divides(how_, to_type_)) loops_.divide(out, to_type_, count_, how_.divisor);
-        if (how_.streaming) loops_.stream(to, out, count_ * vescomm_type_bytes(to_type_));
+        if (how_.streaming) loops_.stream(to, out, count_ * vescomm_type_get_bytes(to_type_));
     }
 
     const Loops &loops_;
@@ -154,7 +154,7 @@ void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
                           (sources.empty() || partials.empty()) && last.fold_last != nullptr &&
                           !how.streaming && !divides(how, type);
     const std::size_t bytes = widens ? widened_bytes : tile_bytes;
-    const std::size_t tile = one_loop ? count : bytes / vescomm_type_bytes(sum_type);
+    const std::size_t tile = one_loop ? count : bytes / vescomm_type_get_bytes(sum_type);
 
     Folding folding(loops, how, sum_type, to, to_type);
     for (std::size_t first = 0; first < count; first += tile) {

@@ -17,11 +17,11 @@ struct Tile {
 };
 
 inline void *element(void *base, vescomm_type_t type, std::size_t i) noexcept {
-    return static_cast<std::byte *>(base) + i * vescomm_type_bytes(type);
+    return static_cast<std::byte *>(base) + i * vescomm_type_get_bytes(type);
 }
 
 inline const void *element(const void *base, vescomm_type_t type, std::size_t i) noexcept {
-    return static_cast<const std::byte *>(base) + i * vescomm_type_bytes(type);
+    return static_cast<const std::byte *>(base) + i * vescomm_type_get_bytes(type);
 }
 
 // Orders stores that bypass the caches before later stores of this thread.

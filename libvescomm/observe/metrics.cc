@@ -19,7 +19,7 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
     };
     append("vescomm_info", "gauge", "Identity of the rank; always 1.", 1,
            fmt::format(",ranks=\"{}\",node=\"{}\",nodes=\"{}\",version=\"{}\"", info.ranks,
-                       info.node, info.nodes, vescomm_version()));
+                       info.node, info.nodes, vescomm_get_version()));
     append("vescomm_broken", "gauge", "1 when the communicator is broken.", broken ? 1 : 0);
     append("vescomm_operations_total", "counter", "Operations started.", counters.operations);
     append("vescomm_written_bytes_total", "counter",

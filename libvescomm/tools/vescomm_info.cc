@@ -23,7 +23,7 @@ namespace vescomm::internal {
 namespace {
 
 void show_build() {
-    std::printf("vescomm %s\n\ntransports\n", vescomm_version());
+    std::printf("vescomm %s\n\ntransports\n", vescomm_get_version());
     for (const TransportHelp &transport : transports())
         std::printf("  %-9s %s%s\n", transport.name.data(), transport.what.data(),
                     transport.built ? "" : " (not in this build)");
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
         "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
     vescomm::internal::Question question;
-    app.set_version_flag("--version", vescomm_version());
+    app.set_version_flag("--version", vescomm_get_version());
     bool markdown = false;
     app.add_flag("--markdown", markdown, "the variables only, as tables of docs/configuration.md");
     std::vector<std::string> flights;

@@ -22,7 +22,7 @@ struct Type {
     void (*write)(std::int64_t value, std::byte *to);
     double (*read)(const std::byte *from);
 
-    std::int64_t bytes() const { return static_cast<std::int64_t>(vescomm_type_bytes(number)); }
+    std::int64_t bytes() const { return static_cast<std::int64_t>(vescomm_type_get_bytes(number)); }
 };
 
 std::span<const Type> types();

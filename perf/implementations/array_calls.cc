@@ -53,37 +53,42 @@ void ArrayCalls::call(const Part &part) {
     std::byte *input_shard = buffers_.input() + part.in_shard[rank_] * bytes_;
     if (name == "all_gather_v")
         check(vescomm_all_gather_v(comm, input_shard, whole, counts, nullptr, type_, nullptr,
-                                   nullptr));
+                                   nullptr, nullptr));
     else if (name == "reduce_scatter_v")
         check(vescomm_reduce_scatter_v(comm, whole, output_shard, counts, type_, op_, nullptr,
-                                       nullptr));
+                                       nullptr, nullptr));
     else if (name == "all_reduce")
-        check(vescomm_all_reduce(comm, whole, whole, part.elements, type_, op_, nullptr, nullptr));
+        check(vescomm_all_reduce(comm, whole, whole, part.elements, type_, op_, nullptr, nullptr,
+                                 nullptr));
     else if (name == "broadcast")
-        check(vescomm_broadcast(comm, whole, part.elements, type_, what_.root, nullptr, nullptr));
+        check(vescomm_broadcast(comm, whole, part.elements, type_, what_.root, nullptr, nullptr,
+                                nullptr));
     else if (name == "reduce")
         check(vescomm_reduce(comm, whole, output_whole, part.elements, type_, op_, what_.root,
-                             nullptr, nullptr));
+                             nullptr, nullptr, nullptr));
     else if (name == "gather_v")
         check(vescomm_gather_v(comm, input_shard, output_whole, counts, nullptr, type_, what_.root,
-                               nullptr, nullptr));
+                               nullptr, nullptr, nullptr));
     else if (name == "scatter_v")
         check(vescomm_scatter_v(comm, whole, output_shard, counts, nullptr, type_, what_.root,
-                                nullptr, nullptr));
+                                nullptr, nullptr, nullptr));
     else if (name == "all_to_all_v") {
         for (int rank = 0; rank < what_.ranks(); ++rank) {
             counts_[rank] = part.counts[rank_];
             offsets_[rank] = rank * what_.shard(rank_) + part.in_shard[rank_];
         }
         check(vescomm_all_to_all_v(comm, buffers_.whole(), counts, part.begins.data(), output,
-                                   counts_.data(), offsets_.data(), type_, nullptr, nullptr));
+                                   counts_.data(), offsets_.data(), type_, nullptr, nullptr,
+                                   nullptr));
     } else if (name == "send_receive") {
         const int ranks = what_.ranks();
         const int previous = what_.previous(rank_);
         check(vescomm_send(comm, buffers_.input() + ranks * part.in_shard[rank_] * bytes_,
-                           ranks * part.counts[rank_], type_, what_.next(rank_), nullptr, nullptr));
+                           ranks * part.counts[rank_], type_, what_.next(rank_), nullptr, nullptr,
+                           nullptr));
         check(vescomm_receive(comm, output + ranks * part.in_shard[previous] * bytes_,
-                              ranks * part.counts[previous], type_, previous, nullptr, nullptr));
+                              ranks * part.counts[previous], type_, previous, nullptr, nullptr,
+                              nullptr));
     } else throw Unsupported("this worker has no " + name);
 }
 

@@ -14,7 +14,7 @@ class Arrays final : public Implementation {
 public:
     explicit Arrays(Communicator &comm) : comm_(comm) {}
 
-    std::string version() const override { return std::string("vescomm ") + vescomm_version(); }
+    std::string version() const override { return std::string("vescomm ") + vescomm_get_version(); }
 
     Costs prepare(const Case &what) override {
         calls_ = ArrayCalls(comm_, what);

@@ -44,7 +44,7 @@ class Vescomm final : public Implementation {
 public:
     explicit Vescomm(Communicator &comm) : comm_(comm), rank_(comm.rank()) {}
 
-    std::string version() const override { return std::string("vescomm ") + vescomm_version(); }
+    std::string version() const override { return std::string("vescomm ") + vescomm_get_version(); }
 
     Costs prepare(const Case &what) override {
         const Collective &collective = find_collective(what.collective);
@@ -68,7 +68,7 @@ public:
             return costs;
         }
         if (collective.name != "barrier") {
-            vescomm_buffer_options_t options = vescomm_buffer_options();
+            vescomm_buffer_options_t options = vescomm_buffer_options_init();
             options.type = type.number;
             options.sharing = what.shared ? VESCOMM_PER_NODE : VESCOMM_PER_RANK;
             const Layout layout = make_layout(what);
@@ -76,7 +76,7 @@ public:
             buffer_ = Buffer(comm_, layout, options);
             costs.register_us = registering.microseconds();
         }
-        vescomm_request_options_t options = vescomm_request_options();
+        vescomm_request_options_t options = vescomm_request_options_init();
         if (collective.reduces()) options.op = find_op(what.op).number;
         if (collective.rooted) options.root = what.root;
         if (what.shared) {

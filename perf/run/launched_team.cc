@@ -30,7 +30,7 @@ struct LineExchange::Piece {
 };
 
 LineExchange::LineExchange(const Communicator &comm) : rank_(comm.rank()), ranks_(comm.ranks()) {
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = VESCOMM_U8;
     options.name = "command";
     std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks_), 0);

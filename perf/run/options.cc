@@ -288,7 +288,7 @@ std::variant<Options, OptionsAnswer> read_options(int argc, const char *const *a
     try {
         app.parse(argc, argv);
         if (given.version)
-            return OptionsAnswer{0, fmt::format("vescomm_perf {}\n", vescomm_version())};
+            return OptionsAnswer{0, fmt::format("vescomm_perf {}\n", vescomm_get_version())};
         return finish(given);
     } catch (const CLI::CallForHelp &) {
         return OptionsAnswer{0, app.help()};

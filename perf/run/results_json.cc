@@ -108,7 +108,7 @@ std::string to_json(const Run &run, const Options &options, const std::vector<Re
         "{{\"schema\": \"vescomm-perf/1\",\n\"version\": {},\n\"started\": {},\n\"arguments\": "
         "{},\n\"environment\": {},\n\"cores\": {},\n\"implementations\": {},\n\"left_out\": "
         "{},\n\"results\": [",
-        to_line(vescomm_version()), to_line(run.started), to_line(options.arguments),
+        to_line(vescomm_get_version()), to_line(run.started), to_line(options.arguments),
         to_line(environment()), run.cores, to_line(members_of(run.members, "version")),
         to_line(members_of(run.left_out, "reason")));
     const char *separator = "\n";

@@ -97,7 +97,7 @@ std::string_view name_of(vescomm_type_t type) {
 }
 
 std::int64_t bytes_of(vescomm_type_t type) {
-    return static_cast<std::int64_t>(vescomm_type_bytes(type));
+    return static_cast<std::int64_t>(vescomm_type_get_bytes(type));
 }
 
 std::optional<vescomm_type_t> type_named(std::string_view name) {

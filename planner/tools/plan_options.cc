@@ -181,7 +181,7 @@ std::variant<PlanOptions, PlanAnswer> read_plan_options(int argc, const char *co
         app.parse(argc, argv);
         check_words(app);
         if (flags.version)
-            return PlanAnswer{0, fmt::format("vescomm-plan {}\n", vescomm_version())};
+            return PlanAnswer{0, fmt::format("vescomm-plan {}\n", vescomm_get_version())};
         check_company(app);
         return read(flags);
     } catch (const CLI::CallForHelp &) {

@@ -19,10 +19,11 @@ FREEZE(VESCOMM_ERROR_INVALID_ARGUMENT == -1 && VESCOMM_ERROR_OUT_OF_MEMORY == -2
 FREEZE(VESCOMM_ERROR_TIMEOUT == -3 && VESCOMM_ERROR_PEER_FAILED == -4);
 FREEZE(VESCOMM_ERROR_MISMATCH == -5 && VESCOMM_ERROR_UNSUPPORTED == -6);
 FREEZE(VESCOMM_ERROR_SYSTEM == -7 && VESCOMM_ERROR_ABORTED == -8 && VESCOMM_ERROR_INTERNAL == -9);
-FREEZE(VESCOMM_F32 == 0 && VESCOMM_BF16 == 1 && VESCOMM_F16 == 2 && VESCOMM_F64 == 3);
-FREEZE(VESCOMM_F8E4M3 == 4 && VESCOMM_F8E5M2 == 5 && VESCOMM_I8 == 6 && VESCOMM_U8 == 7);
-FREEZE(VESCOMM_I16 == 8 && VESCOMM_U16 == 9 && VESCOMM_I32 == 10 && VESCOMM_U32 == 11);
-FREEZE(VESCOMM_I64 == 12 && VESCOMM_U64 == 13);
+FREEZE(VESCOMM_TYPE_DEFAULT == 0);
+FREEZE(VESCOMM_F32 == 1 && VESCOMM_BF16 == 2 && VESCOMM_F16 == 3 && VESCOMM_F64 == 4);
+FREEZE(VESCOMM_F8E4M3 == 5 && VESCOMM_F8E5M2 == 6 && VESCOMM_I8 == 7 && VESCOMM_U8 == 8);
+FREEZE(VESCOMM_I16 == 9 && VESCOMM_U16 == 10 && VESCOMM_I32 == 11 && VESCOMM_U32 == 12);
+FREEZE(VESCOMM_I64 == 13 && VESCOMM_U64 == 14);
 FREEZE(VESCOMM_HOST == 0 && VESCOMM_PER_RANK == 0 && VESCOMM_PER_NODE == 1);
 FREEZE(VESCOMM_SUM == 0 && VESCOMM_AVERAGE == 1);
 FREEZE(VESCOMM_PROD == 2 && VESCOMM_MIN == 3 && VESCOMM_MAX == 4);
@@ -109,15 +110,15 @@ FREEZE(sizeof(vescomm_call_options_t) == 24);
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);
 typedef vescomm_status_t (*flight_function)(const vescomm_comm_t *, const char *);
-static const metrics_function metrics = vescomm_comm_metrics;
+static const metrics_function metrics = vescomm_comm_get_metrics;
 static const flight_function flight = vescomm_flight_recorder_write;
 
 int main(void) {
     if (metrics(NULL, NULL, 0, NULL) != VESCOMM_ERROR_INVALID_ARGUMENT) return 1;
     if (flight(NULL, "x") != VESCOMM_ERROR_INVALID_ARGUMENT) return 1;
-    const vescomm_request_options_t options = vescomm_request_options();
+    const vescomm_request_options_t options = vescomm_request_options_init();
     if (options.struct_size != sizeof options || options.source != NULL) return 1;
-    if (vescomm_version()[0] != '0' + VESCOMM_VERSION_MAJOR) return 1;
+    if (vescomm_get_version()[0] != '0' + VESCOMM_VERSION_MAJOR) return 1;
     puts("the ABI is unchanged");
     return 0;
 }

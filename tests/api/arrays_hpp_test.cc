@@ -5,6 +5,7 @@
 // tests/conformance has tests with several ranks.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "vescomm/vescomm.hpp"
@@ -27,41 +28,98 @@ TEST_F(ArraysHpp, EveryCollectiveOfOneRankIsACopy) {
         output = {0, 0, 0};
     };
     using Span = std::span<const float>;
-    vescomm::all_gather_v<float>(comm, Span(source), output, counts);
+    vescomm::all_gather_v(comm, Span(source), output, counts);
     expect_copy();
-    vescomm::reduce_scatter_v<float>(comm, Span(source), output, counts, VESCOMM_MAX);
+    vescomm::reduce_scatter_v(comm, Span(source), output, counts, VESCOMM_MAX);
     expect_copy();
-    vescomm::all_reduce<float>(comm, Span(source), output);
+    vescomm::all_reduce(comm, Span(source), output);
     expect_copy();
-    vescomm::reduce<float>(comm, Span(source), output);
+    vescomm::reduce(comm, Span(source), output);
     expect_copy();
-    vescomm::gather_v<float>(comm, Span(source), output, counts);
+    vescomm::gather_v(comm, Span(source), output, counts);
     expect_copy();
-    vescomm::scatter_v<float>(comm, Span(source), output, counts);
+    vescomm::scatter_v(comm, Span(source), output, counts);
     expect_copy();
-    vescomm::all_to_all_v<float>(comm, Span(source), counts, output, counts);
+    vescomm::all_to_all_v(comm, Span(source), counts, output, counts);
     expect_copy();
-    vescomm::broadcast<float>(comm, source);
+    vescomm::broadcast(comm, source);
     EXPECT_EQ(source, (Floats{1, 2, 3}));
+}
+
+TEST_F(ArraysHpp, TheTypeIsDeducedFromAnyContiguousRange) {
+    std::array<double, 3> doubles = {1, 2, 3};
+    vescomm::all_reduce(comm, doubles, VESCOMM_AVERAGE);
+    EXPECT_EQ(doubles, (std::array<double, 3>{1, 2, 3}));
+    std::vector<std::uint8_t> bytes = {255, 7};
+    vescomm::all_reduce(comm, std::span(bytes), VESCOMM_MAX);
+    EXPECT_EQ(bytes, (std::vector<std::uint8_t>{255, 7}));
+    const Floats constant = source;
+    vescomm::all_reduce(comm, constant, output, VESCOMM_PROD);
+    EXPECT_EQ(output, source);
+    vescomm::reduce(comm, output, 0, VESCOMM_MIN);
+    EXPECT_EQ(output, source);
+    // Two types, and an output that is constant.
+    static_assert(
+        !std::is_invocable_v<decltype([](auto &out) -> decltype(vescomm::all_reduce(
+                                                        std::declval<vescomm::Communicator &>(),
+                                                        std::declval<Floats &>(), out)) {}),
+                             std::vector<double> &>);
+    static_assert(!std::is_invocable_v<
+                  decltype([](auto &out) -> decltype(vescomm::all_reduce(
+                                             std::declval<vescomm::Communicator &>(), out)) {}),
+                  const Floats &>);
+}
+
+// Host memory has no streams.
+TEST_F(ArraysHpp, RefusesAStream) {
+    int stream = 0;
+    EXPECT_THROW(vescomm::all_reduce(comm, output, VESCOMM_SUM, nullptr, &stream), vescomm::Error);
+    EXPECT_NE(std::string(vescomm_get_last_error()).find("vescomm_all_reduce: a stream was given"),
+              std::string::npos)
+        << vescomm_get_last_error();
+    vescomm::all_reduce(comm, output);
+}
+
+TEST_F(ArraysHpp, ErrorIsTheNameOfTheException) {
+    try {
+        vescomm::send(comm, source, 1);
+        FAIL();
+    } catch (const vescomm::Error &error) {
+        EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_EQ(std::string(error.what()), vescomm_get_last_error());
+    }
+}
+
+TEST_F(ArraysHpp, NothingIsStartedAfterFinalize) {
+    vescomm::Request request;
+    vescomm::all_reduce(comm, source, output, VESCOMM_SUM, &request);
+    comm.finalize();
+    EXPECT_TRUE(request.test());
+    EXPECT_EQ(output, source);
+    EXPECT_THROW(vescomm::all_reduce(comm, source), vescomm::Error);
+    EXPECT_THROW(request.start(), vescomm::Error);
+    EXPECT_THROW(comm.barrier(), vescomm::Error);
+    comm.finalize();
+    EXPECT_EQ(comm.ranks(), 1);
 }
 
 TEST_F(ArraysHpp, AMessageToItselfIsACopy) {
     vescomm::Request request;
-    vescomm::receive<float>(comm, output, 0, &request);
-    vescomm::send<float>(comm, source, 0);
+    vescomm::receive(comm, output, 0, &request);
+    vescomm::send(comm, source, 0);
     request.wait();
     EXPECT_EQ(output, source);
     output = {0, 0, 0};
     vescomm::group(comm, [&] {
-        vescomm::send<float>(comm, source, 0);
-        vescomm::receive<float>(comm, output, 0);
+        vescomm::send(comm, source, 0);
+        vescomm::receive(comm, output, 0);
     });
     EXPECT_EQ(output, source);
 }
 
 TEST_F(ArraysHpp, ARequestCanBeStartedAgain) {
     vescomm::Request request;
-    vescomm::all_reduce<float>(comm, std::span<const float>(source), output, VESCOMM_SUM, &request);
+    vescomm::all_reduce(comm, std::span<const float>(source), output, VESCOMM_SUM, &request);
     request.wait();
     EXPECT_EQ(output, source);
     source = {4, 5, 6};
@@ -76,9 +134,8 @@ TEST_F(ArraysHpp, AGroupRunsAllItsCollectives) {
     vescomm::group(
         comm,
         [&] {
-            vescomm::all_reduce<float>(comm, std::span<const float>(source), output);
-            vescomm::all_reduce<std::int32_t>(comm, std::span<const std::int32_t>(numbers), sums,
-                                              VESCOMM_MIN);
+            vescomm::all_reduce(comm, std::span<const float>(source), output);
+            vescomm::all_reduce(comm, std::span<const std::int32_t>(numbers), sums, VESCOMM_MIN);
         },
         &request);
     request.wait();
@@ -89,18 +146,16 @@ TEST_F(ArraysHpp, AGroupRunsAllItsCollectives) {
 TEST_F(ArraysHpp, RefusesArraysThatAreTooShort) {
     const std::span<float> two(output.data(), 2);
     const std::span<const float> all(source);
-    EXPECT_THROW(vescomm::all_reduce<float>(comm, all, two), std::invalid_argument);
-    EXPECT_THROW(vescomm::all_gather_v<float>(comm, all, two, counts), std::invalid_argument);
-    EXPECT_THROW(vescomm::reduce_scatter_v<float>(comm, two, output, counts),
-                 std::invalid_argument);
-    EXPECT_THROW(vescomm::gather_v<float>(comm, all, output, {}), std::invalid_argument);
+    EXPECT_THROW(vescomm::all_reduce(comm, all, two), std::invalid_argument);
+    EXPECT_THROW(vescomm::all_gather_v(comm, all, two, counts), std::invalid_argument);
+    EXPECT_THROW(vescomm::reduce_scatter_v(comm, two, output, counts), std::invalid_argument);
+    EXPECT_THROW(vescomm::gather_v(comm, all, output, {}), std::invalid_argument);
 }
 
 TEST_F(ArraysHpp, AnExceptionInAGroupBreaksTheCommunicator) {
     EXPECT_THROW(vescomm::group(comm, [] { throw std::runtime_error("mine"); }),
                  std::runtime_error);
-    EXPECT_THROW(vescomm::all_reduce<float>(comm, std::span<const float>(source), output),
-                 vescomm::Error);
+    EXPECT_THROW(vescomm::all_reduce(comm, std::span<const float>(source), output), vescomm::Error);
 }
 
 }  // namespace

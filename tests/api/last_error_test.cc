@@ -14,16 +14,16 @@ namespace {
 
 TEST(LastError, IsTheLastSentenceOfThisThread) {
     set_last_error("first");
-    std::thread([] { EXPECT_STREQ(vescomm_last_error(), ""); }).join();
-    EXPECT_STREQ(vescomm_last_error(), "first");
+    std::thread([] { EXPECT_STREQ(vescomm_get_last_error(), ""); }).join();
+    EXPECT_STREQ(vescomm_get_last_error(), "first");
     set_last_error("second: ", "with a reason");
-    EXPECT_STREQ(vescomm_last_error(), "second: with a reason");
+    EXPECT_STREQ(vescomm_get_last_error(), "second: with a reason");
 }
 
 TEST(LastError, KeepsASentenceOfTheMaximumSize) {
     const std::string sentence(max_error_bytes, 'a');
     set_last_error(sentence.c_str());
-    EXPECT_EQ(vescomm_last_error(), sentence);
+    EXPECT_EQ(vescomm_get_last_error(), sentence);
 }
 
 // Characters of 1 to 4 bytes, shifted so that the cut falls on each of their bytes.
@@ -33,7 +33,7 @@ TEST(LastError, CutsALongSentenceBetweenCharacters) {
             std::string sentence(before, '.');
             while (sentence.size() <= max_error_bytes) sentence += character;
             set_last_error("", sentence.c_str());
-            const std::string kept = vescomm_last_error();
+            const std::string kept = vescomm_get_last_error();
             ASSERT_TRUE(kept.ends_with("...")) << kept;
             const std::string text = kept.substr(0, kept.size() - 3);
             EXPECT_EQ(text, sentence.substr(0, text.size()));

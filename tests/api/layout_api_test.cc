@@ -17,7 +17,7 @@
 namespace {
 
 std::string last_error() {
-    return vescomm_last_error();
+    return vescomm_get_last_error();
 }
 
 void expect_refused(vescomm_status_t status, const std::string &part) {
@@ -47,39 +47,39 @@ protected:
 
     const int64_t matrix[2] = {4, 8};
     const int64_t vector[1] = {5};
-    vescomm_tensor_t tensors[2] = {vescomm_tensor(), vescomm_tensor()};
+    vescomm_tensor_t tensors[2] = {vescomm_tensor_init(), vescomm_tensor_init()};
     int64_t cuts[4] = {0, 16, 34, 40};
     vescomm_layout_t *layout = nullptr;
 };
 
 TEST_F(LayoutApi, ReturnsThePieceOfATensorThatARankOwns) {
     vescomm_piece_t piece;
-    ASSERT_EQ(vescomm_layout_piece(layout, 0, 1, &piece), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_piece(layout, 0, 1, &piece), VESCOMM_OK);
     EXPECT_EQ(piece.first, 16);
     EXPECT_EQ(piece.elements, 16);
     EXPECT_EQ(piece.offset, 0);
-    ASSERT_EQ(vescomm_layout_piece(layout, 1, 1, &piece), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_piece(layout, 1, 1, &piece), VESCOMM_OK);
     EXPECT_EQ(piece.elements, 2);
     EXPECT_EQ(piece.offset, 16);
-    ASSERT_EQ(vescomm_layout_piece(layout, 1, 0, &piece), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_piece(layout, 1, 0, &piece), VESCOMM_OK);
     EXPECT_EQ(piece.elements, 0);
-    expect_refused(vescomm_layout_piece(layout, 2, 0, &piece), "index 2 is not in [0, 2)");
-    expect_refused(vescomm_layout_piece(layout, 0, 3, &piece), "rank 3");
-    expect_refused(vescomm_layout_piece(layout, 0, 0, nullptr), "piece is NULL");
+    expect_refused(vescomm_layout_get_piece(layout, 2, 0, &piece), "index 2 is not in [0, 2)");
+    expect_refused(vescomm_layout_get_piece(layout, 0, 3, &piece), "rank 3");
+    expect_refused(vescomm_layout_get_piece(layout, 0, 0, nullptr), "piece is NULL");
 }
 
 TEST_F(LayoutApi, DescribesElementsAsBoxes) {
     size_t count = 0;
-    ASSERT_EQ(vescomm_layout_boxes(layout, 0, 3, 20, nullptr, 0, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_boxes(layout, 0, 3, 20, nullptr, 0, &count), VESCOMM_OK);
     ASSERT_EQ(count, 3u);
     int64_t boxes[12];
-    ASSERT_EQ(vescomm_layout_boxes(layout, 0, 3, 20, boxes, 3, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_boxes(layout, 0, 3, 20, boxes, 3, &count), VESCOMM_OK);
     const int64_t expected[] = {0, 3, 1, 5, 1, 0, 1, 8, 2, 0, 1, 7};
     EXPECT_TRUE(std::equal(std::begin(boxes), std::end(boxes), expected));
-    expect_refused(vescomm_layout_boxes(layout, 0, 30, 3, boxes, 3, &count), "which has 32");
-    expect_refused(vescomm_layout_boxes(layout, 0, -1, 3, boxes, 3, &count), "from -1 on");
-    expect_refused(vescomm_layout_boxes(layout, 7, 0, 3, boxes, 3, &count), "index 7");
-    expect_refused(vescomm_layout_boxes(layout, 0, 0, 3, nullptr, 3, &count), "boxes is NULL");
+    expect_refused(vescomm_layout_get_boxes(layout, 0, 30, 3, boxes, 3, &count), "which has 32");
+    expect_refused(vescomm_layout_get_boxes(layout, 0, -1, 3, boxes, 3, &count), "from -1 on");
+    expect_refused(vescomm_layout_get_boxes(layout, 7, 0, 3, boxes, 3, &count), "index 7");
+    expect_refused(vescomm_layout_get_boxes(layout, 0, 0, 3, nullptr, 3, &count), "boxes is NULL");
 }
 
 TEST_F(LayoutApi, ParseRestoresSerialisedLayouts) {
@@ -89,9 +89,9 @@ TEST_F(LayoutApi, ParseRestoresSerialisedLayouts) {
     ASSERT_EQ(vescomm_layout_serialise(layout, bytes.data(), size, &size), VESCOMM_OK);
     vescomm_layout_t *back = nullptr;
     ASSERT_EQ(vescomm_layout_parse(bytes.data(), size, &back), VESCOMM_OK) << last_error();
-    vescomm_layout_info_t here = vescomm_layout_info(), there = vescomm_layout_info();
-    ASSERT_EQ(vescomm_layout_query(layout, &here), VESCOMM_OK);
-    ASSERT_EQ(vescomm_layout_query(back, &there), VESCOMM_OK);
+    vescomm_layout_info_t here = vescomm_layout_info_init(), there = vescomm_layout_info_init();
+    ASSERT_EQ(vescomm_layout_get_info(layout, &here), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_info(back, &there), VESCOMM_OK);
     EXPECT_EQ(here.hash, there.hash);
     EXPECT_EQ(vescomm_layout_free(back), VESCOMM_OK);
     EXPECT_EQ(vescomm_layout_parse(bytes.data(), size - 1, &back), VESCOMM_ERROR_INVALID_ARGUMENT);
@@ -99,8 +99,8 @@ TEST_F(LayoutApi, ParseRestoresSerialisedLayouts) {
 }
 
 TEST_F(LayoutApi, QueriesReturnTheValuesOfTheLayout) {
-    vescomm_layout_info_t info = vescomm_layout_info();
-    ASSERT_EQ(vescomm_layout_query(layout, &info), VESCOMM_OK);
+    vescomm_layout_info_t info = vescomm_layout_info_init();
+    ASSERT_EQ(vescomm_layout_get_info(layout, &info), VESCOMM_OK);
     EXPECT_EQ(info.struct_size, sizeof(info));
     EXPECT_EQ(info.ranks, 3);
     EXPECT_EQ(info.elements, 40);
@@ -109,37 +109,37 @@ TEST_F(LayoutApi, QueriesReturnTheValuesOfTheLayout) {
     EXPECT_EQ(info.tensors, 2u);
     EXPECT_NE(info.hash, 0u);
 
-    vescomm_tensor_t tensor = vescomm_tensor();
-    ASSERT_EQ(vescomm_layout_tensor(layout, 0, &tensor), VESCOMM_OK);
+    vescomm_tensor_t tensor = vescomm_tensor_init();
+    ASSERT_EQ(vescomm_layout_get_tensor(layout, 0, &tensor), VESCOMM_OK);
     EXPECT_STREQ(tensor.name, "w");
     EXPECT_NE(tensor.name, tensors[0].name);  // owned by the layout
     EXPECT_EQ(tensor.dimensions, 2);
     EXPECT_EQ(tensor.shape[1], 8);
     EXPECT_EQ(tensor.block, 16);
-    ASSERT_EQ(vescomm_layout_tensor(layout, 1, &tensor), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_tensor(layout, 1, &tensor), VESCOMM_OK);
     EXPECT_EQ(tensor.offset, 32);
     EXPECT_EQ(tensor.block, 1);  // 0 was given
 
     size_t index = 99;
-    EXPECT_EQ(vescomm_layout_find(layout, "b", &index), VESCOMM_OK);
+    EXPECT_EQ(vescomm_layout_find_tensor(layout, "b", &index), VESCOMM_OK);
     EXPECT_EQ(index, 1u);
     int64_t begin = 0;
     int64_t end = 0;
-    EXPECT_EQ(vescomm_layout_shard(layout, 1, &begin, &end), VESCOMM_OK);
+    EXPECT_EQ(vescomm_layout_get_shard(layout, 1, &begin, &end), VESCOMM_OK);
     EXPECT_EQ(begin, 16);
     EXPECT_EQ(end, 34);
 }
 
 TEST_F(LayoutApi, CountsPiecesBeyondTheCapacity) {
     size_t count = 0;
-    ASSERT_EQ(vescomm_layout_pieces(layout, 1, nullptr, 0, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_pieces(layout, 1, nullptr, 0, &count), VESCOMM_OK);
     EXPECT_EQ(count, 2u);
     vescomm_piece_t pieces[2] = {{9, 9, 9, 9}, {9, 9, 9, 9}};
-    ASSERT_EQ(vescomm_layout_pieces(layout, 1, pieces, 1, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_pieces(layout, 1, pieces, 1, &count), VESCOMM_OK);
     EXPECT_EQ(count, 2u);
     EXPECT_EQ(pieces[0].first, 16);
     EXPECT_EQ(pieces[1].tensor, 9u);  // beyond the capacity: untouched
-    ASSERT_EQ(vescomm_layout_pieces(layout, 1, pieces, 2, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_pieces(layout, 1, pieces, 2, &count), VESCOMM_OK);
     EXPECT_EQ(pieces[1].tensor, 1u);
     EXPECT_EQ(pieces[1].elements, 2);
     EXPECT_EQ(pieces[1].offset, 16);
@@ -149,8 +149,8 @@ TEST_F(LayoutApi, ErrorsNameTheFunctionAndTheNullArgument) {
     vescomm_layout_t *made = nullptr;
     size_t index = 0;
     int64_t number = 0;
-    vescomm_layout_info_t info = vescomm_layout_info();
-    vescomm_tensor_t tensor = vescomm_tensor();
+    vescomm_layout_info_t info = vescomm_layout_info_init();
+    vescomm_tensor_t tensor = vescomm_tensor_init();
     expect_refused(vescomm_layout_create(nullptr, 2, 40, cuts, 3, &made),
                    "vescomm_layout_create: tensors is NULL");
     expect_refused(vescomm_layout_create(tensors, 2, 40, nullptr, 3, &made), "cuts is NULL");
@@ -158,19 +158,21 @@ TEST_F(LayoutApi, ErrorsNameTheFunctionAndTheNullArgument) {
     expect_refused(vescomm_layout_create_from_counts(nullptr, 1, &made),
                    "vescomm_layout_create_from_counts: counts is NULL");
     expect_refused(vescomm_layout_create_from_counts(&number, 1, nullptr), "layout is NULL");
-    expect_refused(vescomm_layout_query(nullptr, &info), "vescomm_layout_query: layout is NULL");
-    expect_refused(vescomm_layout_query(layout, nullptr), "vescomm_layout_query: info is NULL");
-    expect_refused(vescomm_layout_tensor(nullptr, 0, &tensor), "layout is NULL");
-    expect_refused(vescomm_layout_tensor(layout, 0, nullptr), "tensor is NULL");
-    expect_refused(vescomm_layout_find(nullptr, "w", &index), "layout is NULL");
-    expect_refused(vescomm_layout_find(layout, nullptr, &index), "name is NULL");
-    expect_refused(vescomm_layout_find(layout, "w", nullptr), "index is NULL");
-    expect_refused(vescomm_layout_shard(nullptr, 0, &number, &number), "layout is NULL");
-    expect_refused(vescomm_layout_shard(layout, 0, nullptr, &number), "begin is NULL");
-    expect_refused(vescomm_layout_shard(layout, 0, &number, nullptr), "end is NULL");
-    expect_refused(vescomm_layout_pieces(nullptr, 0, nullptr, 0, &index), "layout is NULL");
-    expect_refused(vescomm_layout_pieces(layout, 0, nullptr, 1, &index), "pieces is NULL");
-    expect_refused(vescomm_layout_pieces(layout, 0, nullptr, 0, nullptr), "count is NULL");
+    expect_refused(vescomm_layout_get_info(nullptr, &info),
+                   "vescomm_layout_get_info: layout is NULL");
+    expect_refused(vescomm_layout_get_info(layout, nullptr),
+                   "vescomm_layout_get_info: info is NULL");
+    expect_refused(vescomm_layout_get_tensor(nullptr, 0, &tensor), "layout is NULL");
+    expect_refused(vescomm_layout_get_tensor(layout, 0, nullptr), "tensor is NULL");
+    expect_refused(vescomm_layout_find_tensor(nullptr, "w", &index), "layout is NULL");
+    expect_refused(vescomm_layout_find_tensor(layout, nullptr, &index), "name is NULL");
+    expect_refused(vescomm_layout_find_tensor(layout, "w", nullptr), "index is NULL");
+    expect_refused(vescomm_layout_get_shard(nullptr, 0, &number, &number), "layout is NULL");
+    expect_refused(vescomm_layout_get_shard(layout, 0, nullptr, &number), "begin is NULL");
+    expect_refused(vescomm_layout_get_shard(layout, 0, &number, nullptr), "end is NULL");
+    expect_refused(vescomm_layout_get_pieces(nullptr, 0, nullptr, 0, &index), "layout is NULL");
+    expect_refused(vescomm_layout_get_pieces(layout, 0, nullptr, 1, &index), "pieces is NULL");
+    expect_refused(vescomm_layout_get_pieces(layout, 0, nullptr, 0, nullptr), "count is NULL");
     EXPECT_EQ(made, nullptr);
     EXPECT_EQ(vescomm_layout_free(nullptr), VESCOMM_OK);
 }
@@ -204,16 +206,17 @@ TEST_F(LayoutApi, RefusesWrongValuesAndSetsNoOutput) {
 
     int64_t begin = -7;
     int64_t end = -7;
-    expect_refused(vescomm_layout_shard(layout, 3, &begin, &end), "rank 3 is not one of");
-    expect_refused(vescomm_layout_shard(layout, -1, &begin, &end), "in [0, 3)");
+    expect_refused(vescomm_layout_get_shard(layout, 3, &begin, &end), "rank 3 is not one of");
+    expect_refused(vescomm_layout_get_shard(layout, -1, &begin, &end), "in [0, 3)");
     EXPECT_EQ(begin, -7);
     EXPECT_EQ(end, -7);
     size_t index = 77;
-    expect_refused(vescomm_layout_find(layout, "x", &index), "none of the layout's 2 tensors");
-    expect_refused(vescomm_layout_pieces(layout, 3, nullptr, 0, &index), "rank 3");
+    expect_refused(vescomm_layout_find_tensor(layout, "x", &index),
+                   "none of the layout's 2 tensors");
+    expect_refused(vescomm_layout_get_pieces(layout, 3, nullptr, 0, &index), "rank 3");
     EXPECT_EQ(index, 77u);
-    vescomm_tensor_t tensor = vescomm_tensor();
-    expect_refused(vescomm_layout_tensor(layout, 2, &tensor), "index 2 is not in [0, 2)");
+    vescomm_tensor_t tensor = vescomm_tensor_init();
+    expect_refused(vescomm_layout_get_tensor(layout, 2, &tensor), "index 2 is not in [0, 2)");
     EXPECT_EQ(tensor.name, nullptr);
 }
 
@@ -225,14 +228,14 @@ TEST_F(LayoutApi, MakesLayoutsWithoutTensorsAndFromCounts) {
     const int64_t counts[3] = {4, 0, 2};
     ASSERT_EQ(vescomm_layout_create_from_counts(counts, 3, &made), VESCOMM_OK);
     size_t index = 1;
-    EXPECT_EQ(vescomm_layout_find(made, "data", &index), VESCOMM_OK);
+    EXPECT_EQ(vescomm_layout_find_tensor(made, "data", &index), VESCOMM_OK);
     EXPECT_EQ(index, 0u);
     EXPECT_EQ(vescomm_layout_free(made), VESCOMM_OK);
 }
 
 // A struct of a program built against a later header: it has more members than this library knows.
 struct LaterTensor {
-    vescomm_tensor_t known = vescomm_tensor();
+    vescomm_tensor_t known = vescomm_tensor_init();
     int64_t later = 0;
 };
 
@@ -245,10 +248,10 @@ TEST_F(LayoutApi, ReadsArraysOfLaterStructsByTheirOwnStride) {
     vescomm_layout_t *made = nullptr;
     ASSERT_EQ(vescomm_layout_create(&later[0].known, 2, 40, cuts, 3, &made), VESCOMM_OK)
         << last_error();
-    vescomm_layout_info_t mine = vescomm_layout_info();
-    vescomm_layout_info_t same = vescomm_layout_info();
-    ASSERT_EQ(vescomm_layout_query(layout, &mine), VESCOMM_OK);
-    ASSERT_EQ(vescomm_layout_query(made, &same), VESCOMM_OK);
+    vescomm_layout_info_t mine = vescomm_layout_info_init();
+    vescomm_layout_info_t same = vescomm_layout_info_init();
+    ASSERT_EQ(vescomm_layout_get_info(layout, &mine), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_info(made, &same), VESCOMM_OK);
     EXPECT_EQ(mine.hash, same.hash);
     EXPECT_EQ(vescomm_layout_free(made), VESCOMM_OK);
 
@@ -274,7 +277,7 @@ TEST_F(LayoutApi, WritesOnlyTheMembersThatTheCallerHas) {
     vescomm_layout_info_t info;
     std::memset(&info, 0xee, sizeof(info));
     info.struct_size = size;
-    ASSERT_EQ(vescomm_layout_query(layout, &info), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_info(layout, &info), VESCOMM_OK);
     EXPECT_EQ(info.struct_size, size);
     EXPECT_EQ(info.padding, 3);
     EXPECT_EQ(static_cast<uint64_t>(info.largest), 0xeeeeeeeeeeeeeeeeu);
@@ -289,13 +292,13 @@ TEST_F(LayoutApi, WritesOnlyTheMembersThatTheCallerHas) {
     } later;
     std::memset(&later, 0xee, sizeof(later));
     later.known.struct_size = sizeof(later.known) + sizeof(later.later);
-    ASSERT_EQ(vescomm_layout_query(layout, &later.known), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_info(layout, &later.known), VESCOMM_OK);
     EXPECT_EQ(later.known.ranks, 3);
     EXPECT_EQ(later.later, 0u);
     EXPECT_EQ(later.beyond, 0xeeeeeeeeeeeeeeeeu);
 
     info.struct_size = 0;
-    expect_refused(vescomm_layout_query(layout, &info), "struct_size of info is 0");
+    expect_refused(vescomm_layout_get_info(layout, &info), "struct_size of info is 0");
 }
 
 TEST(Guard, TranslatesEveryException) {
@@ -317,7 +320,7 @@ TEST(Guard, TranslatesEveryException) {
 TEST(Guard, ReadsOptions) {
     EXPECT_EQ(vescomm::internal::read_options<vescomm_layout_info_t>(nullptr, "f", "options").ranks,
               0);
-    vescomm_layout_info_t given = vescomm_layout_info();
+    vescomm_layout_info_t given = vescomm_layout_info_init();
     given.ranks = 7;
     given.elements = 9;
     EXPECT_EQ(vescomm::internal::read_options(&given, "f", "options").elements, 9);
@@ -327,12 +330,12 @@ TEST(Guard, ReadsOptions) {
 }
 
 TEST(LastError, IsThreadLocal) {
-    vescomm_layout_query(nullptr, nullptr);
+    vescomm_layout_get_info(nullptr, nullptr);
     const std::string mine = last_error();
     std::thread([] {
-        EXPECT_STREQ(vescomm_last_error(), "");
-        vescomm_layout_find(nullptr, nullptr, nullptr);
-        EXPECT_NE(last_error().find("vescomm_layout_find"), std::string::npos);
+        EXPECT_STREQ(vescomm_get_last_error(), "");
+        vescomm_layout_find_tensor(nullptr, nullptr, nullptr);
+        EXPECT_NE(last_error().find("vescomm_layout_find_tensor"), std::string::npos);
     }).join();
     EXPECT_EQ(last_error(), mine);
 }
@@ -342,15 +345,15 @@ TEST(Status, HasANameForEveryValue) {
         "ok",       "invalid argument", "out of memory", "timeout", "peer failed",
         "mismatch", "unsupported",      "system",        "aborted", "internal"};
     for (int i = 0; i < static_cast<int>(names.size()); ++i) {
-        EXPECT_EQ(vescomm_status_name(-i), names[i]);
+        EXPECT_EQ(vescomm_status_get_name(-i), names[i]);
     }
-    EXPECT_STREQ(vescomm_status_name(VESCOMM_IN_PROGRESS), "in progress");
-    EXPECT_STREQ(vescomm_status_name(2), "unknown status");
-    EXPECT_STREQ(vescomm_status_name(-10), "unknown status");
+    EXPECT_STREQ(vescomm_status_get_name(VESCOMM_IN_PROGRESS), "in progress");
+    EXPECT_STREQ(vescomm_status_get_name(2), "unknown status");
+    EXPECT_STREQ(vescomm_status_get_name(-10), "unknown status");
 }
 
 TEST(Version, EqualsTheVersionOfTheHeader) {
-    EXPECT_STREQ(vescomm_version(), "0.1.0");
+    EXPECT_STREQ(vescomm_get_version(), "0.1.0");
 }
 
 // The ABI: programs built against 0.1 read these offsets.

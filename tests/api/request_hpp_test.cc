@@ -25,7 +25,7 @@ using Floats = std::vector<float>;
 void run_pair(double timeout_seconds, const std::function<void(Communicator &)> &body) {
     const std::string address = free_address();
     const auto rank = [&](int number) {
-        auto options = vescomm_comm_options();
+        auto options = vescomm_comm_options_init();
         options.timeout_seconds = timeout_seconds;
         options.node = "one";
         Communicator comm(number, 2, address, "a secret of this test", &options);
@@ -40,17 +40,67 @@ std::ptrdiff_t overwritten(const Floats &array) {
     return std::ranges::count_if(array, [](float element) { return element != -1; });
 }
 
+// A forgotten type must not read twice the bytes of a 16-bit source.
+TEST(RequestHpp, TheTypeOfASourceIsThatOfTheBuffer) {
+    run_pair(60, [](Communicator &comm) {
+        const std::vector<std::int64_t> counts = {3, 5};
+        auto of_buffer = vescomm_buffer_options_init();
+        of_buffer.type = VESCOMM_BF16;
+        const vescomm::Buffer buffer(comm, vescomm::Layout::from_counts(counts), of_buffer);
+        const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
+        // Not one element more: the sanitizer finds a read past the end.
+        std::vector<std::uint16_t> source(mine, comm.rank() == 0 ? 0x3f80 : 0x4000);
+        auto options = vescomm_request_options_init();
+        options.source = source.data();
+        Request::all_gather_v(comm, buffer, options).run();
+        const auto all = buffer.data<std::uint16_t>();
+        const std::vector<std::uint16_t> should = {0x3f80, 0x3f80, 0x3f80, 0x4000,
+                                                   0x4000, 0x4000, 0x4000, 0x4000};
+        EXPECT_TRUE(std::ranges::equal(all, should));
+        // The sum of both buffers, in the type of the buffer.
+        std::vector<std::uint16_t> sum(mine);
+        options = vescomm_request_options_init();
+        options.output = sum.data();
+        Request::reduce_scatter_v(comm, buffer, options).run();
+        EXPECT_EQ(sum, std::vector<std::uint16_t>(mine, comm.rank() == 0 ? 0x4000 : 0x4080));
+        comm.finalize();
+    });
+}
+
+// The address of the shard means in place, as NULL does. Any other overlap is refused.
+TEST(RequestHpp, TheShardsOwnAddressIsInPlace) {
+    run_pair(60, [](Communicator &comm) {
+        const std::vector<std::int64_t> counts = {3, 5};
+        const vescomm::Buffer buffer(comm, vescomm::Layout::from_counts(counts));
+        const auto shard = buffer.shard<float>();
+        std::ranges::fill(shard, static_cast<float>(comm.rank() + 1));
+        auto options = vescomm_request_options_init();
+        options.source = shard.data();
+        Request::all_gather_v(comm, buffer, options).run();
+        EXPECT_TRUE(std::ranges::equal(buffer.data<float>(), Floats{1, 1, 1, 2, 2, 2, 2, 2}));
+        options = vescomm_request_options_init();
+        options.output = shard.data();
+        Request::reduce_scatter_v(comm, buffer, options).run();
+        EXPECT_TRUE(std::ranges::equal(shard, Floats(shard.size(), comm.rank() == 0 ? 2.F : 4.F)));
+
+        options.output = shard.data() - (comm.rank() == 0 ? -1 : 1);
+        EXPECT_THROW(Request::reduce_scatter_v(comm, buffer, options), vescomm::Error);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("overlaps buffer"), std::string::npos)
+            << vescomm_get_last_error();
+    });
+}
+
 TEST(RequestHpp, DestructorWaitsForARunningOperation) {
     std::latch started(1);
     run_pair(60, [&](Communicator &comm) {
         Floats mine(count, 1), sum(count, 0);
         if (comm.rank() == 1) {
             started.wait();
-            vescomm::all_reduce<float>(comm, mine, sum);
+            vescomm::all_reduce(comm, mine, sum);
         } else {
             {
                 Request request;
-                vescomm::all_reduce<float>(comm, mine, sum, VESCOMM_SUM, &request);
+                vescomm::all_reduce(comm, mine, sum, VESCOMM_SUM, &request);
                 started.count_down();
             }
             EXPECT_EQ(sum, Floats(count, 2));
@@ -69,10 +119,10 @@ TEST(RequestHpp, AssignmentWaitsForARunningOperation) {
         Floats mine(count, 1), sum(count, 0);
         if (comm.rank() == 1) {
             started.wait();
-            vescomm::all_reduce<float>(comm, mine, sum);
+            vescomm::all_reduce(comm, mine, sum);
         } else {
             Request request;
-            vescomm::all_reduce<float>(comm, mine, sum, VESCOMM_SUM, &request);
+            vescomm::all_reduce(comm, mine, sum, VESCOMM_SUM, &request);
             started.count_down();
             request = Request();
             std::ranges::fill(sum, -1.0f);
@@ -92,14 +142,14 @@ TEST(RequestHpp, WritesNothingAfterAFailedWait) {
             gone.wait();
             // Its part may be complete before it observes the failure of rank 0.
             const auto reduce_late = [&] {
-                vescomm::all_reduce<float>(comm, mine, sum);
+                vescomm::all_reduce(comm, mine, sum);
                 comm.barrier();
             };
             EXPECT_THROW(reduce_late(), vescomm::Error);
         } else {
             {
                 Request request;
-                vescomm::all_reduce<float>(comm, mine, sum, VESCOMM_SUM, &request);
+                vescomm::all_reduce(comm, mine, sum, VESCOMM_SUM, &request);
             }
             std::ranges::fill(sum, -1.0f);
             gone.count_down();

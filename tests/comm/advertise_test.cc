@@ -98,10 +98,10 @@ void with_waiting_rank(const std::function<void(CountingTransport &, vescomm_com
     each([&](int rank) {
         if (rank > 0) released.wait(false);
         float data = rank == root ? 7 : 0;
-        EXPECT_EQ(
-            vescomm_broadcast(handles[rank].get(), &data, 1, VESCOMM_F32, root, nullptr, nullptr),
-            VESCOMM_OK)
-            << vescomm_last_error();
+        EXPECT_EQ(vescomm_broadcast(handles[rank].get(), &data, 1, VESCOMM_F32, root, nullptr,
+                                    nullptr, nullptr),
+                  VESCOMM_OK)
+            << vescomm_get_last_error();
         EXPECT_EQ(data, 7);
         handles[rank]->value->leave();
     });
@@ -139,15 +139,16 @@ TEST(Advertise, ReachesARankThatHasExchangedNothing) {
             std::vector<float> data(10, 1);
             vescomm_status_t status = VESCOMM_OK;
             for (int i = 0; i < 9 && comm->value->rank() == 1 && status == VESCOMM_OK; ++i)
-                status = vescomm_all_to_all_v(comm, data.data(), nothing, nullptr, data.data(),
-                                              nothing, nullptr, VESCOMM_F32, nullptr, nullptr);
+                status =
+                    vescomm_all_to_all_v(comm, data.data(), nothing, nullptr, data.data(), nothing,
+                                         nullptr, VESCOMM_F32, nullptr, nullptr, nullptr);
             if (status == VESCOMM_OK)
                 status = vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32,
-                                            VESCOMM_SUM, nullptr, nullptr);
-            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+                                            VESCOMM_SUM, nullptr, nullptr, nullptr);
+            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
             for (const char *part : {"rank 0", "rank 1", "all_reduce", "all_to_all_v"})
-                EXPECT_NE(std::string(vescomm_last_error()).find(part), std::string::npos)
-                    << vescomm_last_error();
+                EXPECT_NE(std::string(vescomm_get_last_error()).find(part), std::string::npos)
+                    << vescomm_get_last_error();
         });
     }
 }

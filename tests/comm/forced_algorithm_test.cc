@@ -20,11 +20,11 @@ testing_support::TestSetup forcing(const std::string &algorithms) {
 // Runs a sum of ten elements on arrays. Returns its explanation.
 std::string explained(vescomm_comm_t *comm, const char *algorithm) {
     std::vector<float> data(10, 1);
-    auto options = vescomm_call_options();
+    auto options = vescomm_call_options_init();
     options.algorithm = algorithm;
     vescomm_request_t *request = nullptr;
     check(vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, VESCOMM_SUM, &options,
-                             &request));
+                             nullptr, &request));
     const char *text = nullptr;
     check(vescomm_request_explain(request, &text));
     const std::string copy = text;
@@ -53,7 +53,7 @@ TEST(ForcedAlgorithm, IsUsedForBuffersOrRefused) {
     run_array_ranks(forcing("all_gather_v=direct"), [](vescomm_comm_t *comm) {
         const Layout layout = Layout::from_counts(std::vector<std::int64_t>{3, 5});
         for (const vescomm_sharing_t sharing : {VESCOMM_PER_RANK, VESCOMM_PER_NODE}) {
-            auto options = vescomm_buffer_options();
+            auto options = vescomm_buffer_options_init();
             options.sharing = sharing;
             vescomm_layout wanted{layout};
             vescomm_buffer_t *buffer = nullptr;
@@ -68,7 +68,7 @@ TEST(ForcedAlgorithm, IsUsedForBuffersOrRefused) {
                 EXPECT_NE(std::string(text).find("direct, "), std::string::npos);
             } else {
                 EXPECT_EQ(status, VESCOMM_ERROR_INVALID_ARGUMENT);
-                EXPECT_NE(std::string(vescomm_last_error()).find("VESCOMM_ALGORITHM: "),
+                EXPECT_NE(std::string(vescomm_get_last_error()).find("VESCOMM_ALGORITHM: "),
                           std::string::npos);
             }
             check(vescomm_request_free(request));

@@ -55,15 +55,15 @@ public:
         counts.back() += 1;
         vescomm_layout_t *layout = nullptr;
         check(vescomm_layout_create_from_counts(counts.data(), ranks(), &layout));
-        auto options = vescomm_buffer_options();
+        auto options = vescomm_buffer_options_init();
         options.type = VESCOMM_I64;
         check(vescomm_buffer_create(comm, layout, &options, &buffer_));
         check(vescomm_layout_free(layout));
-        auto how = vescomm_request_options();
+        auto how = vescomm_request_options_init();
         how.algorithm = "two_phase";
         check(vescomm_all_reduce_create(comm, buffer_, &how, &request_));
         vescomm_view_t view{};
-        check(vescomm_buffer_data(buffer_, &view));
+        check(vescomm_buffer_get_data(buffer_, &view));
         data_ = static_cast<std::int64_t *>(view.data);
     }
     ~Sum() {
@@ -85,7 +85,7 @@ public:
             check(vescomm_request_free(request_));
             request_ = nullptr;
             check(vescomm_all_reduce(comm_, data_, data_, elements, VESCOMM_I64, VESCOMM_SUM,
-                                     nullptr, &request_));
+                                     nullptr, nullptr, &request_));
         }
         under_way_ = true;
     }
@@ -119,7 +119,7 @@ private:
 };
 
 vescomm_memory_t *make_memory(vescomm_comm_t *comm, std::uint64_t bytes) {
-    auto options = vescomm_memory_options();
+    auto options = vescomm_memory_options_init();
     options.bytes = bytes;
     vescomm_memory_t *memory = nullptr;
     check(vescomm_memory_create(comm, &options, &memory));

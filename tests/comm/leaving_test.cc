@@ -24,10 +24,11 @@ TEST_P(Leaving, FailsTheCallsThatWaitForTheRank) {
         if (comm->value->rank() == 2) return comm->value->leave();
         Floats data(3000, 1);
         // The error comes long before the timeout, which would give another status.
-        EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
-        const std::string why = vescomm_last_error();
+        EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+        const std::string why = vescomm_get_last_error();
         EXPECT_NE(why.find("all_reduce of 3000 f32"), std::string::npos) << why;
-        EXPECT_NE(why.find("rank 2, which has freed its communicator"), std::string::npos) << why;
+        EXPECT_NE(why.find("rank 2, which has finalized its communicator"), std::string::npos)
+            << why;
     });
 }
 
@@ -47,6 +48,45 @@ TEST_P(Leaving, CompletesRunningRequests) {
         EXPECT_EQ(data, Floats(3000, 3));
         check(vescomm_request_free(first));
         check(vescomm_request_free(second));
+    });
+}
+
+TEST_P(Leaving, FinalizeReturnsWhenEveryRankHasCalledIt) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        Floats data(3000, 1);
+        vescomm_request_t *request = nullptr;
+        check(sum(comm, data, &request));
+        check(vescomm_comm_finalize(comm));
+        EXPECT_EQ(data, Floats(3000, 3));
+        EXPECT_EQ(vescomm_request_test(request), VESCOMM_OK);
+        EXPECT_REFUSED(vescomm_request_start(request, nullptr), "finalized");
+        EXPECT_REFUSED(sum(comm, data), "finalized");
+        check(vescomm_request_free(request));
+        check(vescomm_comm_finalize(comm));
+    });
+}
+
+TEST_P(Leaving, FinalizeNamesARankThatDoesNotCallIt) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        if (comm->value->rank() == 1) {
+            // A barrier that nobody else calls, so that this rank waits for the error of the
+            // others.
+            EXPECT_LT(vescomm_barrier(comm), 0);
+            return;
+        }
+        const vescomm_status_t status = vescomm_comm_finalize(comm);
+        EXPECT_LT(status, 0);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("rank 1"), std::string::npos)
+            << vescomm_get_last_error();
+    });
+}
+
+TEST_P(Leaving, FinalizeReturnsTheErrorOfABrokenCommunicator) {
+    run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
+        if (comm->value->rank() == 2) check(vescomm_comm_abort(comm, "the disk is full"));
+        EXPECT_EQ(vescomm_comm_finalize(comm), VESCOMM_ERROR_ABORTED);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("the disk is full"), std::string::npos)
+            << vescomm_get_last_error();
     });
 }
 

@@ -27,7 +27,7 @@ vescomm_buffer_t *make_buffer(vescomm_comm_t *comm, vescomm_sharing_t sharing) {
     vescomm_layout_t *layout = nullptr;
     vescomm_buffer_t *buffer = nullptr;
     check(vescomm_layout_create_from_counts(counts.data(), comm->value->ranks(), &layout));
-    auto options = vescomm_buffer_options();
+    auto options = vescomm_buffer_options_init();
     options.type = VESCOMM_I64;
     options.sharing = sharing;
     check(vescomm_buffer_create(comm, layout, &options, &buffer));
@@ -36,7 +36,7 @@ vescomm_buffer_t *make_buffer(vescomm_comm_t *comm, vescomm_sharing_t sharing) {
 }
 
 vescomm_request_t *make_sum(vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
-    auto options = vescomm_request_options();
+    auto options = vescomm_request_options_init();
     options.algorithm = "two_phase";
     vescomm_request_t *request = nullptr;
     check(vescomm_all_reduce_create(comm, buffer, &options, &request));
@@ -47,7 +47,7 @@ vescomm_request_t *make_sum(vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
 void run(vescomm_comm_t *comm, vescomm_buffer_t *buffer, vescomm_request_t *request, int times) {
     const int ranks = comm->value->ranks();
     vescomm_view_t view{};
-    check(vescomm_buffer_data(buffer, &view));
+    check(vescomm_buffer_get_data(buffer, &view));
     auto *data = static_cast<std::int64_t *>(view.data);
     for (int time = 0; time < times; ++time) {
         for (std::int64_t i = 0; i < view.elements; ++i) data[i] = comm->value->rank() + i * time;
@@ -124,8 +124,8 @@ TEST_P(RecyclingAnywhere, SharedSlabCountsOnlyItsOwnReleases) {
             vescomm_request_t *gather = nullptr;
             check(vescomm_all_gather_v_create(comm, buffer, nullptr, &gather));
             vescomm_view_t all{}, mine{};
-            check(vescomm_buffer_data(buffer, &all));
-            check(vescomm_buffer_shard(buffer, &mine));
+            check(vescomm_buffer_get_data(buffer, &all));
+            check(vescomm_buffer_get_shard(buffer, &mine));
             for (int time = 0; time < 5; ++time) {
                 check(vescomm_buffer_acquire(buffer));
                 auto *shard = static_cast<std::int64_t *>(mine.data);

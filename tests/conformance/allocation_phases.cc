@@ -37,7 +37,7 @@ std::vector<float> sums(int ranks, std::size_t count, std::size_t from = 0) {
 // ---- the phases ----
 
 void create_through_tcp(Rank &r) {
-    vescomm_comm_options_t options = vescomm_comm_options();
+    vescomm_comm_options_t options = vescomm_comm_options_init();
     options.timeout_seconds = timeout_seconds;
     r.call("vescomm_comm_create", [&] {
         return vescomm_comm_create(r.rank, r.ranks(), r.world.address.c_str(), "a secret", &options,
@@ -94,7 +94,7 @@ void make_layout(Rank &r) {
 }
 
 void make_memory(Rank &r) {
-    vescomm_memory_options_t options = vescomm_memory_options();
+    vescomm_memory_options_t options = vescomm_memory_options_init();
     options.bytes = 1000;
     options.sharing = VESCOMM_PER_RANK;
     r.call("vescomm_memory_create",
@@ -102,7 +102,7 @@ void make_memory(Rank &r) {
 }
 
 void make_slab(Rank &r) {
-    vescomm_memory_options_t options = vescomm_memory_options();
+    vescomm_memory_options_t options = vescomm_memory_options_init();
     options.bytes = 1000;
     options.sharing = VESCOMM_PER_NODE;
     r.call("vescomm_memory_create (per node)",
@@ -110,7 +110,7 @@ void make_slab(Rank &r) {
 }
 
 void make_buffer(Rank &r) {
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.name = "a buffer with a name that does not fit into a short string";
     r.call("vescomm_buffer_create",
            [&] { return vescomm_buffer_create(r.comm, r.layout, &options, &r.buffer); });
@@ -166,7 +166,7 @@ void call_all_reduce(Rank &r) {
     std::vector<float> all(33);
     r.call("vescomm_all_reduce", [&] {
         return vescomm_all_reduce(r.comm, mine.data(), all.data(), 33, VESCOMM_F32, VESCOMM_SUM,
-                                  nullptr, nullptr);
+                                  nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_all_reduce", all, sums(r.ranks(), 33));
 }
@@ -177,7 +177,7 @@ void call_large_all_reduce(Rank &r) {
     std::vector<float> all(count);
     r.call("vescomm_all_reduce of more", [&] {
         return vescomm_all_reduce(r.comm, mine.data(), all.data(), count, VESCOMM_F32, VESCOMM_SUM,
-                                  nullptr, nullptr);
+                                  nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_all_reduce of more", all, sums(r.ranks(), count));
 }
@@ -203,7 +203,7 @@ void call_all_gather(Rank &r) {
     std::vector<float> all(should.size());
     r.call("vescomm_all_gather_v", [&] {
         return vescomm_all_gather_v(r.comm, mine.data(), all.data(), counts.data(), nullptr,
-                                    VESCOMM_F32, nullptr, nullptr);
+                                    VESCOMM_F32, nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_all_gather_v", all, should);
 }
@@ -215,7 +215,7 @@ void call_reduce_scatter(Rank &r) {
     std::vector<float> shard(own);
     r.call("vescomm_reduce_scatter_v", [&] {
         return vescomm_reduce_scatter_v(r.comm, mine.data(), shard.data(), counts.data(),
-                                        VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr);
+                                        VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_reduce_scatter_v", shard, sums(r.ranks(), own, before));
 }
@@ -228,23 +228,23 @@ void call_rooted(Rank &r) {
     std::vector<float> all(whole.size()), part(mine.size()), sum(9), data = values(0, 9);
     if (!root) std::ranges::fill(data, 0.f);
     r.call("vescomm_broadcast", [&] {
-        return vescomm_broadcast(r.comm, data.data(), 9, VESCOMM_F32, 0, nullptr, nullptr);
+        return vescomm_broadcast(r.comm, data.data(), 9, VESCOMM_F32, 0, nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_broadcast", data, values(0, 9));
     r.call("vescomm_gather_v", [&] {
         return vescomm_gather_v(r.comm, mine.data(), all.data(), counts.data(), nullptr,
-                                VESCOMM_F32, 0, nullptr, nullptr);
+                                VESCOMM_F32, 0, nullptr, nullptr, nullptr);
     });
     if (root) r.expect("vescomm_gather_v", all, whole);
     r.call("vescomm_scatter_v", [&] {
         return vescomm_scatter_v(r.comm, whole.data(), part.data(), counts.data(), nullptr,
-                                 VESCOMM_F32, 0, nullptr, nullptr);
+                                 VESCOMM_F32, 0, nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_scatter_v", part, mine);
     const std::vector<float> term = values(r.rank, 9);
     r.call("vescomm_reduce", [&] {
         return vescomm_reduce(r.comm, term.data(), sum.data(), 9, VESCOMM_F32, VESCOMM_SUM, 0,
-                              nullptr, nullptr);
+                              nullptr, nullptr, nullptr);
     });
     if (root) r.expect("vescomm_reduce", sum, sums(r.ranks(), 9));
 }
@@ -260,7 +260,7 @@ void call_all_to_all(Rank &r) {
             should.push_back(x);
     r.call("vescomm_all_to_all_v", [&] {
         return vescomm_all_to_all_v(r.comm, mine.data(), counts.data(), nullptr, all.data(),
-                                    counts.data(), nullptr, VESCOMM_F32, nullptr, nullptr);
+                                    counts.data(), nullptr, VESCOMM_F32, nullptr, nullptr, nullptr);
     });
     r.expect("vescomm_all_to_all_v", all, should);
 }
@@ -271,7 +271,7 @@ void call_in_background(Rank &r) {
     std::vector<float> all(50);
     r.call("vescomm_all_reduce in the background", [&] {
         return vescomm_all_reduce(r.comm, mine.data(), all.data(), 50, VESCOMM_F32, VESCOMM_SUM,
-                                  nullptr, &r.pending);
+                                  nullptr, nullptr, &r.pending);
     });
     r.call("vescomm_request_test", [&] {
         const vescomm_status_t status = vescomm_request_test(r.pending);
@@ -296,14 +296,14 @@ void call_group(Rank &r) {
     r.call("vescomm_group_begin", [&] { return vescomm_group_begin(r.comm); });
     r.call("vescomm_all_reduce in a group", [&] {
         return vescomm_all_reduce(r.comm, mine.data(), a.data(), 12, VESCOMM_F32, VESCOMM_SUM,
-                                  nullptr, nullptr);
+                                  nullptr, nullptr, nullptr);
     });
     r.call("vescomm_broadcast in a group", [&] {
-        return vescomm_broadcast(r.comm, c.data(), 12, VESCOMM_F32, 0, nullptr, nullptr);
+        return vescomm_broadcast(r.comm, c.data(), 12, VESCOMM_F32, 0, nullptr, nullptr, nullptr);
     });
     r.call("vescomm_all_reduce in a group", [&] {
         return vescomm_all_reduce(r.comm, more.data(), b.data(), 8, VESCOMM_F32, VESCOMM_SUM,
-                                  nullptr, nullptr);
+                                  nullptr, nullptr, nullptr);
     });
     r.call("vescomm_group_end", [&] { return vescomm_group_end(r.comm, nullptr); });
     r.expect("a group", a, sums(r.ranks(), 12));
@@ -318,10 +318,11 @@ void send_and_receive(Rank &r) {
     std::vector<float> theirs(20);
     vescomm_request_t *sent = nullptr;
     r.call("vescomm_send", [&] {
-        return vescomm_send(r.comm, mine.data(), 20, VESCOMM_F32, peer, nullptr, &sent);
+        return vescomm_send(r.comm, mine.data(), 20, VESCOMM_F32, peer, nullptr, nullptr, &sent);
     });
     r.call("vescomm_receive", [&] {
-        return vescomm_receive(r.comm, theirs.data(), 20, VESCOMM_F32, peer, nullptr, nullptr);
+        return vescomm_receive(r.comm, theirs.data(), 20, VESCOMM_F32, peer, nullptr, nullptr,
+                               nullptr);
     });
     r.expect("vescomm_receive", theirs, values(peer, 20));
     r.call("vescomm_request_wait of a message", [&] { return vescomm_request_wait(sent); });
@@ -335,19 +336,21 @@ void send_and_receive(Rank &r) {
 void look(Rank &r) {
     std::array<char, 8192> text;
     std::size_t size = 0;
-    vescomm_comm_info_t info = vescomm_comm_info();
-    vescomm_comm_counters_t counters = vescomm_comm_counters();
-    r.call("vescomm_comm_query", [&] { return vescomm_comm_query(r.comm, &info); });
-    r.call("vescomm_comm_count", [&] { return vescomm_comm_count(r.comm, &counters); });
-    r.call("vescomm_comm_metrics",
-           [&] { return vescomm_comm_metrics(r.comm, text.data(), text.size(), &size); });
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+    r.call("vescomm_comm_get_info", [&] { return vescomm_comm_get_info(r.comm, &info); });
+    r.call("vescomm_comm_get_counters",
+           [&] { return vescomm_comm_get_counters(r.comm, &counters); });
+    r.call("vescomm_comm_get_metrics",
+           [&] { return vescomm_comm_get_metrics(r.comm, text.data(), text.size(), &size); });
     r.call("vescomm_comm_progress", [&] { return vescomm_comm_progress(r.comm); });
 }
 
 void trace(Rank &r) {
     r.call("vescomm_trace_start", [&] { return vescomm_trace_start(r.comm, 100); });
-    r.call("vescomm_trace_span", [&] {
-        return vescomm_trace_span(r.comm, "a span with a name that is not short", "a track", 0, 1);
+    r.call("vescomm_trace_add_span", [&] {
+        return vescomm_trace_add_span(r.comm, "a span with a name that is not short", "a track", 0,
+                                      1);
     });
     for (vescomm_request_t *request : r.requests) {
         r.call("vescomm_request_start, traced",
@@ -378,8 +381,8 @@ void free_all(Rank &r) {
         const vescomm_status_t status = Rank::exposed([&] { return function(object); });
         if (status != VESCOMM_OK) {
             stop_failing();
-            r.wrong(std::string(name) + ": " + vescomm_status_name(status) + ": " +
-                    vescomm_last_error());
+            r.wrong(std::string(name) + ": " + vescomm_status_get_name(status) + ": " +
+                    vescomm_get_last_error());
         }
         object = nullptr;
     };
@@ -413,7 +416,7 @@ void call_something_else(Rank &r) {
     const vescomm_op_t op = r.victim() ? VESCOMM_MAX : VESCOMM_SUM;
     const vescomm_status_t status = Rank::exposed([&] {
         return vescomm_all_reduce(r.comm, mine.data(), all.data(), 21, VESCOMM_F32, op, nullptr,
-                                  nullptr);
+                                  nullptr, nullptr);
     });
     if (r.ranks() > 1 && status == VESCOMM_OK) r.wrong("calls that differ succeed");
     if (r.ranks() > 1 || status != VESCOMM_OK) r.given_up = true;

@@ -92,17 +92,17 @@ struct Rank {
         vescomm_status_t status = exposed(body);
         if (status == VESCOMM_OK) return;
         const Allocations before = victim() ? stop_failing() : Allocations{};
-        const std::string sentence = vescomm_last_error();
+        const std::string sentence = vescomm_get_last_error();
         if (sentence.empty()) wrong(std::string(name) + " failed and said nothing");
         if (status == VESCOMM_ERROR_INTERNAL || status == VESCOMM_ERROR_INVALID_ARGUMENT)
-            wrong(std::string(name) + ": " + vescomm_status_name(status) + ": " + sentence);
+            wrong(std::string(name) + ": " + vescomm_status_get_name(status) + ": " + sentence);
         const bool broken = comm == nullptr || comm->value->failure().broken();
         if (before.failed > 0 && !broken) {
             status = body();
             if (status == VESCOMM_OK) return;
             if (!comm->value->failure().broken())
-                wrong(std::string("again, ") + name + ": " + vescomm_status_name(status) + ": " +
-                      vescomm_last_error());
+                wrong(std::string("again, ") + name + ": " + vescomm_status_get_name(status) +
+                      ": " + vescomm_get_last_error());
         }
         if (world.found.status[rank] == VESCOMM_OK) world.found.status[rank] = status;
         given_up = true;

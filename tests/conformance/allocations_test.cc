@@ -89,7 +89,7 @@ std::string judge(const Cluster &cluster, bool ends, const Found &found, int sta
         // In a phase that ends the communicator, a rank may fail with its peer's abort.
         if (found.allocations.failed == 0 && !ends && found.status[rank] != VESCOMM_OK)
             return "rank " + std::to_string(rank) +
-                   " fails without a reason: " + vescomm_status_name(found.status[rank]);
+                   " fails without a reason: " + vescomm_status_get_name(found.status[rank]);
     }
     return {};
 }

@@ -21,37 +21,37 @@ TEST(ArrayArguments, OverlappingArraysAreRejected) {
         float *at = data.data();
         const std::int64_t counts[] = {10, 10};
         const char *overlap = "overlap";
-        EXPECT_REFUSED(
-            vescomm_all_reduce(comm, at, at + 1, 10, VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr),
-            overlap);
+        EXPECT_REFUSED(vescomm_all_reduce(comm, at, at + 1, 10, VESCOMM_F32, VESCOMM_SUM, nullptr,
+                                          nullptr, nullptr),
+                       overlap);
         // In place is valid only at the offset of the rank's own block.
         EXPECT_REFUSED(vescomm_all_gather_v(comm, at + 10 * (1 - rank), at, counts, nullptr,
-                                            VESCOMM_F32, nullptr, nullptr),
+                                            VESCOMM_F32, nullptr, nullptr, nullptr),
                        overlap);
         EXPECT_REFUSED(vescomm_reduce_scatter_v(comm, at, at + 10 * (1 - rank), counts, VESCOMM_F32,
-                                                VESCOMM_SUM, nullptr, nullptr),
+                                                VESCOMM_SUM, nullptr, nullptr, nullptr),
                        overlap);
         EXPECT_REFUSED(vescomm_all_to_all_v(comm, at, counts, nullptr, at, counts, nullptr,
-                                            VESCOMM_F32, nullptr, nullptr),
+                                            VESCOMM_F32, nullptr, nullptr, nullptr),
                        overlap);
         // Output blocks must not overlap. Source blocks may.
         const std::int64_t offsets[] = {0, 9};
         Floats other(40, 1);
         EXPECT_REFUSED(vescomm_all_gather_v(comm, other.data(), at, counts, offsets, VESCOMM_F32,
-                                            nullptr, nullptr),
+                                            nullptr, nullptr, nullptr),
                        overlap);
         EXPECT_REFUSED(vescomm_all_to_all_v(comm, other.data(), counts, nullptr, at, counts,
-                                            offsets, VESCOMM_F32, nullptr, nullptr),
+                                            offsets, VESCOMM_F32, nullptr, nullptr, nullptr),
                        overlap);
         const std::int64_t same[] = {0, 0};
         check(vescomm_all_to_all_v(comm, other.data(), counts, same, at, counts, nullptr,
-                                   VESCOMM_F32, nullptr, nullptr));
+                                   VESCOMM_F32, nullptr, nullptr, nullptr));
         // Adjacent blocks do not overlap, in any order.
         const std::int64_t turned[] = {10, 0};
-        check(
-            vescomm_all_gather_v(comm, at + 20, at, counts, turned, VESCOMM_F32, nullptr, nullptr));
+        check(vescomm_all_gather_v(comm, at + 20, at, counts, turned, VESCOMM_F32, nullptr, nullptr,
+                                   nullptr));
         check(vescomm_all_gather_v(comm, at + turned[rank], at, counts, turned, VESCOMM_F32,
-                                   nullptr, nullptr));
+                                   nullptr, nullptr, nullptr));
         expect_in_step(comm);
     });
 }
@@ -60,19 +60,19 @@ TEST(ArrayArguments, UnalignedArraysAreRejected) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(4, 1);
         char *odd = reinterpret_cast<char *>(data.data()) + 2;
-        EXPECT_REFUSED(vescomm_broadcast(comm, odd, 2, VESCOMM_F32, 0, nullptr, nullptr),
+        EXPECT_REFUSED(vescomm_broadcast(comm, odd, 2, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
                        "data is not aligned");
-        check(vescomm_broadcast(comm, odd, 2, VESCOMM_BF16, 0, nullptr, nullptr));
+        check(vescomm_broadcast(comm, odd, 2, VESCOMM_BF16, 0, nullptr, nullptr, nullptr));
     });
 }
 
 TEST(ArrayArguments, OnlyPremultipliedSumsTakeAFactor) {
     run_array_ranks(two, [](vescomm_comm_t *comm) {
         Floats data(10, 1);
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         const auto call = [&](vescomm_op_t op) {
             return vescomm_all_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, op, &options,
-                                      nullptr);
+                                      nullptr, nullptr);
         };
         EXPECT_REFUSED(sum(comm, data, nullptr, VESCOMM_PREMULTIPLIED_SUM), "factor");
         EXPECT_REFUSED(call(VESCOMM_PREMULTIPLIED_SUM), "factor");
@@ -89,14 +89,14 @@ TEST(ArrayArguments, CountsAboveTheMaximumAreRejected) {
         constexpr std::int64_t max = std::int64_t{1} << 40;
         const auto call = [&](std::int64_t count) {
             return vescomm_all_reduce(comm, data, data, count, VESCOMM_F32, VESCOMM_SUM, nullptr,
-                                      nullptr);
+                                      nullptr, nullptr);
         };
         EXPECT_REFUSED(call(max + 1), "count is 1099511627777");
         EXPECT_REFUSED(call(std::int64_t{1} << 56), "it must be from 0 to 1099511627776");
         const std::int64_t counts[] = {max, 1};
-        EXPECT_REFUSED(
-            vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr, nullptr),
-            "the sum of counts");
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr,
+                                            nullptr, nullptr),
+                       "the sum of counts");
         // The limit also applies to the sum over a group.
         check(vescomm_group_begin(comm));
         check(call(max));

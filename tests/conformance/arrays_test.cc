@@ -149,29 +149,31 @@ public:
             case Collective::all_gather_v:
                 if (in_place_) source = output + offsets_[rank_];
                 return check(vescomm_all_gather_v(comm, source, output, counts_.data(), offsets,
-                                                  type, &options_, request));
+                                                  type, &options_, nullptr, request));
             case Collective::reduce_scatter_v:
                 // In place the result lies in the source.
                 if (in_place_) output = source_.data() + begin(rank_);
                 return check(vescomm_reduce_scatter_v(comm, source, output, counts_.data(), type,
-                                                      op_, &options_, request));
+                                                      op_, &options_, nullptr, request));
             case Collective::all_reduce:
                 if (in_place_) source = output;
                 return check(vescomm_all_reduce(comm, source, output, counts_[0], type, op_,
-                                                &options_, request));
+                                                &options_, nullptr, request));
             case Collective::reduce:
                 if (in_place_ && rank_ == root_) source = output;
                 return check(vescomm_reduce(comm, source, output, counts_[0], type, op_, root_,
-                                            &options_, request));
+                                            &options_, nullptr, request));
             case Collective::broadcast:
                 return check(vescomm_broadcast(comm, rank_ == root_ ? source_.data() : output,
-                                               counts_[0], type, root_, &options_, request));
+                                               counts_[0], type, root_, &options_, nullptr,
+                                               request));
             case Collective::gather_v:
                 return check(vescomm_gather_v(comm, source, output, counts_.data(), offsets, type,
-                                              root_, &options_, request));
+                                              root_, &options_, nullptr, request));
             case Collective::scatter_v:
                 return check(vescomm_scatter_v(comm, source, output, counts_.data(),
-                                               offsets_.data(), type, root_, &options_, request));
+                                               offsets_.data(), type, root_, &options_, nullptr,
+                                               request));
             default: {
                 sends_.clear();
                 receives_.clear();
@@ -181,7 +183,7 @@ public:
                 }
                 return check(vescomm_all_to_all_v(comm, source, sends_.data(), nullptr, output,
                                                   receives_.data(), nullptr, type, &options_,
-                                                  request));
+                                                  nullptr, request));
             }
         }
     }
@@ -292,7 +294,7 @@ private:
     vescomm_op_t op_ = VESCOMM_SUM;
     bool in_place_ = false, gaps_ = false;
     std::size_t drawn_ = 0;
-    vescomm_call_options_t options_ = vescomm_call_options();
+    vescomm_call_options_t options_ = vescomm_call_options_init();
     std::vector<std::int64_t> counts_, offsets_, matrix_, sends_, receives_;
     std::int64_t end_ = 0;
     std::vector<T> source_, output_;
@@ -432,7 +434,7 @@ TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
         const double factor = 3;
         const int rank = comm->value->rank(), ranks = comm->value->ranks();
         const bool one_node = comm->value->nodes().count() == 1;
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         for (vescomm_type_t type = VESCOMM_F32; type <= VESCOMM_U64; ++type) {
             const std::size_t size = size_of(type);
             std::vector<Bytes> all;
@@ -458,13 +460,13 @@ TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
 
                 Bytes result = all[rank];
                 check(vescomm_all_reduce(comm, result.data(), result.data(), count, type, op,
-                                         &options, nullptr));
+                                         &options, nullptr, nullptr));
                 expect(result, 0, "all_reduce");
 
                 const int root = op % ranks;
                 Bytes at_root(rank == root ? count * size : 0);
                 check(vescomm_reduce(comm, all[rank].data(), at_root.data(), count, type, op, root,
-                                     &options, nullptr));
+                                     &options, nullptr, nullptr));
                 expect(at_root, 0, "reduce");
 
                 // Ragged counts: the last rank has the remainder.
@@ -478,7 +480,7 @@ TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
                 }
                 Bytes shard(static_cast<std::size_t>(counts[rank]) * size);
                 check(vescomm_reduce_scatter_v(comm, all[rank].data(), shard.data(), counts.data(),
-                                               type, op, &options, nullptr));
+                                               type, op, &options, nullptr, nullptr));
                 expect(shard, begin, "reduce_scatter_v");
             }
         }
@@ -499,11 +501,11 @@ TEST_P(ArrayConformance, DifferentCallsAreReportedToAllRanks) {
         vescomm_status_t status = VESCOMM_OK;
         // Some ranks may complete their first calls before the mismatch is detected.
         for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
-            status =
-                vescomm_all_reduce(comm, source.data(), output.data(), last ? 999 : 1'000,
-                                   VESCOMM_F32, last ? VESCOMM_MAX : VESCOMM_SUM, nullptr, nullptr);
-        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
-        errors[rank] = vescomm_last_error();
+            status = vescomm_all_reduce(comm, source.data(), output.data(), last ? 999 : 1'000,
+                                        VESCOMM_F32, last ? VESCOMM_MAX : VESCOMM_SUM, nullptr,
+                                        nullptr, nullptr);
+        EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
+        errors[rank] = vescomm_get_last_error();
     });
     for (const std::string &sentence : errors) {
         EXPECT_NE(sentence.find("rank " + std::to_string(GetParam().ranks() - 1)),

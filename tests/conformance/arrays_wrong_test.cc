@@ -37,10 +37,10 @@ std::vector<testing_support::TestSetup> setups_on_nodes(const std::vector<int> &
 }
 
 void expect_mismatch(vescomm_status_t status, const std::vector<std::string> &texts) {
-    EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+    EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
     for (const std::string &text : texts)
-        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
-            << vescomm_last_error();
+        EXPECT_NE(std::string(vescomm_get_last_error()).find(text), std::string::npos)
+            << vescomm_get_last_error();
 }
 
 // ---- ranks that make different calls ----
@@ -85,7 +85,7 @@ TEST(MismatchedArrayCalls, AreReportedByTheNextCallIfARankHadNothingToExchange) 
                 const auto exchange = scatters ? vescomm_scatter_v : vescomm_gather_v;
                 vescomm_status_t status =
                     exchange(comm, source.data(), output.data(), counts.data(), nullptr,
-                             VESCOMM_F32, 3, nullptr, nullptr);
+                             VESCOMM_F32, 3, nullptr, nullptr, nullptr);
                 // A slow rank may already fail in the exchange.
                 if (status == VESCOMM_OK) status = sum(comm, output);
                 expect_mismatch(status, {"rank 1", "all_reduce of f32",
@@ -102,10 +102,10 @@ TEST(MatchingArrayCalls, SucceedAfterScattersWithEmptyParts) {
             Floats source(1, 7), output(1, 0);
             for (int root = 0; root < 4; ++root) {
                 check(vescomm_scatter_v(comm, source.data(), output.data(), counts.data(), nullptr,
-                                        VESCOMM_F32, root, nullptr, nullptr));
+                                        VESCOMM_F32, root, nullptr, nullptr, nullptr));
                 expect_in_step(comm);
                 check(vescomm_gather_v(comm, source.data(), output.data(), counts.data(), nullptr,
-                                       VESCOMM_F32, root, nullptr, nullptr));
+                                       VESCOMM_F32, root, nullptr, nullptr, nullptr));
                 expect_in_step(comm);
             }
         });
@@ -119,7 +119,8 @@ TEST(MismatchedArrayCalls, DifferentRootsAreReported) {
         const int root = comm->value->rank() == 2 ? 2 : 0;
         vescomm_status_t status = VESCOMM_OK;
         for (int i = 0; i < 20 && status == VESCOMM_OK; ++i)
-            status = vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, root, nullptr, nullptr);
+            status = vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, root, nullptr, nullptr,
+                                       nullptr);
         expect_mismatch(status, {"rank 2", "broadcast"});
     });
 }
@@ -130,7 +131,7 @@ TEST(MismatchedArrayCalls, AreReportedByRequestTest) {
         vescomm_request_t *request = nullptr;
         vescomm_status_t status =
             vescomm_all_reduce(comm, data.data(), data.data(), 10 + comm->value->rank(),
-                               VESCOMM_F32, VESCOMM_SUM, nullptr, &request);
+                               VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr, &request);
         if (status == VESCOMM_OK) do
                 status = vescomm_request_test(request);
             while (status == VESCOMM_IN_PROGRESS);
@@ -151,14 +152,14 @@ TEST(MismatchedArrayCalls, AreReportedToReadersOfForwardedData) {
                 const bool odd = rank >= 2;
                 const std::vector<std::int64_t> counts(4, 100);
                 Floats data(100, 1), all(400);
-                auto options = vescomm_call_options();
+                auto options = vescomm_call_options_init();
                 options.algorithm = algorithm;
                 vescomm_request_t *request = nullptr;
                 vescomm_status_t status = VESCOMM_OK;
                 const auto start = [&] {
-                    status =
-                        vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
-                                             odd ? VESCOMM_I32 : VESCOMM_F32, &options, &request);
+                    status = vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(),
+                                                  nullptr, odd ? VESCOMM_I32 : VESCOMM_F32,
+                                                  &options, nullptr, &request);
                 };
                 // The forwarding ranks have all data of other nodes before their local peers start.
                 if (rank % 2 == 0) start();
@@ -186,7 +187,7 @@ TEST(MismatchedArrayCalls, AreReportedWhenOneRankIsManyCallsAhead) {
             // call.
             for (int i = 0; i < 9 && ahead && status == VESCOMM_OK; ++i)
                 status = vescomm_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
-                                          VESCOMM_F32, 0, nullptr, nullptr);
+                                          VESCOMM_F32, 0, nullptr, nullptr, nullptr);
             if (status == VESCOMM_OK) status = sum(comm, data);
             expect_mismatch(status, {"rank 0", "rank 1", "all_reduce", "gather_v"});
         });
@@ -206,8 +207,8 @@ TEST(MismatchedArrayCalls, AreReportedWhenThePeerIsInALaterCall) {
             vescomm_status_t status = VESCOMM_OK;
             const auto start = [&](std::size_t i, vescomm_type_t type) {
                 if (status == VESCOMM_OK)
-                    status =
-                        vescomm_broadcast(comm, data[i].data(), 10, type, 1, nullptr, &requests[i]);
+                    status = vescomm_broadcast(comm, data[i].data(), 10, type, 1, nullptr, nullptr,
+                                               &requests[i]);
             };
             const auto wait = [&](vescomm_request_t *request) {
                 if (status == VESCOMM_OK) status = vescomm_request_wait(request);
@@ -241,10 +242,10 @@ TEST(MismatchedArrayCalls, AreReportedWhenThePeerIsInALaterCall) {
 TEST(MismatchedArrayCalls, DifferentAlgorithmsAreReported) {
     run_array_ranks(hurried(two), [](vescomm_comm_t *comm) {
         Floats data(1'000, 1);
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         options.algorithm = comm->value->rank() == 0 ? "flat" : "two_phase";
         expect_mismatch(vescomm_all_reduce(comm, data.data(), data.data(), 1'000, VESCOMM_F32,
-                                           VESCOMM_SUM, &options, nullptr),
+                                           VESCOMM_SUM, &options, nullptr, nullptr),
                         {"rank 0", "rank 1"});
     });
 }
@@ -257,24 +258,24 @@ TEST(MismatchedArrayCalls, AnyDifferentArgumentIsReported) {
     const std::vector<std::int64_t> counts = {3, 4, 5}, others = {3, 5, 4};
     const auto all_reduce = [](std::int64_t count, vescomm_type_t type, double factor) {
         return [=](vescomm_comm_t *comm, Floats &data) {
-            auto options = vescomm_call_options();
+            auto options = vescomm_call_options_init();
             options.factor = factor;
             return vescomm_all_reduce(comm, data.data(), data.data(), count, type,
                                       factor == 0 ? VESCOMM_SUM : VESCOMM_PREMULTIPLIED_SUM,
-                                      &options, nullptr);
+                                      &options, nullptr, nullptr);
         };
     };
     const auto reduce = [](int root) {
         return [=](vescomm_comm_t *comm, Floats &data) {
             return vescomm_reduce(comm, data.data(), data.data(), 10, VESCOMM_F32, VESCOMM_SUM,
-                                  root, nullptr, nullptr);
+                                  root, nullptr, nullptr, nullptr);
         };
     };
     const auto gather = [&](const std::vector<std::int64_t> &counts) {
         return [&](vescomm_comm_t *comm, Floats &data) {
             Floats all(100);
             return vescomm_all_gather_v(comm, data.data(), all.data(), counts.data(), nullptr,
-                                        VESCOMM_F32, nullptr, nullptr);
+                                        VESCOMM_F32, nullptr, nullptr, nullptr);
         };
     };
     const Call group = [](vescomm_comm_t *comm, Floats &data) {
@@ -339,7 +340,7 @@ TEST(MismatchedArrayCalls, DifferentCountsAreReported) {
                 for (int k = 0; k < 10 && status == VESCOMM_OK; ++k)
                     status = vescomm_all_to_all_v(comm, source.data(), sends.data(), nullptr,
                                                   output.data(), receives.data(), nullptr,
-                                                  VESCOMM_F32, nullptr, nullptr);
+                                                  VESCOMM_F32, nullptr, nullptr, nullptr);
                 expect_mismatch(status, {"rank " + std::to_string(from),
                                          "rank " + std::to_string(to), "all_to_all_v"});
                 EXPECT_TRUE(std::all_of(output.end() - 64, output.end(),
@@ -354,16 +355,17 @@ TEST(MismatchedArrayCalls, DifferentCountsAreReported) {
 TEST(ArrayGroups, ContinueAfterARejectedCall) {
     run_array_ranks(three, [](vescomm_comm_t *comm) {
         Floats data(10, 1), other(10, 1);
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         options.algorithm = "magic";
         check(vescomm_group_begin(comm));
         check(sum(comm, data));
         EXPECT_REFUSED(sum(comm, other, nullptr, 9), "no op 9");
         EXPECT_REFUSED(vescomm_all_reduce(comm, other.data(), other.data(), -1, VESCOMM_F32,
-                                          VESCOMM_SUM, nullptr, nullptr),
+                                          VESCOMM_SUM, nullptr, nullptr, nullptr),
                        "count is -1");
-        EXPECT_REFUSED(vescomm_broadcast(comm, other.data(), 1, VESCOMM_F32, 7, nullptr, nullptr),
-                       "root is 7");
+        EXPECT_REFUSED(
+            vescomm_broadcast(comm, other.data(), 1, VESCOMM_F32, 7, nullptr, nullptr, nullptr),
+            "root is 7");
         check(sum(comm, other));
         check(vescomm_group_end(comm, nullptr));
         EXPECT_EQ(data, Floats(10, 3));
@@ -372,7 +374,7 @@ TEST(ArrayGroups, ContinueAfterARejectedCall) {
         check(vescomm_group_begin(comm));
         check(sum(comm, data));
         check(vescomm_all_reduce(comm, other.data(), other.data(), 10, VESCOMM_F32, VESCOMM_SUM,
-                                 &options, nullptr));
+                                 &options, nullptr, nullptr));
         EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "\"magic\" for all_reduce on arrays");
         EXPECT_REFUSED(vescomm_group_end(comm, nullptr), "no group has begun");
         EXPECT_EQ(data, Floats(10, 3));
@@ -396,7 +398,8 @@ TEST(ArrayGroups, CannotBeRestartedWhileAPartRuns) {
         const auto make = [&] {
             vescomm_request_t *request = nullptr;
             check(vescomm_group_begin(comm));
-            check(vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, nullptr));
+            check(vescomm_broadcast(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, nullptr,
+                                    nullptr));
             check(sum(comm, ones));
             check(vescomm_group_end(comm, &request));
             return request;
@@ -498,13 +501,13 @@ TEST(ArrayRequests, EveryCallOnAnAbortedCommunicatorReturnsAborted) {
             EXPECT_EQ(vescomm_request_start(request, nullptr), VESCOMM_ERROR_ABORTED);
             check(vescomm_request_free(request));
             for (int i = 0; i < 3; ++i) {
-                EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_last_error();
+                EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_get_last_error();
                 EXPECT_EQ(sum(comm, data, &request), VESCOMM_ERROR_ABORTED);
             }
             meeting.arrive_and_wait();
         } else {
             meeting.arrive_and_wait();
-            EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_last_error();
+            EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED) << vescomm_get_last_error();
         }
     });
 }
@@ -521,9 +524,9 @@ TEST(ArrayRequests, DestroyingARunningRequestBreaksTheCommunicator) {
         }
         meeting.arrive_and_wait();
         EXPECT_EQ(sum(comm, data), VESCOMM_ERROR_ABORTED);
-        EXPECT_NE(std::string(vescomm_last_error()).find("rank 0 gave up all_reduce of 10 f32"),
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("rank 0 gave up all_reduce of 10 f32"),
                   std::string::npos)
-            << vescomm_last_error();
+            << vescomm_get_last_error();
     });
 }
 

@@ -126,7 +126,7 @@ public:
         if (!plan_.wrong) check(status);
         // A timeout is not allowed: no rank waits until the deadline.
         if (status != VESCOMM_OK) {
-            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_last_error();
+            EXPECT_EQ(status, VESCOMM_ERROR_MISMATCH) << vescomm_get_last_error();
         }
         for (vescomm_request_t *request : requests_) vescomm_request_free(request);
     }
@@ -152,24 +152,24 @@ private:
             size_with_guard += static_cast<std::size_t>(its.receives[peer]) * size;
         }
         its.output.assign(size_with_guard, untouched);
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         options.algorithm = "two_level";
         const auto root = static_cast<std::int32_t>(call.root);
         switch (call.collective) {
             case Collective::scatter_v:
                 return vescomm_scatter_v(comm_, its.source.data(), its.output.data(),
                                          call.blocks[call.root].data(), nullptr, call.type, root,
-                                         &options, &requests_[i]);
+                                         &options, nullptr, &requests_[i]);
             case Collective::gather_v: {
                 std::vector<std::int64_t> counts;
                 for (const auto &row : call.blocks) counts.push_back(row[call.root]);
                 return vescomm_gather_v(comm_, its.source.data(), its.output.data(), counts.data(),
-                                        nullptr, call.type, root, &options, &requests_[i]);
+                                        nullptr, call.type, root, &options, nullptr, &requests_[i]);
             }
             default:
                 return vescomm_all_to_all_v(comm_, its.source.data(), its.sends.data(), nullptr,
                                             its.output.data(), its.receives.data(), nullptr,
-                                            call.type, &options, &requests_[i]);
+                                            call.type, &options, nullptr, &requests_[i]);
         }
     }
 

@@ -25,20 +25,20 @@ std::vector<testing_support::TestSetup> setups() {
 
 vescomm_status_t send(vescomm_comm_t *comm, const Floats &data, std::int64_t count, int peer,
                       vescomm_type_t type = VESCOMM_F32) {
-    return vescomm_send(comm, data.data(), count, type, peer, nullptr, nullptr);
+    return vescomm_send(comm, data.data(), count, type, peer, nullptr, nullptr, nullptr);
 }
 
 vescomm_status_t receive(vescomm_comm_t *comm, Floats &data, std::int64_t count, int peer,
                          vescomm_type_t type = VESCOMM_F32) {
-    return vescomm_receive(comm, data.data(), count, type, peer, nullptr, nullptr);
+    return vescomm_receive(comm, data.data(), count, type, peer, nullptr, nullptr, nullptr);
 }
 
 void expect_error(vescomm_status_t status, vescomm_status_t expected,
                   const std::vector<std::string> &texts) {
-    EXPECT_EQ(status, expected) << vescomm_last_error();
+    EXPECT_EQ(status, expected) << vescomm_get_last_error();
     for (const std::string &text : texts)
-        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos)
-            << vescomm_last_error();
+        EXPECT_NE(std::string(vescomm_get_last_error()).find(text), std::string::npos)
+            << vescomm_get_last_error();
 }
 
 TEST(MismatchedMessages, AreReportedToBothAndNothingIsWritten) {
@@ -85,10 +85,11 @@ TEST(MismatchedMessages, AreReportedByRequestTest) {
             if (rank == 2) return;
             vescomm_request_t *request = nullptr;
             if (rank == 0)
-                check(vescomm_send(comm, data.data(), 300'000, VESCOMM_F32, 1, nullptr, &request));
+                check(vescomm_send(comm, data.data(), 300'000, VESCOMM_F32, 1, nullptr, nullptr,
+                                   &request));
             else
-                check(
-                    vescomm_receive(comm, data.data(), 200'000, VESCOMM_F32, 0, nullptr, &request));
+                check(vescomm_receive(comm, data.data(), 200'000, VESCOMM_F32, 0, nullptr, nullptr,
+                                      &request));
             vescomm_status_t status = VESCOMM_IN_PROGRESS;
             while (status == VESCOMM_IN_PROGRESS) status = vescomm_request_test(request);
             expect_error(status, VESCOMM_ERROR_MISMATCH, {"200000 f32", "300000 f32"});
@@ -171,34 +172,40 @@ TEST(MessageArguments, AreChecked) {
                 expect_error(status, VESCOMM_ERROR_INVALID_ARGUMENT, {text});
             };
             char *odd = reinterpret_cast<char *>(data.data()) + 2;
-            auto options = vescomm_call_options();
+            auto options = vescomm_call_options_init();
             for (const int peer : {-1, 3}) {
                 expect_refused(send(comm, data, 10, peer), "peer is");
                 expect_refused(receive(comm, data, 10, peer), "peer is");
             }
-            expect_refused(vescomm_send(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr),
-                           "vescomm_send: source is NULL");
-            expect_refused(vescomm_receive(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr),
-                           "vescomm_receive: output is NULL");
-            expect_refused(vescomm_send(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr),
+            expect_refused(
+                vescomm_send(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
+                "vescomm_send: source is NULL");
+            expect_refused(
+                vescomm_receive(comm, nullptr, 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
+                "vescomm_receive: output is NULL");
+            expect_refused(vescomm_send(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
                            "source is not aligned");
-            expect_refused(vescomm_receive(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr),
+            expect_refused(vescomm_receive(comm, odd, 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
                            "output is not aligned");
             expect_refused(send(comm, data, -1, 0), "count is -1");
             expect_refused(send(comm, data, 1, 0, 99), "there is no");
-            expect_refused(vescomm_send(nullptr, data.data(), 1, VESCOMM_F32, 0, nullptr, nullptr),
-                           "comm");
+            expect_refused(
+                vescomm_send(nullptr, data.data(), 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
+                "comm");
             options.factor = 2;
-            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr),
-                           "factor");
+            expect_refused(
+                vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr, nullptr),
+                "factor");
             options.factor = 0;
             options.algorithm = "magic";
-            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr),
-                           "magic");
+            expect_refused(
+                vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr, nullptr),
+                "magic");
             vescomm_request_t *request = nullptr;
             check(vescomm_group_begin(comm));
-            expect_refused(vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, nullptr, &request),
-                           "group");
+            expect_refused(
+                vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, nullptr, nullptr, &request),
+                "group");
             check(vescomm_group_end(comm, nullptr));
             // Rejected calls do not advance the message count.
             const int rank = comm->value->rank();
@@ -217,7 +224,8 @@ TEST(MessageRequests, DestroyingARunningRequestBreaksTheCommunicator) {
         Floats data(10, 1);
         if (comm->value->rank() == 0) {
             vescomm_request_t *request = nullptr;
-            check(vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, &request));
+            check(
+                vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, nullptr, &request));
             delete request;
         }
         meeting.arrive_and_wait();
@@ -233,8 +241,11 @@ TEST(MessageRequests, ExplanationNamesThePeer) {
         Floats data(10, 1);
         const bool sends = comm->value->rank() == 0;
         vescomm_request_t *request = nullptr;
-        if (sends) check(vescomm_send(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, &request));
-        else check(vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, &request));
+        if (sends)
+            check(vescomm_send(comm, data.data(), 10, VESCOMM_F32, 1, nullptr, nullptr, &request));
+        else
+            check(
+                vescomm_receive(comm, data.data(), 10, VESCOMM_F32, 0, nullptr, nullptr, &request));
         const char *text = nullptr;
         check(vescomm_request_explain(request, &text));
         EXPECT_EQ(std::string(text).find(sends ? "send of 10 f32 to rank 1: eager_buffers"

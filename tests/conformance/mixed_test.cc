@@ -37,7 +37,7 @@ public:
             counts_.push_back(random() % 4 == 0 ? 0 : static_cast<std::int64_t>(random() % 5'000));
         vescomm_layout_t *layout = nullptr;
         check(vescomm_layout_create_from_counts(counts_.data(), ranks_, &layout));
-        auto options = vescomm_buffer_options();
+        auto options = vescomm_buffer_options_init();
         options.type = VESCOMM_I64;
         check(vescomm_buffer_create(comm, layout, &options, &buffer_));
         check(vescomm_layout_free(layout));
@@ -95,7 +95,7 @@ Finish start_sum(vescomm_comm_t *comm, std::int64_t count, int number) {
     for (std::int64_t i = 0; i < count; ++i) data->push_back(value(rank, i, number));
     vescomm_request_t *request = nullptr;
     check(vescomm_all_reduce(comm, data->data(), data->data(), count, VESCOMM_I64, VESCOMM_SUM,
-                             nullptr, &request));
+                             nullptr, nullptr, &request));
     return [=] {
         check(vescomm_request_wait(request));
         check(vescomm_request_free(request));
@@ -115,8 +115,8 @@ Finish start_ring(vescomm_comm_t *comm, int away, std::int64_t count, int number
     const auto received = std::make_shared<std::vector<std::int64_t>>(count);
     for (std::int64_t i = 0; i < count; ++i) sent->push_back(value(rank, i, number));
     vescomm_request_t *out = nullptr, *in = nullptr;
-    check(vescomm_send(comm, sent->data(), count, VESCOMM_I64, to, nullptr, &out));
-    check(vescomm_receive(comm, received->data(), count, VESCOMM_I64, from, nullptr, &in));
+    check(vescomm_send(comm, sent->data(), count, VESCOMM_I64, to, nullptr, nullptr, &out));
+    check(vescomm_receive(comm, received->data(), count, VESCOMM_I64, from, nullptr, nullptr, &in));
     return [=] {
         for (vescomm_request_t *request : {in, out}) {
             check(vescomm_request_wait(request));

@@ -55,7 +55,7 @@ struct Contributions {
     }
 
     vescomm_call_options_t call_options() const {
-        auto options = vescomm_call_options();
+        auto options = vescomm_call_options_init();
         options.factor = factor;
         return options;
     }
@@ -138,7 +138,7 @@ TEST_P(Reproducible, EveryArrayAlgorithmMatchesASequentialLoop) {
             options.algorithm = name;
             Bytes result(count * size);
             check(vescomm_all_reduce(comm, mine.data(), result.data(),
-                                     static_cast<std::int64_t>(count), type, op, &options,
+                                     static_cast<std::int64_t>(count), type, op, &options, nullptr,
                                      nullptr));
             expect_same(result.data(), contributions.reduced, 0, result.size(), "all_reduce");
         }
@@ -147,7 +147,7 @@ TEST_P(Reproducible, EveryArrayAlgorithmMatchesASequentialLoop) {
             options.algorithm = name;
             Bytes result(rank == root ? count * size : 0);
             check(vescomm_reduce(comm, mine.data(), result.data(), static_cast<std::int64_t>(count),
-                                 type, op, root, &options, nullptr));
+                                 type, op, root, &options, nullptr, nullptr));
             expect_same(result.data(), contributions.reduced, 0, result.size(), "reduce");
         }
         const auto counts = ragged_counts(count, ranks);
@@ -157,7 +157,7 @@ TEST_P(Reproducible, EveryArrayAlgorithmMatchesASequentialLoop) {
             const auto k = static_cast<std::size_t>(rank);
             Bytes result(static_cast<std::size_t>(counts[k]) * size);
             check(vescomm_reduce_scatter_v(comm, mine.data(), result.data(), counts.data(), type,
-                                           op, &options, nullptr));
+                                           op, &options, nullptr, nullptr));
             expect_same(result.data(), contributions.reduced,
                         static_cast<std::size_t>(cuts[k]) * size, result.size(),
                         "reduce_scatter_v");
@@ -184,7 +184,7 @@ TEST_P(Reproducible, GroupsMatchASequentialLoop) {
                  {std::pair{count / 5, count}, {std::size_t{0}, count / 5}})
                 check(vescomm_all_reduce(comm, &mine[begin * size], &sums[begin * size],
                                          static_cast<std::int64_t>(end - begin), contributions.type,
-                                         contributions.op, &options, nullptr));
+                                         contributions.op, &options, nullptr, nullptr));
             check(vescomm_group_end(comm, nullptr));
             expect_same(sums.data(), contributions.reduced, 0, sums.size(), "all_reduce");
         }
@@ -195,7 +195,7 @@ TEST_P(Reproducible, GroupsMatchASequentialLoop) {
         check(vescomm_group_begin(comm));
         for (Bytes &shard : shards)
             check(vescomm_reduce_scatter_v(comm, mine.data(), shard.data(), counts.data(),
-                                           contributions.type, contributions.op, &options,
+                                           contributions.type, contributions.op, &options, nullptr,
                                            nullptr));
         check(vescomm_group_end(comm, nullptr));
         for (const Bytes &shard : shards)
@@ -210,14 +210,14 @@ TEST_P(Reproducible, BuffersMatchASequentialLoop) {
         const std::size_t size = size_of(contributions.type), count = contributions.count;
         const auto counts = ragged_counts(count, comm->value->ranks());
         const vescomm_layout layout{Layout::from_counts(counts)};
-        auto options = vescomm_buffer_options();
+        auto options = vescomm_buffer_options_init();
         options.type = contributions.type;
         vescomm_buffer_t *buffer = nullptr;
         check(vescomm_buffer_create(comm, &layout, &options, &buffer));
         vescomm_view_t whole = {}, shard = {};
-        check(vescomm_buffer_data(buffer, &whole));
-        check(vescomm_buffer_shard(buffer, &shard));
-        auto how = vescomm_request_options();
+        check(vescomm_buffer_get_data(buffer, &whole));
+        check(vescomm_buffer_get_shard(buffer, &shard));
+        auto how = vescomm_request_options_init();
         how.op = contributions.op;
         how.factor = contributions.factor;
         for (const auto create :

@@ -108,7 +108,7 @@ void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
             const auto count = static_cast<std::int64_t>(array->size());
             fill(array->data(), count, call);
             check(vescomm_all_reduce(comm, array->data(), array->data(), count, VESCOMM_F32,
-                                     VESCOMM_SUM, nullptr, nullptr));
+                                     VESCOMM_SUM, nullptr, nullptr, nullptr));
             expect_sum(array->data(), count, ranks, call);
         }
         fill(in_buffer, buffer_elements, call);
@@ -117,7 +117,7 @@ void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
         vescomm_request_t *request = nullptr;
         check(vescomm_request_start(on_buffer, nullptr));
         check(vescomm_all_reduce(comm, large.data(), large.data(), count, VESCOMM_F32, VESCOMM_SUM,
-                                 nullptr, &request));
+                                 nullptr, nullptr, &request));
         check(vescomm_request_wait(on_buffer));
         vescomm_status_t status = VESCOMM_IN_PROGRESS;
         while (status == VESCOMM_IN_PROGRESS) status = vescomm_request_test(request);
@@ -128,9 +128,10 @@ void work(vescomm_comm_t *comm, vescomm_request_t *on_buffer, float *in_buffer,
 
         fill(sent.data(), 100, call);
         check(vescomm_send(comm, sent.data(), 100, VESCOMM_F32, (rank + 1) % ranks, nullptr,
-                           nullptr));
+                           nullptr, nullptr));
         const int from = (rank + ranks - 1) % ranks;
-        check(vescomm_receive(comm, received.data(), 100, VESCOMM_F32, from, nullptr, nullptr));
+        check(vescomm_receive(comm, received.data(), 100, VESCOMM_F32, from, nullptr, nullptr,
+                              nullptr));
         for (std::int64_t i = 0; i < 100; ++i)
             if (received[static_cast<std::size_t>(i)] != part(from, i, call))
                 throw std::runtime_error("message " + std::to_string(call) + " is wrong");
@@ -155,7 +156,7 @@ protected:
             check(vescomm_layout_free(layout));
             check(vescomm_all_reduce_create(comm, buffer, nullptr, &request));
             vescomm_view_t view{};
-            check(vescomm_buffer_data(buffer, &view));
+            check(vescomm_buffer_get_data(buffer, &view));
             std::string why;
             {
                 RepeatingThread second(make(comm, buffer));
@@ -177,13 +178,13 @@ TEST_P(Threads, ProgressDuringAWait) {
 
 TEST_P(Threads, QueriesDuringAWait) {
     run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *buffer) {
-        auto last = std::make_shared<vescomm_comm_counters_t>(vescomm_comm_counters());
+        auto last = std::make_shared<vescomm_comm_counters_t>(vescomm_comm_counters_init());
         return [=](int) {
-            auto info = vescomm_comm_info();
-            check(vescomm_comm_query(comm, &info));
+            auto info = vescomm_comm_info_init();
+            check(vescomm_comm_get_info(comm, &info));
             EXPECT_EQ(info.ranks, comm->value->ranks());
-            auto counters = vescomm_comm_counters();
-            check(vescomm_comm_count(comm, &counters));
+            auto counters = vescomm_comm_counters_init();
+            check(vescomm_comm_get_counters(comm, &counters));
             EXPECT_GE(counters.operations, last->operations);
             EXPECT_GE(counters.bytes_written, last->bytes_written);
             EXPECT_GE(counters.bytes_reduced, last->bytes_reduced);
@@ -192,15 +193,15 @@ TEST_P(Threads, QueriesDuringAWait) {
             *last = counters;
             char text[8192];
             std::size_t size = 0;
-            check(vescomm_comm_metrics(comm, text, sizeof text, &size));
+            check(vescomm_comm_get_metrics(comm, text, sizeof text, &size));
             EXPECT_GT(size, 1u);
             vescomm_view_t view{};
-            check(vescomm_buffer_data(buffer, &view));
-            check(vescomm_buffer_tensor(buffer, 0, &view));
-            check(vescomm_buffer_shard(buffer, &view));
+            check(vescomm_buffer_get_data(buffer, &view));
+            check(vescomm_buffer_get_tensor(buffer, 0, &view));
+            check(vescomm_buffer_get_shard(buffer, &view));
             EXPECT_EQ(view.elements, 1000);
-            EXPECT_EQ(vescomm_comm_query(nullptr, &info), VESCOMM_ERROR_INVALID_ARGUMENT);
-            EXPECT_STRNE(vescomm_last_error(), "");
+            EXPECT_EQ(vescomm_comm_get_info(nullptr, &info), VESCOMM_ERROR_INVALID_ARGUMENT);
+            EXPECT_STRNE(vescomm_get_last_error(), "");
         };
     });
 }
@@ -209,8 +210,9 @@ TEST_P(Threads, TraceDuringAWait) {
     run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         return [comm](int i) {
             check(vescomm_trace_start(comm, 1000 + static_cast<std::uint64_t>(i % 100)));
-            const double begin = vescomm_trace_seconds();
-            check(vescomm_trace_span(comm, "beside", "other", begin, vescomm_trace_seconds()));
+            const double begin = vescomm_trace_get_seconds();
+            check(vescomm_trace_add_span(comm, "beside", "other", begin,
+                                         vescomm_trace_get_seconds()));
         };
     });
 }
@@ -249,7 +251,7 @@ TEST_P(Threads, FreeMemoryDuringAWait) {
             std::vector<vescomm_buffer_t *> buffers;
         };
         auto owned = std::make_shared<Owned>();
-        auto options = vescomm_memory_options();
+        auto options = vescomm_memory_options_init();
         options.bytes = 10'000;
         const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm->value->ranks()), 10);
         vescomm_layout_t *layout = nullptr;
@@ -268,7 +270,7 @@ TEST_P(Threads, FreeMemoryDuringAWait) {
             check(vescomm_comm_progress(comm));
             if (i % 10 != 0 || next >= count) return;
             void *data = nullptr;
-            check(vescomm_memory_data(owned->memories[next], &data, nullptr));
+            check(vescomm_memory_get_data(owned->memories[next], &data, nullptr));
             check(vescomm_memory_free(owned->memories[next]));
             check(vescomm_buffer_free(owned->buffers[next]));
             if (next + 1 == count) owned->memories.clear();
@@ -281,8 +283,8 @@ TEST_P(Threads, ProgressOfSeveralThreadsDuringAWait) {
     run_with_second_thread([](vescomm_comm_t *comm, vescomm_buffer_t *) {
         const auto ask = [comm](int) {
             check(vescomm_comm_progress(comm));
-            auto counters = vescomm_comm_counters();
-            check(vescomm_comm_count(comm, &counters));
+            auto counters = vescomm_comm_counters_init();
+            check(vescomm_comm_get_counters(comm, &counters));
         };
         auto second = std::make_shared<RepeatingThread>(ask);
         return [ask, second](int i) { ask(i); };
@@ -304,16 +306,19 @@ TEST_P(Threads, AbortDuringAWait) {
                 else if (i < 1000) check(vescomm_comm_progress(handle.get()));
             });
             float data = 1;
-            EXPECT_EQ(vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 1, nullptr, nullptr),
-                      VESCOMM_ERROR_ABORTED)
-                << vescomm_last_error();
+            EXPECT_EQ(
+                vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 1, nullptr, nullptr, nullptr),
+                VESCOMM_ERROR_ABORTED)
+                << vescomm_get_last_error();
             EXPECT_EQ(second.end(), "");
         } else {
             float data = 1;
-            EXPECT_EQ(vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 0, nullptr, nullptr),
-                      VESCOMM_ERROR_ABORTED)
-                << vescomm_last_error();
-            EXPECT_NE(std::string(vescomm_last_error()).find("it is a test"), std::string::npos);
+            EXPECT_EQ(
+                vescomm_receive(handle.get(), &data, 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
+                VESCOMM_ERROR_ABORTED)
+                << vescomm_get_last_error();
+            EXPECT_NE(std::string(vescomm_get_last_error()).find("it is a test"),
+                      std::string::npos);
         }
     });
 }

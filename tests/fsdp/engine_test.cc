@@ -84,7 +84,7 @@ void run_ranks(int ranks, const std::function<void(Communicator &)> &body) {
     for (int rank = 0; rank < ranks; ++rank)
         threads.emplace_back([&, rank] {
             try {
-                vescomm_comm_options_t options = vescomm_comm_options();
+                vescomm_comm_options_t options = vescomm_comm_options_init();
                 options.timeout_seconds = 60;
                 Communicator comm(rank, ranks, address, "a secret of this test", &options);
                 body(comm);

@@ -15,9 +15,9 @@ using testing_support::check;
 
 std::string metrics_of(vescomm_comm_t *comm) {
     std::size_t size = 0;
-    check(vescomm_comm_metrics(comm, nullptr, 0, &size));
+    check(vescomm_comm_get_metrics(comm, nullptr, 0, &size));
     std::string text(size + 64, 'x');  // 64 more: numbers may grow in between
-    check(vescomm_comm_metrics(comm, text.data(), text.size(), &size));
+    check(vescomm_comm_get_metrics(comm, text.data(), text.size(), &size));
     return text.c_str();
 }
 
@@ -49,9 +49,9 @@ TEST(Metrics, AreTheCountersAsText) {
     testing_support::run_array_ranks({testing_support::Kind::node, {0, 0}}, [](auto *comm) {
         std::vector<float> data(100'000, 1);
         check(vescomm_all_reduce(comm, data.data(), data.data(), 100'000, VESCOMM_F32, VESCOMM_SUM,
-                                 nullptr, nullptr));
-        auto counters = vescomm_comm_counters();
-        check(vescomm_comm_count(comm, &counters));
+                                 nullptr, nullptr, nullptr));
+        auto counters = vescomm_comm_counters_init();
+        check(vescomm_comm_get_counters(comm, &counters));
         const std::string text = metrics_of(comm);
         EXPECT_LT(text.size(), 4096u);
         EXPECT_NE(text.find("rank=\"" + std::to_string(comm->value->rank()) + "\""),
@@ -71,13 +71,16 @@ TEST(Metrics, AreTheCountersAsText) {
 TEST(Metrics, TooSmallABufferIsNotWritten) {
     testing_support::run_array_ranks({testing_support::Kind::node, {0}}, [](auto *comm) {
         std::size_t size = 0;
-        check(vescomm_comm_metrics(comm, nullptr, 0, &size));
+        check(vescomm_comm_get_metrics(comm, nullptr, 0, &size));
         std::string text(size - 1, 'x');
-        check(vescomm_comm_metrics(comm, text.data(), text.size(), &size));
+        check(vescomm_comm_get_metrics(comm, text.data(), text.size(), &size));
         EXPECT_EQ(text, std::string(size - 1, 'x'));
-        EXPECT_EQ(vescomm_comm_metrics(comm, nullptr, 1, &size), VESCOMM_ERROR_INVALID_ARGUMENT);
-        EXPECT_EQ(vescomm_comm_metrics(comm, nullptr, 0, nullptr), VESCOMM_ERROR_INVALID_ARGUMENT);
-        EXPECT_EQ(vescomm_comm_metrics(nullptr, nullptr, 0, &size), VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_EQ(vescomm_comm_get_metrics(comm, nullptr, 1, &size),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_EQ(vescomm_comm_get_metrics(comm, nullptr, 0, nullptr),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_EQ(vescomm_comm_get_metrics(nullptr, nullptr, 0, &size),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
     });
 }
 

@@ -30,12 +30,13 @@ protected:
 
     const int64_t matrix[2] = {256, 64};
     const int64_t vector[1] = {64};
-    vescomm_planner_tensor_t tensors[2] = {vescomm_planner_tensor(), vescomm_planner_tensor()};
+    vescomm_planner_tensor_t tensors[2] = {vescomm_planner_tensor_init(),
+                                           vescomm_planner_tensor_init()};
     vescomm_layout_t *layout = nullptr;
 };
 
 TEST_F(PlannerApi, ReturnsALayoutAndItsFigures) {
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     ASSERT_EQ(vescomm_plan(tensors, 2, 4, nullptr, &layout, &figures), VESCOMM_OK)
         << vescomm_plan_explain();
     ASSERT_NE(layout, nullptr);
@@ -56,10 +57,10 @@ TEST_F(PlannerApi, ReturnsALayoutAndItsFigures) {
 }
 
 TEST_F(PlannerApi, ReturnsNoLayoutAsAnAnswer) {
-    vescomm_planner_options_t options = vescomm_planner_options();
+    vescomm_planner_options_t options = vescomm_planner_options_init();
     options.mode = VESCOMM_PLANNER_UNIFORM;
     options.shard_limit = 1000;
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     layout = reinterpret_cast<vescomm_layout_t *>(this);
     ASSERT_EQ(vescomm_plan(tensors, 2, 4, &options, &layout, &figures), VESCOMM_OK);
     EXPECT_EQ(layout, nullptr);
@@ -71,21 +72,21 @@ TEST_F(PlannerApi, ReturnsNoLayoutAsAnAnswer) {
 TEST_F(PlannerApi, RefusesWrongArgumentsAndSetsNoOutput) {
     auto *const untouched = reinterpret_cast<vescomm_layout_t *>(this);
     layout = untouched;
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
-    vescomm_planner_options_t options = vescomm_planner_options();
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+    vescomm_planner_options_t options = vescomm_planner_options_init();
     expect_refused(vescomm_plan(tensors, 2, 4, nullptr, nullptr, &figures), "layout is NULL");
     expect_refused(vescomm_plan(nullptr, 2, 4, nullptr, &layout, &figures), "tensors is NULL");
     expect_refused(vescomm_plan(tensors, 2, 0, nullptr, &layout, &figures), "0 ranks");
     options.mode = 5;
     expect_refused(vescomm_plan(tensors, 2, 4, &options, &layout, &figures), "mode 5");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.struct_size = 0;
     expect_refused(vescomm_plan(tensors, 2, 4, &options, &layout, &figures),
                    "struct_size of options is 0");
     figures.struct_size = 5000;
     expect_refused(vescomm_plan(tensors, 2, 4, nullptr, &layout, &figures),
                    "struct_size of figures is 5000");
-    figures = vescomm_planner_figures();
+    figures = vescomm_planner_figures_init();
     tensors[1].name = "w";
     expect_refused(vescomm_plan(tensors, 2, 4, nullptr, &layout, &figures), "both named \"w\"");
     tensors[1].name = nullptr;

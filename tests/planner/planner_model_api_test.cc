@@ -40,10 +40,11 @@ protected:
 
     const int64_t matrix[2] = {320, 64};
     const int64_t vector[1] = {64};
-    vescomm_planner_tensor_t tensors[2] = {vescomm_planner_tensor(), vescomm_planner_tensor()};
-    vescomm_planner_unit_t units[3] = {vescomm_planner_unit(), vescomm_planner_unit(),
-                                       vescomm_planner_unit()};
-    vescomm_planner_options_t options = vescomm_planner_options();
+    vescomm_planner_tensor_t tensors[2] = {vescomm_planner_tensor_init(),
+                                           vescomm_planner_tensor_init()};
+    vescomm_planner_unit_t units[3] = {vescomm_planner_unit_init(), vescomm_planner_unit_init(),
+                                       vescomm_planner_unit_init()};
+    vescomm_planner_options_t options = vescomm_planner_options_init();
     vescomm_plan_t *plan = nullptr;
 };
 
@@ -55,10 +56,10 @@ TEST_F(PlannerModelApi, PlansUnitsTogetherAndReportsFigures) {
               std::string::npos)
         << vescomm_plan_explain();
     size_t count = 0;
-    ASSERT_EQ(vescomm_plan_units(plan, &count), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_get_units(plan, &count), VESCOMM_OK);
     ASSERT_EQ(count, 3u);
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
-    ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+    ASSERT_EQ(vescomm_plan_get_totals(plan, &totals), VESCOMM_OK);
     EXPECT_EQ(totals.feasible, 1);
     EXPECT_EQ(totals.mode, VESCOMM_PLANNER_BALANCED);
     EXPECT_EQ(totals.bytes, 2 * 2 * (320 * 64 + 64) + 4 * 320 * 64);
@@ -66,18 +67,18 @@ TEST_F(PlannerModelApi, PlansUnitsTogetherAndReportsFigures) {
     EXPECT_GT(totals.seconds_per_step, 0);
     int64_t loads[4] = {0, 0, 0, 0};
     for (size_t unit = 0; unit < count; ++unit) {
-        vescomm_planner_figures_t figures = vescomm_planner_figures();
-        ASSERT_EQ(vescomm_plan_figures(plan, unit, &figures), VESCOMM_OK);
+        vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+        ASSERT_EQ(vescomm_plan_get_figures(plan, unit, &figures), VESCOMM_OK);
         vescomm_layout_t *layout = nullptr;
-        ASSERT_EQ(vescomm_plan_layout(plan, unit, &layout), VESCOMM_OK);
-        vescomm_layout_info_t info = vescomm_layout_info();
-        ASSERT_EQ(vescomm_layout_query(layout, &info), VESCOMM_OK);
+        ASSERT_EQ(vescomm_plan_create_layout(plan, unit, &layout), VESCOMM_OK);
+        vescomm_layout_info_t info = vescomm_layout_info_init();
+        ASSERT_EQ(vescomm_layout_get_info(layout, &info), VESCOMM_OK);
         EXPECT_EQ(info.elements, figures.elements);
         EXPECT_EQ(info.largest, figures.largest_shard);
         for (int32_t rank = 0; rank < 4; ++rank) {
             int64_t begin = 0;
             int64_t end = 0;
-            ASSERT_EQ(vescomm_layout_shard(layout, rank, &begin, &end), VESCOMM_OK);
+            ASSERT_EQ(vescomm_layout_get_shard(layout, rank, &begin, &end), VESCOMM_OK);
             loads[rank] += (end - begin) * (unit == 2 ? 4 : 2);
         }
         EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
@@ -95,22 +96,22 @@ TEST_F(PlannerModelApi, TakesEveryOption) {
     ASSERT_EQ(vescomm_plan_create(units, 3, 4, &options, &plan), VESCOMM_OK)
         << vescomm_plan_explain();
     vescomm_layout_t *layout = nullptr;
-    ASSERT_EQ(vescomm_plan_layout(plan, 0, &layout), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_create_layout(plan, 0, &layout), VESCOMM_OK);
     int64_t begin = -1;
     int64_t end = 0;
-    ASSERT_EQ(vescomm_layout_shard(layout, 2, &begin, &end), VESCOMM_OK);
+    ASSERT_EQ(vescomm_layout_get_shard(layout, 2, &begin, &end), VESCOMM_OK);
     EXPECT_EQ(begin, end);
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
     EXPECT_EQ(vescomm_plan_free(plan), VESCOMM_OK);
 
     // One byte costs a second, so that the effect of each option appears in the totals.
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.bytes_per_second = 1;
     options.seconds_per_collective = -1;
     options.seconds_per_unequal = -1;
     ASSERT_EQ(vescomm_plan_create(units, 1, 4, &options, &plan), VESCOMM_OK);
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
-    ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+    ASSERT_EQ(vescomm_plan_get_totals(plan, &totals), VESCOMM_OK);
     EXPECT_EQ(totals.seconds_per_step, totals.wire_bytes_per_step);
     EXPECT_EQ(vescomm_plan_free(plan), VESCOMM_OK);
 
@@ -118,10 +119,10 @@ TEST_F(PlannerModelApi, TakesEveryOption) {
     options.mode = VESCOMM_PLANNER_OWNER;
     options.work = VESCOMM_PLANNER_WORK_ELEMENTS;
     ASSERT_EQ(vescomm_plan_create(units, 1, 2, &options, &plan), VESCOMM_OK);
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
-    ASSERT_EQ(vescomm_plan_figures(plan, 0, &figures), VESCOMM_OK);
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+    ASSERT_EQ(vescomm_plan_get_figures(plan, 0, &figures), VESCOMM_OK);
     EXPECT_STREQ(figures.order, "owner");
-    ASSERT_EQ(vescomm_plan_layout(plan, 0, &layout), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_create_layout(plan, 0, &layout), VESCOMM_OK);
     EXPECT_EQ(vescomm_layout_free(layout), VESCOMM_OK);
 }
 
@@ -131,17 +132,17 @@ TEST_F(PlannerModelApi, ReturnsNoLayoutAsAnAnswer) {
     EXPECT_NE(std::string(vescomm_plan_explain()).find("unit \"layer\": there is no layout"),
               std::string::npos)
         << vescomm_plan_explain();
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
     totals.bytes = 7;
-    ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_get_totals(plan, &totals), VESCOMM_OK);
     EXPECT_EQ(totals.feasible, 0);
     EXPECT_EQ(totals.bytes, 0);
     vescomm_layout_t *layout = reinterpret_cast<vescomm_layout_t *>(this);
-    ASSERT_EQ(vescomm_plan_layout(plan, 1, &layout), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_create_layout(plan, 1, &layout), VESCOMM_OK);
     EXPECT_EQ(layout, nullptr);
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     figures.elements = 7;
-    ASSERT_EQ(vescomm_plan_figures(plan, 1, &figures), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_get_figures(plan, 1, &figures), VESCOMM_OK);
     EXPECT_EQ(figures.elements, 0);
 }
 
@@ -153,22 +154,22 @@ TEST_F(PlannerModelApi, RefusesWrongArgumentsAndSetsNoOutput) {
     expect_refused(vescomm_plan_create(units, 3, 0, nullptr, &plan), "0 ranks");
     options.reserved = 1;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "reserved of options");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.mode = 5;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "mode 5");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.work = 2;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "work 2");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.search_steps = -1;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "search_steps is -1");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.unit_imbalance = NAN;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "unit_imbalance is nan");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     options.bytes_per_second = -1;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "bytes_per_second is -1");
-    options = vescomm_planner_options();
+    options = vescomm_planner_options_init();
     const int64_t weights[4] = {0, 0, 0, 0};
     options.weights = weights;
     expect_refused(vescomm_plan_create(units, 3, 4, &options, &plan), "all weights");
@@ -192,18 +193,19 @@ TEST_F(PlannerModelApi, RefusesWrongArgumentsAndSetsNoOutput) {
     ASSERT_EQ(vescomm_plan_create(units, 3, 4, nullptr, &plan), VESCOMM_OK);
     size_t count = 0;
     vescomm_layout_t *layout = nullptr;
-    vescomm_planner_figures_t figures = vescomm_planner_figures();
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
-    expect_refused(vescomm_plan_units(nullptr, &count), "plan is NULL");
-    expect_refused(vescomm_plan_units(plan, nullptr), "count is NULL");
-    expect_refused(vescomm_plan_layout(nullptr, 0, &layout), "plan is NULL");
-    expect_refused(vescomm_plan_layout(plan, 0, nullptr), "layout is NULL");
-    expect_refused(vescomm_plan_layout(plan, 3, &layout), "there is no unit 3 in a plan of 3");
-    expect_refused(vescomm_plan_figures(plan, 3, &figures), "there is no unit 3");
-    expect_refused(vescomm_plan_figures(plan, 0, nullptr), "figures is NULL");
-    expect_refused(vescomm_plan_totals(plan, nullptr), "totals is NULL");
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+    expect_refused(vescomm_plan_get_units(nullptr, &count), "plan is NULL");
+    expect_refused(vescomm_plan_get_units(plan, nullptr), "count is NULL");
+    expect_refused(vescomm_plan_create_layout(nullptr, 0, &layout), "plan is NULL");
+    expect_refused(vescomm_plan_create_layout(plan, 0, nullptr), "layout is NULL");
+    expect_refused(vescomm_plan_create_layout(plan, 3, &layout),
+                   "there is no unit 3 in a plan of 3");
+    expect_refused(vescomm_plan_get_figures(plan, 3, &figures), "there is no unit 3");
+    expect_refused(vescomm_plan_get_figures(plan, 0, nullptr), "figures is NULL");
+    expect_refused(vescomm_plan_get_totals(plan, nullptr), "totals is NULL");
     totals.struct_size = 3;
-    expect_refused(vescomm_plan_totals(plan, &totals), "struct_size of totals is 3");
+    expect_refused(vescomm_plan_get_totals(plan, &totals), "struct_size of totals is 3");
 }
 
 TEST_F(PlannerModelApi, ServesCallersWithOlderStructs) {
@@ -223,15 +225,15 @@ TEST_F(PlannerModelApi, ServesCallersWithOlderStructs) {
     vescomm_planner_totals_t totals;
     std::memset(&totals, 0xee, sizeof(totals));
     totals.struct_size = offsetof(vescomm_planner_totals_t, padding_bytes);
-    ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
+    ASSERT_EQ(vescomm_plan_get_totals(plan, &totals), VESCOMM_OK);
     EXPECT_EQ(totals.bytes, 2 * (320 * 64 + 64));
     EXPECT_EQ(static_cast<uint64_t>(totals.padding_bytes), 0xeeeeeeeeeeeeeeeeu);
 }
 
 TEST_F(PlannerModelApi, PlansEmptyModels) {
     ASSERT_EQ(vescomm_plan_create(nullptr, 0, 4, nullptr, &plan), VESCOMM_OK);
-    vescomm_planner_totals_t totals = vescomm_planner_totals();
-    ASSERT_EQ(vescomm_plan_totals(plan, &totals), VESCOMM_OK);
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+    ASSERT_EQ(vescomm_plan_get_totals(plan, &totals), VESCOMM_OK);
     EXPECT_EQ(totals.feasible, 1);
     EXPECT_EQ(totals.bytes, 0);
     EXPECT_EQ(vescomm_plan_free(nullptr), VESCOMM_OK);

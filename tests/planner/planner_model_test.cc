@@ -106,8 +106,8 @@ TEST(PlannerModel, AnswersNeverChange) {
         const ModelAnswer answer = plan(model, {.mode = mode});
         std::uint64_t all = 0;
         for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-            vescomm_layout_info_t info = vescomm_layout_info();
-            vescomm_layout_query(make_layout(model, answer, unit).get(), &info);
+            vescomm_layout_info_t info = vescomm_layout_info_init();
+            vescomm_layout_get_info(make_layout(model, answer, unit).get(), &info);
             all = all * 31 + info.hash;
         }
         return all;

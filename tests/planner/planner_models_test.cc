@@ -189,8 +189,8 @@ TEST(PlannerFigures, ExplainsWhenOneBlockExceedsAShard) {
 TEST(PlannerFigures, AnswersNeverChange) {
     const auto hash = [](const Problem &problem, Mode mode) {
         const LayoutPointer layout = make_layout(problem, plan(problem, {.mode = mode}));
-        vescomm_layout_info_t info = vescomm_layout_info();
-        vescomm_layout_query(layout.get(), &info);
+        vescomm_layout_info_t info = vescomm_layout_info_init();
+        vescomm_layout_get_info(layout.get(), &info);
         return info.hash;
     };
     EXPECT_EQ(hash(llama_layer(32, 128), Mode::ragged), 6170742748101015448u);

@@ -162,8 +162,8 @@ inline void expect_valid(const Problem &problem, const Options &options, const A
     EXPECT_DOUBLE_EQ(answer.mean_shard, static_cast<double>(all_elements) / problem.ranks);
 
     const LayoutPointer layout = make_layout(problem, answer);  // checks the layout again
-    vescomm_layout_info_t info = vescomm_layout_info();
-    ASSERT_EQ(vescomm_layout_query(layout.get(), &info), VESCOMM_OK);
+    vescomm_layout_info_t info = vescomm_layout_info_init();
+    ASSERT_EQ(vescomm_layout_get_info(layout.get(), &info), VESCOMM_OK);
     EXPECT_EQ(info.largest, answer.largest_shard);
     EXPECT_EQ(info.padding, answer.padding);
     EXPECT_EQ(info.elements, answer.elements);

@@ -20,7 +20,7 @@ inline vescomm_status_t sum(vescomm_comm_t *comm, Floats &data,
                             vescomm_request_t **request = nullptr, vescomm_op_t op = VESCOMM_SUM) {
     return vescomm_all_reduce(comm, data.data(), data.data(),
                               static_cast<std::int64_t>(data.size()), VESCOMM_F32, op, nullptr,
-                              request);
+                              nullptr, request);
 }
 
 // Checks that all ranks are at the same operation: an all_reduce gives the right sum.
@@ -32,9 +32,9 @@ inline void expect_in_step(vescomm_comm_t *comm) {
 
 }  // namespace vescomm::internal::testing_support
 
-#define EXPECT_REFUSED(call, text)                                                 \
-    do {                                                                           \
-        EXPECT_EQ(call, VESCOMM_ERROR_INVALID_ARGUMENT) << vescomm_last_error();   \
-        EXPECT_NE(std::string(vescomm_last_error()).find(text), std::string::npos) \
-            << vescomm_last_error();                                               \
+#define EXPECT_REFUSED(call, text)                                                     \
+    do {                                                                               \
+        EXPECT_EQ(call, VESCOMM_ERROR_INVALID_ARGUMENT) << vescomm_get_last_error();   \
+        EXPECT_NE(std::string(vescomm_get_last_error()).find(text), std::string::npos) \
+            << vescomm_get_last_error();                                               \
     } while (false)

@@ -14,7 +14,7 @@
 namespace vescomm::internal::testing_support {
 
 inline void check(vescomm_status_t status) {
-    if (status != VESCOMM_OK) throw std::runtime_error(vescomm_last_error());
+    if (status != VESCOMM_OK) throw std::runtime_error(vescomm_get_last_error());
 }
 
 // Collective.

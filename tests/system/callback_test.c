@@ -85,20 +85,20 @@ static int all_gather(void *context, const void *mine, size_t bytes, void *all) 
 
 static void require(int condition, const char *what, int rank) {
     if (condition) return;
-    fprintf(stderr, "rank %d: %s: %s\n", rank, what, vescomm_last_error());
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, vescomm_get_last_error());
     _exit(21);
 }
 
 /* Makes several gathers on the communicator, and verifies them. */
 static void use(vescomm_comm_t *comm, const struct star *star) {
-    vescomm_comm_info_t info = vescomm_comm_info();
+    vescomm_comm_info_t info = vescomm_comm_info_init();
     vescomm_layout_t *layout;
     vescomm_buffer_t *buffer;
     vescomm_request_t *gather;
     vescomm_view_t shard, all;
     int64_t counts[max_ranks], i;
     int rank = star->rank, run, k;
-    require(vescomm_comm_query(comm, &info) == VESCOMM_OK && info.rank == rank &&
+    require(vescomm_comm_get_info(comm, &info) == VESCOMM_OK && info.rank == rank &&
                 info.ranks == star->ranks && info.nodes == 1 && info.local_ranks == star->ranks,
             "query", rank);
     for (k = 0; k < star->ranks; ++k) counts[k] = 100 * k + 1;
@@ -106,8 +106,8 @@ static void use(vescomm_comm_t *comm, const struct star *star) {
     require(!vescomm_buffer_create(comm, layout, NULL, &buffer), "buffer", rank);
     require(!vescomm_layout_free(layout), "layout", rank);
     require(!vescomm_all_gather_v_create(comm, buffer, NULL, &gather), "request", rank);
-    require(!vescomm_buffer_shard(buffer, &shard) && !vescomm_buffer_data(buffer, &all), "view",
-            rank);
+    require(!vescomm_buffer_get_shard(buffer, &shard) && !vescomm_buffer_get_data(buffer, &all),
+            "view", rank);
     for (run = 0; run < 3; ++run) {
         float *at = all.data;
         for (i = 0; i < shard.elements; ++i) ((float *)shard.data)[i] = (float)(rank * 10 + run);
@@ -123,7 +123,7 @@ static void use(vescomm_comm_t *comm, const struct star *star) {
 
 /* Runs one rank. Exits with minus the status; the error sentence must contain `text`. */
 static void play(struct star *star, const char *text) {
-    vescomm_comm_options_t options = vescomm_comm_options();
+    vescomm_comm_options_t options = vescomm_comm_options_init();
     vescomm_comm_t *comm = NULL;
     vescomm_status_t status;
     options.timeout_seconds = text != NULL ? 3 : 100;
@@ -133,10 +133,11 @@ static void play(struct star *star, const char *text) {
                                                  &options, &comm);
     star->finished = 1;
     if (status != VESCOMM_OK) {
-        if (comm != NULL || text == NULL || strstr(vescomm_last_error(), text) == NULL)
-            fprintf(stderr, "rank %d of %d: %s\n", star->rank, star->ranks, vescomm_last_error());
+        if (comm != NULL || text == NULL || strstr(vescomm_get_last_error(), text) == NULL)
+            fprintf(stderr, "rank %d of %d: %s\n", star->rank, star->ranks,
+                    vescomm_get_last_error());
         if (comm != NULL) _exit(22);
-        _exit(text != NULL && strstr(vescomm_last_error(), text) != NULL ? -status : 23);
+        _exit(text != NULL && strstr(vescomm_get_last_error(), text) != NULL ? -status : 23);
     }
     use(comm, star);
     require(star->ranks == 1 || star->calls > 0, "the callback was not called", star->rank);

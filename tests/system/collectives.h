@@ -131,7 +131,7 @@ private:
         made.type = types[draw(6)];
         made.per_node = draw(3) == 0;
         const std::string name = "case " + std::to_string(made_++);
-        vescomm_buffer_options_t options = vescomm_buffer_options();
+        vescomm_buffer_options_t options = vescomm_buffer_options_init();
         options.type = made.type;
         options.sharing = made.per_node ? VESCOMM_PER_NODE : VESCOMM_PER_RANK;
         options.name = name.c_str();
@@ -157,10 +157,11 @@ private:
         vescomm::Request &request =
             where.requests[static_cast<std::size_t>(kind) + static_cast<std::size_t>(root)];
         if (request.get() != nullptr) return request;
-        vescomm_request_options_t options = vescomm_request_options();
+        vescomm_request_options_t options = vescomm_request_options_init();
         switch (kind) {
             case Kind::convert:
                 options.source = where.source.data();
+                options.type = VESCOMM_F32;
                 [[fallthrough]];
             case Kind::gather:
                 request = vescomm::Request::all_gather_v(comm_, where.buffer, options);
@@ -170,6 +171,7 @@ private:
                 [[fallthrough]];
             case Kind::reduce_out:
                 options.output = where.output.data();
+                options.type = VESCOMM_F32;
                 [[fallthrough]];
             case Kind::reduce:
                 request = vescomm::Request::reduce_scatter_v(comm_, where.buffer, options);

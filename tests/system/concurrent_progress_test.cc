@@ -35,7 +35,7 @@ float base(std::int64_t i) {
 void all_reduce(vescomm_comm_t *comm, std::vector<float> &data, int call) {
     vescomm_request_t *request = nullptr;
     require(vescomm_all_reduce(comm, data.data(), data.data(), elements, VESCOMM_F32, VESCOMM_SUM,
-                               nullptr, call % 3 == 0 ? nullptr : &request),
+                               nullptr, nullptr, call % 3 == 0 ? nullptr : &request),
             "all_reduce");
     if (request == nullptr) return;
     if (call % 3 == 1) {
@@ -70,20 +70,20 @@ void work(vescomm_comm_t *comm, int calls, Shared *shared) {
 }
 
 void query(vescomm_comm_t *comm, vescomm_comm_counters_t &last) {
-    auto info = vescomm_comm_info();
-    require(vescomm_comm_query(comm, &info), "query");
-    auto counters = vescomm_comm_counters();
-    require(vescomm_comm_count(comm, &counters), "count");
+    auto info = vescomm_comm_info_init();
+    require(vescomm_comm_get_info(comm, &info), "query");
+    auto counters = vescomm_comm_counters_init();
+    require(vescomm_comm_get_counters(comm, &counters), "count");
     expect(counters.operations >= last.operations && counters.bytes_sent >= last.bytes_sent,
            "counters that fall");
     last = counters;
     char text[8192];
     std::size_t size = 0;
-    require(vescomm_comm_metrics(comm, text, sizeof text, &size), "metrics");
+    require(vescomm_comm_get_metrics(comm, text, sizeof text, &size), "metrics");
     expect(size > 1 && size < sizeof text, "the size of the metrics");
-    const double now = vescomm_trace_seconds();
-    require(vescomm_trace_span(comm, "a span", "a track", now, now), "span");
-    expect(vescomm_comm_query(nullptr, &info) == VESCOMM_ERROR_INVALID_ARGUMENT, "a status");
+    const double now = vescomm_trace_get_seconds();
+    require(vescomm_trace_add_span(comm, "a span", "a track", now, now), "span");
+    expect(vescomm_comm_get_info(nullptr, &info) == VESCOMM_ERROR_INVALID_ARGUMENT, "a status");
 }
 
 // `progress`: the value of VESCOMM_PROGRESS.
@@ -104,7 +104,7 @@ void run_concurrently(int ranks, int per_node, const char *progress) {
             shared->progressed += count;
         });
         std::thread query_thread([&] {
-            auto last = vescomm_comm_counters();
+            auto last = vescomm_comm_counters_init();
             std::int64_t count = 0;
             for (; !done; ++count) {
                 query(comm, last);

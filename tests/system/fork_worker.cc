@@ -45,9 +45,9 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
     static std::array<std::byte, 256> bytes;
     static std::array<float, 8> floats;
     static std::array<std::int64_t, 8> counts;
-    static vescomm_comm_info_t info = vescomm_comm_info();
-    static vescomm_comm_counters_t counters = vescomm_comm_counters();
-    static vescomm_memory_options_t memory_options = vescomm_memory_options();
+    static vescomm_comm_info_t info = vescomm_comm_info_init();
+    static vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+    static vescomm_memory_options_t memory_options = vescomm_memory_options_init();
     static vescomm_view_t view;
     static vescomm_memory_t *memory;
     static vescomm_buffer_t *buffer;
@@ -60,12 +60,12 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
     constexpr vescomm_type_t type = VESCOMM_F32;
     constexpr vescomm_op_t op = VESCOMM_SUM;
     return {
-        {"comm_query", [=] { return vescomm_comm_query(h.comm, &info); }},
-        {"comm_count", [=] { return vescomm_comm_count(h.comm, &counters); }},
+        {"comm_query", [=] { return vescomm_comm_get_info(h.comm, &info); }},
+        {"comm_count", [=] { return vescomm_comm_get_counters(h.comm, &counters); }},
         {"comm_metrics",
          [=] {
-             return vescomm_comm_metrics(h.comm, reinterpret_cast<char *>(bytes.data()),
-                                         bytes.size(), &size);
+             return vescomm_comm_get_metrics(h.comm, reinterpret_cast<char *>(bytes.data()),
+                                             bytes.size(), &size);
          }},
         {"comm_progress", [=] { return vescomm_comm_progress(h.comm); }},
         {"barrier", [=] { return vescomm_barrier(h.comm); }},
@@ -85,35 +85,46 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
          [=] { return vescomm_broadcast_create(h.comm, h.buffer, nullptr, &request); }},
         {"barrier_create", [=] { return vescomm_barrier_create(h.comm, nullptr, &request); }},
         {"all_gather_v",
-         [=] { return vescomm_all_gather_v(h.comm, f, f, c, nullptr, type, nullptr, nullptr); }},
+         [=] {
+             return vescomm_all_gather_v(h.comm, f, f, c, nullptr, type, nullptr, nullptr, nullptr);
+         }},
         {"reduce_scatter_v",
-         [=] { return vescomm_reduce_scatter_v(h.comm, f, f, c, type, op, nullptr, nullptr); }},
+         [=] {
+             return vescomm_reduce_scatter_v(h.comm, f, f, c, type, op, nullptr, nullptr, nullptr);
+         }},
         {"all_reduce",
-         [=] { return vescomm_all_reduce(h.comm, f, f, 1, type, op, nullptr, nullptr); }},
-        {"reduce", [=] { return vescomm_reduce(h.comm, f, f, 1, type, op, 0, nullptr, nullptr); }},
-        {"broadcast", [=] { return vescomm_broadcast(h.comm, f, 1, type, 0, nullptr, nullptr); }},
+         [=] { return vescomm_all_reduce(h.comm, f, f, 1, type, op, nullptr, nullptr, nullptr); }},
+        {"reduce",
+         [=] { return vescomm_reduce(h.comm, f, f, 1, type, op, 0, nullptr, nullptr, nullptr); }},
+        {"broadcast",
+         [=] { return vescomm_broadcast(h.comm, f, 1, type, 0, nullptr, nullptr, nullptr); }},
         {"gather_v",
-         [=] { return vescomm_gather_v(h.comm, f, f, c, nullptr, type, 0, nullptr, nullptr); }},
+         [=] {
+             return vescomm_gather_v(h.comm, f, f, c, nullptr, type, 0, nullptr, nullptr, nullptr);
+         }},
         {"scatter_v",
-         [=] { return vescomm_scatter_v(h.comm, f, f, c, nullptr, type, 0, nullptr, nullptr); }},
+         [=] {
+             return vescomm_scatter_v(h.comm, f, f, c, nullptr, type, 0, nullptr, nullptr, nullptr);
+         }},
         {"all_to_all_v",
          [=] {
              return vescomm_all_to_all_v(h.comm, f, c, nullptr, f, c, nullptr, type, nullptr,
-                                         nullptr);
+                                         nullptr, nullptr);
          }},
-        {"send", [=] { return vescomm_send(h.comm, f, 1, type, 0, nullptr, nullptr); }},
-        {"receive", [=] { return vescomm_receive(h.comm, f, 1, type, 0, nullptr, nullptr); }},
+        {"send", [=] { return vescomm_send(h.comm, f, 1, type, 0, nullptr, nullptr, nullptr); }},
+        {"receive",
+         [=] { return vescomm_receive(h.comm, f, 1, type, 0, nullptr, nullptr, nullptr); }},
         {"group_begin", [=] { return vescomm_group_begin(h.comm); }},
         {"group_end", [=] { return vescomm_group_end(h.comm, nullptr); }},
         {"trace_start", [=] { return vescomm_trace_start(h.comm, 0); }},
-        {"trace_span", [=] { return vescomm_trace_span(h.comm, "a", "b", 0, 1); }},
+        {"trace_span", [=] { return vescomm_trace_add_span(h.comm, "a", "b", 0, 1); }},
         {"trace_write", [=] { return vescomm_trace_write(h.comm, "/dev/full"); }},
         {"flight_recorder_write",
          [=] { return vescomm_flight_recorder_write(h.comm, "/dev/full"); }},
-        {"memory_data", [=] { return vescomm_memory_data(h.memory, &data, nullptr); }},
-        {"buffer_data", [=] { return vescomm_buffer_data(h.buffer, &view); }},
-        {"buffer_tensor", [=] { return vescomm_buffer_tensor(h.buffer, 0, &view); }},
-        {"buffer_shard", [=] { return vescomm_buffer_shard(h.buffer, &view); }},
+        {"memory_data", [=] { return vescomm_memory_get_data(h.memory, &data, nullptr); }},
+        {"buffer_data", [=] { return vescomm_buffer_get_data(h.buffer, &view); }},
+        {"buffer_tensor", [=] { return vescomm_buffer_get_tensor(h.buffer, 0, &view); }},
+        {"buffer_shard", [=] { return vescomm_buffer_get_shard(h.buffer, &view); }},
         {"buffer_release", [=] { return vescomm_buffer_release(h.buffer); }},
         {"buffer_acquire", [=] { return vescomm_buffer_acquire(h.buffer); }},
         {"request_start", [=] { return vescomm_request_start(h.request, nullptr); }},
@@ -132,12 +143,12 @@ void require_rejected(const Handles &handles, bool frees) {
     for (const auto &[name, call] : calls(handles)) {
         if (!frees && name.ends_with("_free")) continue;
         const vescomm_status_t status = call();
-        const std::string sentence = vescomm_last_error();
+        const std::string sentence = vescomm_get_last_error();
         if (status == VESCOMM_ERROR_INVALID_ARGUMENT &&
             sentence.find("forked") != std::string::npos &&
             sentence.find(name) != std::string::npos)
             continue;
-        std::printf("child: vescomm_%s: %s: %s\n", name.c_str(), vescomm_status_name(status),
+        std::printf("child: vescomm_%s: %s: %s\n", name.c_str(), vescomm_status_get_name(status),
                     sentence.c_str());
         std::fflush(stdout);
         _exit(21);
@@ -163,7 +174,7 @@ bool run(const std::string &how) {
     vescomm_request_t *running = nullptr;
     vescomm::check(vescomm_all_reduce(comm.get(), mine.data(), sums.data(),
                                       static_cast<std::int64_t>(mine.size()), VESCOMM_F32,
-                                      VESCOMM_SUM, nullptr, &running));
+                                      VESCOMM_SUM, nullptr, nullptr, &running));
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {

@@ -51,7 +51,7 @@ inline std::uint16_t free_port() {
 
 // Ends the process with an error line.
 [[noreturn]] inline void fail(const std::string &what) {
-    std::fprintf(stderr, "%s: %s\n", what.c_str(), vescomm_last_error());
+    std::fprintf(stderr, "%s: %s\n", what.c_str(), vescomm_get_last_error());
     _exit(1);
 }
 
@@ -72,7 +72,7 @@ struct Job {
     unsigned max_seconds = 100;  // SIGALRM ends a rank that runs longer
 
     vescomm_status_t create(int rank, const char *tag, vescomm_comm_t **comm) const {
-        vescomm_comm_options_t options = vescomm_comm_options();
+        vescomm_comm_options_t options = vescomm_comm_options_init();
         options.timeout_seconds = timeout_seconds;
         const std::string node = "node " + std::to_string(rank / per_node);
         options.node = node.c_str();
@@ -104,14 +104,14 @@ inline void run(const Job &job, const std::function<void(int rank)> &body,
 }
 
 inline int rank_of(const vescomm_comm_t *comm) {
-    vescomm_comm_info_t info = vescomm_comm_info();
-    require(vescomm_comm_query(comm, &info), "query");
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    require(vescomm_comm_get_info(comm, &info), "query");
     return info.rank;
 }
 
 inline int ranks_of(const vescomm_comm_t *comm) {
-    vescomm_comm_info_t info = vescomm_comm_info();
-    require(vescomm_comm_query(comm, &info), "query");
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    require(vescomm_comm_get_info(comm, &info), "query");
     return info.ranks;
 }
 
@@ -119,7 +119,7 @@ inline int ranks_of(const vescomm_comm_t *comm) {
 inline void expect_sum(vescomm_comm_t *comm, float mine, float sum, std::size_t elements = 1000) {
     std::vector<float> data(elements, mine);
     require(vescomm_all_reduce(comm, data.data(), data.data(), static_cast<int64_t>(elements),
-                               VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr),
+                               VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr, nullptr),
             "all_reduce");
     for (const float each : data) expect(each == sum, "a sum");
 }

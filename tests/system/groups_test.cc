@@ -113,7 +113,7 @@ void create_at_once(bool tags) {
                 const float mine = thread == 0 ? 1 : 100;
                 std::vector<float> data(64, mine);
                 if (vescomm_all_reduce(comm, data.data(), data.data(), 64, VESCOMM_F32, VESCOMM_SUM,
-                                       nullptr, nullptr) != VESCOMM_OK)
+                                       nullptr, nullptr, nullptr) != VESCOMM_OK)
                     ++shared->refused;
                 else if (data[0] == 3 * mine) ++shared->right;
                 else ++shared->wrong;
@@ -152,7 +152,7 @@ void survive(int ranks, int per_node, int victim) {
             for (int i = 0;; ++i) {
                 if (rank == victim && i == 20 + 7 * victim) raise(SIGKILL);
                 if (vescomm_all_reduce(comm, data.data(), data.data(), 5000, VESCOMM_F32,
-                                       VESCOMM_MAX, nullptr, nullptr) != VESCOMM_OK)
+                                       VESCOMM_MAX, nullptr, nullptr, nullptr) != VESCOMM_OK)
                     break;
             }
             const auto begin = std::chrono::steady_clock::now();

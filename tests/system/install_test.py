@@ -112,6 +112,13 @@ def headers_compile_alone(installation):
                     "-fsyntax-only", "-",
                     input=f"#include <vescomm/{header.name}>\n" * 2)
                 compiled += 1
+    # A program in C++17 is told what to do.
+    for compiler in compilers:
+        done = subprocess.run([compiler, "-x", "c++", "-std=c++17", *includes, "-fsyntax-only", "-"],
+                              input="#include <vescomm/vescomm.hpp>\n", capture_output=True,
+                              text=True, check=False)
+        expect(done.returncode != 0 and "needs C++20" in done.stderr
+               and "use vescomm.h in C++17" in done.stderr, done.stderr)
     return f"{compiled} times, {', '.join(compilers)}"
 
 
@@ -145,6 +152,28 @@ def library_shows_only_its_api(installation):
     return f"{len(functions)} functions"
 
 
+def names_follow_the_rules(installation):
+    """vescomm_X_t is initialised by vescomm_X_init(), and what is read of an object is get_."""
+    text = "".join(h.read_text() for h in installation.header.parent.glob("*.h"))
+    growing = re.findall(r"typedef struct (vescomm_\w+) \{\s+uint32_t struct_size;", text)
+    expect(len(growing) >= 9, f"only {growing} have a struct_size")
+    for name in growing:
+        expect(f"static inline {name}_t {name}_init(void)" in text, f"{name} has no {name}_init()")
+    inline = set(re.findall(r"^static inline \w+ (vescomm_\w+)\(", text, re.MULTILINE))
+    others = inline - {f"{name}_init" for name in growing}
+    expect(others == {"vescomm_type_get_bytes"}, f"inline functions of other names: {others}")
+    # A function that only reads an object takes it as const, and fills what it is given.
+    reads = re.findall(r"\b(vescomm_(?:comm|layout|memory|buffer|plan)_(\w+))\("
+                       r"const vescomm_\w+_t \*(?!options|tensors)", text)
+    expect(len(reads) >= 12, f"only {reads} read an object")
+    for function, verb in reads:
+        expect(verb.split("_")[0] in ("get", "find", "serialise", "write", "create"),
+               f"{function} reads an object and is not called get_")
+    since = set(re.findall(r"Since: ([\d.]+\d)", text))
+    expect(since == {"0.1"}, f"Since: {since}, and no version but 0.1 exists")
+    return f"{len(growing)} structs, {len(reads)} functions"
+
+
 def versions_agree(installation):
     text = installation.header.read_text()
     numbers = [re.search(rf"#define VESCOMM_VERSION_{part} (\d+)", text).group(1)
@@ -166,7 +195,7 @@ def main():
             return 1
         return run_cases([(case.__name__.replace("_", " "), lambda c=case: c(installation))
                           for case in (headers_compile_alone, library_shows_only_its_api,
-                                       versions_agree, examples_run,
+                                       names_follow_the_rules, versions_agree, examples_run,
                                        collectives_on_arrays)], sys.argv[3:])
 
 

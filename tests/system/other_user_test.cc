@@ -37,7 +37,7 @@ void live(const Job &job, int rank, bool &done, const std::atomic<bool> &enough)
     require(job.create(rank, nullptr, &comm), "create");
     for (int i = 0; i < 20; ++i) {
         expect_sum(comm, 1, static_cast<float>(job.ranks), 3000);
-        vescomm_memory_options_t options = vescomm_memory_options();
+        vescomm_memory_options_t options = vescomm_memory_options_init();
         options.bytes = 50'000;
         vescomm_memory_t *memory = nullptr;
         require(vescomm_memory_create(comm, &options, &memory), "memory");
@@ -48,7 +48,8 @@ void live(const Job &job, int rank, bool &done, const std::atomic<bool> &enough)
     require(vescomm_comm_free(copy), "free");
     // All ranks agree on the last iteration.
     float over = enough ? 1 : 0;
-    require(vescomm_all_reduce(comm, &over, &over, 1, VESCOMM_F32, VESCOMM_MAX, nullptr, nullptr),
+    require(vescomm_all_reduce(comm, &over, &over, 1, VESCOMM_F32, VESCOMM_MAX, nullptr, nullptr,
+                               nullptr),
             "all_reduce");
     done = over > 0;
     require(vescomm_comm_free(comm), "free");

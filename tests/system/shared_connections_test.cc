@@ -62,7 +62,7 @@ TEST(SharedConnections, SubgroupsUseTheConnectionsOfTheirParent) {
         for (std::size_t i = 0; i < comms.size(); ++i) {
             data[i].assign(20000, static_cast<float>(i));
             require(vescomm_all_reduce(comms[i], data[i].data(), data[i].data(), 20000, VESCOMM_F32,
-                                       VESCOMM_SUM, nullptr, &requests[i]),
+                                       VESCOMM_SUM, nullptr, nullptr, &requests[i]),
                     "start all_reduce");
         }
         for (std::size_t i = comms.size(); i-- > 0;) {
@@ -147,7 +147,7 @@ TEST(SharedConnections, AbortedCommunicatorsDoNotAffectOthers) {
             if (rank == 3) {
                 require(vescomm_comm_abort(broken, "the test says so"), "abort");
             } else if (vescomm_all_reduce(broken, data.data(), data.data(), 1 << 20, VESCOMM_F32,
-                                          VESCOMM_SUM, nullptr, &request) == VESCOMM_OK) {
+                                          VESCOMM_SUM, nullptr, nullptr, &request) == VESCOMM_OK) {
                 expect(vescomm_request_wait(request) == VESCOMM_ERROR_ABORTED, "it was aborted");
                 vescomm_request_free(request);
             }

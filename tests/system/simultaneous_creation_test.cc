@@ -51,14 +51,14 @@ void create_and_sum(const Job &job, int rank, const char *tag, int thread, int r
         const bool documented = created == VESCOMM_ERROR_INVALID_ARGUMENT;
         if (!documented)
             std::fprintf(stderr, "round %d, rank %d, thread %d: %s\n", round, rank, thread,
-                         vescomm_last_error());
+                         vescomm_get_last_error());
         ++(documented ? shared->refused : shared->failed);
         return;
     }
     std::array<float, 64> data;
     data.fill(value_of(thread, round));
-    const vescomm_status_t summed = vescomm_all_reduce(comm, data.data(), data.data(), 64,
-                                                       VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr);
+    const vescomm_status_t summed = vescomm_all_reduce(
+        comm, data.data(), data.data(), 64, VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr, nullptr);
     bool right = true;
     for (const float each : data)
         right = right && each == static_cast<float>(job.ranks) * value_of(thread, round);

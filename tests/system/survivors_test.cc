@@ -69,7 +69,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
         const auto count = static_cast<std::int64_t>(5000);
         std::vector<float> data(static_cast<std::size_t>(count), 1);
         if (vescomm_all_reduce(on, data.data(), data.data(), count, VESCOMM_F32, VESCOMM_SUM,
-                               nullptr, nullptr) != VESCOMM_OK)
+                               nullptr, nullptr, nullptr) != VESCOMM_OK)
             return false;
         const auto sum = static_cast<float>(ranks_of(on));
         for (const float each : data) expect(each == sum, "a sum");
@@ -85,7 +85,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
         return right && freed;
     }
     if (what == 2) {  // memory
-        vescomm_memory_options_t options = vescomm_memory_options();
+        vescomm_memory_options_t options = vescomm_memory_options_init();
         options.bytes = 100'000;
         vescomm_memory_t *memory = nullptr;
         if (vescomm_memory_create(comm, &options, &memory) != VESCOMM_OK) return false;
@@ -111,7 +111,7 @@ bool use(vescomm_comm_t *comm, std::mt19937 &random, int what) {
 
 // The error of a failed call must name a rank.
 void expect_rank_is_named() {
-    expect(std::string(vescomm_last_error()).find("rank") != std::string::npos,
+    expect(std::string(vescomm_get_last_error()).find("rank") != std::string::npos,
            "a failure names a rank");
 }
 

@@ -95,7 +95,7 @@ int report(int rank, Body &&body) {
         body();
         return 0;
     } catch (const vescomm::Error &error) {
-        say(rank, std::string(vescomm_status_name(error.status())) + ": " + error.what());
+        say(rank, std::string(vescomm_status_get_name(error.status())) + ": " + error.what());
         return exit_code(error.status());
     } catch (const std::exception &error) {
         say(rank, std::string("wrong: ") + error.what());
@@ -171,20 +171,22 @@ void train(const Communicator &comm, const Options &options) {
     std::vector<std::vector<float>> masters(units, std::vector<float>(mine + 1)), sums = masters;
     std::vector<Request> gathers, reduces;
     for (std::size_t unit = 0; unit < units; ++unit) {
-        vescomm_buffer_options_t slab = vescomm_buffer_options();
+        vescomm_buffer_options_t slab = vescomm_buffer_options_init();
         slab.type = VESCOMM_BF16;
         slab.memory = slots.get();
         slab.offset_bytes = unit % 2 * bytes;
         slab.sharing = VESCOMM_PER_NODE;
         slabs.emplace_back(comm, layout, slab);
-        vescomm_request_options_t gather = vescomm_request_options();
+        vescomm_request_options_t gather = vescomm_request_options_init();
         gather.source = masters[unit].data();
+        gather.type = VESCOMM_F32;
         gathers.push_back(Request::all_gather_v(comm, slabs.back(), gather));
-        vescomm_buffer_options_t gradient = vescomm_buffer_options();
+        vescomm_buffer_options_t gradient = vescomm_buffer_options_init();
         gradient.type = VESCOMM_BF16;
         gradients.emplace_back(comm, layout, gradient);
-        vescomm_request_options_t reduce = vescomm_request_options();
+        vescomm_request_options_t reduce = vescomm_request_options_init();
         reduce.output = sums[unit].data();
+        reduce.type = VESCOMM_F32;
         reduces.push_back(Request::reduce_scatter_v(comm, gradients.back(), reduce));
     }
     say(rank, "ready");
@@ -275,7 +277,7 @@ void weigh(const Communicator &comm, int rank) {
     for (int k = 0; k < ranks; ++k)
         if (k != 1) counts[static_cast<std::size_t>(k)] = elements / (ranks - 1) + k;
     const Layout layout = Layout::from_counts(counts);
-    vescomm_buffer_options_t slab = vescomm_buffer_options();
+    vescomm_buffer_options_t slab = vescomm_buffer_options_init();
     slab.sharing = VESCOMM_PER_NODE;
     Buffer buffer(comm, layout, slab);
     Request gather = Request::all_gather_v(comm, buffer);

@@ -51,7 +51,7 @@ struct TestSetup {
         : layout(ragged(comm.ranks())), buffer(comm, layout, options(sharing)) {}
 
     static vescomm_buffer_options_t options(vescomm_sharing_t sharing) {
-        vescomm_buffer_options_t options = vescomm_buffer_options();
+        vescomm_buffer_options_t options = vescomm_buffer_options_init();
         options.sharing = sharing;
         options.name = "setup";
         return options;
@@ -65,14 +65,14 @@ struct TestSetup {
 // communicator still works.
 void request_too_much(const Communicator &comm) {
     constexpr std::uint64_t bytes = std::uint64_t{1} << 62;
-    vescomm_memory_options_t options = vescomm_memory_options();
+    vescomm_memory_options_t options = vescomm_memory_options_init();
     options.bytes = bytes;
     vescomm_memory_t *memory = nullptr;
     const vescomm_status_t status = vescomm_memory_create(comm.get(), &options, &memory);
-    const std::string why = vescomm_last_error();
+    const std::string why = vescomm_get_last_error();
     vescomm::check(vescomm_barrier(comm.get()));
     say(comm.rank(), "still works");
-    say(comm.rank(), std::string(vescomm_status_name(status)) + ": " + why);
+    say(comm.rank(), std::string(vescomm_status_get_name(status)) + ": " + why);
 }
 
 // Collectives on arrays, large enough to pass through the staging buffer in several chunks.
@@ -83,8 +83,8 @@ void call_forever(const Communicator &comm) {
     const std::vector<std::int64_t> counts(ranks, shard_elements);
     say(rank, "ready");
     repeat(rank, "arrays", [&] {
-        vescomm::all_reduce<float>(comm, data, std::span<float>(data), VESCOMM_MAX);
-        vescomm::all_to_all_v<float>(comm, blocks, counts, std::span<float>(others), counts);
+        vescomm::all_reduce(comm, data, std::span<float>(data), VESCOMM_MAX);
+        vescomm::all_to_all_v(comm, blocks, counts, std::span<float>(others), counts);
     });
 }
 
@@ -95,8 +95,8 @@ void send_forever(const Communicator &comm) {
     say(rank, "ready");
     repeat(rank, "messages", [&] {
         vescomm::group(comm, [&] {
-            vescomm::send<float>(comm, mine, (rank + 1) % ranks);
-            vescomm::receive<float>(comm, left, (rank + ranks - 1) % ranks);
+            vescomm::send(comm, mine, (rank + 1) % ranks);
+            vescomm::receive(comm, left, (rank + ranks - 1) % ranks);
         });
     });
 }
@@ -157,7 +157,7 @@ void run_phase(const Communicator &comm, const std::string &name, const std::set
     if (name == "free") return;  // the others free, and the free waits for the victims
     if (name == "receive") {
         std::vector<float> data(10);
-        vescomm::receive<float>(comm, data, *victims.begin());
+        vescomm::receive(comm, data, *victims.begin());
         throw std::runtime_error("received a message from a rank that sends none");
     }
     gather.start();
@@ -174,7 +174,7 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
     const int rank = comm.rank(), ranks = comm.ranks();
     const bool other = rank == ranks - 1;
     const auto named = [](const char *name) {
-        vescomm_buffer_options_t options = vescomm_buffer_options();
+        vescomm_buffer_options_t options = vescomm_buffer_options_init();
         options.name = name;
         return options;
     };
@@ -183,8 +183,8 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
         // A rank may complete the first call and fail in a later one.
         std::vector<float> data(100);
         for (int i = 0; i < 10; ++i)
-            vescomm::all_reduce<float>(comm, data, std::span<float>(data),
-                                       other ? VESCOMM_MAX : VESCOMM_SUM);
+            vescomm::all_reduce(comm, data, std::span<float>(data),
+                                other ? VESCOMM_MAX : VESCOMM_SUM);
     } else if (kind == "layout") {
         const Buffer buffer(comm, ragged(ranks, other ? 1'000 : 2'000), named("weights"));
     } else if (kind == "tensor") {
@@ -212,7 +212,7 @@ void run_mismatch(const Communicator &comm, const std::string &kind) {
         else vescomm::Memory(comm, 4096, VESCOMM_PER_RANK);
     } else {
         const Buffer buffer(comm, ragged(ranks, 100), named("weights"));
-        vescomm_request_options_t options = vescomm_request_options();
+        vescomm_request_options_t options = vescomm_request_options_init();
         if (kind == "call") {
             const Request request =
                 other ? Request::all_reduce(comm, buffer) : Request::all_gather_v(comm, buffer);

@@ -16,7 +16,7 @@ static int failures;
 static void expect(int line, vescomm_status_t is, vescomm_status_t should, ...) {
     va_list texts;
     const char *text;
-    const char *sentence = vescomm_last_error();
+    const char *sentence = vescomm_get_last_error();
     int wrong = is != should;
     va_start(texts, should);
     while ((text = va_arg(texts, const char *)) != NULL) {
@@ -26,8 +26,8 @@ static void expect(int line, vescomm_status_t is, vescomm_status_t should, ...) 
     }
     va_end(texts);
     if (!wrong) return;
-    printf("FAIL  line %d: %s instead of %s: %s\n", line, vescomm_status_name(is),
-           vescomm_status_name(should), sentence);
+    printf("FAIL  line %d: %s instead of %s: %s\n", line, vescomm_status_get_name(is),
+           vescomm_status_get_name(should), sentence);
     ++failures;
 }
 
@@ -51,9 +51,9 @@ static vescomm_layout_t *layout_of(int ranks) {
 }
 
 static void communicators(void) {
-    vescomm_comm_options_t options = vescomm_comm_options();
-    vescomm_comm_info_t info = vescomm_comm_info();
-    vescomm_comm_counters_t counters = vescomm_comm_counters();
+    vescomm_comm_options_t options = vescomm_comm_options_init();
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    vescomm_comm_counters_t counters = vescomm_comm_counters_init();
     vescomm_comm_t *comm = (vescomm_comm_t *)&options;
     vescomm_comm_t *untouched = comm;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, NULL, NULL), "vescomm_comm_create",
@@ -72,7 +72,7 @@ static void communicators(void) {
             "options", "inline function");
     options.struct_size = 1u << 20;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "struct_size", "1048576");
-    options = vescomm_comm_options();
+    options = vescomm_comm_options_init();
     options.timeout_seconds = -2.5;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "timeout_seconds is -2.5",
             "above 0");
@@ -83,21 +83,21 @@ static void communicators(void) {
         printf("FAIL  a failed call has set its output\n");
         ++failures;
     }
-    REFUSED(vescomm_comm_query(NULL, &info), "comm is NULL");
+    REFUSED(vescomm_comm_get_info(NULL, &info), "comm is NULL");
     REFUSED(vescomm_barrier(NULL), "vescomm_barrier", "comm is NULL");
     REFUSED(vescomm_comm_progress(NULL), "comm is NULL");
     REFUSED(vescomm_comm_abort(NULL, "why"), "comm is NULL");
     REFUSED(vescomm_trace_start(NULL, 0), "comm is NULL");
     FINE(vescomm_comm_free(NULL));
     comm = alone();
-    REFUSED(vescomm_comm_query(comm, NULL), "info is NULL");
-    REFUSED(vescomm_comm_count(comm, NULL), "counters is NULL");
+    REFUSED(vescomm_comm_get_info(comm, NULL), "info is NULL");
+    REFUSED(vescomm_comm_get_counters(comm, NULL), "counters is NULL");
     info.struct_size = 0;
-    REFUSED(vescomm_comm_query(comm, &info), "struct_size", "is 0");
+    REFUSED(vescomm_comm_get_info(comm, &info), "struct_size", "is 0");
     counters.struct_size = 2;
-    REFUSED(vescomm_comm_count(comm, &counters), "struct_size", "is 2");
-    REFUSED(vescomm_trace_span(comm, NULL, "t", 0, 1), "name is NULL");
-    REFUSED(vescomm_trace_span(comm, "n", "t", 2, 1), "\"n\"", "2.0", "1.0", "earlier");
+    REFUSED(vescomm_comm_get_counters(comm, &counters), "struct_size", "is 2");
+    REFUSED(vescomm_trace_add_span(comm, NULL, "t", 0, 1), "name is NULL");
+    REFUSED(vescomm_trace_add_span(comm, "n", "t", 2, 1), "\"n\"", "2.0", "1.0", "earlier");
     REFUSED(vescomm_trace_write(comm, NULL), "path is NULL");
     expect(__LINE__, vescomm_trace_write(comm, "/no/such/folder/trace"), VESCOMM_ERROR_SYSTEM,
            "/no/such/folder/trace", (char *)NULL);
@@ -110,8 +110,8 @@ static void layouts(void) {
     int64_t shape[] = {2, 5};
     int64_t begin, end;
     size_t index = 7, count;
-    vescomm_tensor_t tensor = vescomm_tensor();
-    vescomm_layout_info_t info = vescomm_layout_info();
+    vescomm_tensor_t tensor = vescomm_tensor_init();
+    vescomm_layout_info_t info = vescomm_layout_info_init();
     vescomm_layout_t *layout = NULL;
     tensor.name = "w1";
     tensor.dimensions = 2;
@@ -128,19 +128,19 @@ static void layouts(void) {
     tensor.name = "w1";
     tensor.struct_size = 1;
     REFUSED(vescomm_layout_create(&tensor, 1, 10, cuts, 2, &layout), "struct_size", "is 1");
-    tensor = vescomm_tensor();
+    tensor = vescomm_tensor_init();
     REFUSED(vescomm_layout_create_from_counts(NULL, 2, &layout), "counts");
     REFUSED(vescomm_layout_create_from_counts(negative, 2, &layout), "-1");
     REFUSED(vescomm_layout_create_from_counts(cuts, -4, &layout), "ranks", "-4");
     layout = layout_of(3);
-    REFUSED(vescomm_layout_shard(layout, 3, &begin, &end), "rank 3", "[0, 3)");
-    REFUSED(vescomm_layout_shard(layout, -1, &begin, &end), "rank -1");
-    REFUSED(vescomm_layout_shard(layout, 0, NULL, &end), "begin is NULL");
-    REFUSED(vescomm_layout_tensor(layout, 5, &tensor), "5", "1");
-    REFUSED(vescomm_layout_find(layout, "norm", &index), "norm");
-    REFUSED(vescomm_layout_pieces(layout, 0, NULL, 4, &count), "pieces is NULL");
+    REFUSED(vescomm_layout_get_shard(layout, 3, &begin, &end), "rank 3", "[0, 3)");
+    REFUSED(vescomm_layout_get_shard(layout, -1, &begin, &end), "rank -1");
+    REFUSED(vescomm_layout_get_shard(layout, 0, NULL, &end), "begin is NULL");
+    REFUSED(vescomm_layout_get_tensor(layout, 5, &tensor), "5", "1");
+    REFUSED(vescomm_layout_find_tensor(layout, "norm", &index), "norm");
+    REFUSED(vescomm_layout_get_pieces(layout, 0, NULL, 4, &count), "pieces is NULL");
     info.struct_size = 0;
-    REFUSED(vescomm_layout_query(layout, &info), "struct_size", "is 0");
+    REFUSED(vescomm_layout_get_info(layout, &info), "struct_size", "is 0");
     if (index != 7) {
         printf("FAIL  a failed find has set its output\n");
         ++failures;
@@ -152,8 +152,8 @@ static void layouts(void) {
 static void buffers(void) {
     vescomm_comm_t *comm = alone(), *other = alone();
     vescomm_layout_t *two = layout_of(2), *one = layout_of(1);
-    vescomm_memory_options_t memory_options = vescomm_memory_options();
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_memory_options_t memory_options = vescomm_memory_options_init();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     vescomm_memory_t *memory = NULL;
     vescomm_buffer_t *buffer = NULL;
     vescomm_view_t view;
@@ -168,7 +168,7 @@ static void buffers(void) {
     UNSUPPORTED(vescomm_memory_create(comm, &memory_options, &memory), "kind 4", "VESCOMM_HOST");
     memory_options.kind = VESCOMM_HOST;
     FINE(vescomm_memory_create(comm, &memory_options, &memory));
-    REFUSED(vescomm_memory_data(NULL, &data, NULL), "memory is NULL");
+    REFUSED(vescomm_memory_get_data(NULL, &data, NULL), "memory is NULL");
 
     options.name = "weights";
     REFUSED(vescomm_buffer_create(comm, NULL, NULL, &buffer), "layout is NULL");
@@ -188,8 +188,8 @@ static void buffers(void) {
     REFUSED(vescomm_buffer_create(other, one, &options, &buffer), "another communicator");
     options.memory = NULL;
     FINE(vescomm_buffer_create(comm, one, &options, &buffer));
-    REFUSED(vescomm_buffer_data(buffer, NULL), "view is NULL");
-    REFUSED(vescomm_buffer_tensor(buffer, 3, &view), "index is 3", "\"weights\"", "1 tensor");
+    REFUSED(vescomm_buffer_get_data(buffer, NULL), "view is NULL");
+    REFUSED(vescomm_buffer_get_tensor(buffer, 3, &view), "index is 3", "\"weights\"", "1 tensor");
     REFUSED(vescomm_buffer_release(NULL), "buffer is NULL");
     FINE(vescomm_buffer_free(buffer));
     FINE(vescomm_buffer_free(NULL));
@@ -203,8 +203,8 @@ static void buffers(void) {
 static void requests(void) {
     vescomm_comm_t *comm = alone(), *other = alone();
     vescomm_layout_t *layout = layout_of(1);
-    vescomm_buffer_options_t buffer_options = vescomm_buffer_options();
-    vescomm_request_options_t options = vescomm_request_options();
+    vescomm_buffer_options_t buffer_options = vescomm_buffer_options_init();
+    vescomm_request_options_t options = vescomm_request_options_init();
     vescomm_buffer_t *own, *slab, *bytes;
     vescomm_request_t *request = NULL;
     float output[8];
@@ -212,7 +212,7 @@ static void requests(void) {
     FINE(vescomm_buffer_create(comm, layout, &buffer_options, &own));
     buffer_options.sharing = VESCOMM_PER_NODE;
     FINE(vescomm_buffer_create(comm, layout, &buffer_options, &slab));
-    buffer_options = vescomm_buffer_options();
+    buffer_options = vescomm_buffer_options_init();
     buffer_options.type = VESCOMM_U8;
     buffer_options.name = "codes";
     FINE(vescomm_buffer_create(comm, layout, &buffer_options, &bytes));
@@ -228,7 +228,7 @@ static void requests(void) {
     options.algorithm = "magic";
     REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "\"magic\"", "all_gather_v",
             "there is: ");
-    options = vescomm_request_options();
+    options = vescomm_request_options_init();
     options.op = 6;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 6",
             "VESCOMM_PREMULTIPLIED_SUM");
@@ -237,73 +237,83 @@ static void requests(void) {
     options.op = VESCOMM_SUM;
     options.factor = 2;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no factor");
-    options = vescomm_request_options();
+    options = vescomm_request_options_init();
     options.root = 1;
     REFUSED(vescomm_broadcast_create(comm, own, &options, &request), "root is 1", "0 to 0");
-    options = vescomm_request_options();
+    options = vescomm_request_options_init();
     options.output = output;
     REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "takes no output", "NULL");
     options.type = VESCOMM_BF16;
     UNSUPPORTED(vescomm_reduce_scatter_v_create(comm, own, &options, &request), "output is bf16",
                 "f32");
-    options = vescomm_request_options();
+    options = vescomm_request_options_init();
     options.source = output;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no source", "NULL");
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "takes no source", "NULL");
     options.type = VESCOMM_I8;
     UNSUPPORTED(vescomm_all_gather_v_create(comm, own, &options, &request), "i8", "f32",
                 "\"weights\"");
-    options = vescomm_request_options();
+    options = vescomm_request_options_init();
     options.struct_size = 0;
     REFUSED(vescomm_barrier_create(comm, &options, &request), "struct_size", "is 0");
 
     /* Collectives on arrays. */
     {
         const int64_t one = 1, negative = -1, many = INT64_MAX;
-        vescomm_call_options_t call_options = vescomm_call_options();
+        vescomm_call_options_t call_options = vescomm_call_options_init();
         float in[1] = {1}, out[1] = {0};
-        REFUSED(vescomm_all_reduce(NULL, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+        REFUSED(vescomm_all_reduce(NULL, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL),
                 "vescomm_all_reduce", "comm is NULL");
-        REFUSED(vescomm_all_reduce(comm, NULL, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+        REFUSED(vescomm_all_reduce(comm, NULL, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL),
                 "source is NULL", "1 elements");
-        REFUSED(vescomm_all_reduce(comm, in, out, -1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL),
+        REFUSED(vescomm_all_reduce(comm, in, out, -1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL),
                 "count is -1");
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, 14, VESCOMM_SUM, NULL, NULL), "no type 14");
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 6, NULL, NULL), "no op 6");
-        REFUSED(vescomm_all_gather_v(comm, in, out, NULL, NULL, VESCOMM_F32, NULL, NULL),
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_TYPE_DEFAULT, VESCOMM_SUM, NULL, NULL,
+                                   NULL),
+                "no type 0", "VESCOMM_F32 (1)");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, out, NULL),
+                "vescomm_all_reduce: a stream was given", "pass NULL");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, 15, VESCOMM_SUM, NULL, NULL, NULL),
+                "no type 15");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 6, NULL, NULL, NULL), "no op 6");
+        REFUSED(vescomm_all_gather_v(comm, in, out, NULL, NULL, VESCOMM_F32, NULL, NULL, NULL),
                 "counts is NULL");
-        REFUSED(vescomm_all_gather_v(comm, in, out, &negative, NULL, VESCOMM_F32, NULL, NULL),
+        REFUSED(vescomm_all_gather_v(comm, in, out, &negative, NULL, VESCOMM_F32, NULL, NULL, NULL),
                 "counts[0] is -1");
-        REFUSED(vescomm_all_gather_v(comm, in, out, &many, NULL, VESCOMM_F32, NULL, NULL),
+        REFUSED(vescomm_all_gather_v(comm, in, out, &many, NULL, VESCOMM_F32, NULL, NULL, NULL),
                 "counts[0] is 9223372036854775807");
-        REFUSED(vescomm_all_gather_v(comm, in, out, &one, &negative, VESCOMM_F32, NULL, NULL),
+        REFUSED(vescomm_all_gather_v(comm, in, out, &one, &negative, VESCOMM_F32, NULL, NULL, NULL),
                 "offsets[0] of output is -1");
-        REFUSED(vescomm_broadcast(comm, in, 1, VESCOMM_F32, 1, NULL, NULL), "root is 1", "0 to 0");
-        REFUSED(
-            vescomm_all_to_all_v(comm, in, &one, NULL, out, &many, NULL, VESCOMM_F32, NULL, NULL),
-            "output_counts[0]");
-        REFUSED(vescomm_send(NULL, in, 1, VESCOMM_F32, 0, NULL, NULL), "vescomm_send",
+        REFUSED(vescomm_broadcast(comm, in, 1, VESCOMM_F32, 1, NULL, NULL, NULL), "root is 1",
+                "0 to 0");
+        REFUSED(vescomm_all_to_all_v(comm, in, &one, NULL, out, &many, NULL, VESCOMM_F32, NULL,
+                                     NULL, NULL),
+                "output_counts[0]");
+        REFUSED(vescomm_send(NULL, in, 1, VESCOMM_F32, 0, NULL, NULL, NULL), "vescomm_send",
                 "comm is NULL");
-        REFUSED(vescomm_send(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL), "source is NULL");
-        REFUSED(vescomm_send(comm, in, many, VESCOMM_F32, 0, NULL, NULL),
+        REFUSED(vescomm_send(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL, NULL), "source is NULL");
+        REFUSED(vescomm_send(comm, in, many, VESCOMM_F32, 0, NULL, NULL, NULL),
                 "count is 9223372036854775807");
-        REFUSED(vescomm_send(comm, in, 1, VESCOMM_F32, 1, NULL, NULL), "peer is 1", "0 to 0");
-        REFUSED(vescomm_receive(NULL, out, 1, VESCOMM_F32, 0, NULL, NULL), "vescomm_receive",
+        REFUSED(vescomm_send(comm, in, 1, VESCOMM_F32, 1, NULL, NULL, NULL), "peer is 1", "0 to 0");
+        REFUSED(vescomm_receive(NULL, out, 1, VESCOMM_F32, 0, NULL, NULL, NULL), "vescomm_receive",
                 "comm is NULL");
-        REFUSED(vescomm_receive(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL), "output is NULL");
-        REFUSED(vescomm_receive(comm, out, 1, VESCOMM_F32, -1, NULL, NULL), "peer is -1");
-        FINE(vescomm_send(comm, in, 1, VESCOMM_F32, 0, NULL, NULL));
-        FINE(vescomm_receive(comm, out, 1, VESCOMM_F32, 0, NULL, NULL));
+        REFUSED(vescomm_receive(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL, NULL), "output is NULL");
+        REFUSED(vescomm_receive(comm, out, 1, VESCOMM_F32, -1, NULL, NULL, NULL), "peer is -1");
+        FINE(vescomm_send(comm, in, 1, VESCOMM_F32, 0, NULL, NULL, NULL));
+        FINE(vescomm_receive(comm, out, 1, VESCOMM_F32, 0, NULL, NULL, NULL));
         call_options.algorithm = "magic";
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, &call_options, NULL),
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, &call_options, NULL,
+                                   NULL),
                 "\"magic\"", "there is: ");
         REFUSED(vescomm_group_end(comm, NULL), "no group has begun");
         FINE(vescomm_group_begin(comm));
         REFUSED(vescomm_group_begin(comm), "begun already");
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, &request),
-                "within a group");
-        FINE(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL));
+        REFUSED(
+            vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, &request),
+            "within a group");
+        FINE(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL));
         FINE(vescomm_group_end(comm, NULL));
-        FINE(vescomm_all_reduce(comm, NULL, NULL, 0, VESCOMM_F32, VESCOMM_SUM, NULL, NULL));
+        FINE(vescomm_all_reduce(comm, NULL, NULL, 0, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL));
     }
 
     FINE(vescomm_all_gather_v_create(comm, own, NULL, &request));
@@ -366,8 +376,8 @@ static void *play(void *argument) {
  * reason. */
 static void *reject_on_one_rank(void *argument) {
     const int rank = *(int *)argument;
-    vescomm_memory_options_t memory_options = vescomm_memory_options();
-    vescomm_request_options_t options = vescomm_request_options();
+    vescomm_memory_options_t memory_options = vescomm_memory_options_init();
+    vescomm_request_options_t options = vescomm_request_options_init();
     vescomm_layout_t *layout = layout_of(2);
     vescomm_memory_t *memory = NULL;
     int what;
@@ -397,7 +407,7 @@ static void *reject_on_one_rank(void *argument) {
                 why = "no op 6";
                 break;
             default:
-                options = vescomm_request_options();
+                options = vescomm_request_options_init();
                 options.algorithm = rank == 0 ? NULL : "magic";
                 status = vescomm_all_gather_v_create(comm, buffer, &options, &request);
                 why = "\"magic\"";

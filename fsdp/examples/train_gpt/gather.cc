@@ -10,7 +10,7 @@ namespace train_gpt {
 std::vector<std::vector<double>> gather(const vescomm::Communicator &comm,
                                         std::span<const double> mine) {
     const std::vector<std::int64_t> counts(comm.ranks(), static_cast<std::int64_t>(mine.size()));
-    vescomm_buffer_options_t options = vescomm_buffer_options();
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = VESCOMM_F64;
     options.name = "numbers of all ranks";
     const vescomm::Buffer buffer(comm, vescomm::Layout::from_counts(counts), options);

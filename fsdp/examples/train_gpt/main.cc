@@ -129,7 +129,7 @@ void draw_or_warn(const Options &options, const std::string &json) {
 
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
          std::optional<Trainer> &trainer, const Options &options) {
-    const double begin = vescomm_trace_seconds();
+    const double begin = vescomm_trace_get_seconds();
     Results results;
     results.comm = comm.info();
     const bool first = results.comm.rank == 0;
@@ -154,7 +154,7 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     add_communication(*trainer, results);
     results.memory = measure_memory(comm, results.engine, trainer->activation_bytes());
     say("\n" + memory_text(results) + "\n");
-    say(summary_text(options, results, vescomm_trace_seconds() - begin));
+    say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
 
     if (options.sample > 0) {
         const std::string sample = write_sample(trainer->engine(), results.comm.rank, options);

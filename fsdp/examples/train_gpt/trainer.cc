@@ -82,10 +82,10 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
 template <typename Body>
 void Trainer::traced(const char *what, int unit, Body &&body) {
     if (options_.trace.empty()) return body();
-    const double begin = vescomm_trace_seconds();
+    const double begin = vescomm_trace_get_seconds();
     body();
-    vescomm::check(vescomm_trace_span(comm_.get(), (what + units_[unit].name).c_str(), "compute",
-                                      begin, vescomm_trace_seconds()));
+    vescomm::check(vescomm_trace_add_span(comm_.get(), (what + units_[unit].name).c_str(),
+                                          "compute", begin, vescomm_trace_get_seconds()));
 }
 
 void Trainer::forward(const Batch &batch) {
@@ -108,7 +108,7 @@ void Trainer::backward(float scale) {
 }
 
 StepResult Trainer::step(int step) {
-    const double begin = vescomm_trace_seconds();
+    const double begin = vescomm_trace_get_seconds();
     const double communication = communication_seconds(comm_);
     const double exposed = engine_.exposed_seconds();
     const double optimizer = engine_.optimizer_seconds();
@@ -122,14 +122,14 @@ StepResult Trainer::step(int step) {
     StepResult result;
     result.learning_rate = learning_rate(options_.learning_rate, step, options_.steps);
     result.norm = engine_.step({.learning_rate = result.learning_rate});
-    const double stepped = vescomm_trace_seconds();
+    const double stepped = vescomm_trace_get_seconds();
     result.loss = engine_.sum(loss_sum) / tokens;
 
     // step() runs the optimizer last, after all waiting.
-    vescomm::check(vescomm_trace_span(comm_.get(), "optimizer", "compute",
-                                      stepped - (engine_.optimizer_seconds() - optimizer),
-                                      stepped));
-    result.seconds = vescomm_trace_seconds() - begin;
+    vescomm::check(vescomm_trace_add_span(comm_.get(), "optimizer", "compute",
+                                          stepped - (engine_.optimizer_seconds() - optimizer),
+                                          stepped));
+    result.seconds = vescomm_trace_get_seconds() - begin;
     result.exposed_seconds = engine_.exposed_seconds() - exposed;
     // The counters omit operations that are too short to be timed; the engine's clock includes
     // them.

@@ -19,8 +19,15 @@
  * and sizes are in elements unless a name says bytes.
  *
  * Every function returns a status, sets its outputs only on success, and throws no exception. An
- * options struct starts with struct_size. The inline function of the same name initialises it. A
- * member that is zero means "the default". Strings are UTF-8 and copied.
+ * options struct starts with struct_size; `vescomm_X_init()` initialises a `vescomm_X_t`. A member
+ * that is zero means "the default". Strings are UTF-8 and copied.
+ *
+ * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
+ * is `vescomm_OBJECT_get_NOUN`. A collective has its usual name.
+ *
+ * In place, everywhere in this header: the source and the output of an operation are the same
+ * address for the calling rank's own elements. In the options of a request on a buffer, NULL stands
+ * for that address.
  *
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
  * because of an argument or an environment variable of that rank, it fails on all ranks: the
@@ -98,7 +105,7 @@ typedef int32_t vescomm_status_t;
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API const char *vescomm_status_name(vescomm_status_t status);
+VESCOMM_API const char *vescomm_status_get_name(vescomm_status_t status);
 
 /**
  * Returns the sentence that explains the last error of the calling thread: what failed, where, the
@@ -109,14 +116,14 @@ VESCOMM_API const char *vescomm_status_name(vescomm_status_t status);
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */
-VESCOMM_API const char *vescomm_last_error(void);
+VESCOMM_API const char *vescomm_get_last_error(void);
 
 /**
  * Returns the version of the library that is loaded, as "major.minor.patch".
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API const char *vescomm_version(void);
+VESCOMM_API const char *vescomm_get_version(void);
 
 /**
  * Receives one line of the log, without a newline. May be called from any thread, also
@@ -163,11 +170,11 @@ typedef struct vescomm_comm_options {
     /** Identifies a communicator when several threads create communicators of the same ranks at the
      *  same time: each thread passes its own tag, and the tag is the same on every rank. NULL or
      *  empty: communicators are identified by the order in which they are created, so they must be
-     *  created one after another. At most 255 bytes; borrowed for the call. Since: 0.2 */
+     *  created one after another. At most 255 bytes; borrowed for the call. Since: 0.1 */
     const char *tag;
 } vescomm_comm_options_t;
 
-static inline vescomm_comm_options_t vescomm_comm_options(void) {
+static inline vescomm_comm_options_t vescomm_comm_options_init(void) {
     vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL, 0, 0, NULL};
     return options;
 }
@@ -257,7 +264,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: a few round trips on the control plane.
- * Source: MPI_Comm_split.  Since: 0.2
+ * Source: MPI_Comm_split.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t key,
                                                 const vescomm_comm_options_t *options,
@@ -271,7 +278,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t co
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: as vescomm_comm_split().  Source: MPI_Comm_dup.
- * Since: 0.2
+ * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
                                               const vescomm_comm_options_t *options,
@@ -297,12 +304,12 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *
  * Collective: yes, all ranks that are alive and not in @p failed.  Blocking: yes, at most the
  * timeout.  Threads: one at a time per communicator.  Cost: milliseconds, plus
- * vescomm_comm_create().  Source: MPIX_Comm_shrink.  Since: 0.2
+ * vescomm_comm_create().  Source: MPIX_Comm_shrink.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed,
                                                  size_t count, vescomm_comm_t **out);
 
-/** Ranks and nodes of a communicator. Filled by vescomm_comm_query(); append-only. */
+/** Ranks and nodes of a communicator. Filled by vescomm_comm_get_info(); append-only. */
 typedef struct vescomm_comm_info {
     uint32_t struct_size;
     int32_t rank; /**< rank of the caller */
@@ -314,7 +321,7 @@ typedef struct vescomm_comm_info {
     int32_t reserved;
 } vescomm_comm_info_t;
 
-static inline vescomm_comm_info_t vescomm_comm_info(void) {
+static inline vescomm_comm_info_t vescomm_comm_info_init(void) {
     vescomm_comm_info_t info = {sizeof(vescomm_comm_info_t), 0, 0, 0, 0, 0, 0, 0};
     return info;
 }
@@ -327,11 +334,11 @@ static inline vescomm_comm_info_t vescomm_comm_info(void) {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_comm_query(const vescomm_comm_t *comm,
-                                                vescomm_comm_info_t *info);
+VESCOMM_API vescomm_status_t vescomm_comm_get_info(const vescomm_comm_t *comm,
+                                                   vescomm_comm_info_t *info);
 
-/** Counters of a communicator on this rank, since its creation. Filled by vescomm_comm_count();
- *  append-only. */
+/** Counters of a communicator on this rank, since its creation. Filled by
+ * vescomm_comm_get_counters(); append-only. */
 typedef struct vescomm_comm_counters {
     uint32_t struct_size;
     uint32_t reserved;
@@ -344,7 +351,7 @@ typedef struct vescomm_comm_counters {
     double waiting_seconds; /**< time in completed waits, without the busy time in them */
 } vescomm_comm_counters_t;
 
-static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
+static inline vescomm_comm_counters_t vescomm_comm_counters_init(void) {
     vescomm_comm_counters_t counters = {
         sizeof(vescomm_comm_counters_t), 0, 0, 0, 0, 0, 0, 0.0, 0.0};
     return counters;
@@ -358,13 +365,13 @@ static inline vescomm_comm_counters_t vescomm_comm_counters(void) {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm,
-                                                vescomm_comm_counters_t *counters);
+VESCOMM_API vescomm_status_t vescomm_comm_get_counters(const vescomm_comm_t *comm,
+                                                       vescomm_comm_counters_t *counters);
 
 /**
- * Formats the counters of vescomm_comm_count(), the rank, and whether the communicator is broken,
- * as text in the Prometheus format (0.0.4). The program serves it over HTTP or writes it to a file
- * for a collector. Samples have the labels rank and communicator; communicator counts the
+ * Formats the counters of vescomm_comm_get_counters(), the rank, and whether the communicator is
+ * broken, as text in the Prometheus format (0.0.4). The program serves it over HTTP or writes it to
+ * a file for a collector. Samples have the labels rank and communicator; communicator counts the
  * communicators of this process from 0. The texts of several communicators must be served
  * separately.
  *
@@ -374,10 +381,10 @@ VESCOMM_API vescomm_status_t vescomm_comm_count(const vescomm_comm_t *comm,
  * @param size      [out] size of the whole text in bytes, including the terminating zero.
  * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
- * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.2
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_comm_metrics(const vescomm_comm_t *comm, char *text,
-                                                  size_t capacity, size_t *size);
+VESCOMM_API vescomm_status_t vescomm_comm_get_metrics(const vescomm_comm_t *comm, char *text,
+                                                      size_t capacity, size_t *size);
 
 /**
  * Makes progress on started requests without waiting. Call it regularly in long computations.
@@ -413,19 +420,36 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason);
 
 /**
- * Frees a communicator. Waits until every rank has called it.
+ * Ends the use of a communicator on all ranks, before each rank frees it. Requests that are running
+ * complete first, and progress is made on operations of other ranks.
  *
- * Requests that are running complete first, and progress is made on operations of other ranks.
- * Memory, buffers and requests created on the communicator must still be freed, in any order. Their
- * pointers stay valid until then, but no request can be started. Connections close when the last
- * object is freed. If a rank waits for a peer that has called this function without making the
- * matching call first, the wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
+ * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. If a
+ * rank waits for a peer that has called this function without making the matching call first, the
+ * wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
- * @param comm  NULL: no effect. Must not be used afterwards, whatever the call returns.
- * @return VESCOMM_OK, also for a broken communicator, which is closed without waiting.
+ * @return VESCOMM_OK, also when it was called before. The first error of a broken communicator.
+ *         VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the rank.
+ *         VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
- * Threads: one, the last to use the communicator.  Since: 0.1
+ * Threads: one at a time per communicator.  Source: ncclCommFinalize.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_comm_finalize(vescomm_comm_t *comm);
+
+/**
+ * Frees a communicator. If it is neither finalized nor broken, vescomm_comm_finalize() is called
+ * first and its result is ignored.
+ *
+ * Memory, buffers and requests created on the communicator must still be freed, in any order. Their
+ * pointers stay valid until then, but no request can be started. Connections close when the last
+ * object is freed.
+ *
+ * @param comm  NULL: no effect. Must not be used afterwards, whatever the call returns.
+ * @return VESCOMM_OK.
+ *
+ * Collective: no, once it is finalized or broken; otherwise as vescomm_comm_finalize().
+ * Blocking: no, once it is finalized or broken.  Threads: one, the last to use the communicator.
+ * Source: ncclCommDestroy.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_comm_free(vescomm_comm_t *comm);
 
@@ -455,7 +479,7 @@ typedef struct vescomm_tensor {
     int32_t reserved;
 } vescomm_tensor_t;
 
-static inline vescomm_tensor_t vescomm_tensor(void) {
+static inline vescomm_tensor_t vescomm_tensor_init(void) {
     vescomm_tensor_t tensor = {sizeof(vescomm_tensor_t), 0, NULL, NULL, 0, 0, 0, 0};
     return tensor;
 }
@@ -498,7 +522,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_create_from_counts(const int64_t *co
  */
 VESCOMM_API vescomm_status_t vescomm_layout_free(vescomm_layout_t *layout);
 
-/** The sizes of a layout. Filled by vescomm_layout_query(); append-only. */
+/** The sizes of a layout. Filled by vescomm_layout_get_info(); append-only. */
 typedef struct vescomm_layout_info {
     uint32_t struct_size;
     int32_t ranks; /**< number of shards */
@@ -509,7 +533,7 @@ typedef struct vescomm_layout_info {
     uint64_t hash; /**< XXH3-64 of the serialised layout; the same on every platform */
 } vescomm_layout_info_t;
 
-static inline vescomm_layout_info_t vescomm_layout_info(void) {
+static inline vescomm_layout_info_t vescomm_layout_info_init(void) {
     vescomm_layout_info_t info = {sizeof(vescomm_layout_info_t), 0, 0, 0, 0, 0, 0};
     return info;
 }
@@ -522,8 +546,8 @@ static inline vescomm_layout_info_t vescomm_layout_info(void) {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout,
-                                                  vescomm_layout_info_t *info);
+VESCOMM_API vescomm_status_t vescomm_layout_get_info(const vescomm_layout_t *layout,
+                                                     vescomm_layout_info_t *info);
 
 /**
  * Describes one tensor of a layout.
@@ -534,19 +558,19 @@ VESCOMM_API vescomm_status_t vescomm_layout_query(const vescomm_layout_t *layout
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_tensor(const vescomm_layout_t *layout, size_t index,
-                                                   vescomm_tensor_t *tensor);
+VESCOMM_API vescomm_status_t vescomm_layout_get_tensor(const vescomm_layout_t *layout, size_t index,
+                                                       vescomm_tensor_t *tensor);
 
 /**
  * Finds a tensor by name.
  *
- * @param index  [out] for vescomm_layout_tensor() and vescomm_buffer_tensor().
+ * @param index  [out] for vescomm_layout_get_tensor() and vescomm_buffer_get_tensor().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no tensor has this name.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout, const char *name,
-                                                 size_t *index);
+VESCOMM_API vescomm_status_t vescomm_layout_find_tensor(const vescomm_layout_t *layout,
+                                                        const char *name, size_t *index);
 
 /**
  * Returns the shard of a rank: elements [begin, end) of the buffer.
@@ -555,8 +579,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_find(const vescomm_layout_t *layout,
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_shard(const vescomm_layout_t *layout, int32_t rank,
-                                                  int64_t *begin, int64_t *end);
+VESCOMM_API vescomm_status_t vescomm_layout_get_shard(const vescomm_layout_t *layout, int32_t rank,
+                                                      int64_t *begin, int64_t *end);
 
 /** The part of one tensor that lies in one shard. */
 typedef struct vescomm_piece {
@@ -575,9 +599,9 @@ typedef struct vescomm_piece {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(log tensors + pieces).  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layout, int32_t rank,
-                                                   vescomm_piece_t *pieces, size_t capacity,
-                                                   size_t *count);
+VESCOMM_API vescomm_status_t vescomm_layout_get_pieces(const vescomm_layout_t *layout, int32_t rank,
+                                                       vescomm_piece_t *pieces, size_t capacity,
+                                                       size_t *count);
 
 /**
  * Returns the part of one tensor that a rank owns.
@@ -589,8 +613,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_pieces(const vescomm_layout_t *layou
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(1).  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout, size_t tensor,
-                                                  int32_t rank, vescomm_piece_t *piece);
+VESCOMM_API vescomm_status_t vescomm_layout_get_piece(const vescomm_layout_t *layout, size_t tensor,
+                                                      int32_t rank, vescomm_piece_t *piece);
 
 /**
  * Describes consecutive elements of a tensor, such as a piece, as boxes, the form that slicing
@@ -608,9 +632,10 @@ VESCOMM_API vescomm_status_t vescomm_layout_piece(const vescomm_layout_t *layout
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(dimensions^2).  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_layout_boxes(const vescomm_layout_t *layout, size_t tensor,
-                                                  int64_t first, int64_t elements, int64_t *boxes,
-                                                  size_t capacity, size_t *count);
+VESCOMM_API vescomm_status_t vescomm_layout_get_boxes(const vescomm_layout_t *layout, size_t tensor,
+                                                      int64_t first, int64_t elements,
+                                                      int64_t *boxes, size_t capacity,
+                                                      size_t *count);
 
 /**
  * Serialises a layout, to store it with a checkpoint or to send it. Equal layouts have equal bytes
@@ -648,23 +673,26 @@ VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size
  *  and a value too large for it becomes NaN. */
 typedef int32_t vescomm_type_t;
 
-#define VESCOMM_F32 ((vescomm_type_t)0)
-#define VESCOMM_BF16 ((vescomm_type_t)1)
-#define VESCOMM_F16 ((vescomm_type_t)2)
-#define VESCOMM_F64 ((vescomm_type_t)3)
-#define VESCOMM_F8E4M3 ((vescomm_type_t)4)
-#define VESCOMM_F8E5M2 ((vescomm_type_t)5)
-#define VESCOMM_I8 ((vescomm_type_t)6)
-#define VESCOMM_U8 ((vescomm_type_t)7)
-#define VESCOMM_I16 ((vescomm_type_t)8)
-#define VESCOMM_U16 ((vescomm_type_t)9)
-#define VESCOMM_I32 ((vescomm_type_t)10)
-#define VESCOMM_U32 ((vescomm_type_t)11)
-#define VESCOMM_I64 ((vescomm_type_t)12)
-#define VESCOMM_U64 ((vescomm_type_t)13)
+/** In the options of a request: the type of the buffer. In the options of a buffer: f32. Not a type
+ *  of arrays. */
+#define VESCOMM_TYPE_DEFAULT ((vescomm_type_t)0)
+#define VESCOMM_F32 ((vescomm_type_t)1)
+#define VESCOMM_BF16 ((vescomm_type_t)2)
+#define VESCOMM_F16 ((vescomm_type_t)3)
+#define VESCOMM_F64 ((vescomm_type_t)4)
+#define VESCOMM_F8E4M3 ((vescomm_type_t)5)
+#define VESCOMM_F8E5M2 ((vescomm_type_t)6)
+#define VESCOMM_I8 ((vescomm_type_t)7)
+#define VESCOMM_U8 ((vescomm_type_t)8)
+#define VESCOMM_I16 ((vescomm_type_t)9)
+#define VESCOMM_U16 ((vescomm_type_t)10)
+#define VESCOMM_I32 ((vescomm_type_t)11)
+#define VESCOMM_U32 ((vescomm_type_t)12)
+#define VESCOMM_I64 ((vescomm_type_t)13)
+#define VESCOMM_U64 ((vescomm_type_t)14)
 
 /** Size of one element in bytes; 0 for a value that is not a type. */
-static inline size_t vescomm_type_bytes(vescomm_type_t type) {
+static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
     switch (type) {
         case VESCOMM_F8E4M3:
         case VESCOMM_F8E5M2:
@@ -717,7 +745,7 @@ typedef struct vescomm_memory_options {
     uint64_t bytes;
 } vescomm_memory_options_t;
 
-static inline vescomm_memory_options_t vescomm_memory_options(void) {
+static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
     vescomm_memory_options_t options = {sizeof(vescomm_memory_options_t), 0, 0, 0, 0};
     return options;
 }
@@ -752,8 +780,8 @@ VESCOMM_API vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_memory_data(const vescomm_memory_t *memory, void **data,
-                                                 uint64_t *bytes);
+VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *memory, void **data,
+                                                     uint64_t *bytes);
 
 /**
  * Releases memory. Buffers in it keep it alive.
@@ -770,6 +798,7 @@ typedef struct vescomm_buffer vescomm_buffer_t;
 /** Options of a buffer. Append-only. */
 typedef struct vescomm_buffer_options {
     uint32_t struct_size;
+    /** Type of the elements. 0, VESCOMM_TYPE_DEFAULT: f32. */
     vescomm_type_t type;
     /** Memory that holds the buffer; the buffer keeps it alive. NULL: new memory of the kind and
      *  sharing below. */
@@ -782,7 +811,7 @@ typedef struct vescomm_buffer_options {
     const char *name;
 } vescomm_buffer_options_t;
 
-static inline vescomm_buffer_options_t vescomm_buffer_options(void) {
+static inline vescomm_buffer_options_t vescomm_buffer_options_init(void) {
     vescomm_buffer_options_t options = {sizeof(vescomm_buffer_options_t), 0, NULL, 0, 0, 0, NULL};
     return options;
 }
@@ -818,19 +847,19 @@ typedef struct vescomm_view {
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_buffer_data(const vescomm_buffer_t *buffer,
-                                                 vescomm_view_t *view);
+VESCOMM_API vescomm_status_t vescomm_buffer_get_data(const vescomm_buffer_t *buffer,
+                                                     vescomm_view_t *view);
 
 /**
  * Returns a view of one tensor: a dense row-major array of its shape.
  *
- * @param index  in [0, tensors); vescomm_layout_find() returns it for a name.
+ * @param index  in [0, tensors); vescomm_layout_find_tensor() returns it for a name.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_buffer_tensor(const vescomm_buffer_t *buffer, size_t index,
-                                                   vescomm_view_t *view);
+VESCOMM_API vescomm_status_t vescomm_buffer_get_tensor(const vescomm_buffer_t *buffer, size_t index,
+                                                       vescomm_view_t *view);
 
 /**
  * Returns a view of the calling rank's shard.
@@ -839,8 +868,8 @@ VESCOMM_API vescomm_status_t vescomm_buffer_tensor(const vescomm_buffer_t *buffe
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_buffer_shard(const vescomm_buffer_t *buffer,
-                                                  vescomm_view_t *view);
+VESCOMM_API vescomm_status_t vescomm_buffer_get_shard(const vescomm_buffer_t *buffer,
+                                                      vescomm_view_t *view);
 
 /**
  * Declares that this rank no longer reads the gathered contents of the buffer's memory, so that the
@@ -905,15 +934,16 @@ typedef struct vescomm_request_options {
     /** broadcast: the rank whose buffer is copied. reduce: the rank that gets the result. */
     int32_t root;
     /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only when that
-     *  pointer is not NULL. */
+     *  pointer is not NULL. 0, VESCOMM_TYPE_DEFAULT: the type of the buffer. */
     vescomm_type_t type;
-    /** all_gather_v: this rank's shard, converted to the type of the buffer. NULL: the shard is in
-     *  the buffer already. reduce_scatter_v: must be NULL. Borrowed until the request is freed;
-     *  must not change between start and completion. */
+    /** all_gather_v: this rank's shard, converted to the type of the buffer. NULL, or the address
+     * of the shard in the buffer: in place, the shard is in the buffer already. reduce_scatter_v:
+     * must be NULL. Must not overlap the buffer otherwise. Borrowed until the request is freed;
+     * must not change between start and completion. */
     const void *source;
     /** reduce_scatter_v: receives this rank's shard of the result, in the type of the buffer or,
-     *  for floats of 16 and 8 bits, in f32. NULL: in place, in the shard's elements of the buffer.
-     *  Borrowed until the request is freed. */
+     *  for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer: in
+     *  place. Must not overlap the buffer otherwise. Borrowed until the request is freed. */
     void *output;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
@@ -922,7 +952,7 @@ typedef struct vescomm_request_options {
     double factor;
 } vescomm_request_options_t;
 
-static inline vescomm_request_options_t vescomm_request_options(void) {
+static inline vescomm_request_options_t vescomm_request_options_init(void) {
     vescomm_request_options_t options = {
         sizeof(vescomm_request_options_t), 0, 0, 0, NULL, NULL, NULL, 0.0};
     return options;
@@ -1009,7 +1039,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: the root reads each element once per rank of its
- * node, in one pass.  Since: 0.2
+ * node, in one pass.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm_buffer_t *buffer,
                                                    const vescomm_request_options_t *options,
@@ -1109,7 +1139,10 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
 
 /* ----------------------------------------------------------------- collectives on arrays ---- */
 
-/* Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
+/**
+ * @defgroup arrays Collectives on arrays
+ *
+ * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
  * buffer of the communicator. Buffers avoid that copy and are faster for large data.
  *
  * A call starts its operation immediately. If request is not NULL, the call returns then, and the
@@ -1121,10 +1154,14 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
  * NULL where its count is 0. Arrays are aligned to their elements. Output blocks must not overlap
- * each other or any source block, except in place. In place means that source and output are the
- * same address for the calling rank's own block: the whole array (all_reduce, reduce), or the own
- * block within the array that has a block for every rank (the other collectives).
+ * each other or any source block, except in place. The calling rank's own elements are the whole
+ * array (all_reduce, reduce), or its own block within the array that has a block for every rank
+ * (the other collectives).
  *
+ * @param type     type of the elements of all arrays; VESCOMM_TYPE_DEFAULT is an error.
+ * @param options  NULL: defaults. Borrowed for the call.
+ * @param stream   as vescomm_request_start(). NULL for arrays in host memory, the only kind so far.
+ * @param request  [out] as described above, or NULL.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
  *         this rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks made different
  *         calls; the sentence names two of them, and the communicator is broken. A rank that does
@@ -1132,7 +1169,10 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Cost: as on a buffer, plus one copy of the data between
- * ranks.  Since: 0.2 */
+ * ranks.  Since: 0.1
+ *
+ * @{
+ */
 
 /** Details of a collective on arrays. Append-only. */
 typedef struct vescomm_call_options {
@@ -1145,7 +1185,7 @@ typedef struct vescomm_call_options {
     const char *algorithm;
 } vescomm_call_options_t;
 
-static inline vescomm_call_options_t vescomm_call_options(void) {
+static inline vescomm_call_options_t vescomm_call_options_init(void) {
     vescomm_call_options_t options = {sizeof(vescomm_call_options_t), 0, 0.0, NULL};
     return options;
 }
@@ -1161,7 +1201,7 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const vo
                                                   void *output, const int64_t *counts,
                                                   const int64_t *offsets, vescomm_type_t type,
                                                   const vescomm_call_options_t *options,
-                                                  vescomm_request_t **request);
+                                                  void *stream, vescomm_request_t **request);
 
 /**
  * Reduces the sources of all ranks and leaves each rank its own block of the result.
@@ -1174,7 +1214,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
                                                       void *output, const int64_t *counts,
                                                       vescomm_type_t type, vescomm_op_t op,
                                                       const vescomm_call_options_t *options,
-                                                      vescomm_request_t **request);
+                                                      void *stream, vescomm_request_t **request);
 
 /**
  * Reduces the sources of all ranks and leaves every rank the same result, bit for bit.
@@ -1185,7 +1225,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
 VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source,
                                                 void *output, int64_t count, vescomm_type_t type,
                                                 vescomm_op_t op,
-                                                const vescomm_call_options_t *options,
+                                                const vescomm_call_options_t *options, void *stream,
                                                 vescomm_request_t **request);
 
 /**
@@ -1195,7 +1235,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void
 VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
                                             int64_t count, vescomm_type_t type, vescomm_op_t op,
                                             int32_t root, const vescomm_call_options_t *options,
-                                            vescomm_request_t **request);
+                                            void *stream, vescomm_request_t **request);
 
 /**
  * Copies the data of the root to all ranks.
@@ -1204,7 +1244,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *so
  */
 VESCOMM_API vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t count,
                                                vescomm_type_t type, int32_t root,
-                                               const vescomm_call_options_t *options,
+                                               const vescomm_call_options_t *options, void *stream,
                                                vescomm_request_t **request);
 
 /**
@@ -1218,7 +1258,7 @@ VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *
                                               void *output, const int64_t *counts,
                                               const int64_t *offsets, vescomm_type_t type,
                                               int32_t root, const vescomm_call_options_t *options,
-                                              vescomm_request_t **request);
+                                              void *stream, vescomm_request_t **request);
 
 /**
  * Scatters the source of the root: each rank gets its own block.
@@ -1231,7 +1271,7 @@ VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void 
                                                void *output, const int64_t *counts,
                                                const int64_t *offsets, vescomm_type_t type,
                                                int32_t root, const vescomm_call_options_t *options,
-                                               vescomm_request_t **request);
+                                               void *stream, vescomm_request_t **request);
 
 /**
  * Sends one block from every rank to every rank.
@@ -1241,11 +1281,11 @@ VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void 
  * @param source_offsets  NULL: one after another.
  * @param output_offsets  NULL: one after another.
  */
-VESCOMM_API vescomm_status_t
-vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *source_counts,
-                     const int64_t *source_offsets, void *output, const int64_t *output_counts,
-                     const int64_t *output_offsets, vescomm_type_t type,
-                     const vescomm_call_options_t *options, vescomm_request_t **request);
+VESCOMM_API vescomm_status_t vescomm_all_to_all_v(
+    vescomm_comm_t *comm, const void *source, const int64_t *source_counts,
+    const int64_t *source_offsets, void *output, const int64_t *output_counts,
+    const int64_t *output_offsets, vescomm_type_t type, const vescomm_call_options_t *options,
+    void *stream, vescomm_request_t **request);
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
@@ -1262,11 +1302,11 @@ vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source, const int64_t *so
  *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the sentence names both.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the peer.
  * Collective: no; matches one vescomm_receive() of the peer.  Blocking: as the collectives.
- * Threads: as the collectives.  Cost: two copies, which overlap.  Since: 0.2
+ * Threads: as the collectives.  Cost: two copies, which overlap.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t count,
                                           vescomm_type_t type, int32_t peer,
-                                          const vescomm_call_options_t *options,
+                                          const vescomm_call_options_t *options, void *stream,
                                           vescomm_request_t **request);
 
 /**
@@ -1277,11 +1317,11 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
  * @param peer    rank of the sender; may be the calling rank.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
  * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
- * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.2
+ * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
                                              vescomm_type_t type, int32_t peer,
-                                             const vescomm_call_options_t *options,
+                                             const vescomm_call_options_t *options, void *stream,
                                              vescomm_request_t **request);
 
 /**
@@ -1294,7 +1334,7 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
  * of the group, and the group stays open. A group that has not ended when its communicator is freed
  * has no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
- * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.2
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
 
@@ -1306,9 +1346,11 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
  *         algorithm, or the calls of one operation have more than 2^40 elements together. The group
  *         has ended in any case.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
- * Threads: one at a time per communicator.  Since: 0.2
+ * Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **request);
+
+/** @} */
 
 /* --------------------------------------------------------------------------------- trace ---- */
 
@@ -1327,20 +1369,20 @@ VESCOMM_API vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t 
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API double vescomm_trace_seconds(void);
+VESCOMM_API double vescomm_trace_get_seconds(void);
 
 /**
  * Records a span of the caller. Has no effect when no trace was started.
  *
  * @param name   name of the span, such as "forward block.3".
  * @param track  row of the timeline, such as "compute".
- * @param begin,end  times of vescomm_trace_seconds().
+ * @param begin,end  times of vescomm_trace_get_seconds().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_trace_span(vescomm_comm_t *comm, const char *name,
-                                                const char *track, double begin, double end);
+VESCOMM_API vescomm_status_t vescomm_trace_add_span(vescomm_comm_t *comm, const char *name,
+                                                    const char *track, double begin, double end);
 
 /**
  * Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto
@@ -1375,7 +1417,7 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
  *         system does not respond; the file may be written later.
  *
  * Collective: no.  Blocking: while the file is written.  Threads: safe, also while another thread
- * waits.  Since: 0.2
+ * waits.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_flight_recorder_write(const vescomm_comm_t *comm,
                                                            const char *path);

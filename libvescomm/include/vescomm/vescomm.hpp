@@ -6,10 +6,16 @@
 #ifndef VESCOMM_VESCOMM_HPP
 #define VESCOMM_VESCOMM_HPP
 
+#if __cplusplus < 202002L
+#error "vescomm.hpp needs C++20, for std::span and designated initialisers; use vescomm.h in C++17"
+#endif
+
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -20,15 +26,14 @@
 #include "vescomm/vescomm.h"
 
 namespace vescomm {
-// An inline namespace is invisible to callers, and keeps these classes apart from the internal
-// classes of the same names in a static build of the library.
+// The version of the symbols; invisible to callers.
 inline namespace v0 {
 
 // A status that is not VESCOMM_OK, with its sentence.
 class Error : public std::runtime_error {
 public:
     explicit Error(vescomm_status_t status)
-        : std::runtime_error(vescomm_last_error()), status_(status) {}
+        : std::runtime_error(vescomm_get_last_error()), status_(status) {}
 
     vescomm_status_t status() const noexcept { return status_; }
 
@@ -94,7 +99,7 @@ public:
         std::vector<vescomm_tensor_t> plain;
         plain.reserve(tensors.size());
         for (const Tensor &tensor : tensors) {
-            vescomm_tensor_t one = vescomm_tensor();
+            vescomm_tensor_t one = vescomm_tensor_init();
             one.name = tensor.name.c_str();
             one.shape = tensor.shape.data();
             one.dimensions = static_cast<std::int32_t>(tensor.shape.size());
@@ -118,43 +123,43 @@ public:
     }
 
     vescomm_layout_info_t info() const {
-        vescomm_layout_info_t info = vescomm_layout_info();
-        check(vescomm_layout_query(get(), &info));
+        vescomm_layout_info_t info = vescomm_layout_info_init();
+        check(vescomm_layout_get_info(get(), &info));
         return info;
     }
 
     // The shard of a rank: elements [first, second) of the buffer.
     std::pair<std::int64_t, std::int64_t> shard(std::int32_t rank) const {
         std::pair<std::int64_t, std::int64_t> range;
-        check(vescomm_layout_shard(get(), rank, &range.first, &range.second));
+        check(vescomm_layout_get_shard(get(), rank, &range.first, &range.second));
         return range;
     }
 
     Tensor tensor(std::size_t index) const {
-        vescomm_tensor_t plain = vescomm_tensor();
-        check(vescomm_layout_tensor(get(), index, &plain));
+        vescomm_tensor_t plain = vescomm_tensor_init();
+        check(vescomm_layout_get_tensor(get(), index, &plain));
         return {plain.name, std::vector<std::int64_t>(plain.shape, plain.shape + plain.dimensions),
                 plain.offset, plain.block, plain.batch_dimensions};
     }
 
     std::size_t find(const std::string &name) const {
         std::size_t index = 0;
-        check(vescomm_layout_find(get(), name.c_str(), &index));
+        check(vescomm_layout_find_tensor(get(), name.c_str(), &index));
         return index;
     }
 
     std::vector<vescomm_piece_t> pieces(std::int32_t rank) const {
         std::size_t count = 0;
-        check(vescomm_layout_pieces(get(), rank, nullptr, 0, &count));
+        check(vescomm_layout_get_pieces(get(), rank, nullptr, 0, &count));
         std::vector<vescomm_piece_t> pieces(count);
-        check(vescomm_layout_pieces(get(), rank, pieces.data(), count, &count));
+        check(vescomm_layout_get_pieces(get(), rank, pieces.data(), count, &count));
         return pieces;
     }
 
     // The part of one tensor that a rank owns; it may have no elements.
     vescomm_piece_t piece(std::size_t tensor, std::int32_t rank) const {
         vescomm_piece_t piece{};
-        check(vescomm_layout_piece(get(), tensor, rank, &piece));
+        check(vescomm_layout_get_piece(get(), tensor, rank, &piece));
         return piece;
     }
 
@@ -163,12 +168,12 @@ public:
     std::vector<std::vector<std::int64_t>> boxes(std::size_t tensor, std::int64_t first,
                                                  std::int64_t elements) const {
         std::size_t count = 0;
-        check(vescomm_layout_boxes(get(), tensor, first, elements, nullptr, 0, &count));
-        vescomm_tensor_t plain = vescomm_tensor();
-        check(vescomm_layout_tensor(get(), tensor, &plain));
+        check(vescomm_layout_get_boxes(get(), tensor, first, elements, nullptr, 0, &count));
+        vescomm_tensor_t plain = vescomm_tensor_init();
+        check(vescomm_layout_get_tensor(get(), tensor, &plain));
         const std::size_t numbers = 2 * static_cast<std::size_t>(plain.dimensions);
         std::vector<std::int64_t> flat(count * numbers);
-        check(vescomm_layout_boxes(get(), tensor, first, elements, flat.data(), count, &count));
+        check(vescomm_layout_get_boxes(get(), tensor, first, elements, flat.data(), count, &count));
         std::vector<std::vector<std::int64_t>> boxes;
         for (auto at = flat.begin(); boxes.size() < count; at += static_cast<long>(numbers))
             boxes.emplace_back(at, at + static_cast<long>(numbers));
@@ -196,8 +201,8 @@ private:
     Owner owner_;
 };
 
-// The ranks that work together. The destructor is collective: vescomm_comm_free() waits for all
-// ranks.
+// The ranks that work together. Without finalize() the destructor is collective: it waits for all
+// ranks, and cannot report an error.
 class Communicator {
 public:
     Communicator(std::int32_t rank, std::int32_t ranks, const std::string &address,
@@ -216,16 +221,16 @@ public:
     explicit Communicator(vescomm_comm_t *owned) noexcept : owner_(owned) {}
 
     vescomm_comm_info_t info() const {
-        vescomm_comm_info_t info = vescomm_comm_info();
-        check(vescomm_comm_query(get(), &info));
+        vescomm_comm_info_t info = vescomm_comm_info_init();
+        check(vescomm_comm_get_info(get(), &info));
         return info;
     }
     int rank() const { return info().rank; }
     int ranks() const { return info().ranks; }
 
     vescomm_comm_counters_t counters() const {
-        vescomm_comm_counters_t counters = vescomm_comm_counters();
-        check(vescomm_comm_count(get(), &counters));
+        vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+        check(vescomm_comm_get_counters(get(), &counters));
         return counters;
     }
 
@@ -234,7 +239,7 @@ public:
         std::size_t size = 4096;
         for (std::string text;;) {
             text.resize(size);
-            check(vescomm_comm_metrics(get(), text.data(), text.size(), &size));
+            check(vescomm_comm_get_metrics(get(), text.data(), text.size(), &size));
             if (size > text.size()) continue;
             text.resize(size - 1);
             return text;
@@ -243,6 +248,7 @@ public:
 
     void barrier() { check(vescomm_barrier(get())); }
     void progress() { check(vescomm_comm_progress(get())); }
+    void finalize() { check(vescomm_comm_finalize(get())); }
     void abort(const std::string &reason) { check(vescomm_comm_abort(get(), reason.c_str())); }
 
     void start_trace(std::uint64_t spans = 0) { check(vescomm_trace_start(get(), spans)); }
@@ -274,7 +280,7 @@ class Memory {
 public:
     Memory() = default;
     Memory(const Communicator &comm, std::uint64_t bytes, vescomm_sharing_t sharing) {
-        vescomm_memory_options_t options = vescomm_memory_options();
+        vescomm_memory_options_t options = vescomm_memory_options_init();
         options.bytes = bytes;
         options.sharing = sharing;
         vescomm_memory_t *made = nullptr;
@@ -284,7 +290,7 @@ public:
 
     void *data() const {
         void *data = nullptr;
-        check(vescomm_memory_data(get(), &data, nullptr));
+        check(vescomm_memory_get_data(get(), &data, nullptr));
         return data;
     }
 
@@ -301,29 +307,29 @@ class Buffer {
 public:
     Buffer() = default;
     Buffer(const Communicator &comm, const Layout &layout,
-           const vescomm_buffer_options_t &options = vescomm_buffer_options()) {
+           const vescomm_buffer_options_t &options = vescomm_buffer_options_init()) {
         vescomm_buffer_t *made = nullptr;
         check(vescomm_buffer_create(comm.get(), layout.get(), &options, &made));
         owner_ = Owner(made);
-        type_ = options.type;
+        if (options.type != VESCOMM_TYPE_DEFAULT) type_ = options.type;
     }
 
     template <typename T>
     std::span<T> data() const {
         vescomm_view_t view;
-        check(vescomm_buffer_data(get(), &view));
+        check(vescomm_buffer_get_data(get(), &view));
         return span<T>(view);
     }
     template <typename T>
     std::span<T> shard() const {
         vescomm_view_t view;
-        check(vescomm_buffer_shard(get(), &view));
+        check(vescomm_buffer_get_shard(get(), &view));
         return span<T>(view);
     }
     template <typename T>
     std::span<T> tensor(std::size_t index) const {
         vescomm_view_t view;
-        check(vescomm_buffer_tensor(get(), index, &view));
+        check(vescomm_buffer_get_tensor(get(), index, &view));
         return span<T>(view);
     }
 
@@ -335,9 +341,9 @@ public:
 private:
     template <typename T>
     std::span<T> span(const vescomm_view_t &view) const {
-        if (sizeof(T) != 1 && sizeof(T) != vescomm_type_bytes(type_))
+        if (sizeof(T) != 1 && sizeof(T) != vescomm_type_get_bytes(type_))
             throw std::invalid_argument("a buffer of elements of " +
-                                        std::to_string(vescomm_type_bytes(type_)) +
+                                        std::to_string(vescomm_type_get_bytes(type_)) +
                                         " bytes is seen as one of " + std::to_string(sizeof(T)) +
                                         " bytes; ask for the type that it was made with");
         return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};
@@ -359,25 +365,27 @@ public:
 
     static Request all_gather_v(
         const Communicator &comm, const Buffer &buffer,
-        const vescomm_request_options_t &options = vescomm_request_options()) {
+        const vescomm_request_options_t &options = vescomm_request_options_init()) {
         return create(vescomm_all_gather_v_create, comm, buffer, options);
     }
     static Request reduce_scatter_v(
         const Communicator &comm, const Buffer &buffer,
-        const vescomm_request_options_t &options = vescomm_request_options()) {
+        const vescomm_request_options_t &options = vescomm_request_options_init()) {
         return create(vescomm_reduce_scatter_v_create, comm, buffer, options);
     }
     static Request all_reduce(
         const Communicator &comm, const Buffer &buffer,
-        const vescomm_request_options_t &options = vescomm_request_options()) {
+        const vescomm_request_options_t &options = vescomm_request_options_init()) {
         return create(vescomm_all_reduce_create, comm, buffer, options);
     }
-    static Request broadcast(const Communicator &comm, const Buffer &buffer,
-                             const vescomm_request_options_t &options = vescomm_request_options()) {
+    static Request broadcast(
+        const Communicator &comm, const Buffer &buffer,
+        const vescomm_request_options_t &options = vescomm_request_options_init()) {
         return create(vescomm_broadcast_create, comm, buffer, options);
     }
-    static Request reduce(const Communicator &comm, const Buffer &buffer,
-                          const vescomm_request_options_t &options = vescomm_request_options()) {
+    static Request reduce(
+        const Communicator &comm, const Buffer &buffer,
+        const vescomm_request_options_t &options = vescomm_request_options_init()) {
         return create(vescomm_reduce_create, comm, buffer, options);
     }
     static Request barrier(const Communicator &comm) {
@@ -386,7 +394,7 @@ public:
         return Request(made);
     }
 
-    void start() { check(vescomm_request_start(get(), nullptr)); }
+    void start(void *stream = nullptr) { check(vescomm_request_start(get(), stream)); }
     // True when complete.
     bool test() {
         const vescomm_status_t status = vescomm_request_test(get());
@@ -486,122 +494,193 @@ constexpr vescomm_type_t type_of() noexcept {
     }
 }
 
-// Collectives on arrays of the caller; see vescomm.h. With a request they return when they have
-// started, without one when they are complete.
+// Collectives on arrays of the caller; see the group "Collectives on arrays" of vescomm.h. An array
+// is a contiguous range (std::vector, std::array, std::span), and its type is deduced. With a
+// request a call returns when it has started, without one when it is complete. `stream` is that of
+// the C function. Temporary arrays must outlive the call, with a request its completion.
 
-template <typename T>
-void all_gather_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
-                  std::span<const std::int64_t> counts, Request *request = nullptr) {
+namespace detail {
+
+template <typename Range>
+concept Array = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range>;
+
+template <typename Range>
+using Element = std::remove_reference_t<std::ranges::range_reference_t<Range>>;
+
+// An array that a call writes.
+template <typename Range>
+concept Output = Array<Range> && !std::is_const_v<Element<Range>>;
+
+// Two arrays of the same type, of which the second one is written.
+template <typename Source, typename Target>
+concept Pair = Array<Source> && Output<Target> &&
+    std::same_as<std::remove_const_t<Element<Source>>, Element<Target>>;
+
+template <typename Range>
+constexpr vescomm_type_t type_in = type_of<std::remove_const_t<Element<Range>>>();
+
+template <typename Range>
+std::int64_t count(const Range &range) {
+    return static_cast<std::int64_t>(std::ranges::size(range));
+}
+
+}  // namespace detail
+
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void all_gather_v(const Communicator &comm, const Source &source, Output &&output,
+                  std::span<const std::int64_t> counts, Request *request = nullptr,
+                  void *stream = nullptr) {
     detail::require_ranks("all_gather_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
-    detail::require_elements("all_gather_v", "source", source.size(), mine);
-    detail::require_elements("all_gather_v", "output", output.size(), detail::sum(counts));
+    detail::require_elements("all_gather_v", "source", std::ranges::size(source), mine);
+    detail::require_elements("all_gather_v", "output", std::ranges::size(output),
+                             detail::sum(counts));
     detail::Started started(request);
-    started.done(vescomm_all_gather_v(comm.get(), source.data(), output.data(), counts.data(),
-                                      nullptr, type_of<T>(), nullptr, started.slot()));
+    started.done(vescomm_all_gather_v(comm.get(), std::ranges::data(source),
+                                      std::ranges::data(output), counts.data(), nullptr,
+                                      detail::type_in<Output &>, nullptr, stream, started.slot()));
 }
 
-template <typename T>
-void reduce_scatter_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void reduce_scatter_v(const Communicator &comm, const Source &source, Output &&output,
                       std::span<const std::int64_t> counts, vescomm_op_t op = VESCOMM_SUM,
-                      Request *request = nullptr) {
+                      Request *request = nullptr, void *stream = nullptr) {
     detail::require_ranks("reduce_scatter_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
-    detail::require_elements("reduce_scatter_v", "source", source.size(), detail::sum(counts));
-    detail::require_elements("reduce_scatter_v", "output", output.size(), mine);
+    detail::require_elements("reduce_scatter_v", "source", std::ranges::size(source),
+                             detail::sum(counts));
+    detail::require_elements("reduce_scatter_v", "output", std::ranges::size(output), mine);
     detail::Started started(request);
-    started.done(vescomm_reduce_scatter_v(comm.get(), source.data(), output.data(), counts.data(),
-                                          type_of<T>(), op, nullptr, started.slot()));
+    started.done(vescomm_reduce_scatter_v(
+        comm.get(), std::ranges::data(source), std::ranges::data(output), counts.data(),
+        detail::type_in<Output &>, op, nullptr, stream, started.slot()));
 }
 
-template <typename T>
-void all_reduce(const Communicator &comm, std::span<const T> source, std::span<T> output,
-                vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr) {
-    detail::require_elements("all_reduce", "output", output.size(), source.size());
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void all_reduce(const Communicator &comm, const Source &source, Output &&output,
+                vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
+    detail::require_elements("all_reduce", "output", std::ranges::size(output),
+                             std::ranges::size(source));
     detail::Started started(request);
-    started.done(vescomm_all_reduce(comm.get(), source.data(), output.data(),
-                                    static_cast<std::int64_t>(source.size()), type_of<T>(), op,
-                                    nullptr, started.slot()));
+    started.done(vescomm_all_reduce(
+        comm.get(), std::ranges::data(source), std::ranges::data(output), detail::count(source),
+        detail::type_in<Output &>, op, nullptr, stream, started.slot()));
+}
+
+// In place.
+template <typename Data>
+requires detail::Output<Data &>
+void all_reduce(const Communicator &comm, Data &&data, vescomm_op_t op = VESCOMM_SUM,
+                Request *request = nullptr, void *stream = nullptr) {
+    all_reduce(comm, data, data, op, request, stream);
 }
 
 // `output` is used on the root only.
-template <typename T>
-void reduce(const Communicator &comm, std::span<const T> source, std::span<T> output,
-            std::int32_t root = 0, vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr) {
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void reduce(const Communicator &comm, const Source &source, Output &&output, std::int32_t root = 0,
+            vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
     if (comm.rank() == root)
-        detail::require_elements("reduce", "output", output.size(), source.size());
+        detail::require_elements("reduce", "output", std::ranges::size(output),
+                                 std::ranges::size(source));
     detail::Started started(request);
-    started.done(vescomm_reduce(comm.get(), source.data(), output.data(),
-                                static_cast<std::int64_t>(source.size()), type_of<T>(), op, root,
-                                nullptr, started.slot()));
+    started.done(vescomm_reduce(comm.get(), std::ranges::data(source), std::ranges::data(output),
+                                detail::count(source), detail::type_in<Output &>, op, root, nullptr,
+                                stream, started.slot()));
 }
 
-template <typename T>
-void broadcast(const Communicator &comm, std::span<T> data, std::int32_t root = 0,
-               Request *request = nullptr) {
+// In place.
+template <typename Data>
+requires detail::Output<Data &>
+void reduce(const Communicator &comm, Data &&data, std::int32_t root = 0,
+            vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
+    reduce(comm, data, data, root, op, request, stream);
+}
+
+template <typename Data>
+requires detail::Output<Data &>
+void broadcast(const Communicator &comm, Data &&data, std::int32_t root = 0,
+               Request *request = nullptr, void *stream = nullptr) {
     detail::Started started(request);
-    started.done(vescomm_broadcast(comm.get(), data.data(), static_cast<std::int64_t>(data.size()),
-                                   type_of<T>(), root, nullptr, started.slot()));
+    started.done(vescomm_broadcast(comm.get(), std::ranges::data(data), detail::count(data),
+                                   detail::type_in<Data &>, root, nullptr, stream, started.slot()));
 }
 
 // `output` is used on the root only.
-template <typename T>
-void gather_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void gather_v(const Communicator &comm, const Source &source, Output &&output,
               std::span<const std::int64_t> counts, std::int32_t root = 0,
-              Request *request = nullptr) {
+              Request *request = nullptr, void *stream = nullptr) {
     detail::require_ranks("gather_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
-    detail::require_elements("gather_v", "source", source.size(), mine);
+    detail::require_elements("gather_v", "source", std::ranges::size(source), mine);
     if (comm.rank() == root)
-        detail::require_elements("gather_v", "output", output.size(), detail::sum(counts));
+        detail::require_elements("gather_v", "output", std::ranges::size(output),
+                                 detail::sum(counts));
     detail::Started started(request);
-    started.done(vescomm_gather_v(comm.get(), source.data(), output.data(), counts.data(), nullptr,
-                                  type_of<T>(), root, nullptr, started.slot()));
+    started.done(vescomm_gather_v(comm.get(), std::ranges::data(source), std::ranges::data(output),
+                                  counts.data(), nullptr, detail::type_in<Output &>, root, nullptr,
+                                  stream, started.slot()));
 }
 
 // `source` is used on the root only.
-template <typename T>
-void scatter_v(const Communicator &comm, std::span<const T> source, std::span<T> output,
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void scatter_v(const Communicator &comm, const Source &source, Output &&output,
                std::span<const std::int64_t> counts, std::int32_t root = 0,
-               Request *request = nullptr) {
+               Request *request = nullptr, void *stream = nullptr) {
     detail::require_ranks("scatter_v", comm, counts);
     const auto mine = static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]);
     if (comm.rank() == root)
-        detail::require_elements("scatter_v", "source", source.size(), detail::sum(counts));
-    detail::require_elements("scatter_v", "output", output.size(), mine);
+        detail::require_elements("scatter_v", "source", std::ranges::size(source),
+                                 detail::sum(counts));
+    detail::require_elements("scatter_v", "output", std::ranges::size(output), mine);
     detail::Started started(request);
-    started.done(vescomm_scatter_v(comm.get(), source.data(), output.data(), counts.data(), nullptr,
-                                   type_of<T>(), root, nullptr, started.slot()));
+    started.done(vescomm_scatter_v(comm.get(), std::ranges::data(source), std::ranges::data(output),
+                                   counts.data(), nullptr, detail::type_in<Output &>, root, nullptr,
+                                   stream, started.slot()));
 }
 
-template <typename T>
-void all_to_all_v(const Communicator &comm, std::span<const T> source,
-                  std::span<const std::int64_t> source_counts, std::span<T> output,
-                  std::span<const std::int64_t> output_counts, Request *request = nullptr) {
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void all_to_all_v(const Communicator &comm, const Source &source,
+                  std::span<const std::int64_t> source_counts, Output &&output,
+                  std::span<const std::int64_t> output_counts, Request *request = nullptr,
+                  void *stream = nullptr) {
     detail::require_ranks("all_to_all_v", comm, source_counts);
     detail::require_ranks("all_to_all_v", comm, output_counts);
-    detail::require_elements("all_to_all_v", "source", source.size(), detail::sum(source_counts));
-    detail::require_elements("all_to_all_v", "output", output.size(), detail::sum(output_counts));
+    detail::require_elements("all_to_all_v", "source", std::ranges::size(source),
+                             detail::sum(source_counts));
+    detail::require_elements("all_to_all_v", "output", std::ranges::size(output),
+                             detail::sum(output_counts));
     detail::Started started(request);
-    started.done(vescomm_all_to_all_v(comm.get(), source.data(), source_counts.data(), nullptr,
-                                      output.data(), output_counts.data(), nullptr, type_of<T>(),
-                                      nullptr, started.slot()));
+    started.done(vescomm_all_to_all_v(comm.get(), std::ranges::data(source), source_counts.data(),
+                                      nullptr, std::ranges::data(output), output_counts.data(),
+                                      nullptr, detail::type_in<Output &>, nullptr, stream,
+                                      started.slot()));
 }
 
-template <typename T>
-void send(const Communicator &comm, std::span<const T> source, std::int32_t peer,
-          Request *request = nullptr) {
+template <typename Source>
+requires detail::Array<const Source &>
+void send(const Communicator &comm, const Source &source, std::int32_t peer,
+          Request *request = nullptr, void *stream = nullptr) {
     detail::Started started(request);
-    started.done(vescomm_send(comm.get(), source.data(), static_cast<std::int64_t>(source.size()),
-                              type_of<T>(), peer, nullptr, started.slot()));
+    started.done(vescomm_send(comm.get(), std::ranges::data(source), detail::count(source),
+                              detail::type_in<const Source &>, peer, nullptr, stream,
+                              started.slot()));
 }
 
-template <typename T>
-void receive(const Communicator &comm, std::span<T> data, std::int32_t peer,
-             Request *request = nullptr) {
+template <typename Data>
+requires detail::Output<Data &>
+void receive(const Communicator &comm, Data &&data, std::int32_t peer, Request *request = nullptr,
+             void *stream = nullptr) {
     detail::Started started(request);
-    started.done(vescomm_receive(comm.get(), data.data(), static_cast<std::int64_t>(data.size()),
-                                 type_of<T>(), peer, nullptr, started.slot()));
+    started.done(vescomm_receive(comm.get(), std::ranges::data(data), detail::count(data),
+                                 detail::type_in<Data &>, peer, nullptr, stream, started.slot()));
 }
 
 // Collects the collectives and messages on arrays that `calls` makes, and starts them together.

@@ -5,7 +5,7 @@
  * into shards, and reports how good the layout is. It only computes: no communicator, device, file
  * or clock is involved, and the same input gives the same answer on every machine.
  *
- *     vescomm_planner_tensor_t tensor = vescomm_planner_tensor();   ... fill, one for each
+ *     vescomm_planner_tensor_t tensor = vescomm_planner_tensor_init();   ... fill, one for each
  *     vescomm_layout_t *layout = NULL;
  *     vescomm_plan(tensors, count, ranks, NULL, &layout, NULL);
  *     if (layout == NULL) puts(vescomm_plan_explain());
@@ -41,7 +41,7 @@ typedef struct vescomm_planner_tensor {
     int64_t alignment;
 } vescomm_planner_tensor_t;
 
-static inline vescomm_planner_tensor_t vescomm_planner_tensor(void) {
+static inline vescomm_planner_tensor_t vescomm_planner_tensor_init(void) {
     vescomm_planner_tensor_t tensor = {sizeof(vescomm_planner_tensor_t), 0, NULL, NULL, 0, 0, 0, 0};
     return tensor;
 }
@@ -103,7 +103,7 @@ typedef struct vescomm_planner_options {
     double seconds_per_unequal;
 } vescomm_planner_options_t;
 
-static inline vescomm_planner_options_t vescomm_planner_options(void) {
+static inline vescomm_planner_options_t vescomm_planner_options_init(void) {
     vescomm_planner_options_t options = {
         sizeof(vescomm_planner_options_t), 0, 0, 0, 0, NULL, 0, 0.0, 0, 0, 0.0, 0.0, 0.0};
     return options;
@@ -128,7 +128,7 @@ typedef struct vescomm_planner_figures {
     double lower_bound_over_share; /**< no layout of this mode has a smaller largest_over_share */
 } vescomm_planner_figures_t;
 
-static inline vescomm_planner_figures_t vescomm_planner_figures(void) {
+static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
     vescomm_planner_figures_t figures = {
         sizeof(vescomm_planner_figures_t), 0, 0, 0, 0, 0, 0.0, NULL, 0.0, 0, 0.0};
     return figures;
@@ -144,7 +144,7 @@ static inline vescomm_planner_figures_t vescomm_planner_figures(void) {
  * @param layout   [out] owned by the caller; release with vescomm_layout_free(). NULL when no
  *                 layout meets the options, which is an answer and not an error:
  *                 vescomm_plan_explain() says why. Its tensors are in order of offset, not in the
- *                 order given: vescomm_layout_find() finds them.
+ *                 order given: vescomm_layout_find_tensor() finds them.
  * @param figures  [in,out] struct_size set by the caller, the rest filled; only lower_bound when
  *                 there is no layout. May be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the tensor or
@@ -181,7 +181,7 @@ typedef struct vescomm_planner_unit {
     size_t count;
 } vescomm_planner_unit_t;
 
-static inline vescomm_planner_unit_t vescomm_planner_unit(void) {
+static inline vescomm_planner_unit_t vescomm_planner_unit_init(void) {
     vescomm_planner_unit_t unit = {sizeof(vescomm_planner_unit_t), VESCOMM_BF16, NULL, NULL, 0};
     return unit;
 }
@@ -209,7 +209,7 @@ typedef struct vescomm_planner_totals {
     double seconds_per_step; /**< estimated time of these collectives */
 } vescomm_planner_totals_t;
 
-static inline vescomm_planner_totals_t vescomm_planner_totals(void) {
+static inline vescomm_planner_totals_t vescomm_planner_totals_init(void) {
     vescomm_planner_totals_t totals = {
         sizeof(vescomm_planner_totals_t), 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     return totals;
@@ -223,7 +223,7 @@ typedef struct vescomm_model_plan vescomm_plan_t;
  *
  *     vescomm_plan_t *plan = NULL;
  *     vescomm_plan_create(units, count, 1024, &options, &plan);
- *     vescomm_plan_layout(plan, 0, &layout);   ... of the first unit, and so on
+ *     vescomm_plan_create_layout(plan, 0, &layout);   ... of the first unit, and so on
  *     vescomm_plan_free(plan);                 ... layouts remain
  *
  * @param units    @p count units. Borrowed for the call.
@@ -261,11 +261,11 @@ VESCOMM_API vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan);
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_plan_units(const vescomm_plan_t *plan, size_t *count);
+VESCOMM_API vescomm_status_t vescomm_plan_get_units(const vescomm_plan_t *plan, size_t *count);
 
 /**
- * Makes the layout of one unit. Its tensors are in order of offset; vescomm_layout_find() finds
- * them.
+ * Makes the layout of one unit. Its tensors are in order of offset; vescomm_layout_find_tensor()
+ * finds them.
  *
  * @param unit    index as given to vescomm_plan_create().
  * @param layout  [out] owned by the caller; release with vescomm_layout_free(). NULL when there is
@@ -275,8 +275,8 @@ VESCOMM_API vescomm_status_t vescomm_plan_units(const vescomm_plan_t *plan, size
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(tensors log tensors + ranks).  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_plan_layout(const vescomm_plan_t *plan, size_t unit,
-                                                 vescomm_layout_t **layout);
+VESCOMM_API vescomm_status_t vescomm_plan_create_layout(const vescomm_plan_t *plan, size_t unit,
+                                                        vescomm_layout_t **layout);
 
 /**
  * Returns the quality of the layout of one unit; vescomm_plan_explain() then explains it.
@@ -288,8 +288,8 @@ VESCOMM_API vescomm_status_t vescomm_plan_layout(const vescomm_plan_t *plan, siz
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_plan_figures(const vescomm_plan_t *plan, size_t unit,
-                                                  vescomm_planner_figures_t *figures);
+VESCOMM_API vescomm_status_t vescomm_plan_get_figures(const vescomm_plan_t *plan, size_t unit,
+                                                      vescomm_planner_figures_t *figures);
 
 /**
  * Returns the quality of all layouts together; vescomm_plan_explain() then explains it.
@@ -299,8 +299,8 @@ VESCOMM_API vescomm_status_t vescomm_plan_figures(const vescomm_plan_t *plan, si
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_plan_totals(const vescomm_plan_t *plan,
-                                                 vescomm_planner_totals_t *totals);
+VESCOMM_API vescomm_status_t vescomm_plan_get_totals(const vescomm_plan_t *plan,
+                                                     vescomm_planner_totals_t *totals);
 
 #ifdef __cplusplus
 }
