@@ -195,7 +195,7 @@ private:
     void finish_operations();
     // Waits until every rank has left.
     void wait_for_leavers();
-    // Ranks that have not left.
+    // Other ranks that have not left.
     std::vector<int> staying() const;
 
     Config config_;

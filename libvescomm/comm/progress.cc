@@ -313,7 +313,7 @@ void Communicator::finish_operations() {
 std::vector<int> Communicator::staying() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < nodes_.ranks(); ++rank)
-        if (!control_->has_left(rank)) ranks.push_back(rank);
+        if (rank != this->rank() && !control_->has_left(rank)) ranks.push_back(rank);
     return ranks;
 }
 
