@@ -16,8 +16,9 @@ namespace {
 
 // The only algorithm for messages. It is not in the table of algorithms.
 constexpr AlgorithmEntry through_eager_buffers = {
-    Collective::send, "eager_buffers", send_receive, can_send_receive,
-    "the message passes through an eager buffer, chunk by chunk"};
+    Collective::send,  "eager_buffers",
+    "send_receive.cc", send_receive,
+    can_send_receive,  "the message passes through an eager buffer, chunk by chunk"};
 
 class MessagePath final : public RequestPath {
 public:

@@ -9,8 +9,7 @@
 
 namespace vescomm::internal {
 
-// An algorithm is a pure function from a problem and a rank to the schedule of that rank. Its file
-// is schedule/<collective>/<name>.cc.
+// An algorithm is a pure function from a problem and a rank to the schedule of that rank.
 using Algorithm = Schedule (*)(const Problem &problem, int rank);
 
 // Growth of the time of an algorithm with the number of nodes, for a constant share of each rank.
@@ -22,6 +21,8 @@ enum class Growth : std::uint8_t {
 struct AlgorithmEntry {
     Collective collective;
     std::string_view name;
+    // Path in schedule/: <collective>/<name>.cc, or common/<name>.cc for several collectives.
+    std::string_view file;
     Algorithm make;
     // True if the algorithm can solve the problem.
     bool (*suits)(const Problem &problem);
@@ -97,11 +98,12 @@ Schedule two_level(const Problem &problem, int rank);
 bool can_two_level(const Problem &problem);
 }  // namespace gather_v
 
-// For all_to_all_v and scatter_v.
-namespace all_to_all_v {
+// For several collectives; common/inline.h, common/staged.h and common/gathered.h declare the
+// others.
+namespace common {
 Schedule two_level(const Problem &problem, int rank);
 bool can_two_level(const Problem &problem);
-}  // namespace all_to_all_v
+}  // namespace common
 
 namespace barrier {
 Schedule dissemination(const Problem &problem, int rank);

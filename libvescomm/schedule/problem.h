@@ -40,7 +40,7 @@ bool is_message(Collective collective);
 // caches.
 inline constexpr std::int64_t staging_bytes = 1 << 20;
 inline constexpr std::int64_t partial_bytes = 1 << 19;
-// Upper bound of the bytes beside their flag (inlined.h). For more, copying the blocks that a
+// Upper bound of the bytes beside their flag (common/inline.h). For more, copying the blocks that a
 // receiver does not need costs more than it saves.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;
 

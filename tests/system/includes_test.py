@@ -164,6 +164,28 @@ def check_habits(path, text, lines):
         complain(path, len(lines), "no newline at the end")
 
 
+def check_algorithms():
+    """Each row of the table of algorithms states its file, and each file has a row."""
+    folder = ROOT / "libvescomm" / "schedule"
+    table = folder / "algorithms.cc"
+    text = table.read_text()
+    rows = re.findall(r'\{Collective::(\w+), "(\w+)", "([^"]+)"', text)
+    if len(rows) != text.count("{Collective::") or len(rows) < 20:
+        complain(table, 1, f"{len(rows)} of {text.count('{Collective::')} rows state their file")
+    for collective, name, file in rows:
+        if file not in (f"{collective}/{name}.cc", f"common/{name}.cc"):
+            complain(table, 1, f"{name} of {collective} is in {file}; the path is the name")
+        if not (folder / file).is_file():
+            complain(table, 1, f"{name} of {collective}: there is no schedule/{file}")
+            continue
+        stated = "".join(path.read_text() for path in (folder / file).parent.glob(f"{name}.*"))
+        if not re.search(r"^// Cost: ", stated, re.MULTILINE):
+            complain(folder / file, 1, "an algorithm states its cost: // Cost: ...")
+    for path in folder.glob("*/*.cc"):
+        if str(path.relative_to(folder)) not in {file for _, _, file in rows}:
+            complain(path, 1, "no row of the table of algorithms names this file")
+
+
 def main():
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"],
                             capture_output=True, text=True, check=False)
@@ -172,6 +194,7 @@ def main():
     else:  # a release without git history
         paths = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file()
                  and not str(p.relative_to(ROOT)).startswith((".", "build"))]
+    check_algorithms()
     checked = 0
     for path in sorted(set(paths)):
         if Path(path).suffix not in SOURCE or not (ROOT / path).is_file():

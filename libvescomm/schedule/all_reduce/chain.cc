@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 #include "schedule/all_reduce/phases.h"
-#include "schedule/staged_blocks.h"
+#include "schedule/common/staged.h"
 
 namespace vescomm::internal::all_reduce {
 
@@ -17,7 +17,7 @@ constexpr int many_nodes = 8;
 bool can_chain(const Problem &problem) {
     if (!problem.arrays) return false;
     const Phases phases(problem);
-    return reduce_scatter_v::can_chain(phases.scatter) && can_pass_blocks(phases.gather);
+    return reduce_scatter_v::can_chain(phases.scatter) && common::can_pass_blocks(phases.gather);
 }
 
 // Chain: running sums pass through the nodes in the order of ranks until each rank has its share of
@@ -31,7 +31,7 @@ Schedule chain(const Problem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     const bool many = problem.nodes.count() >= many_nodes && all_gather_v::can_bruck(gather);
     return then(rank, reduce_scatter_v::chain(scatter, rank),
-                many ? all_gather_v::bruck(gather, rank) : pass_blocks(gather, rank));
+                many ? all_gather_v::bruck(gather, rank) : common::pass_blocks(gather, rank));
 }
 
 }  // namespace vescomm::internal::all_reduce

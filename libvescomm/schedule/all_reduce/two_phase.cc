@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 #include "schedule/all_reduce/phases.h"
-#include "schedule/staged_blocks.h"
+#include "schedule/common/staged.h"
 
 namespace vescomm::internal::all_reduce {
 
 bool can_two_phase(const Problem &problem) {
     if (!problem.arrays) return !problem.per_node;
     const Phases phases(problem);
-    return reduce_scatter_v::can_use_staging(phases.scatter) && can_pass_blocks(phases.gather);
+    return reduce_scatter_v::can_use_staging(phases.scatter) &&
+           common::can_pass_blocks(phases.gather);
 }
 
 // Two phases: a reduce_scatter_v, then an all_gather_v, both straight between all ranks (phases.h).
@@ -20,7 +21,8 @@ bool can_two_phase(const Problem &problem) {
 Schedule two_phase(const Problem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     if (problem.arrays)
-        return then(rank, reduce_scatter_v::staged(scatter, rank), pass_blocks(gather, rank));
+        return then(rank, reduce_scatter_v::staged(scatter, rank),
+                    common::pass_blocks(gather, rank));
     return then(rank, reduce_scatter_v::direct(scatter, rank), all_gather_v::direct(gather, rank));
 }
 

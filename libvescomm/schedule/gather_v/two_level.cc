@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
+#include "schedule/common/staged.h"
 #include "schedule/rails.h"
-#include "schedule/staged_blocks.h"
 
 namespace vescomm::internal::gather_v {
 
@@ -21,8 +21,8 @@ enum Flag : std::uint32_t {
 
 bool can_two_level(const Problem &problem) {
     return problem.arrays && problem.nodes.count() > 1 && has_local_peers(problem.nodes) &&
-           largest_forwarded(problem, problem.ranks()) > 0 &&
-           can_pass_blocks(problem, beside_forwarded(problem, problem.ranks()));
+           common::largest_forwarded(problem, problem.ranks()) > 0 &&
+           common::can_pass_blocks(problem, common::beside_forwarded(problem, problem.ranks()));
 }
 
 // Two levels: the blocks of a node go to the root as one message. The ranks of the node copy them
@@ -33,7 +33,7 @@ bool can_two_level(const Problem &problem) {
 //     source 1 ─copy─►
 //
 // Blocks of more than a few kilobytes go straight to the root at the same time, as blocks of the
-// root's node do (staged_blocks.h).
+// root's node do (common/staged.h).
 //
 // Cost: one put for each other node, one pass over its small blocks there and one at the root, and
 // one more wait within the node than without packing. Source: the two-level gathers of MPI
@@ -42,7 +42,7 @@ bool can_two_level(const Problem &problem) {
 Schedule two_level(const Problem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int root = problem.root, root_node = nodes.node_of(root), mine = nodes.node_of(rank);
-    const std::int64_t max = largest_forwarded(problem, problem.ranks());
+    const std::int64_t max = common::largest_forwarded(problem, problem.ranks());
 
     // Small blocks lie densely, node after node, at the same offsets in the staging buffers of the
     // root and of the forwarding ranks.
@@ -51,7 +51,7 @@ Schedule two_level(const Problem &problem, int rank) {
     for (int node = 0; node < nodes.count(); ++node) {
         Extent &blocks = of_node.emplace_back(Extent{end, 0});
         for (const int peer : nodes.members(node))
-            if (is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
+            if (common::is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
         end += blocks.count;
     }
     const auto sender = [&](int node) { return rail_peer(nodes, node, root); };
@@ -59,13 +59,14 @@ Schedule two_level(const Problem &problem, int rank) {
     const auto for_each_block = [&](int node, auto &&body) {
         std::int64_t at = of_node[static_cast<std::size_t>(node)].begin;
         for (const int peer : nodes.members(node)) {
-            if (!is_forwarded(problem, peer, root, max)) continue;
+            if (!common::is_forwarded(problem, peer, root, max)) continue;
             body(peer, at);
             at += problem.size(peer);
         }
     };
 
-    Schedule schedule = pass_blocks(problem, rank, beside_forwarded(problem, problem.ranks()), max);
+    Schedule schedule =
+        common::pass_blocks(problem, rank, common::beside_forwarded(problem, problem.ranks()), max);
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
@@ -86,7 +87,7 @@ Schedule two_level(const Problem &problem, int rank) {
     if (mine == root_node || blocks.count == 0) return schedule;
 
     const int through = sender(mine);
-    const bool packs = is_forwarded(problem, rank, root, max);
+    const bool packs = common::is_forwarded(problem, rank, root, max);
     if (!packs && rank != through) return schedule;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();

@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 // Gathered: every rank gets all contributions and sums its result, in the order of ranks.
 //
@@ -22,4 +22,4 @@ namespace vescomm::internal {
 Schedule gathered(const Problem &problem, int rank);
 bool can_be_gathered(const Problem &problem);
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common

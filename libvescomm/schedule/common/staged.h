@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 // Passes blocks between arrays of the callers, for any collective that combines nothing
 // (Problem::block()). A block passes in chunks through two chunk slots of a staging buffer: one is
@@ -33,11 +33,11 @@ std::int64_t largest_forwarded(const Problem &problem, std::int64_t places);
 Extent beside_forwarded(const Problem &problem, std::int64_t places);
 
 // True if a block of at most `max_forwarded` elements passes through a local peer of its receiver,
-// or in a gather_v of its sender (all_to_all_v/two_level.cc, gather_v/two_level.cc).
+// or in a gather_v of its sender (common/two_level.cc, gather_v/two_level.cc).
 bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_forwarded);
 
 // True if the staging buffer, or a part of it, has slots for all blocks.
 bool can_pass_blocks(const Problem &problem);
 bool can_pass_blocks(const Problem &problem, Extent staging);
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
+#include "schedule/common/staged.h"
 #include "schedule/rails.h"
-#include "schedule/staged_blocks.h"
 
-namespace vescomm::internal::all_to_all_v {
+namespace vescomm::internal::common {
 
 namespace {
 
@@ -81,7 +81,7 @@ bool can_two_level(const Problem &problem) {
 //     source 1 ──blocks for 2 and 3, one put──► staging 3 ─copy─► output 2, output 3
 //
 // Blocks of more than a few kilobytes go straight to their receivers, as blocks within the node do
-// (staged_blocks.h): the bytes of such a message cost more than the message. Sender and receiver
+// (common/staged.h): the bytes of such a message cost more than the message. Sender and receiver
 // decide alike which way a block goes. The forwarding rank cannot: a rank knows only its own
 // counts. The receivers tell it from which ranks they expect blocks (Schedule::receive_mask).
 //
@@ -157,4 +157,4 @@ Schedule two_level(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::internal::all_to_all_v
+}  // namespace vescomm::internal::common

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/gathered.h"
+#include "schedule/common/gathered.h"
 
 #include "schedule/algorithms.h"
 #include "schedule/all_gather_v/bruck.h"
-#include "schedule/inlined.h"
+#include "schedule/common/inline.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 namespace {
 
@@ -42,4 +42,4 @@ Schedule gathered(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common

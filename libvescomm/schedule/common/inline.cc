@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/inlined.h"
+#include "schedule/common/inline.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 namespace {
 
@@ -71,4 +71,4 @@ Schedule inlined(const Problem &problem, int rank) {
     return schedule;
 }
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/staged_blocks.h"
+#include "schedule/common/staged.h"
 
 #include <algorithm>
 
 #include "schedule/rails.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 namespace {
 
@@ -407,4 +407,4 @@ Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int6
     return Passing(problem, rank, staging, max_forwarded).make();
 }
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common

@@ -4,7 +4,7 @@
 
 #include "schedule/problem.h"
 
-namespace vescomm::internal {
+namespace vescomm::internal::common {
 
 // Inline: any collective on arrays of a few kilobytes, among the ranks of one node. Each rank
 // copies its source array into its own staging buffer, beside the flag. The other ranks copy their
@@ -26,4 +26,4 @@ bool can_be_inline(const Problem &problem);
 // The elements of the sum that are the result of a rank.
 Extent result_of(const Problem &problem, int rank);
 
-}  // namespace vescomm::internal
+}  // namespace vescomm::internal::common
