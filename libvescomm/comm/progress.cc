@@ -332,9 +332,11 @@ void Communicator::wait_for_leavers() {
 void Communicator::finalize() {
     if (left_.exchange(true)) return;
     try {
+        check_still();
         finish_operations();
         control_->start_leave();
         wait_for_leavers();
+        check_still();
     } catch (...) {
         control_->end_leave();
         throw;

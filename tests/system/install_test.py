@@ -112,7 +112,7 @@ def headers_compile_alone(installation):
                     "-fsyntax-only", "-",
                     input=f"#include <vescomm/{header.name}>\n" * 2)
                 compiled += 1
-    # A program in C++17 is told what to do.
+    # The error for a program in C++17 says what to do.
     for compiler in compilers:
         done = subprocess.run([compiler, "-x", "c++", "-std=c++17", *includes, "-fsyntax-only", "-"],
                               input="#include <vescomm/vescomm.hpp>\n", capture_output=True,
