@@ -11,6 +11,7 @@ cd "$(dirname "$0")"
 . ./tests/setup.sh
 
 install_packages
+install_optional_packages
 folder=build
 options=()
 if [ -n "${SANITIZE:-}" ]; then

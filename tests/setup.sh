@@ -12,6 +12,8 @@ packages=(
     libgtest-dev librapidcheck-dev libz3-dev
     python3 python3-matplotlib iproute2
 )
+# Packages of tests that are skipped without them.
+optional_packages=(doxygen)
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -44,6 +46,13 @@ install_packages() {
     "${as_root[@]}" apt-get -qq update
     "${as_root[@]}" "${quiet[@]}" apt-get -qq install -y --no-install-recommends "${missing[@]}" \
         >/dev/null
+}
+
+# install_optional_packages: installs those of tests that are skipped without them. A failure is reported,
+# and is not an error.
+install_optional_packages() {
+    (install_packages "${optional_packages[@]}") ||
+        say "without ${optional_packages[*]}, the tests that need it are skipped"
 }
 
 # configure FOLDER OPTION...

@@ -58,7 +58,10 @@ struct UnitSpec {
 
 // Type of gathered parameters and of the gradients that the trainer writes. Masters, sums and
 // moments are f32.
-enum class Precision { f32, bf16 };
+enum class Precision {
+    f32,  // parameters are gathered as they are
+    bf16,  // parameters are rounded to bf16 before they are gathered
+};
 
 struct EngineOptions {
     Precision compute = Precision::f32;
