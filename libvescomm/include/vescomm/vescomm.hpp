@@ -7,7 +7,7 @@
 #define VESCOMM_VESCOMM_HPP
 
 #if __cplusplus < 202002L
-#error "vescomm.hpp needs C++20, for std::span and designated initialisers; use vescomm.h in C++17"
+#error "vescomm.hpp needs C++20, for std::span and concepts; use vescomm.h in C++17"
 #endif
 
 #include <concepts>
