@@ -13,10 +13,10 @@ namespace vescomm::internal {
 
 // The flight recorder's word for an operation:
 //
-//     │ op: 4 bits │ type + 1: 6 bits │ row in the table of algorithms: 8 bits │ bytes: 44 bits │
+//     │ op: 4 bits │ type: 6 bits │ row in the table of algorithms: 8 bits │ bytes: 44 bits │
 //
-// `bytes`: of the whole vector; for an all_to_all_v, those that this rank sends. `type`: -1 if the
-// operation has none.
+// `bytes`: of the whole vector; for an all_to_all_v, those that this rank sends. `type`:
+// VESCOMM_TYPE_DEFAULT if the operation has none.
 std::uint64_t flight_word(const AlgorithmEntry &algorithm, vescomm_type_t type, vescomm_op_t op,
                           std::uint64_t bytes);
 // The word for a message, which has no row in the table.

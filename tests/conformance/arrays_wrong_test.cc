@@ -483,7 +483,7 @@ TEST(ArrayRequests, OutliveTheirCommunicator) {
         check(vescomm_request_wait(other));
         check(vescomm_request_free(other));  // the communicator keeps its schedule
         check(vescomm_comm_free(handle));
-        EXPECT_REFUSED(vescomm_request_start(request, nullptr), "freed");
+        EXPECT_REFUSED(vescomm_request_start(request, nullptr), "finalized");
         EXPECT_EQ(vescomm_request_test(request), VESCOMM_OK);
         check(vescomm_request_free(request));
     });

@@ -173,7 +173,8 @@ TEST(Conversions, SupportFloatsIfOneIsWide) {
     EXPECT_FALSE(can_convert(VESCOMM_BF16, VESCOMM_F16));
     EXPECT_FALSE(can_convert(VESCOMM_F32, VESCOMM_I32));
     EXPECT_FALSE(can_convert(-1, -1));
-    EXPECT_FALSE(can_convert(14, 14));
+    EXPECT_FALSE(can_convert(15, 15));
+    EXPECT_FALSE(can_convert(VESCOMM_TYPE_DEFAULT, VESCOMM_TYPE_DEFAULT));
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST(Kernels, ReduceToTheTypeItselfAndToItsAccumulator) {
     EXPECT_TRUE(can_reduce(VESCOMM_U64, VESCOMM_U64));
     EXPECT_FALSE(can_reduce(VESCOMM_BF16, VESCOMM_F32));
     EXPECT_FALSE(can_reduce(VESCOMM_F32, VESCOMM_F64));
-    EXPECT_FALSE(can_reduce(14, 14));
+    EXPECT_FALSE(can_reduce(15, 15));
+    EXPECT_FALSE(can_reduce(VESCOMM_TYPE_DEFAULT, VESCOMM_TYPE_DEFAULT));
 }
 
 }  // namespace

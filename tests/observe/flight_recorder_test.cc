@@ -80,7 +80,7 @@ TEST(FlightText, HasALineForTheRankAndOneForEachOperation) {
     const auto *flat = find_algorithm(Collective::all_reduce, "flat");
     const auto *barrier = find_algorithm(Collective::barrier, "dissemination");
     recorder.complete(recorder.start(flight_word(*flat, VESCOMM_BF16, VESCOMM_MAX, 640), true));
-    recorder.start(flight_word(*barrier, -1, 0, 0), false);
+    recorder.start(flight_word(*barrier, VESCOMM_TYPE_DEFAULT, VESCOMM_SUM, 0), false);
     const auto text = lines(flight_text({.rank = 2,
                                          .ranks = 5,
                                          .communicator = 1,

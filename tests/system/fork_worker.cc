@@ -60,13 +60,14 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
     constexpr vescomm_type_t type = VESCOMM_F32;
     constexpr vescomm_op_t op = VESCOMM_SUM;
     return {
-        {"comm_query", [=] { return vescomm_comm_get_info(h.comm, &info); }},
-        {"comm_count", [=] { return vescomm_comm_get_counters(h.comm, &counters); }},
-        {"comm_metrics",
+        {"comm_get_info", [=] { return vescomm_comm_get_info(h.comm, &info); }},
+        {"comm_get_counters", [=] { return vescomm_comm_get_counters(h.comm, &counters); }},
+        {"comm_get_metrics",
          [=] {
              return vescomm_comm_get_metrics(h.comm, reinterpret_cast<char *>(bytes.data()),
                                              bytes.size(), &size);
          }},
+        {"comm_finalize", [=] { return vescomm_comm_finalize(h.comm); }},
         {"comm_progress", [=] { return vescomm_comm_progress(h.comm); }},
         {"barrier", [=] { return vescomm_barrier(h.comm); }},
         {"comm_abort", [=] { return vescomm_comm_abort(h.comm, "by a child"); }},
@@ -117,14 +118,14 @@ std::vector<std::pair<std::string, std::function<vescomm_status_t()>>> calls(con
         {"group_begin", [=] { return vescomm_group_begin(h.comm); }},
         {"group_end", [=] { return vescomm_group_end(h.comm, nullptr); }},
         {"trace_start", [=] { return vescomm_trace_start(h.comm, 0); }},
-        {"trace_span", [=] { return vescomm_trace_add_span(h.comm, "a", "b", 0, 1); }},
+        {"trace_add_span", [=] { return vescomm_trace_add_span(h.comm, "a", "b", 0, 1); }},
         {"trace_write", [=] { return vescomm_trace_write(h.comm, "/dev/full"); }},
         {"flight_recorder_write",
          [=] { return vescomm_flight_recorder_write(h.comm, "/dev/full"); }},
-        {"memory_data", [=] { return vescomm_memory_get_data(h.memory, &data, nullptr); }},
-        {"buffer_data", [=] { return vescomm_buffer_get_data(h.buffer, &view); }},
-        {"buffer_tensor", [=] { return vescomm_buffer_get_tensor(h.buffer, 0, &view); }},
-        {"buffer_shard", [=] { return vescomm_buffer_get_shard(h.buffer, &view); }},
+        {"memory_get_data", [=] { return vescomm_memory_get_data(h.memory, &data, nullptr); }},
+        {"buffer_get_data", [=] { return vescomm_buffer_get_data(h.buffer, &view); }},
+        {"buffer_get_tensor", [=] { return vescomm_buffer_get_tensor(h.buffer, 0, &view); }},
+        {"buffer_get_shard", [=] { return vescomm_buffer_get_shard(h.buffer, &view); }},
         {"buffer_release", [=] { return vescomm_buffer_release(h.buffer); }},
         {"buffer_acquire", [=] { return vescomm_buffer_acquire(h.buffer); }},
         {"request_start", [=] { return vescomm_request_start(h.request, nullptr); }},

@@ -326,7 +326,7 @@ static void requests(void) {
     FINE(vescomm_request_wait(request));
     FINE(vescomm_request_free(NULL));
     FINE(vescomm_comm_free(comm));
-    REFUSED(vescomm_request_start(request, NULL), "freed");
+    REFUSED(vescomm_request_start(request, NULL), "finalized");
     FINE(vescomm_request_free(request));
     FINE(vescomm_buffer_free(own));
     FINE(vescomm_buffer_free(slab));
