@@ -13,7 +13,7 @@ namespace vescomm::internal {
 // A message on its way. Links forward messages in FIFO order with cut-through: the first byte
 // passes as soon as the link is free, and the last byte follows at the rate of the slowest link so
 // far.
-struct Message {
+struct SimulatedMessage {
     double bytes = 0;
     double first = 0;  // time when the first byte arrives here
     double last = 0;  // time when the last byte arrives here
@@ -23,9 +23,9 @@ struct Message {
 //
 //     rank ─► rail ─► switch ─ ─ put_seconds ─ ─► switch ─► rail ─► memory
 //
-class Fabric {
+class SimulatedFabric {
 public:
-    Fabric(const Nodes &nodes, const Machine &machine) : nodes_(nodes), machine_(machine) {
+    SimulatedFabric(const Nodes &nodes, const Machine &machine) : nodes_(nodes), machine_(machine) {
         int largest = 1;
         for (int node = 0; node < nodes.count(); ++node)
             largest = std::max(largest, static_cast<int>(nodes.members(node).size()));
@@ -43,9 +43,9 @@ public:
 
     // Passes a message through the links of the sender. `handed` is the time when the core hands it
     // over.
-    Message leave(int from, int to, double handed, double bytes) {
-        Message message{bytes, handed, handed};
-        const Message queued =
+    SimulatedMessage leave(int from, int to, double handed, double bytes) {
+        SimulatedMessage message{bytes, handed, handed};
+        const SimulatedMessage queued =
             pass(message, ranks_[static_cast<std::size_t>(from)], machine_.rank_bytes);
         message = pass(queued, out_[rail(from)], machine_.rail_bytes);
         if (crosses(from, to)) message = pass(message, up_[tree(from)], link_bytes());
@@ -53,13 +53,13 @@ public:
     }
     // Passes a message through the links of the receiver. message.first is the time when its first
     // byte arrives there.
-    Message arrive(int from, int to, Message message) {
+    SimulatedMessage arrive(int from, int to, SimulatedMessage message) {
         if (crosses(from, to)) message = pass(message, down_[tree(to)], link_bytes());
         return pass(message, in_[rail(to)], machine_.rail_bytes);
     }
 
 private:
-    static Message pass(Message message, double &busy_until, double rate) {
+    static SimulatedMessage pass(SimulatedMessage message, double &busy_until, double rate) {
         if (rate <= 0) return message;
         message.first = std::max(message.first, busy_until);
         busy_until = message.first + message.bytes / rate;

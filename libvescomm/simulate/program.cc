@@ -37,7 +37,8 @@ bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &
 
 }  // namespace
 
-Program::Program(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes) {
+SimulatedProgram::SimulatedProgram(const Problem &problem, const MakeSchedule &make,
+                                   const ElementBytes &bytes) {
     const Nodes &nodes = problem.nodes;
     lane_begin.push_back(0);
     counter_begin.push_back(0);
@@ -90,8 +91,8 @@ Program::Program(const Problem &problem, const MakeSchedule &make, const Element
 
 // Turns each conditional step that is not needed into an `acquire`, which costs the time to check
 // the receive mask.
-void Program::drop_unused_steps(const Nodes &nodes,
-                                const std::vector<std::vector<std::uint8_t>> &receive_mask) {
+void SimulatedProgram::drop_unused_steps(
+    const Nodes &nodes, const std::vector<std::vector<std::uint8_t>> &receive_mask) {
     for (const SimulatedLane &lane : lanes) {
         for (std::uint32_t i = lane.at; i < lane.end; ++i) {
             SimulatedStep &step = steps[i];
@@ -110,7 +111,7 @@ void Program::drop_unused_steps(const Nodes &nodes,
     }
 }
 
-RemoteCounter *Program::counter(int reader, std::uint32_t key) {
+RemoteCounter *SimulatedProgram::counter(int reader, std::uint32_t key) {
     const auto begin = counters.begin() + counter_begin[static_cast<std::size_t>(reader)];
     const auto end = counters.begin() + counter_begin[static_cast<std::size_t>(reader) + 1];
     const auto found = std::lower_bound(

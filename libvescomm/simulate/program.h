@@ -15,7 +15,7 @@ struct SimulatedStep {
     double bytes = 0;  // copy, reduce: bytes read and written; put: bytes sent
     std::uint32_t value = 0;
     // put, signal: the peer, or whole_node. wait: the peer, or if `remote` an index in
-    // Program::counters.
+    // SimulatedProgram::counters.
     std::int32_t peer = whole_node;
     Action action = Action::wait;
     std::uint8_t flag = 0;
@@ -55,7 +55,7 @@ inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
 }
 
 // The schedules of all ranks, concatenated in order of ranks.
-struct Program {
+struct SimulatedProgram {
     std::vector<SimulatedStep> steps;
     std::vector<SimulatedLane> lanes;
     std::vector<RemoteCounter> counters;  // ascending keys within a rank
@@ -63,7 +63,7 @@ struct Program {
     std::vector<std::uint32_t> lane_begin;
     std::vector<std::uint32_t> counter_begin;
 
-    Program(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes);
+    SimulatedProgram(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes);
 
     // The counter of rank `reader` for a flag; nullptr if no step of the rank waits for the flag.
     RemoteCounter *counter(int reader, std::uint32_t key);

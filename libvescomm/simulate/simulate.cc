@@ -177,7 +177,7 @@ private:
         // which on it is.
         std::uint32_t counter = no_index, expected = 0;
         double bytes = 0;
-        Message message;
+        SimulatedMessage message;
         std::uint32_t next = no_index;
     };
 
@@ -540,8 +540,8 @@ private:
     const Machine &machine_;
     const MemorySpeed speed_;
     std::vector<int> ranks_ahead_;  // of each host: ranks that run on a core before a waiting rank
-    Program program_;
-    Fabric fabric_;
+    SimulatedProgram program_;
+    SimulatedFabric fabric_;
     std::vector<Rank> ranks_;
     std::vector<Flag> flags_;
     std::vector<SharedClock> cores_;  // of each host

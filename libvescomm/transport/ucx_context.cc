@@ -74,7 +74,7 @@ void UcxContext::lose(const UcxEndpoint &endpoint) noexcept {
     note();
 }
 
-void UcxContext::lose(const Message &message, const char *reason) noexcept {
+void UcxContext::lose(const UcxMessage &message, const char *reason) noexcept {
     set_failure(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
         return "rank " + std::to_string(rank) + " did not receive all of the " +
                std::to_string(message.bytes) + " bytes that rank " +
@@ -85,7 +85,7 @@ void UcxContext::lose(const Message &message, const char *reason) noexcept {
     note();
 }
 
-void UcxContext::refuse(const Message &message, const char *why) noexcept {
+void UcxContext::refuse(const UcxMessage &message, const char *why) noexcept {
     set_failure(failure, VESCOMM_ERROR_PEER_FAILED, [&] {
         const int peer = rank_of(static_cast<int>(message.from));
         return "rank " + std::to_string(rank) +

@@ -39,10 +39,10 @@ public:
     void lose(const UcxEndpoint &endpoint) noexcept;
 
     // Fails the communicator: the bytes of a put did not arrive.
-    void lose(const Message &message, const char *reason) noexcept;
+    void lose(const UcxMessage &message, const char *reason) noexcept;
 
     // Fails the communicator because of an invalid message.
-    void refuse(const Message &message, const char *why) noexcept;
+    void refuse(const UcxMessage &message, const char *why) noexcept;
 
     // Fails the communicator because there is no memory to send or receive.
     void run_out() noexcept;

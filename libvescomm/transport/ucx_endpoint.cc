@@ -11,7 +11,7 @@ namespace vescomm::internal {
 
 // ---- connection ----
 
-void UcxEndpoint::connect(const Address &address) {
+void UcxEndpoint::connect(const UcxAddress &address) {
     token_ = address.token;
     ucp_ep_params_t parameters{};
     parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -69,7 +69,7 @@ void UcxEndpoint::send_control(MessageKind kind, std::uint32_t context) noexcept
 
 void UcxEndpoint::send(UcxPiece *piece, const std::byte *from, ucp_mem_h source) noexcept {
     piece->endpoint = this;
-    Message &message = piece->message;
+    UcxMessage &message = piece->message;
     message.from = static_cast<std::uint32_t>(hub_.process);
     message.token = token_;
     message.number = messages_++;

@@ -24,7 +24,7 @@ public:
     // Starts connecting; idle() becomes true once the network is connected. Nothing may be sent
     // before: a message that waits for its connection makes UCX 1.13 abort when the peer dies.
     // Throws.
-    void connect(const Address &address);
+    void connect(const UcxAddress &address);
 
     // Sends a message that does not belong to a put, ahead of the queued puts.
     void send_control(MessageKind kind, std::uint32_t context = 0) noexcept;

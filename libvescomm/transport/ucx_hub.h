@@ -43,7 +43,7 @@ struct UcxPiece {
     UcxEndpoint *endpoint = nullptr;
     UcxQueue *queue = nullptr;  // nullptr: the message does not belong to a put
     UcxPut *put = nullptr;
-    Message message;
+    UcxMessage message;
 };
 
 // State shared by the endpoints and the communicators of one fabric.

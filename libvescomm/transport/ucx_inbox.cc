@@ -33,7 +33,7 @@ void UcxInbox::give_up(int peer) noexcept {
     });
 }
 
-bool UcxInbox::receive(int peer, const Message &message, void *data, bool rendezvous) noexcept {
+bool UcxInbox::receive(int peer, const UcxMessage &message, void *data, bool rendezvous) noexcept {
     // A failed communicator must not write memory.
     if (closed_ || context_.failure.broken()) return false;
     Sender &sender = senders_[peer];
@@ -45,12 +45,12 @@ bool UcxInbox::receive(int peer, const Message &message, void *data, bool rendez
     return keep_data_;
 }
 
-bool UcxInbox::is_expected(const Sender &sender, const Message &message) noexcept {
+bool UcxInbox::is_expected(const Sender &sender, const UcxMessage &message) noexcept {
     if (message.eager == 0) return true;
     return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
 }
 
-const char *UcxInbox::keep(Sender &sender, const Message &message, void *data,
+const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data,
                            bool rendezvous) noexcept {
     // Schedules put few eager bytes, and no rank is more than one operation ahead.
     constexpr std::uint64_t max_bytes = 256 << 20;
@@ -94,7 +94,7 @@ void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept
     }
 }
 
-const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data,
+const char *UcxInbox::take_in(Sender &sender, const UcxMessage &message, void *data,
                               bool rendezvous) noexcept {
     PutMemory *memory = nullptr;
     if (message.bytes > 0) {
@@ -158,7 +158,8 @@ const char *UcxInbox::take_in(Sender &sender, const Message &message, void *data
     return nullptr;
 }
 
-void UcxInbox::write(const PutMemory &memory, const Message &message, const void *data) noexcept {
+void UcxInbox::write(const PutMemory &memory, const UcxMessage &message,
+                     const void *data) noexcept {
     if (message.kind == MessageKind::batch)
         scatter_batch(static_cast<const std::byte *>(data), message.bytes, memory.base);
     else std::memcpy(memory.base + message.offset, data, message.bytes);
@@ -227,7 +228,7 @@ void UcxInbox::advance(Sender &sender) noexcept {
     sender.advancing = false;
 }
 
-void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
+void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
     if (message.called != 0)
@@ -237,7 +238,7 @@ void UcxInbox::raise(Sender &sender, const Message &message) noexcept {
     context_.note();
 }
 
-void UcxInbox::lose(const Message &message, ucs_status_t status) noexcept {
+void UcxInbox::lose(const UcxMessage &message, ucs_status_t status) noexcept {
     context_.lose(message, ucx_.status_string(status));
 }
 

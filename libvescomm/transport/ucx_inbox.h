@@ -31,7 +31,7 @@ public:
 
     // Handles a piece, put or batch of a rank. Returns true if UCX must keep the descriptor of its
     // rendezvous.
-    bool receive(int peer, const Message &message, void *data, bool rendezvous) noexcept;
+    bool receive(int peer, const UcxMessage &message, void *data, bool rendezvous) noexcept;
 
     // See Transport::expect().
     void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
@@ -62,7 +62,7 @@ private:
         UcxInbox *inbox = nullptr;
         Sender *sender = nullptr;
         PutMemory *memory = nullptr;
-        Message message;
+        UcxMessage message;
         std::uint64_t begin = 0, end = 0;  // range of the memory that it writes
         enum { parked, under_way, complete } state = complete;
         // While parked behind an earlier put whose range overlaps:
@@ -72,7 +72,7 @@ private:
 
     // An eager message in the unexpected queue.
     struct Eager {
-        Message message;
+        UcxMessage message;
         void *rendezvous = nullptr;  // UCX's descriptor, or
         std::vector<std::byte> bytes;  // a copy of the bytes
     };
@@ -90,16 +90,18 @@ private:
 
     static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes, void *arrival);
 
-    static bool is_expected(const Sender &sender, const Message &message) noexcept;
-    const char *keep(Sender &sender, const Message &message, void *data, bool rendezvous) noexcept;
-    const char *take_in(Sender &sender, const Message &message, void *data,
+    static bool is_expected(const Sender &sender, const UcxMessage &message) noexcept;
+    const char *keep(Sender &sender, const UcxMessage &message, void *data,
+                     bool rendezvous) noexcept;
+    const char *take_in(Sender &sender, const UcxMessage &message, void *data,
                         bool rendezvous) noexcept;
-    static void write(const PutMemory &memory, const Message &message, const void *data) noexcept;
+    static void write(const PutMemory &memory, const UcxMessage &message,
+                      const void *data) noexcept;
     bool collides(const Arrival &arrival) const noexcept;
     void start(Arrival &arrival, void *rendezvous) noexcept;
     void advance(Sender &sender) noexcept;
-    void raise(Sender &sender, const Message &message) noexcept;
-    void lose(const Message &message, ucs_status_t status) noexcept;
+    void raise(Sender &sender, const UcxMessage &message) noexcept;
+    void lose(const UcxMessage &message, ucs_status_t status) noexcept;
 
     const UcxLibrary &ucx_;
     const UcxWorker &worker_;

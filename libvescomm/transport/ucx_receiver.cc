@@ -42,7 +42,7 @@ ucs_status_t UcxReceiver::message_arrived(void *receiver, const void *header,
                                           const ucp_am_recv_param_t *parameters) {
     auto &self = *static_cast<UcxReceiver *>(receiver);
     if (self.closed_) return UCS_OK;
-    Message message;
+    UcxMessage message;
     message.from = no_process;
     const char *why =
         parse_message(header, header_bytes, data_bytes,
@@ -62,7 +62,7 @@ ucs_status_t UcxReceiver::message_arrived(void *receiver, const void *header,
 }
 
 // True: UCX is to keep the descriptor of the rendezvous.
-bool UcxReceiver::take(UcxEndpoint &sender, const Message &message, void *data,
+bool UcxReceiver::take(UcxEndpoint &sender, const UcxMessage &message, void *data,
                        bool rendezvous) noexcept {
     if (message.kind == MessageKind::hello) sender.said_hello = true;
     if (message.kind == MessageKind::welcome) sender.welcomed = true;
@@ -77,7 +77,7 @@ bool UcxReceiver::take(UcxEndpoint &sender, const Message &message, void *data,
     return peer >= 0 && context->inbox.receive(peer, message, data, rendezvous);
 }
 
-void UcxReceiver::refuse(UcxEndpoint *sender, const Message &message, const char *why) noexcept {
+void UcxReceiver::refuse(UcxEndpoint *sender, const UcxMessage &message, const char *why) noexcept {
     for (const auto &[id, context] : hub_.contexts)
         if (sender == nullptr || context->rank_of(sender->process()) >= 0)
             context->refuse(message, why);

@@ -38,8 +38,9 @@ private:
                                         std::size_t data_bytes,
                                         const ucp_am_recv_param_t *parameters);
 
-    bool take(UcxEndpoint &endpoint, const Message &message, void *data, bool rendezvous) noexcept;
-    void refuse(UcxEndpoint *sender, const Message &message, const char *why) noexcept;
+    bool take(UcxEndpoint &endpoint, const UcxMessage &message, void *data,
+              bool rendezvous) noexcept;
+    void refuse(UcxEndpoint *sender, const UcxMessage &message, const char *why) noexcept;
 
     UcxHub &hub_;
     const std::uint64_t token_;

@@ -19,8 +19,8 @@ struct AddressHead {
 }  // namespace
 
 const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
-                          int processes, std::uint64_t token, Message &message) noexcept {
-    Message read;
+                          int processes, std::uint64_t token, UcxMessage &message) noexcept {
+    UcxMessage read;
     if (header_bytes != sizeof read) return "its header has the wrong length";
     std::memcpy(&read, header, sizeof read);
     if (read.token != token) return "it does not know the secret of this job";
@@ -46,15 +46,15 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     return "its kind is unknown";
 }
 
-std::string seal(const Address &address) {
+std::string seal(const UcxAddress &address) {
     const AddressHead head{address.ucx_major, address.ucx_minor, address.rank, 0, address.token};
     return seal_up(address_magic, head, address.worker);
 }
 
-Address open_address(std::string_view sealed, int rank) {
+UcxAddress open_address(std::string_view sealed, int rank) {
     const std::string what = "the UCX address of rank " + std::to_string(rank);
     AddressHead head;
-    Address address;
+    UcxAddress address;
     address.worker = break_seal(address_magic, sealed, what, head);
     if (head.rank != static_cast<std::uint32_t>(rank))
         refuse_sealed(what, "it is that of rank " + std::to_string(head.rank));

@@ -35,7 +35,7 @@ enum class MessageKind : std::uint32_t {
 // connect machines of different byte order. Messages of several communicators share an endpoint;
 // `context` identifies the communicator. A hello and a welcome have none: they concern the
 // endpoint.
-struct Message {
+struct UcxMessage {
     MessageKind kind = MessageKind::put;
     std::uint32_t from = 0;  // number of the sending process on the fabric
     std::uint64_t token = 0;  // secret of the receiver, known to the ranks of this job only
@@ -51,13 +51,13 @@ struct Message {
     std::uint32_t context = 0;
 };
 // The piece size over TCP reserves space for the header (tcp_piece_bytes in ucx_worker.cc).
-static_assert(sizeof(Message) == 80);
+static_assert(sizeof(UcxMessage) == 80);
 
 // Parses a header and checks everything that does not depend on the communicator. Returns nullptr,
 // or the fault. Sets `message` only if the sender can be identified: the header has its length,
 // carries the token, and names one of the processes.
 const char *parse_message(const void *header, std::size_t header_bytes, std::uint64_t payload_bytes,
-                          int processes, std::uint64_t token, Message &message) noexcept;
+                          int processes, std::uint64_t token, UcxMessage &message) noexcept;
 
 // ---- addresses, carried once through the control plane ----
 //
@@ -65,7 +65,7 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
 // its length and an XXH3 checksum (sealed.h). Opening a damaged one throws SYSTEM.
 
 // The address of the worker of a process.
-struct Address {
+struct UcxAddress {
     // UCX versions with different major or minor numbers cannot connect
     std::uint32_t ucx_major = 0;
     std::uint32_t ucx_minor = 0;
@@ -74,7 +74,7 @@ struct Address {
     std::string worker;
 };
 
-std::string seal(const Address &address);
-Address open_address(std::string_view sealed, int rank);
+std::string seal(const UcxAddress &address);
+UcxAddress open_address(std::string_view sealed, int rank);
 
 }  // namespace vescomm::internal

@@ -40,7 +40,7 @@ UcxFabric::UcxFabric(const UcxLibrary &ucx, int process, const std::vector<bool>
 void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadline) {
     unsigned major = 0, minor = 0, release = 0;
     hub_.ucx.get_version(&major, &minor, &release);
-    Address own;
+    UcxAddress own;
     own.ucx_major = major;
     own.ucx_minor = minor;
     own.rank = static_cast<std::uint32_t>(hub_.process);
@@ -50,7 +50,7 @@ void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadl
     for (const auto &endpoint : hub_.endpoints) {
         if (!endpoint) continue;
         const int peer = endpoint->process();
-        const Address address = open_address(addresses[static_cast<std::size_t>(peer)], peer);
+        const UcxAddress address = open_address(addresses[static_cast<std::size_t>(peer)], peer);
         if (address.ucx_major != major || address.ucx_minor != minor)
             throw Error(VESCOMM_ERROR_MISMATCH,
                         rank_name(hub_.process) + " has UCX " + std::to_string(major) + "." +

@@ -218,7 +218,7 @@ public:
 private:
     // Returns the communicator to which the message is addressed.
     const Side *deliver() {
-        Message message;
+        UcxMessage message;
         const std::uint8_t how = input_.byte();
         const std::uint8_t changes = input_.byte();
         message.from = 1 + how % 2;

@@ -28,9 +28,9 @@ constexpr std::uint64_t token = 0x1122334455667788;
 constexpr std::size_t seal_bytes = 24;
 
 void header(std::string_view bytes) {
-    const std::string_view head = bytes.substr(0, sizeof(Message));
+    const std::string_view head = bytes.substr(0, sizeof(UcxMessage));
     const std::uint64_t payload = bytes.size() - head.size();
-    Message message;
+    UcxMessage message;
     if (const char *why = parse_message(head.data(), head.size(), payload, ranks, token, message))
         return fuzz::require_sentence(why);
     require(head == std::string_view(reinterpret_cast<const char *>(&message), sizeof message),
@@ -94,9 +94,9 @@ std::string with_checksum(std::string bytes) {
 }
 
 void address(const std::string &bytes) try {
-    const Address opened = open_address(bytes, 1);
+    const UcxAddress opened = open_address(bytes, 1);
     require(opened.rank == 1 && !opened.worker.empty(), "an address is that of its rank");
-    const Address again = open_address(seal(opened), 1);
+    const UcxAddress again = open_address(seal(opened), 1);
     require(again.worker == opened.worker && again.token == opened.token &&
                 again.ucx_major == opened.ucx_major && again.ucx_minor == opened.ucx_minor,
             "an address opens to what was sealed");
@@ -145,21 +145,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 }
 
 std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
-    Message message;
+    UcxMessage message;
     message.from = 1;
     message.token = token;
     message.bytes = 3;
-    const auto bytes_of = [](const Message &message) {
+    const auto bytes_of = [](const UcxMessage &message) {
         return std::string(reinterpret_cast<const char *>(&message), sizeof message);
     };
-    Message hello = message;
+    UcxMessage hello = message;
     hello.kind = MessageKind::hello;
     hello.bytes = 0;
     std::vector<std::byte> batch;
     append_part(batch, 16, reinterpret_cast<const std::byte *>("abcd"), 4);
     append_part(batch, 124, reinterpret_cast<const std::byte *>("efgh"), 4);
     const std::string parts(reinterpret_cast<const char *>(batch.data()), batch.size());
-    const std::string address = seal(Address{1, 13, 1, 42, "worker"}),
+    const std::string address = seal(UcxAddress{1, 13, 1, 42, "worker"}),
                       offer = seal(Offer{5, 1, 99});
     const auto kind = [](char what) { return std::string(1, what); };
     return {

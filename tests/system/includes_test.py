@@ -186,6 +186,29 @@ def check_algorithms():
             complain(path, 1, "no row of the table of algorithms names this file")
 
 
+def check_type_names(paths):
+    """Two types of one name in one namespace break the program: the linker keeps one destructor."""
+    where = {}
+    for path in paths:
+        if not re.match(r"libvescomm/(?!include/).*\.(h|cc)$", path):
+            continue
+        open_namespaces = []
+        for line in (ROOT / path).read_text().splitlines():
+            if begin := re.match(r"namespace ?(\S*) \{", line):
+                open_namespaces.append(begin.group(1))
+            elif line.startswith("}  // namespace"):
+                open_namespaces.pop()
+            found = re.match(r"(?:struct|class|enum|enum class) (?:alignas\(\S+\) )?(\w+)"
+                             r"(?: final)?(?: : .*)? \{", line)
+            if found and "" not in open_namespaces:
+                where.setdefault("::".join([*open_namespaces, found.group(1)]), set()).add(path)
+    for name, files in sorted(where.items()):
+        if len(files) > 1:
+            complain(min(files), 1, f"{name} is also defined in {', '.join(sorted(files)[1:])}")
+    if len(where) < 100:
+        complain("libvescomm", 1, f"only {len(where)} types were found")
+
+
 def main():
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"],
                             capture_output=True, text=True, check=False)
@@ -195,6 +218,7 @@ def main():
         paths = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file()
                  and not str(p.relative_to(ROOT)).startswith((".", "build"))]
     check_algorithms()
+    check_type_names(sorted(set(paths)))
     checked = 0
     for path in sorted(set(paths)):
         if Path(path).suffix not in SOURCE or not (ROOT / path).is_file():

@@ -52,13 +52,13 @@ public:
         ucx_.ep_close_nbx(endpoint_, &force);
     }
 
-    Address &own() { return own_; }
+    UcxAddress &own() { return own_; }
     LocalControl &control() { return control_; }
 
     void exchange_addresses() {
         const auto all =
             control_.all_gather("ucx addresses", seal(own_), Deadline::after(patience_seconds));
-        const Address victim = open_address(all[0], 0);
+        const UcxAddress victim = open_address(all[0], 0);
         token_ = victim.token;
         ucp_ep_params_t parameters{};
         parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -71,8 +71,8 @@ public:
     }
 
     // Returns a valid message; tests then change single fields.
-    Message next(MessageKind kind) {
-        Message message;
+    UcxMessage next(MessageKind kind) {
+        UcxMessage message;
         message.kind = kind;
         message.from = 1;
         message.token = token_;
@@ -82,8 +82,8 @@ public:
         return message;
     }
 
-    void send(const Message &message, std::size_t payload_bytes = 0, unsigned flags = 0,
-              std::size_t header_bytes = sizeof(Message)) {
+    void send(const UcxMessage &message, std::size_t payload_bytes = 0, unsigned flags = 0,
+              std::size_t header_bytes = sizeof(UcxMessage)) {
         // Header and payload outlive the request, whose end is not reported.
         headers_.push_back(message);
         ucp_request_param_t parameters{};
@@ -107,12 +107,12 @@ private:
     const UcxLibrary &ucx_;
     UcxWorker worker_;
     LocalControl control_;
-    Address own_;
+    UcxAddress own_;
     unsigned release_ = 0;
     ucp_ep_h endpoint_ = nullptr;
     std::uint64_t token_ = 0;
     std::uint64_t number_ = 0;
-    std::deque<Message> headers_;
+    std::deque<UcxMessage> headers_;
     std::vector<std::byte> payload_ = std::vector<std::byte>(1 << 20, std::byte{0xee});
 };
 
@@ -191,7 +191,7 @@ TEST_P(UcxInvalidMessages, FailTheCommunicatorAndWriteNothing) {
     GetParam().send(peer);
     if (GetParam().reach == Reach::communicator) {
         // A signal of the other communicator, which must continue.
-        Message message = peer.next(MessageKind::put);
+        UcxMessage message = peer.next(MessageKind::put);
         message.context = context + 1;
         message.value = 5;
         peer.send(message);
@@ -208,8 +208,8 @@ TEST_P(UcxInvalidMessages, FailTheCommunicatorAndWriteNothing) {
     for (const std::byte byte : victim.arena) ASSERT_EQ(byte, std::byte{0});
 }
 
-Message put_of(HostilePeer &peer, std::uint64_t offset, std::uint64_t bytes) {
-    Message message = peer.next(MessageKind::put);
+UcxMessage put_of(HostilePeer &peer, std::uint64_t offset, std::uint64_t bytes) {
+    UcxMessage message = peer.next(MessageKind::put);
     message.offset = offset;
     message.bytes = bytes;
     message.value = 1;
@@ -217,13 +217,13 @@ Message put_of(HostilePeer &peer, std::uint64_t offset, std::uint64_t bytes) {
 }
 
 // The parts are written into the payload of the peer.
-Message batch_of(HostilePeer &peer, std::initializer_list<BatchPart> parts) {
+UcxMessage batch_of(HostilePeer &peer, std::initializer_list<BatchPart> parts) {
     std::size_t at = 0;
     for (const BatchPart &part : parts) {
         std::memcpy(peer.payload() + at, &part, sizeof part);
         at += sizeof part + (part.bytes < 8 ? part.bytes : 0);
     }
-    Message message = peer.next(MessageKind::batch);
+    UcxMessage message = peer.next(MessageKind::batch);
     message.bytes = at;
     message.value = 1;
     return message;
@@ -236,7 +236,7 @@ const InvalidMessage invalid_messages[] = {
      [](HostilePeer &peer) { peer.send(put_of(peer, ~0ull, 4), 4); }},
     {"unknown memory", "not offered",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 4);
+         UcxMessage message = put_of(peer, 0, 4);
          message.memory = 999;
          peer.send(message, 4);
      }},
@@ -252,48 +252,48 @@ const InvalidMessage invalid_messages[] = {
     {"length too large", "length is not the one",
      [](HostilePeer &peer) { peer.send(put_of(peer, 0, 5000), 4); }, Reach::peer},
     {"short header", "header has the wrong length",
-     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 4), 4, 0, sizeof(Message) - 1); },
+     [](HostilePeer &peer) { peer.send(put_of(peer, 0, 4), 4, 0, sizeof(UcxMessage) - 1); },
      Reach::peer},
     {"no header", "header has the wrong length",
      [](HostilePeer &peer) { peer.send(put_of(peer, 0, 4), 4, 0, 0); }, Reach::peer},
     {"guessed token", "secret of this job",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 4);
+         UcxMessage message = put_of(peer, 0, 4);
          message.token ^= 1;
          peer.send(message, 4);
      },
      Reach::peer},
     {"another sender", "should not send here",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 4);
+         UcxMessage message = put_of(peer, 0, 4);
          message.from = 0;
          peer.send(message, 4);
      },
      Reach::peer},
     {"repeated number", "not the next one",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 0);
+         UcxMessage message = put_of(peer, 0, 0);
          --message.number;
          peer.send(message);
      },
      Reach::peer},
     {"missing number", "not the next one",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 0);
+         UcxMessage message = put_of(peer, 0, 0);
          ++message.number;
          peer.send(message);
      },
      Reach::peer},
     {"channel out of range", "channel is out of range",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 0);
+         UcxMessage message = put_of(peer, 0, 0);
          message.signal.channel = max_channels;
          peer.send(message);
      },
      Reach::peer},
     {"flag out of range", "flag is out of range",
      [](HostilePeer &peer) {
-         Message message = put_of(peer, 0, 0);
+         UcxMessage message = put_of(peer, 0, 0);
          message.signal.flag = flags_per_channel;
          peer.send(message);
      },
@@ -308,25 +308,25 @@ const InvalidMessage invalid_messages[] = {
      }},
     {"batch with a part that is longer than it", "ends within a part",
      [](HostilePeer &peer) {
-         Message message = batch_of(peer, {{0, 4}, {0, 5}});
+         UcxMessage message = batch_of(peer, {{0, 4}, {0, 5}});
          --message.bytes;
          peer.send(message, 40);
      }},
     {"batch that ends within a head", "ends within the head",
      [](HostilePeer &peer) {
-         Message message = batch_of(peer, {{0, 4}, {0, 0}});
+         UcxMessage message = batch_of(peer, {{0, 4}, {0, 0}});
          --message.bytes;
          peer.send(message, 35);
      }},
     {"batch for an unknown memory", "not offered",
      [](HostilePeer &peer) {
-         Message message = batch_of(peer, {{0, 4}});
+         UcxMessage message = batch_of(peer, {{0, 4}});
          message.memory = 999;
          peer.send(message, 20);
      }},
     {"batch by rendezvous", "it is a batch",
      [](HostilePeer &peer) {
-         Message message = batch_of(peer, {{0, 4}});
+         UcxMessage message = batch_of(peer, {{0, 4}});
          message.bytes = 1 << 20;
          peer.send(message, 1 << 20, UCP_AM_SEND_FLAG_RNDV);
      }},
@@ -343,7 +343,7 @@ TEST(UcxHostile, HighestChannelIsAccepted) {
     peer.exchange_addresses();
     peer.say_hello();
     while (!victim.wired && !victim.done) peer.progress();
-    Message message = peer.next(MessageKind::put);
+    UcxMessage message = peer.next(MessageKind::put);
     message.signal = {max_channels - 1, 0};
     message.value = ~0ull;
     peer.send(message);
@@ -362,7 +362,7 @@ TEST(UcxHostile, MessagesForACommunicatorThatIsNotOpenAreDropped) {
     peer.say_hello();
     while (!victim.wired && !victim.done) peer.progress();
     for (const bool large : {false, true}) {
-        Message message = put_of(peer, 0, large ? 1 << 20 : 4);
+        UcxMessage message = put_of(peer, 0, large ? 1 << 20 : 4);
         message.context = context + 2;
         peer.send(message, message.bytes, large ? UCP_AM_SEND_FLAG_RNDV : 0);
         message = peer.next(MessageKind::goodbye);

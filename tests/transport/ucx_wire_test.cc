@@ -18,12 +18,12 @@
 namespace vescomm::internal {
 namespace {
 
-Address some_address() {
+UcxAddress some_address() {
     return {1, 13, 4, 0x0123456789abcdef, std::string("worker\0address", 14)};
 }
 
 TEST(UcxWire, SealedAddressesAndOffersRoundTrip) {
-    const Address address = open_address(seal(some_address()), 4);
+    const UcxAddress address = open_address(seal(some_address()), 4);
     EXPECT_EQ(address.ucx_major, 1u);
     EXPECT_EQ(address.ucx_minor, 13u);
     EXPECT_EQ(address.token, 0x0123456789abcdefu);
@@ -73,12 +73,12 @@ TEST(UcxWire, RejectsOffersOfAnotherRankOrMemoryByName) {
 class UcxMessages : public testing::Test {
 protected:
     const char *parse(std::size_t payload_bytes) {
-        Message parsed;
+        UcxMessage parsed;
         return parse_message(&message, sizeof message, payload_bytes, 4, 99, parsed);
     }
 
-    Message message = [] {
-        Message good;
+    UcxMessage message = [] {
+        UcxMessage good;
         good.kind = MessageKind::put;
         good.from = 3;
         good.token = 99;
@@ -93,22 +93,23 @@ TEST_F(UcxMessages, ValidMessageIsAccepted) {
 }
 
 TEST_F(UcxMessages, EveryFieldIsChecked) {
-    const std::pair<std::function<void(Message &)>, const char *> changes[] = {
-        {[](Message &m) { m.token = 98; }, "it does not know the secret of this job"},
-        {[](Message &m) { m.from = 4; }, "its sender is not a process"},
-        {[](Message &m) { m.from = ~0u; }, "its sender is not a process"},
-        {[](Message &m) { m.bytes = 11; }, "its length is not the one announced"},
-        {[](Message &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
-        {[](Message &m) { m.kind = MessageKind::hello, m.called = 1; },
+    const std::pair<std::function<void(UcxMessage &)>, const char *> changes[] = {
+        {[](UcxMessage &m) { m.token = 98; }, "it does not know the secret of this job"},
+        {[](UcxMessage &m) { m.from = 4; }, "its sender is not a process"},
+        {[](UcxMessage &m) { m.from = ~0u; }, "its sender is not a process"},
+        {[](UcxMessage &m) { m.bytes = 11; }, "its length is not the one announced"},
+        {[](UcxMessage &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
+        {[](UcxMessage &m) { m.kind = MessageKind::hello, m.called = 1; },
          "it carries a signature and raises no signal"},
-        {[](Message &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
-        {[](Message &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
-        {[](Message &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},
-        {[](Message &m) { m.kind = MessageKind::goodbye; }, "it carries bytes that it should not"},
-        {[](Message &m) { m.kind = MessageKind{0}; }, "its kind is unknown"},
-        {[](Message &m) { m.kind = MessageKind{77}; }, "its kind is unknown"},
+        {[](UcxMessage &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
+        {[](UcxMessage &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
+        {[](UcxMessage &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},
+        {[](UcxMessage &m) { m.kind = MessageKind::goodbye; },
+         "it carries bytes that it should not"},
+        {[](UcxMessage &m) { m.kind = MessageKind{0}; }, "its kind is unknown"},
+        {[](UcxMessage &m) { m.kind = MessageKind{77}; }, "its kind is unknown"},
     };
-    const Message good = message;
+    const UcxMessage good = message;
     for (const auto &[change, why] : changes) {
         message = good;
         change(message);
@@ -119,7 +120,7 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
 
 // Only a message with the right token may accuse the peer that it names.
 TEST_F(UcxMessages, SenderIsIdentifiedOnlyWithTheRightToken) {
-    Message parsed;
+    UcxMessage parsed;
     parsed.from = 77;
     const auto sender = [&](std::size_t header_bytes) {
         parsed.from = 77;
@@ -140,7 +141,7 @@ TEST_F(UcxMessages, HeaderOfAnotherLengthIsRejectedUnread) {
         if (length == sizeof message) continue;
         // Allocated with exactly this length, so that the sanitizer detects a read beyond it.
         const auto header = std::make_unique<std::byte[]>(length);
-        Message parsed;
+        UcxMessage parsed;
         EXPECT_STREQ(parse_message(header.get(), length, 0, 4, 99, parsed),
                      "its header has the wrong length");
     }
