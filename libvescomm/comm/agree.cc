@@ -114,7 +114,7 @@ Channel require_same_and_take_channel(Communicator &comm, std::string_view label
     const std::string head(reinterpret_cast<const char *>(&size), sizeof size);
     std::vector<std::string> texts, offers;
     for (const std::string &part :
-         comm.gather(label, head + text + comm.channels().offer(), deadline)) {
+         comm.gather(label, head + text + comm.numbers().channels().offer(), deadline)) {
         std::uint64_t theirs = 0;
         std::memcpy(&theirs, part.data(), std::min(sizeof theirs, part.size()));
         const std::string rest = part.substr(std::min(sizeof theirs, part.size()));
@@ -123,9 +123,9 @@ Channel require_same_and_take_channel(Communicator &comm, std::string_view label
     }
     compare(label, texts);
     for (;;) {
-        if (const auto channel = comm.channels().take(offers)) return *channel;
+        if (const auto channel = comm.numbers().channels().take(offers)) return *channel;
         // Every channel has been used, and none of those offered so far is free on all ranks.
-        offers = comm.gather(label, comm.channels().offer(), deadline);
+        offers = comm.gather(label, comm.numbers().channels().offer(), deadline);
     }
 }
 

@@ -145,7 +145,7 @@ public:
     TakenChannel(Communicator &comm, Channel channel) : comm_(comm), channel_(channel) {}
     ~TakenChannel() {
         const std::uint64_t last = std::min(channel_.runs + runs, max_run);
-        comm_.channels().give_back({channel_.number, static_cast<std::uint32_t>(last)});
+        comm_.numbers().channels().give_back({channel_.number, static_cast<std::uint32_t>(last)});
     }
     TakenChannel(const TakenChannel &) = delete;
     TakenChannel &operator=(const TakenChannel &) = delete;

@@ -3,7 +3,6 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <limits>
 #include <thread>
 
 #include "base/error.h"
@@ -93,7 +92,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     transports_ = make(
         nodes_, *control_, inter_node_failure_.failure(), [this] { wake(); }, limit);
     board_ = transports_.intra_node->board();
-    channels_.set_count(transports_.intra_node->board()->channels());
+    numbers_.channels().set_count(transports_.intra_node->board()->channels());
     control_->on_event([this] { wake(); });
     if (!transports_.warning.empty() && rank() == 0)
         log(LogLevel::warn, "transport", rank(), ranks(), transports_.warning);
@@ -109,7 +108,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     bindings.rank = rank();
     bindings.nodes = nodes_;
     bindings.flight_word = flight_word(algorithm, -1, 0, 0);
-    bindings.channel = next_channel();
+    bindings.channel = numbers_.next_channel();
     bindings.intra_node = transports_.intra_node.get();
     bindings.transports = routes();
     barrier_ = admit(algorithm.make(problem, rank()), bindings);
@@ -181,15 +180,6 @@ void Communicator::watch_calls(std::shared_ptr<const RecentCalls> calls,
                                std::uint32_t first_channel) {
     const BiasedLock::Guard lock(lock_);
     call_watch_.watch(std::move(calls), first_channel, routes());
-}
-
-// Numbers are not reused: bytes that arrive late must not find another memory of the same number.
-MemoryId Communicator::next_memory() {
-    if (memories_ == std::numeric_limits<MemoryId>::max())
-        throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
-                    "this communicator has made 2^32 - 1 memories, the most it can; make another "
-                    "communicator");
-    return memories_++;
 }
 
 void Communicator::check() const {

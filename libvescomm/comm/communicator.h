@@ -14,9 +14,9 @@
 #include "base/failure.h"
 #include "bootstrap/control.h"
 #include "comm/call_watch.h"
-#include "comm/channels.h"
 #include "comm/flight.h"
 #include "comm/inter_node_failure.h"
+#include "comm/object_numbers.h"
 #include "comm/operation_list.h"
 #include "comm/pollers.h"
 #include "config/config.h"
@@ -69,8 +69,6 @@ public:
     // buffers take physical memory page by page.
     bool derived() const { return derived_; }
     void set_derived() { derived_ = true; }
-    // Communicators created from this one so far; the same on every rank.
-    std::uint64_t next_child() { return children_++; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &intra_node() { return *transports_.intra_node; }
@@ -83,12 +81,8 @@ public:
     // staging buffer, from `first_channel` on, with the calls that this rank made.
     void watch_calls(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel);
 
-    // Numbers that are the same on every rank, because all ranks create objects in the same order.
-    // A channel of next_channel() is never reused; require_same_and_take_channel() takes reusable
-    // ones.
-    std::uint32_t next_channel() { return channels_.fresh(); }
-    Channels &channels() { return channels_; }
-    MemoryId next_memory();
+    // For the objects that are created on it.
+    ObjectNumbers &numbers() { return numbers_; }
 
     // Throws the first failure, or that the communicator was freed.
     void check() const;
@@ -226,9 +220,7 @@ private:
     OperationList operations_;
     std::unique_ptr<Operation> barrier_;
     CallWatch call_watch_;
-    Channels channels_;
-    std::atomic<MemoryId> memories_{0};
-    std::uint64_t children_ = 0;  // see next_child()
+    ObjectNumbers numbers_;
     bool derived_ = false;
     std::atomic<bool> left_{false};  // finalize() was called, or creation failed
     std::atomic<bool> stopping_{false};  // the progress thread is to end

@@ -30,10 +30,10 @@ EagerBuffers::EagerBuffers(const std::shared_ptr<Communicator> &comm)
       slot_bytes_(2 * chunk_bytes_ * static_cast<std::uint64_t>(comm->ranks())),
       memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
                              !comm->derived())),
-      channel_(comm->next_channel()),
+      channel_(comm->numbers().next_channel()),
       peers_(static_cast<std::size_t>(comm->ranks())) {
     const std::uint32_t channels = channel_for(comm->ranks()) - channel_;
-    for (std::uint32_t taken = 1; taken < channels; ++taken) comm->next_channel();
+    for (std::uint32_t taken = 1; taken < channels; ++taken) comm->numbers().next_channel();
     for (int peer = 0; peer < comm->ranks(); ++peer)
         for (const bool receives : {false, true})
             direction(peer, receives).queues.fill({.peer = peer, .receives = receives});

@@ -12,7 +12,7 @@ Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_
     : comm_(std::move(comm)),
       bytes_(bytes),
       sharing_(sharing),
-      id_(comm_->next_memory()),
+      id_(comm_->numbers().next_memory()),
       channel_(channel),
       count_base_((std::uint64_t{channel.runs} + 1) << 32) {}
 
@@ -68,7 +68,8 @@ Memory::~Memory() {
         transports.intra_node->forget(id_);
         for (auto &transport : transports.inter_node) transport->forget(id_);
     });
-    comm_->channels().give_back({channel_.number, static_cast<std::uint32_t>(gathers_ >> 32)});
+    comm_->numbers().channels().give_back(
+        {channel_.number, static_cast<std::uint32_t>(gathers_ >> 32)});
 }
 
 void Memory::release() {

@@ -42,7 +42,7 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
     const auto all =
         comm.gather("vescomm_comm_split", {reinterpret_cast<const char *>(&mine), sizeof mine},
                     comm.deadline());
-    const std::uint64_t number = comm.next_child();
+    const std::uint64_t number = comm.numbers().next_child();
     std::vector<std::pair<int, int>> members;  // key and rank
     for (int rank = 0; rank < comm.ranks(); ++rank) {
         const Choice its = read_choice(all[static_cast<std::size_t>(rank)], rank);

@@ -43,10 +43,10 @@ StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
       slot_bytes_(SlotParts(comm->ranks()).bytes),
       memory_(Memory::create(comm, staging_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
                              !comm->derived())),
-      channel_(comm->next_channel()),
+      channel_(comm->numbers().next_channel()),
       sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
       recent_calls_(std::make_shared<RecentCalls>()) {
-    for (std::uint32_t slot = 1; slot < staging_slots; ++slot) comm->next_channel();
+    for (std::uint32_t slot = 1; slot < staging_slots; ++slot) comm->numbers().next_channel();
     comm->watch_calls(recent_calls_, channel_);
 }
 

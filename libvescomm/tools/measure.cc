@@ -60,7 +60,7 @@ public:
         bindings.nodes = comm_->nodes();
         bindings.flight_word =
             flight_word(*find_algorithm(Collective::barrier, "dissemination"), -1, 0, 0);
-        bindings.channel = comm_->next_channel();
+        bindings.channel = comm_->numbers().next_channel();
         bindings.intra_node = &comm_->intra_node();
         bindings.transports = comm_->routes();
         bindings.buffer = {.type = type,

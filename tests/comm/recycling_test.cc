@@ -109,7 +109,7 @@ TEST_P(RecyclingAnywhere, NewUserSeesNoFlagsOfEarlierUsers) {
             live.pop_back();
             free_some(own() % 6);
         }
-        EXPECT_LT(comm->value->next_channel(), 200u + 8u * comm->value->ranks());
+        EXPECT_LT(comm->value->numbers().next_channel(), 200u + 8u * comm->value->ranks());
         std::ranges::move(live, std::back_inserter(left));
         free_some(0);
     });
@@ -146,7 +146,7 @@ TEST_P(RecyclingAnywhere, SharedSlabCountsOnlyItsOwnReleases) {
 
 TEST_P(RecyclingAnywhere, ContinuesFromHighRuns) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
-        Channels &channels = comm->value->channels();
+        Channels &channels = comm->value->numbers().channels();
         const std::uint32_t channel = channels.fresh();
         vescomm_buffer_t *buffer = make_buffer(comm, VESCOMM_PER_RANK);
         channels.give_back({channel, Channels::max_runs_of_free});
