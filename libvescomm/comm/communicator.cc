@@ -42,7 +42,7 @@ std::vector<std::string> each(const std::vector<PeerInfo> &all, std::string Peer
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
-    : config_(config), control_(std::move(control)) {
+    : config_(config), control_(std::move(control)), failure_(*control_) {
     static std::atomic<int> made{0};
     number_ = made++;
 }
@@ -71,11 +71,7 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const Deadline limit = deadline();
     record_failures();
-    control_->listen([this](vescomm_status_t status, const std::string &why) {
-        failure_.set(status, why);
-        inter_node_failure_.failure().set(status, why);
-    });
-    inter_node_failure_.on_first([this] { wake(); });
+    failure_.listen([this] { wake(); });
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
     const PeerInfo mine{.node = node,
                         .machine = machine_text(rank(), config_),
@@ -90,7 +86,7 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     local_rank_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
     transports_ = make(
-        nodes_, *control_, inter_node_failure_.failure(), [this] { wake(); }, limit);
+        nodes_, *control_, failure_.inter_node(), [this] { wake(); }, limit);
     board_ = transports_.intra_node->board();
     numbers_.channels().set_count(transports_.intra_node->board()->channels());
     control_->on_event([this] { wake(); });
@@ -99,7 +95,6 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
 
     const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
     spins_ = locals <= exchanged.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
-    failure_.on_first([this] { wake(); });
 
     Problem problem;
     problem.nodes = nodes_;
@@ -132,22 +127,13 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
 }
 
 Communicator::~Communicator() {
-    if (!left_) drop();
+    if (!left_) failure_.drop();
     stopping_ = true;
     wake();
     if (progress_thread_.joinable()) progress_thread_.join();
     stop_locked();
     // Its threads call back into this object, so it is destroyed before the other members.
     control_.reset();
-}
-
-void Communicator::drop() noexcept {
-    try {
-        control_->fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(rank()) +
-                                                  " dropped its communicator without freeing it");
-    } catch (const std::bad_alloc &) {
-        control_->fail(VESCOMM_ERROR_ABORTED, ran_out_);
-    }
 }
 
 Transport *Communicator::route(int peer) const noexcept {
@@ -190,7 +176,7 @@ void Communicator::check() const {
 }
 
 std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {
-    auto operation = std::make_unique<Operation>(schedule, bindings, counters_);
+    auto operation = std::make_unique<Operation>(schedule, bindings, observers_.counters);
     const BiasedLock::Guard lock(lock_);
     operations_.admit();
     return operation;
@@ -205,15 +191,9 @@ void Communicator::retire(std::unique_ptr<Operation> operation,
         operations_.retire(std::move(operation), dropped);
     }
     if (!dropped || failure_.broken() || left_) return;
-    try {
-        const std::string why =
-            "rank " + std::to_string(rank()) + " gave up " + what() + " while it was under way";
-        control_->fail(VESCOMM_ERROR_ABORTED, why);
-        failure_.set(VESCOMM_ERROR_ABORTED, why);
-    } catch (const std::bad_alloc &) {
-        control_->fail(VESCOMM_ERROR_ABORTED, ran_out_);
-        failure_.set(VESCOMM_ERROR_ABORTED, ran_out_);
-    }
+    failure_.fail(VESCOMM_ERROR_ABORTED, [&] {
+        return "rank " + std::to_string(rank()) + " gave up " + what() + " while it was under way";
+    });
 }
 
 void Communicator::barrier() {
@@ -223,16 +203,8 @@ void Communicator::barrier() {
 }
 
 void Communicator::abort(const std::string &reason) {
-    const std::string why =
-        "rank " + std::to_string(rank()) + " aborted the communicator: " + reason;
-    control_->fail(VESCOMM_ERROR_ABORTED, why);
-    // The next call of this rank must fail, even before the control plane reports the failure.
-    failure_.set(VESCOMM_ERROR_ABORTED, why);
-}
-
-void Communicator::run_out() noexcept {
-    control_->fail(VESCOMM_ERROR_OUT_OF_MEMORY, ran_out_);
-    failure_.set(VESCOMM_ERROR_OUT_OF_MEMORY, ran_out_);
+    failure_.fail(VESCOMM_ERROR_ABORTED,
+                  "rank " + std::to_string(rank()) + " aborted the communicator: " + reason);
 }
 
 FlightHeader Communicator::flight_header(vescomm_status_t status, const std::string &why) const {
@@ -244,9 +216,11 @@ void Communicator::write_flight_recorder(const std::string &pattern) const {
     // A single rank may write: the file name needs no %r.
     const Writer writer{.rank = rank(), .communicator = number_};
     const std::string name = file_name(pattern, writer, "");
-    const FlightHeader header = failure_.broken() ? flight_header(failure_.status(), failure_.why())
-                                                  : flight_header(VESCOMM_OK, {});
-    write_file_by(name, flight_text(header, recorder_), "the flight recorder", deadline());
+    const FlightHeader header = failure_.broken()
+                                    ? flight_header(failure().status(), failure().why())
+                                    : flight_header(VESCOMM_OK, {});
+    write_file_by(name, flight_text(header, observers_.recorder), "the flight recorder",
+                  deadline());
 }
 
 void Communicator::record_failures() {
@@ -261,7 +235,7 @@ void Communicator::record_failures() {
                                       .communicator = writer.communicator,
                                       .status = status,
                                       .why = why};
-            write_file_by(name, flight_text(header, recorder_), "the flight recorder",
+            write_file_by(name, flight_text(header, observers_.recorder), "the flight recorder",
                           Deadline::after(max_recording_seconds));
         } catch (const Error &error) {
             log(LogLevel::warn, "flight", writer.rank, writer.ranks, error.what());

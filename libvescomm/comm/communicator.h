@@ -11,17 +11,16 @@
 
 #include "base/biased_lock.h"
 #include "base/deadline.h"
-#include "base/failure.h"
 #include "bootstrap/control.h"
 #include "comm/call_watch.h"
+#include "comm/comm_failure.h"
 #include "comm/flight.h"
-#include "comm/inter_node_failure.h"
 #include "comm/object_numbers.h"
+#include "comm/observers.h"
 #include "comm/operation_list.h"
 #include "comm/pollers.h"
 #include "config/config.h"
 #include "execute/operation.h"
-#include "observe/trace.h"
 #include "schedule/forced.h"
 #include "topology/machine.h"
 #include "topology/nodes.h"
@@ -54,9 +53,9 @@ public:
     const Machine &machine() const { return machine_; }
     const Config &config() const { return config_; }
     Control &control() { return *control_; }
-    Failure &failure() { return failure_; }
-    Trace &trace() { return trace_; }
-    Counters &counters() { return counters_; }
+    const Failure &failure() const { return failure_.first(); }
+    Trace &trace() { return observers_.trace; }
+    Counters &counters() { return observers_.counters; }
     // Communicators that this process created before this one.
     int number() const { return number_; }
     // Writes the last operations of this rank. `pattern`: see file_name().
@@ -117,7 +116,7 @@ public:
     void abort(const std::string &reason);
 
     // Breaks the communicator because this rank ran out of memory. Allocates nothing.
-    void run_out() noexcept;
+    void run_out() noexcept { failure_.run_out(); }
 
     // Collective: completes the running operations and waits for all ranks. Nothing can be started
     // afterwards. Throws the failure of a broken communicator, and breaks it with TIMEOUT if a rank
@@ -137,8 +136,6 @@ private:
     class Leavers;
 
     void set_up(const std::string &node, const MakeTransports &make);
-    // Reports that this rank destroys its communicator without having freed it.
-    void drop() noexcept;
     bool progress_locked() noexcept;
     // Settles the operations that are complete; true if there were any.
     bool settle_locked() noexcept;
@@ -176,15 +173,12 @@ private:
     };
     void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);
-    // Breaks the communicator if the failure of an inter-node transport counts.
-    void consider_inter_node_failure() noexcept;
     void wake() noexcept;
     void run_progress_thread();
     void record_failures();
     FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
-    void give_up(const std::string &what, const std::vector<int> &peers);
-    // Breaks the communicator: `peer`, which is waited for, has left.
-    void give_up_on_leaver(const std::string &what, int peer);
+    // Breaks the communicator and throws.
+    void give_up(vescomm_status_t status, const std::string &why);
     // Waits for the running operations.
     void finish_operations();
     // Waits until every rank has left.
@@ -194,19 +188,14 @@ private:
 
     Config config_;
     std::unique_ptr<Control> control_;
-    Failure failure_;
-    InterNodeFailure inter_node_failure_;
+    CommFailure failure_;
     std::atomic<SignalBoard *> board_{nullptr};
     Nodes nodes_;
     Machine machine_;
     Forced forced_;
     int local_rank_ = 0;  // kept here: wake() is also called while control_ is destroyed
-    Trace trace_;
-    Counters counters_;
+    Observers observers_;
     int number_ = 0;
-    // The sentence of run_out().
-    const std::string ran_out_ = "rank " + std::to_string(rank()) + " ran out of memory";
-    FlightRecorder recorder_;
     BiasedLock lock_;
     std::atomic<int> callers_{0};  // threads of callers that wait for the lock
     // Threads that sleep until another thread completes an operation; one more with a progress

@@ -52,6 +52,23 @@ std::string list(const std::vector<int> &ranks) {
     return text;
 }
 
+std::string timeout_sentence(int rank, const std::string &what, double seconds,
+                             const std::vector<int> &peers) {
+    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
+    return "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) +
+           " s for " + culprits +
+           "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is expected to take "
+           "longer";
+}
+
+// `peer`, for which the wait is, has left.
+std::string leaver_sentence(int rank, const std::string &what, int peer) {
+    return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
+           std::to_string(peer) +
+           ", which has finalized its communicator; every rank must make the same calls before it "
+           "does";
+}
+
 }  // namespace
 
 // The lock as callers of the library take it. The progress thread lets them go first, because a
@@ -110,7 +127,7 @@ private:
 };
 
 bool Communicator::progress_locked() noexcept {
-    if (failure_.broken() || inter_node_failure_.broken()) {
+    if (failure_.stops_transports()) {
         // The caller gets its memory back: no transport may write to it from here on.
         stop_locked();
         return false;
@@ -133,7 +150,7 @@ bool Communicator::settle_locked() noexcept {
         if (operation->stopped() && !require_match_locked(*operation)) return false;
         if (!operation->complete()) return false;
         if (!operation->proven_by_completion() && !require_match_locked(*operation)) return false;
-        recorder_.complete(operation->flight);
+        observers_.recorder.complete(operation->flight);
         operation->settle();
         return true;
     };
@@ -147,31 +164,18 @@ void Communicator::wake() noexcept {
     if (SignalBoard *board = board_.load()) board->ring(local_rank_);
 }
 
-void Communicator::consider_inter_node_failure() noexcept {
-    if (failure_.broken() || !inter_node_failure_.counts()) return;
-    const Failure &cause = inter_node_failure_.failure();
-    try {
-        const std::string why = cause.why();
-        control_->fail(cause.status(), why);
-        failure_.set(cause.status(), why);
-    } catch (const std::bad_alloc &) {
-        control_->fail(cause.status(), ran_out_);
-        failure_.set(cause.status(), ran_out_);
-    }
-}
-
 template <typename Done>
 bool Communicator::attempt(const Done &done, double *busy, bool *moved) {
     {
         const CallerLock lock(*this);
         if (done()) return true;
-        const double before = counters_.busy_seconds;
+        const double before = observers_.counters.busy_seconds;
         const bool any = progress_locked();
         if (moved != nullptr) *moved = any;
-        if (busy != nullptr) *busy += counters_.busy_seconds - before;
+        if (busy != nullptr) *busy += observers_.counters.busy_seconds - before;
         if (done()) return true;
     }
-    consider_inter_node_failure();
+    failure_.consider_inter_node();
     check_still();
     return false;
 }
@@ -196,7 +200,7 @@ void Communicator::start(Operation &operation, const Run &run) {
                     "barriers and arrays another communicator");
     operation.start(run);
     operation.flight =
-        recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+        observers_.recorder.start(operation.flight_word(), takes_time(operation.flight_word()));
     operations_.start(operation);
     // Arriving bytes, and space for outgoing ones, wake the progress thread. Steps that can run now
     // must not wait for it.
@@ -218,14 +222,7 @@ bool Communicator::require_match_locked(Operation &operation) noexcept {
 
 void Communicator::report(const Mismatch &mismatch) noexcept {
     if (failure_.broken()) return;
-    try {
-        const std::string why = mismatch.text();
-        control_->fail(VESCOMM_ERROR_MISMATCH, why);
-        failure_.set(VESCOMM_ERROR_MISMATCH, why);
-    } catch (const std::bad_alloc &) {
-        control_->fail(VESCOMM_ERROR_MISMATCH, ran_out_);
-        failure_.set(VESCOMM_ERROR_MISMATCH, ran_out_);
-    }
+    failure_.fail(VESCOMM_ERROR_MISMATCH, [&mismatch] { return mismatch.text(); });
 }
 
 bool Communicator::test(Operation &operation) {
@@ -266,7 +263,7 @@ void Communicator::wait(Operation &operation, const std::function<std::string()>
                .culprits = [&operation] { return operation.waiting_for(); },
                .before_sleep =
                    [this, &operation] {
-                       recorder_.takes_long(operation.flight);
+                       observers_.recorder.takes_long(operation.flight);
                        // The run may wait for another one that was started before it.
                        match_calls_locked();
                    }});
@@ -379,9 +376,9 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
     SignalBoard &board = *transports_.intra_node->board();
     const auto finish = [&] {
         const double end = trace_seconds();
-        counters_.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
-                                            std::memory_order_relaxed);
-        trace_.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
+        observers_.counters.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
+                                                      std::memory_order_relaxed);
+        observers_.trace.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
     };
     const auto culprits = [&] {
         const CallerLock lock(*this);
@@ -405,13 +402,14 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
         }
         if (limit.expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
-            give_up(waiting.what(), culprits());
+            give_up(VESCOMM_ERROR_TIMEOUT,
+                    timeout_sentence(rank(), waiting.what(), config_.timeout_seconds, culprits()));
         }
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps)
             if (const int leaver = leavers.find(*this, culprits); leaver != no_rank)
-                give_up_on_leaver(waiting.what(), leaver);
+                give_up(VESCOMM_ERROR_MISMATCH, leaver_sentence(rank(), waiting.what(), leaver));
         if (waiting.before_sleep) {
             const CallerLock lock(*this);
             if (!stopped_) waiting.before_sleep();
@@ -436,7 +434,7 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
         const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep(config_);
         if (!ready && !moved) {
             polling.pause();
-            counters_.sleeps.fetch_add(1, std::memory_order_relaxed);
+            observers_.counters.sleeps.fetch_add(1, std::memory_order_relaxed);
             board.sleep(seen, std::min(limit.moment(), Clock::now() + nap));
             polling.resume();
         }
@@ -446,24 +444,8 @@ void Communicator::wait_long(Pollers::Polling &polling, const std::function<bool
     }
 }
 
-void Communicator::give_up(const std::string &what, const std::vector<int> &peers) {
-    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
-    const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waited " +
-                            seconds_text(config_.timeout_seconds) + " s for " + culprits +
-                            "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is "
-                            "expected to take longer";
-    control_->fail(VESCOMM_ERROR_TIMEOUT, why);
-    failure_.set(VESCOMM_ERROR_TIMEOUT, why);
-    check_still();
-}
-
-void Communicator::give_up_on_leaver(const std::string &what, int peer) {
-    const std::string why = "rank " + std::to_string(rank()) + ": " + what + " waits for rank " +
-                            std::to_string(peer) +
-                            ", which has finalized its communicator; every rank must make the same "
-                            "calls before it does";
-    control_->fail(VESCOMM_ERROR_MISMATCH, why);
-    failure_.set(VESCOMM_ERROR_MISMATCH, why);
+void Communicator::give_up(vescomm_status_t status, const std::string &why) {
+    failure_.fail(status, why);
     check_still();
 }
 
@@ -483,7 +465,7 @@ void Communicator::run_progress_thread() {
         pollers_.rest(stopping_);
         // A mutex is not fair: callers go first.
         while (callers_ > 0) sched_yield();
-        consider_inter_node_failure();
+        failure_.consider_inter_node();
         bool moved = false;
         {
             const BiasedLock::Guard lock(lock_);

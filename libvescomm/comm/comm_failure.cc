@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/comm_failure.h"
+
+namespace vescomm::internal {
+
+CommFailure::CommFailure(Control &control)
+    : control_(control),
+      ran_out_("rank " + std::to_string(control.rank()) + " ran out of memory") {}
+
+void CommFailure::listen(const std::function<void()> &wake) {
+    control_.listen([this](vescomm_status_t status, const std::string &why) {
+        first_.set(status, why);
+        inter_node_.failure().set(status, why);
+    });
+    inter_node_.on_first(wake);
+    first_.on_first(wake);
+}
+
+void CommFailure::fail(vescomm_status_t status, const std::string &why) noexcept {
+    control_.fail(status, why);
+    // The next call of this rank must fail, even before the control plane reports the failure.
+    first_.set(status, why);
+}
+
+void CommFailure::consider_inter_node() noexcept {
+    if (broken() || !inter_node_.counts()) return;
+    const Failure &cause = inter_node_.failure();
+    fail(cause.status(), [&cause] { return cause.why(); });
+}
+
+void CommFailure::drop() noexcept {
+    try {
+        control_.fail(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(control_.rank()) +
+                                                 " dropped its communicator without freeing it");
+    } catch (const std::bad_alloc &) {
+        control_.fail(VESCOMM_ERROR_ABORTED, ran_out_);
+    }
+}
+
+}  // namespace vescomm::internal

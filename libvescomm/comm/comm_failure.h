@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "base/failure.h"
+#include "bootstrap/control.h"
+#include "comm/inter_node_failure.h"
+
+namespace vescomm::internal {
+
+// The failure of a communicator: breaks it on this rank, and notifies the other ranks.
+//
+// Threads: safe after listen().
+class CommFailure {
+public:
+    explicit CommFailure(Control &control);
+
+    // Sets a function that runs with the first cause before the failure is visible; see
+    // Failure::record_first(). Before listen().
+    void record_first(std::function<void(vescomm_status_t, const std::string &)> record) {
+        first_.record_first(std::move(record));
+    }
+    // Receives the failures of other ranks from now on. `wake` wakes the threads that wait.
+    void listen(const std::function<void()> &wake);
+
+    // The first cause.
+    const Failure &first() const noexcept { return first_; }
+    // Receives the failures of the inter-node transports.
+    Failure &inter_node() noexcept { return inter_node_.failure(); }
+
+    bool broken() const noexcept { return first_.broken(); }
+    // True: the transports must stop. Either the communicator is broken, or an inter-node transport
+    // has failed and the communicator may break soon.
+    bool stops_transports() const noexcept { return first_.broken() || inter_node_.broken(); }
+    // Throws the first cause when broken.
+    void check() const { first_.check(); }
+
+    // Breaks the communicator for all ranks, for this one before it returns.
+    void fail(vescomm_status_t status, const std::string &why) noexcept;
+    // `why` returns the sentence. If it runs out of memory, the sentence is that of run_out().
+    template <std::invocable Why>
+    void fail(vescomm_status_t status, const Why &why) noexcept {
+        try {
+            const std::string sentence = why();
+            fail(status, sentence);
+        } catch (const std::bad_alloc &) {
+            fail(status, ran_out_);
+        }
+    }
+    // Breaks the communicator because this rank ran out of memory. Allocates nothing.
+    void run_out() noexcept { fail(VESCOMM_ERROR_OUT_OF_MEMORY, ran_out_); }
+    // Breaks the communicator if the failure of an inter-node transport counts.
+    void consider_inter_node() noexcept;
+
+    // Reports to the other ranks that this rank destroys its communicator without having freed it.
+    void drop() noexcept;
+
+private:
+    Control &control_;
+    const std::string ran_out_;  // the sentence of run_out()
+    Failure first_;
+    InterNodeFailure inter_node_;
+};
+
+}  // namespace vescomm::internal
