@@ -136,27 +136,6 @@ Communicator::~Communicator() {
     control_.reset();
 }
 
-Transport *Communicator::route(int peer) const noexcept {
-    if (transports_.intra_node->maps(peer) || transports_.intra_node->puts(peer))
-        return transports_.intra_node.get();
-    for (const auto &transport : transports_.inter_node)
-        if (transport->puts(peer)) return transport.get();
-    return nullptr;
-}
-
-std::vector<Transport *> Communicator::routes() const {
-    std::vector<Transport *> routes;
-    for (int peer = 0; peer < nodes_.ranks(); ++peer) {
-        routes.push_back(route(peer));
-        if (routes[peer] == nullptr)
-            throw Error(VESCOMM_ERROR_UNSUPPORTED,
-                        "rank " + std::to_string(peer) +
-                            " is on another node, and no transport of this communicator reaches "
-                            "it");
-    }
-    return routes;
-}
-
 void Communicator::with_transports(const std::function<void(Transports &)> &work) {
     const BiasedLock::Guard lock(lock_);
     work(transports_);

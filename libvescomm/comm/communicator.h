@@ -72,7 +72,7 @@ public:
 
     Transport &intra_node() { return *transports_.intra_node; }
     // The transport to each rank.
-    std::vector<Transport *> routes() const;
+    std::vector<Transport *> routes() const { return transports_.routes(nodes_.ranks()); }
     // Runs set-up work on the transports, under the lock.
     void with_transports(const std::function<void(Transports &)> &work);
 
@@ -147,8 +147,6 @@ private:
     // ranks. Returns at once if it did so a moment ago.
     void match_calls_locked() noexcept;
     void report(const Mismatch &mismatch) noexcept;
-    // nullptr: no transport reaches the peer.
-    Transport *route(int peer) const noexcept;
     // Throws the failure of a broken communicator, after its transports have stopped in all
     // threads.
     void check_still();

@@ -94,6 +94,25 @@ std::unique_ptr<Transport> make_ucx(const std::vector<bool> &away, Control &cont
 
 }  // namespace
 
+std::vector<Transport *> Transports::routes(int ranks) const {
+    const auto route = [this](int peer) -> Transport * {
+        if (intra_node->maps(peer) || intra_node->puts(peer)) return intra_node.get();
+        for (const auto &transport : inter_node)
+            if (transport->puts(peer)) return transport.get();
+        return nullptr;
+    };
+    std::vector<Transport *> routes;
+    for (int peer = 0; peer < ranks; ++peer) {
+        routes.push_back(route(peer));
+        if (routes.back() == nullptr)
+            throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                        "rank " + std::to_string(peer) +
+                            " is on another node, and no transport of this communicator reaches "
+                            "it");
+    }
+    return routes;
+}
+
 std::span<const TransportHelp> transports() {
     return table;
 }

@@ -21,6 +21,9 @@ struct Transports {
     std::unique_ptr<Transport> intra_node;
     std::vector<std::unique_ptr<Transport>> inter_node;
     std::string warning;  // for the log; empty: none
+
+    // The transport to each of `ranks` ranks. Throws UNSUPPORTED if none reaches a rank.
+    std::vector<Transport *> routes(int ranks) const;
 };
 
 // Choices of the user; must be equal on all ranks.
