@@ -17,14 +17,17 @@ namespace vescomm::internal {
 // Decides when a rank that waits compares calls, and compares its earlier calls with those that
 // ranks of other nodes advertise.
 //
-// Threads: the caller holds the lock of the communicator, but for due_after_test().
+// Threads: the caller holds the lock of the progress engine, but for due_after_test().
 class CallWatch {
 public:
-    // The calls that use a staging buffer, and the channels of its slots.
-    void watch(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel,
-               std::vector<Transport *> transports) {
+    // The calls of `rank` that use a staging buffer, and the channels of its slots. `nodes`
+    // outlives this object.
+    void watch(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel, int rank,
+               const Nodes &nodes, std::vector<Transport *> transports) {
         calls_ = std::move(calls);
         first_channel_ = first_channel;
+        rank_ = rank;
+        nodes_ = &nodes;
         transports_ = std::move(transports);
     }
 
@@ -43,9 +46,9 @@ public:
                0;
     }
 
-    std::optional<Mismatch> find_mismatch(int rank, const Nodes &nodes) const noexcept {
+    std::optional<Mismatch> find_mismatch() const noexcept {
         if (!calls_) return {};
-        return calls_->find_mismatch(rank, nodes, first_channel_, transports_);
+        return calls_->find_mismatch(rank_, *nodes_, first_channel_, transports_);
     }
 
 private:
@@ -53,6 +56,8 @@ private:
 
     std::shared_ptr<const RecentCalls> calls_;
     std::uint32_t first_channel_ = 0;
+    int rank_ = 0;
+    const Nodes *nodes_ = nullptr;  // set together with calls_
     std::vector<Transport *> transports_;  // by peer
     std::atomic<std::uint64_t> tests_{0};  // that found an operation under way
     Clock::time_point compared_{};

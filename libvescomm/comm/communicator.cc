@@ -42,7 +42,10 @@ std::vector<std::string> each(const std::vector<PeerInfo> &all, std::string Peer
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Control> control, const Config &config)
-    : config_(config), control_(std::move(control)), failure_(*control_) {
+    : config_(config),
+      control_(std::move(control)),
+      failure_(*control_),
+      engine_(*control_, failure_, observers_, config.timeout_seconds) {
     static std::atomic<int> made{0};
     number_ = made++;
 }
@@ -70,8 +73,27 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
 
 void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     const Deadline limit = deadline();
+    const auto wake = [this] { engine_.wake(); };
     record_failures();
-    failure_.listen([this] { wake(); });
+    failure_.listen(wake);
+    const int spins = exchange_peer_info(node, limit) ? spins_with_cores : 0;
+    engine_.set_transports(make(nodes_, *control_, failure_.inter_node(), wake, limit),
+                           nodes_.local_rank(rank()), spins);
+    const Transports &transports = engine_.transports();
+    numbers_.channels().set_count(transports.intra_node->board()->channels());
+    control_->on_event(wake);
+    if (!transports.warning.empty() && rank() == 0)
+        log(LogLevel::warn, "transport", rank(), ranks(), transports.warning);
+    create_barrier();
+    log_transports();
+    const bool wired =
+        std::any_of(transports.inter_node.begin(), transports.inter_node.end(),
+                    [](const auto &transport) { return transport->descriptor() >= 0; });
+    if (config_.progress == "thread" || (config_.progress == "auto" && wired))
+        engine_.start_thread();
+}
+
+bool Communicator::exchange_peer_info(const std::string &node, Deadline limit) {
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
     const PeerInfo mine{.node = node,
                         .machine = machine_text(rank(), config_),
@@ -83,19 +105,11 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     nodes_ = Nodes::from_names(each(all, &PeerInfo::node));
     const MachineExchange exchanged = machine_exchange(nodes_, each(all, &PeerInfo::machine));
     machine_ = exchanged.machine;
-    local_rank_ = nodes_.local_rank(rank());
     forced_ = Forced::parse(config_.algorithm);
-    transports_ = make(
-        nodes_, *control_, failure_.inter_node(), [this] { wake(); }, limit);
-    board_ = transports_.intra_node->board();
-    numbers_.channels().set_count(transports_.intra_node->board()->channels());
-    control_->on_event([this] { wake(); });
-    if (!transports_.warning.empty() && rank() == 0)
-        log(LogLevel::warn, "transport", rank(), ranks(), transports_.warning);
+    return local_ranks() <= exchanged.cores[nodes_.node_of(rank())];
+}
 
-    const int locals = static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
-    spins_ = locals <= exchanged.cores[nodes_.node_of(rank())] ? spins_with_cores : 0;
-
+void Communicator::create_barrier() {
     Problem problem;
     problem.nodes = nodes_;
     const AlgorithmEntry &algorithm = *find_algorithm(Collective::barrier, "dissemination");
@@ -104,47 +118,31 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
     bindings.nodes = nodes_;
     bindings.flight_word = flight_word(algorithm, -1, 0, 0);
     bindings.channel = numbers_.next_channel();
-    bindings.intra_node = transports_.intra_node.get();
+    bindings.intra_node = &intra_node();
     bindings.transports = routes();
     barrier_ = admit(algorithm.make(problem, rank()), bindings);
+}
 
-    if (log_enabled(LogLevel::info, "comm")) {
-        std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
-                           std::to_string(locals) + ", transports " +
-                           std::string(transports_.intra_node->name());
-        for (const auto &transport : transports_.inter_node)
-            text += ", " + std::string(transport->name());
-        log(LogLevel::info, "comm", rank(), ranks(), text);
-    }
-    const bool wired =
-        std::any_of(transports_.inter_node.begin(), transports_.inter_node.end(),
-                    [](const auto &transport) { return transport->descriptor() >= 0; });
-    if (config_.progress != "thread" && !(config_.progress == "auto" && wired)) return;
-    pollers_.use_thread();
-    lock_.stay_unbiased();
-    to_wake_ = 1;
-    progress_thread_ = std::thread([this] { run_progress_thread(); });
+void Communicator::log_transports() const {
+    if (!log_enabled(LogLevel::info, "comm")) return;
+    const Transports &transports = engine_.transports();
+    std::string text = "nodes " + std::to_string(nodes_.count()) + ", ranks on this one " +
+                       std::to_string(local_ranks()) + ", transports " +
+                       std::string(transports.intra_node->name());
+    for (const auto &transport : transports.inter_node)
+        text += ", " + std::string(transport->name());
+    log(LogLevel::info, "comm", rank(), ranks(), text);
+}
+
+int Communicator::local_ranks() const {
+    return static_cast<int>(nodes_.members(nodes_.node_of(rank())).size());
 }
 
 Communicator::~Communicator() {
     if (!left_) failure_.drop();
-    stopping_ = true;
-    wake();
-    if (progress_thread_.joinable()) progress_thread_.join();
-    stop_locked();
+    engine_.stop();
     // Its threads call back into this object, so it is destroyed before the other members.
     control_.reset();
-}
-
-void Communicator::with_transports(const std::function<void(Transports &)> &work) {
-    const BiasedLock::Guard lock(lock_);
-    work(transports_);
-}
-
-void Communicator::watch_calls(std::shared_ptr<const RecentCalls> calls,
-                               std::uint32_t first_channel) {
-    const BiasedLock::Guard lock(lock_);
-    call_watch_.watch(std::move(calls), first_channel, routes());
 }
 
 void Communicator::check() const {
@@ -154,22 +152,15 @@ void Communicator::check() const {
                     "the communicator was finalized; nothing can be created or started on it");
 }
 
-std::unique_ptr<Operation> Communicator::admit(const Schedule &schedule, const Bindings &bindings) {
-    auto operation = std::make_unique<Operation>(schedule, bindings, observers_.counters);
-    const BiasedLock::Guard lock(lock_);
-    operations_.admit();
-    return operation;
+void Communicator::progress() {
+    check();
+    engine_.progress();
 }
 
 void Communicator::retire(std::unique_ptr<Operation> operation,
                           const std::function<std::string()> &what) noexcept {
-    bool dropped = false;
-    {
-        const BiasedLock::Guard lock(lock_);
-        dropped = !operation->settled() && !stopped_;
-        operations_.retire(std::move(operation), dropped);
-    }
-    if (!dropped || failure_.broken() || left_) return;
+    const bool incomplete = engine_.retire(std::move(operation));
+    if (!incomplete || failure_.broken() || left_) return;
     failure_.fail(VESCOMM_ERROR_ABORTED, [&] {
         return "rank " + std::to_string(rank()) + " gave up " + what() + " while it was under way";
     });
@@ -184,6 +175,45 @@ void Communicator::barrier() {
 void Communicator::abort(const std::string &reason) {
     failure_.fail(VESCOMM_ERROR_ABORTED,
                   "rank " + std::to_string(rank()) + " aborted the communicator: " + reason);
+}
+
+std::vector<int> Communicator::staying() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < nodes_.ranks(); ++rank)
+        if (rank != this->rank() && !control_->has_left(rank)) ranks.push_back(rank);
+    return ranks;
+}
+
+void Communicator::wait_for_leavers() {
+    // A rank that died has not left. Its failure is about to be reported here.
+    engine_.wait([this] { return control_->test_leave() && staying().empty(); },
+                 [this] { return staying(); },
+                 [] { return std::string("finalizing the communicator"); });
+}
+
+// A rank leaves after it has completed every operation that it started; other ranks rely on that.
+void Communicator::finalize() {
+    if (left_.exchange(true)) return;
+    try {
+        engine_.check_stopped();
+        engine_.wait_for_all(
+            [] { return std::string("finalizing the communicator while requests are under way"); });
+        control_->start_leave();
+        wait_for_leavers();
+        engine_.check_stopped();
+    } catch (...) {
+        control_->end_leave();
+        throw;
+    }
+    control_->end_leave();
+}
+
+void Communicator::leave() noexcept {
+    try {
+        finalize();
+    } catch (const std::exception &) {
+        // The communicator is broken: its connections close without the other ranks.
+    }
 }
 
 FlightHeader Communicator::flight_header(vescomm_status_t status, const std::string &why) const {

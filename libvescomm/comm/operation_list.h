@@ -13,7 +13,7 @@ namespace vescomm::internal {
 
 // The operations of a communicator: which of them run, and those that their requests have given up.
 //
-// Threads: the caller holds the lock of the communicator.
+// Threads: the caller holds the lock of the progress engine.
 class OperationList {
 public:
     // Reserves the memory for one operation more, so that starting and retiring it cannot fail.

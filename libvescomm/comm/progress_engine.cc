@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/progress_engine.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace vescomm::internal {
+
+namespace {
+
+// Calls of progress within start(). The progress thread does the rest.
+constexpr int max_start_rounds = 2;
+
+}  // namespace
+
+void ProgressEngine::set_transports(Transports transports, int local_rank, int spins) {
+    running_.set_transports(std::move(transports));
+    sleepers_.set_board(*running_.transports().intra_node->board(), local_rank);
+    spins_ = spins;
+}
+
+void ProgressEngine::start_thread() {
+    pollers_.use_thread();
+    lock_.stay_unbiased();
+    sleepers_.use_thread();
+    thread_ = std::thread([this] { run_thread(); });
+}
+
+void ProgressEngine::stop() noexcept {
+    stopping_ = true;
+    wake();
+    if (thread_.joinable()) thread_.join();
+    running_.stop();
+}
+
+void ProgressEngine::with_transports(const std::function<void(Transports &)> &work) {
+    const EngineLock::Guard lock(lock_);
+    work(running_.transports());
+}
+
+void ProgressEngine::watch_calls(std::shared_ptr<const RecentCalls> calls,
+                                 std::uint32_t first_channel, const Nodes &nodes) {
+    const EngineLock::Guard lock(lock_);
+    running_.watch_calls(std::move(calls), first_channel, control_.rank(), nodes);
+}
+
+std::unique_ptr<Operation> ProgressEngine::admit(const Schedule &schedule,
+                                                 const Bindings &bindings) {
+    auto operation = std::make_unique<Operation>(schedule, bindings, observers_.counters);
+    const EngineLock::Guard lock(lock_);
+    running_.admit();
+    return operation;
+}
+
+bool ProgressEngine::retire(std::unique_ptr<Operation> operation) noexcept {
+    const EngineLock::Guard lock(lock_);
+    return running_.retire(std::move(operation));
+}
+
+void ProgressEngine::start(Operation &operation, const Run &run) {
+    const Pollers::Polling polling(pollers_);
+    const EngineLock::Caller lock(lock_);
+    if (!operation.settled())
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
+    if (run.number >> 32 != 0)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
+                    "barriers and arrays another communicator");
+    running_.start(operation, run);
+    // Arriving bytes, and space for outgoing ones, wake the progress thread. Steps that can run now
+    // must not wait for it.
+    if (pollers_.threaded() && !running_.stopped() && !failure_.broken()) operation.advance();
+    bool more = running_.progress();
+    if (!pollers_.threaded()) return;
+    for (int i = 1; more && !operation.settled() && i < max_start_rounds; ++i)
+        more = running_.progress();
+    if (more && !operation.settled()) wake();
+}
+
+bool ProgressEngine::test(Operation &operation) {
+    if (attempt([&operation] { return operation.settled(); })) return true;
+    if (!running_.match_due_after_test()) return false;
+    {
+        const EngineLock::Caller lock(lock_);
+        match_calls_locked();
+    }
+    check_stopped();
+    return false;
+}
+
+// A program may call this in a loop: threads that wait for the lock go first.
+void ProgressEngine::progress() {
+    constexpr int max_yields = 100;
+    lock_.yield_to_callers(max_yields);
+    attempt([] { return false; });
+}
+
+void ProgressEngine::check_stopped() {
+    if (!failure_.broken()) return;
+    {
+        const EngineLock::Caller lock(lock_);
+        running_.progress();
+    }
+    failure_.check();
+}
+
+Clock::duration ProgressEngine::longest_sleep() const noexcept {
+    const std::chrono::duration<double> sleep(std::min(0.1, timeout_seconds_ / 10));
+    return std::chrono::duration_cast<Clock::duration>(sleep);
+}
+
+// Makes progress while the program computes. Sleeps in poll() on the descriptors of the inter-node
+// transports and on the event descriptor by which the ranks of this node wake it.
+void ProgressEngine::run_thread() {
+    const Transports &transports = running_.transports();
+    SignalBoard &board = *transports.intra_node->board();
+    std::vector<pollfd> entries{{board.wake_descriptor(), POLLIN, 0}};
+    {
+        // A caller may stop the transports as soon as this thread runs.
+        const EngineLock::Guard lock(lock_);
+        for (const auto &transport : transports.inter_node)
+            if (transport->descriptor() >= 0)
+                entries.push_back({transport->descriptor(), POLLIN, 0});
+    }
+    while (!stopping_) {
+        pollers_.rest(stopping_);
+        // A mutex is not fair: callers go first.
+        lock_.yield_to_callers();
+        failure_.consider_inter_node();
+        bool moved = false;
+        {
+            const EngineLock::Guard lock(lock_);
+            moved = running_.progress();
+        }
+        if (moved) {
+            moved_by_thread_.fetch_add(1, std::memory_order_relaxed);
+            // A caller that sleeps goes on faster than this thread.
+            wake();
+            continue;
+        }
+        board.begin_poll();
+        bool sleepy = true;
+        {
+            const EngineLock::Guard lock(lock_);
+            if (running_.progress()) sleepy = false;
+            // A stopped transport has closed its descriptor: only the event descriptor is left.
+            if (running_.stopped()) entries.resize(1);
+            for (const auto &transport : transports.inter_node)
+                if (sleepy && !running_.stopped()) sleepy = transport->arm();
+        }
+        if (sleepy && !stopping_) {
+            constexpr int milliseconds = 200;
+            poll(entries.data(), entries.size(), milliseconds);
+        }
+        board.end_poll();
+    }
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "bootstrap/control.h"
+#include "comm/comm_failure.h"
+#include "comm/engine_lock.h"
+#include "comm/observers.h"
+#include "comm/pollers.h"
+#include "comm/running_operations.h"
+#include "comm/sleepers.h"
+#include "execute/operation.h"
+#include "topology/nodes.h"
+#include "transport/transports.h"
+
+namespace vescomm::internal {
+
+// Makes progress on the operations of a communicator: in the calls of its callers, in their waits,
+// and in the progress thread if there is one.
+//
+// Threads: safe after set_transports(). One lock covers the transports and the operations. A thread
+// holds it while it moves bytes or registers memory, and never while it waits. Without a progress
+// thread the lock is biased to the thread that makes the calls (base/biased_lock.h).
+class ProgressEngine {
+public:
+    ProgressEngine(Control &control, CommFailure &failure, Observers &observers,
+                   double timeout_seconds)
+        : control_(control),
+          failure_(failure),
+          observers_(observers),
+          timeout_seconds_(timeout_seconds),
+          running_(failure, observers.recorder, sleepers_) {}
+
+    // ---- set-up and end ----
+
+    // Before all other functions except wake(). `spins`: polls of a wait before it yields its core.
+    void set_transports(Transports transports, int local_rank, int spins);
+    void start_thread();
+    // Ends the progress thread and stops the transports. No other call may run.
+    void stop() noexcept;
+
+    // The transports stay the same. Calls that move bytes or register memory need the lock; see
+    // with_transports().
+    const Transports &transports() const noexcept { return running_.transports(); }
+    // Runs set-up work on the transports, under the lock.
+    void with_transports(const std::function<void(Transports &)> &work);
+    // See RunningOperations.
+    void watch_calls(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel,
+                     const Nodes &nodes);
+
+    // ---- operations ----
+
+    // Creates an operation and reserves the memory that starting it takes, so that start() cannot
+    // fail halfway.
+    std::unique_ptr<Operation> admit(const Schedule &schedule, const Bindings &bindings);
+    void start(Operation &operation, const Run &run);
+    bool test(Operation &operation);
+    void progress();
+    // Takes over an operation that its request gives up. Returns true if it was incomplete: other
+    // ranks would wait for it until their deadline.
+    bool retire(std::unique_ptr<Operation> operation) noexcept;
+
+    // ---- waits of callers; wait.cc ----
+
+    void wait(Operation &operation, const std::function<std::string()> &what);
+    // Waits until `done` returns true; it runs under the lock, after each progress. When the
+    // deadline passes, the error names `what` is waited for and the ranks that `waiting_for`
+    // returns.
+    void wait(const std::function<bool()> &done,
+              const std::function<std::vector<int>()> &waiting_for,
+              const std::function<std::string()> &what);
+    // Waits until no operation runs.
+    void wait_for_all(const std::function<std::string()> &what);
+    // An all-gather over the control plane, for collective calls after set-up. Makes progress
+    // meanwhile. Throws what Control::all_gather() throws.
+    std::vector<std::string> gather(std::string_view label, std::string_view bytes, Deadline limit);
+
+    // Throws the failure of a broken communicator, after its transports have stopped in all
+    // threads.
+    void check_stopped();
+    // Wakes the threads that wait. At any time.
+    void wake() noexcept { sleepers_.wake(); }
+
+private:
+    // A long wait.
+    struct Waiting {
+        Deadline limit;
+        std::function<std::string()> what;  // for the error: the object of the wait
+        // Returns the ranks that are waited for. Under the lock. Empty: no ranks.
+        std::function<std::vector<int>()> culprits = {};
+        // Runs under the lock before each sleep.
+        std::function<void()> before_sleep = {};
+        // Throws once the limit has passed. Empty: the engine does.
+        std::function<void(double waited_seconds)> expire = {};
+    };
+
+    // Makes progress once. Returns true if `done`, which runs under the lock, returns true. Throws
+    // the failure of a broken communicator. `busy`: the seconds that moving bytes took are added to
+    // it. `moved`: set to true if anything moved.
+    template <typename Done>
+    bool attempt(const Done &done, double *busy = nullptr, bool *moved = nullptr);
+    template <typename Done>
+    bool attempt_often(const Done &done);
+    // Between two attempts.
+    void let_others() const noexcept;
+    void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
+                   const Waiting &waiting);
+    // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().
+    bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Deadline &limit,
+               double &busy);
+    // Breaks the communicator and throws.
+    void give_up(vescomm_status_t status, const std::string &why);
+    // Compares the calls of the ranks unless that was done a moment ago. Under the lock.
+    void match_calls_locked() noexcept { running_.match_calls(longest_sleep()); }
+    // A thread tests its deadline and compares calls after each sleep; a tenth of the timeout keeps
+    // short deadlines.
+    Clock::duration longest_sleep() const noexcept;
+    bool between_nodes() const noexcept { return !running_.transports().inter_node.empty(); }
+    void run_thread();
+
+    Control &control_;
+    CommFailure &failure_;
+    Observers &observers_;
+    const double timeout_seconds_;
+    Sleepers sleepers_;
+    EngineLock lock_;
+    Pollers pollers_;
+    RunningOperations running_;  // guarded by lock_
+    int spins_ = 0;  // polls of a wait before it yields its core
+    std::atomic<std::uint64_t> moved_by_thread_{
+        0};  // times that the progress thread moved anything
+    std::atomic<bool> stopping_{false};  // the progress thread is to end
+    std::thread thread_;  // the progress thread
+};
+
+template <typename Done>
+bool ProgressEngine::attempt(const Done &done, double *busy, bool *moved) {
+    {
+        const EngineLock::Caller lock(lock_);
+        if (done()) return true;
+        const std::atomic<double> &busy_seconds = observers_.counters.busy_seconds;
+        const double before = busy_seconds;
+        const bool any = running_.progress();
+        if (moved != nullptr) *moved = any;
+        if (busy != nullptr) *busy += busy_seconds - before;
+        if (done()) return true;
+    }
+    failure_.consider_inter_node();
+    check_stopped();
+    return false;
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/running_operations.h"
+
+namespace vescomm::internal {
+
+bool RunningOperations::progress() noexcept {
+    if (failure_.stops_transports()) {
+        // The caller gets its memory back: no transport may write to it from here on.
+        stop();
+        return false;
+    }
+    bool moved = transports_.intra_node->progress();
+    for (auto &transport : transports_.inter_node) moved |= transport->progress();
+    for (Operation *operation : operations_.running()) moved |= operation->advance();
+    return settle() || moved;
+}
+
+void RunningOperations::stop() noexcept {
+    if (stopped_) return;
+    stopped_ = true;
+    if (transports_.intra_node) transports_.intra_node->stop();
+    for (auto &transport : transports_.inter_node) transport->stop();
+}
+
+bool RunningOperations::settle() noexcept {
+    const auto settles = [this](Operation *operation) {
+        if (operation->stopped() && !require_match(*operation)) return false;
+        if (!operation->complete()) return false;
+        if (!operation->proven_by_completion() && !require_match(*operation)) return false;
+        recorder_.complete(operation->flight);
+        operation->settle();
+        return true;
+    };
+    if (operations_.erase_if(settles) == 0) return false;
+    // A caller may sleep until an operation that this thread has completed is complete.
+    sleepers_.completed();
+    return true;
+}
+
+bool RunningOperations::retire(std::unique_ptr<Operation> operation) noexcept {
+    const bool incomplete = !operation->settled() && !stopped_;
+    operations_.retire(std::move(operation), incomplete);
+    return incomplete;
+}
+
+bool RunningOperations::require_match(Operation &operation) noexcept {
+    const auto mismatch = operation.find_mismatch();
+    if (!mismatch) return true;
+    operation.mark_failed();
+    report(*mismatch);
+    return false;
+}
+
+void RunningOperations::report(const Mismatch &mismatch) noexcept {
+    if (failure_.broken()) return;
+    failure_.fail(VESCOMM_ERROR_MISMATCH, [&mismatch] { return mismatch.text(); });
+}
+
+void RunningOperations::watch_calls(std::shared_ptr<const RecentCalls> calls,
+                                    std::uint32_t first_channel, int rank, const Nodes &nodes) {
+    call_watch_.watch(std::move(calls), first_channel, rank, nodes,
+                      transports_.routes(nodes.ranks()));
+}
+
+void RunningOperations::match_calls(Clock::duration interval) noexcept {
+    if (stopped_ || !call_watch_.due(interval)) return;
+    for (Operation *each : operations_.running()) {
+        each->advertise_signature();
+        require_match(*each);
+    }
+    if (const auto mismatch = call_watch_.find_mismatch()) report(*mismatch);
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "comm/call_watch.h"
+#include "comm/comm_failure.h"
+#include "comm/flight.h"
+#include "comm/operation_list.h"
+#include "comm/sleepers.h"
+#include "execute/operation.h"
+#include "observe/flight_recorder.h"
+#include "topology/nodes.h"
+#include "transport/transports.h"
+
+namespace vescomm::internal {
+
+// The running operations of a communicator, and the transports that move their bytes: the state
+// that the lock of the progress engine guards.
+//
+// Threads: the caller holds that lock, except where a function says otherwise.
+class RunningOperations {
+public:
+    RunningOperations(CommFailure &failure, FlightRecorder &recorder, Sleepers &sleepers)
+        : failure_(failure), recorder_(recorder), sleepers_(sleepers) {}
+
+    // Once, before all other functions, without the lock.
+    void set_transports(Transports transports) { transports_ = std::move(transports); }
+    // Without the lock: the transports stay the same. Calls that move bytes or register memory need
+    // the lock.
+    Transports &transports() noexcept { return transports_; }
+    const Transports &transports() const noexcept { return transports_; }
+
+    // Reserves the memory for one operation more, so that starting and retiring it cannot fail.
+    void admit() { operations_.admit(); }
+    // Takes over an operation that its request gives up. Returns true if it was incomplete: it is
+    // kept until the transports have stopped, because they may still count down its puts.
+    bool retire(std::unique_ptr<Operation> operation) noexcept;
+
+    void start(Operation &operation, const Run &run) noexcept {
+        operation.start(run);
+        operation.flight =
+            recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+        operations_.start(operation);
+    }
+    const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
+    // Executes the steps that are possible without waiting, in the transports and in all
+    // operations. Stops the transports instead if they must stop. Returns true if anything moved.
+    bool progress() noexcept;
+
+    void stop() noexcept;
+    // True: the transports are stopped.
+    bool stopped() const noexcept { return stopped_; }
+
+    // Compares from now on the signatures that ranks of other nodes advertise on the channels of a
+    // staging buffer, from `first_channel` on, with the calls that this rank made.
+    void watch_calls(std::shared_ptr<const RecentCalls> calls, std::uint32_t first_channel,
+                     int rank, const Nodes &nodes);
+    // Advertises the signatures of the running operations and compares them with those of all
+    // ranks. Returns at once if it did so less than `interval` ago.
+    void match_calls(Clock::duration interval) noexcept;
+    // True: calls are to be compared after this test. Without the lock.
+    bool match_due_after_test() noexcept { return call_watch_.due_after_test(); }
+
+private:
+    // Settles the operations that are complete; true if there were any.
+    bool settle() noexcept;
+    // Breaks the communicator, and returns false, if ranks made different calls where this run is
+    // due.
+    bool require_match(Operation &operation) noexcept;
+    void report(const Mismatch &mismatch) noexcept;
+
+    CommFailure &failure_;
+    FlightRecorder &recorder_;
+    Sleepers &sleepers_;
+    Transports transports_;
+    bool stopped_ = false;
+    OperationList operations_;
+    CallWatch call_watch_;
+};
+
+}  // namespace vescomm::internal

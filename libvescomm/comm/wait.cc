@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The waits of callers: they poll, then yield, then sleep.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "comm/progress_engine.h"
+
+namespace vescomm::internal {
+
+namespace {
+
+// Attempts before a wait reads the clock.
+constexpr int spins_uncounted = 50;
+constexpr int yields = 50;
+
+// Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when nothing
+// has moved for this long.
+constexpr auto patience_with_leavers = std::chrono::seconds(2);
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", seconds);
+    return text;
+}
+
+std::string list(const std::vector<int> &ranks) {
+    std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+    constexpr std::size_t max = 8;
+    for (std::size_t i = 0; i < std::min(ranks.size(), max); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (ranks.size() > max) text += " and " + std::to_string(ranks.size() - max) + " more";
+    return text;
+}
+
+std::string timeout_sentence(int rank, const std::string &what, double seconds,
+                             const std::vector<int> &peers) {
+    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
+    return "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) +
+           " s for " + culprits +
+           "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is expected to take "
+           "longer";
+}
+
+// `peer` has left, and the wait is for it.
+std::string leaver_sentence(int rank, const std::string &what, int peer) {
+    return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
+           std::to_string(peer) +
+           ", which has finalized its communicator; every rank must make the same calls before it "
+           "does";
+}
+
+// Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
+// long.
+class Leavers {
+public:
+    explicit Leavers(const Control &control) : control_(control) {}
+
+    void moved() { since_ = Clock::time_point::max(); }
+
+    // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
+    // moved anything so far.
+    template <typename Culprits>
+    int find(std::uint64_t moved_by_thread, const Culprits &culprits) {
+        if (moved_by_thread != moved_by_thread_) moved();
+        moved_by_thread_ = moved_by_thread;
+        const std::vector<int> ranks = culprits();
+        const auto leaver =
+            std::ranges::find_if(ranks, [&](int rank) { return control_.has_left(rank); });
+        if (leaver == ranks.end()) {
+            moved();
+            return no_rank;
+        }
+        const auto now = Clock::now();
+        since_ = std::min(since_, now);
+        return now - since_ > patience_with_leavers ? *leaver : no_rank;
+    }
+
+private:
+    const Control &control_;
+    // The moment since which a culprit has left and nothing has moved.
+    Clock::time_point since_ = Clock::time_point::max();
+    std::uint64_t moved_by_thread_ = 0;
+};
+
+}  // namespace
+
+void ProgressEngine::wait(Operation &operation, const std::function<std::string()> &what) {
+    Pollers::Polling polling(pollers_);
+    if (attempt_often([&operation] { return operation.settled(); })) return;
+    wait_long(polling, [&operation] { return operation.settled(); },
+              {.limit = Deadline::after(timeout_seconds_),
+               .what = what,
+               .culprits = [&operation] { return operation.waiting_for(); },
+               .before_sleep =
+                   [this, &operation] {
+                       observers_.recorder.takes_long(operation.flight);
+                       // The run may wait for another one that was started before it.
+                       match_calls_locked();
+                   }});
+}
+
+void ProgressEngine::wait(const std::function<bool()> &done,
+                          const std::function<std::vector<int>()> &waiting_for,
+                          const std::function<std::string()> &what) {
+    Pollers::Polling polling(pollers_);
+    if (attempt_often(done)) return;
+    wait_long(polling, done,
+              {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for});
+}
+
+void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
+    wait([this] { return running_.running().empty(); },
+         [this] {
+             std::vector<int> peers;
+             for (const Operation *operation : running_.running())
+                 for (const int peer : operation->waiting_for()) peers.push_back(peer);
+             std::ranges::sort(peers);
+             // std::ranges::unique() does not compile with clang 14.
+             peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+             return peers;
+         },
+         what);
+}
+
+// The control thread rings the doorbell of this rank when the result has arrived.
+std::vector<std::string> ProgressEngine::gather(std::string_view label, std::string_view bytes,
+                                                Deadline limit) {
+    std::optional<std::vector<std::string>> all;
+    const auto done = [&] { return all || (all = control_.test_all_gather()); };
+    control_.start_all_gather(label, bytes);
+    Pollers::Polling polling(pollers_);
+    if (!attempt_often(done))
+        wait_long(polling, done,
+                  {.limit = limit,
+                   .what = [&] { return std::string(label); },
+                   .before_sleep = [this] { match_calls_locked(); },
+                   .expire = [&](double waited) { control_.expire_all_gather(waited); }});
+    return std::move(*all);
+}
+
+// The first attempts of a wait. Most waits end here, before a look at the clock would pay.
+template <typename Done>
+bool ProgressEngine::attempt_often(const Done &done) {
+    pollers_.count_wait();
+    // The first attempts follow without a pause, which may take longer than the wait.
+    constexpr int paused = 30;
+    for (int i = std::min(spins_, spins_uncounted);; --i) {
+        if (attempt(done)) return true;
+        if (i == 0) return false;
+        if (i < paused || between_nodes()) let_others();
+    }
+}
+
+// Polling an inter-node transport is a system call, so one more to yield costs little.
+void ProgressEngine::let_others() const noexcept {
+    if (between_nodes()) sched_yield();
+    else pause_core();
+}
+
+void ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
+                               const Waiting &waiting) {
+    const double begin = trace_seconds();
+    double busy = 0;  // moving bytes meanwhile
+    const Deadline &limit = waiting.limit;
+    const auto finish = [&] {
+        const double end = trace_seconds();
+        observers_.counters.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
+                                                      std::memory_order_relaxed);
+        observers_.trace.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
+    };
+    const auto culprits = [&] {
+        const EngineLock::Caller lock(lock_);
+        return waiting.culprits ? waiting.culprits() : std::vector<int>{};
+    };
+    Leavers leavers(control_);
+    int sleeps = 0;
+    // The wait does not sleep while anything moves.
+    const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
+    for (;;) {
+        bool moved = false;
+        for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
+            if (attempt(done, &busy, &moved)) return finish();
+            if (moved) leavers.moved();
+            else let_others();
+        }
+        for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
+            sched_yield();
+            if (attempt(done, &busy, &moved)) return finish();
+            if (moved) leavers.moved();
+        }
+        if (limit.expired()) {
+            if (waiting.expire) waiting.expire(trace_seconds() - begin);
+            give_up(VESCOMM_ERROR_TIMEOUT, timeout_sentence(control_.rank(), waiting.what(),
+                                                            timeout_seconds_, culprits()));
+        }
+        // Waits of a few sleeps are normal where ranks share cores.
+        constexpr int few_sleeps = 8;
+        if (++sleeps > few_sleeps) {
+            const std::uint64_t moves = moved_by_thread_.load(std::memory_order_relaxed);
+            if (const int leaver = leavers.find(moves, culprits); leaver != no_rank)
+                give_up(VESCOMM_ERROR_MISMATCH,
+                        leaver_sentence(control_.rank(), waiting.what(), leaver));
+        }
+        if (waiting.before_sleep) {
+            const EngineLock::Caller lock(lock_);
+            if (!running_.stopped()) waiting.before_sleep();
+        }
+        if (sleep(polling, done, limit, busy)) return finish();
+    }
+}
+
+bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()> &done,
+                           const Deadline &limit, double &busy) {
+    Sleepers::Sleep sleep(sleepers_);
+    bool moved = false;
+    if (attempt(done, &busy, &moved)) return true;
+    // No rank rings for data that this rank moved itself, as in a message to itself.
+    if (moved) return false;
+    // Without a progress thread only this thread polls the inter-node transports: sleep briefly.
+    const bool deaf = !pollers_.threaded() && between_nodes();
+    const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep();
+    polling.pause();
+    observers_.counters.sleeps.fetch_add(1, std::memory_order_relaxed);
+    sleep.until(std::min(limit.moment(), Clock::now() + nap));
+    polling.resume();
+    return false;
+}
+
+void ProgressEngine::give_up(vescomm_status_t status, const std::string &why) {
+    failure_.fail(status, why);
+    check_stopped();
+}
+
+}  // namespace vescomm::internal
