@@ -116,7 +116,7 @@ void Communicator::create_barrier() {
     Bindings bindings;
     bindings.rank = rank();
     bindings.nodes = nodes_;
-    bindings.flight_word = flight_word(algorithm, -1, 0, 0);
+    bindings.flight_word = flight_word(algorithm, VESCOMM_TYPE_DEFAULT, VESCOMM_SUM, 0);
     bindings.channel = numbers_.next_channel();
     bindings.intra_node = &intra_node();
     bindings.transports = routes();

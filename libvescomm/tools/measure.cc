@@ -58,8 +58,8 @@ public:
         Bindings bindings;
         bindings.rank = comm_->rank();
         bindings.nodes = comm_->nodes();
-        bindings.flight_word =
-            flight_word(*find_algorithm(Collective::barrier, "dissemination"), -1, 0, 0);
+        bindings.flight_word = flight_word(*find_algorithm(Collective::barrier, "dissemination"),
+                                           VESCOMM_TYPE_DEFAULT, VESCOMM_SUM, 0);
         bindings.channel = comm_->numbers().next_channel();
         bindings.intra_node = &comm_->intra_node();
         bindings.transports = comm_->routes();

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <string_view>
 
 #include "observe/file.h"
@@ -77,7 +79,12 @@ TEST_P(Recorder, WritesBeforeTheFailureIsReported) {
                       }),
                       VESCOMM_ERROR_ABORTED);
         }
-        EXPECT_TRUE(std::filesystem::exists(folder_ / ("flight." + std::to_string(comm->rank()))));
+        const auto path = folder_ / ("flight." + std::to_string(comm->rank()));
+        EXPECT_TRUE(std::filesystem::exists(path));
+        if (comm->rank() > 0) return;
+        std::ifstream file(path);
+        const std::string text(std::istreambuf_iterator<char>(file), {});
+        EXPECT_NE(text.find(R"("collective":"barrier","type":"none")"), std::string::npos) << text;
     });
 }
 
