@@ -193,7 +193,7 @@ void Communicator::wait_for_leavers() {
 
 // A rank leaves after it has completed every operation that it started; other ranks rely on that.
 void Communicator::finalize() {
-    if (left_.exchange(true)) return;
+    if (left_.exchange(true)) return engine_.check_stopped();
     try {
         engine_.check_stopped();
         engine_.wait_for_all(

@@ -85,6 +85,7 @@ TEST_P(Leaving, FinalizeReturnsTheErrorOfABrokenCommunicator) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
         if (comm->value->rank() == 2) check(vescomm_comm_abort(comm, "the disk is full"));
         EXPECT_EQ(vescomm_comm_finalize(comm), VESCOMM_ERROR_ABORTED);
+        EXPECT_EQ(vescomm_comm_finalize(comm), VESCOMM_ERROR_ABORTED) << "again";
         EXPECT_NE(std::string(vescomm_get_last_error()).find("the disk is full"), std::string::npos)
             << vescomm_get_last_error();
     });
