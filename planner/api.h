@@ -71,8 +71,8 @@ std::size_t struct_size(const char *function, const Struct *theirs, const std::s
     std::memcpy(&size, theirs, sizeof(size));
     if (size < sizeof(size) || size > largest_struct_bytes) {
         refuse_call(function,
-                    "struct_size of {} is {}; make the struct with the inline function of its "
-                    "name, which sets it",
+                    "struct_size of {} is {}; initialise the struct with the function "
+                    "of its name and _init(), which sets it",
                     what, size);
     }
     return size;

@@ -99,7 +99,8 @@ std::size_t checked_struct_size(const Struct *theirs, const char *function, cons
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     std::string(function) + ": struct_size of " + parameter + " is " +
                         std::to_string(size) +
-                        "; make the struct with the inline function of its name, which sets it");
+                        "; initialise the struct with the function of its name and _init(), which "
+                        "sets it");
     }
     return size;
 }

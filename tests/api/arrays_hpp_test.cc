@@ -56,7 +56,7 @@ TEST_F(ArraysHpp, TheTypeIsDeducedFromAnyContiguousRange) {
     const Floats constant = source;
     vescomm::all_reduce(comm, constant, output, VESCOMM_PROD);
     EXPECT_EQ(output, source);
-    vescomm::reduce(comm, output, 0, VESCOMM_MIN);
+    vescomm::reduce(comm, output, VESCOMM_MIN);
     EXPECT_EQ(output, source);
     // Two types, and an output that is constant.
     static_assert(

@@ -69,7 +69,7 @@ static void communicators(void) {
     REFUSED(vescomm_comm_create(0, 2, "127.0.0.1:99999", "s", NULL, &comm), "99999");
     options.struct_size = 3;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "struct_size", "is 3",
-            "options", "inline function");
+            "options", "_init()");
     options.struct_size = 1u << 20;
     REFUSED(vescomm_comm_create(0, 1, NULL, NULL, &options, &comm), "struct_size", "1048576");
     options = vescomm_comm_options_init();

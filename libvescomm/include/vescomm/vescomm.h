@@ -18,7 +18,8 @@
  * layout divide the buffer into one *shard* for each rank. Shards may be unequal or empty. Offsets
  * and sizes are in elements unless a name says bytes.
  *
- * Every function returns a status, sets its outputs only on success, and throws no exception. An
+ * Every function that can fail returns a status, sets its outputs only on success, and throws no
+ * exception. An
  * options struct starts with struct_size; `vescomm_X_init()` initialises a `vescomm_X_t`. A member
  * that is zero means "the default". Strings are UTF-8 and copied.
  *
@@ -29,9 +30,14 @@
  * address for the calling rank's own elements. In the options of a request on a buffer, NULL stands
  * for that address.
  *
+ * A communicator is *broken* after a failure that ended it for all ranks. Every call on it returns
+ * the first error; only vescomm_comm_shrink(), vescomm_comm_abort(), the flight recorder and the
+ * functions that free remain useful.
+ *
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
  * because of an argument or an environment variable of that rank, it fails on all ranks: the
- * sentence on the other ranks names the rank and the reason, and the communicator is broken. A call
+ * sentence on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank and the reason, and the
+ * communicator is broken. If it fails on all ranks for the same reason, nothing breaks. A call
  * on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY) has no
  * effect and may be repeated.
  *
@@ -79,7 +85,8 @@ typedef int32_t vescomm_status_t;
 #define VESCOMM_OK ((vescomm_status_t)0)
 /** Not an error: the request has not completed yet. */
 #define VESCOMM_IN_PROGRESS ((vescomm_status_t)1)
-/** An argument is wrong; the call had no effect. */
+/** An argument is wrong. Nothing was created or started. A call that creates an object and fails on
+ *  some ranks only breaks the communicator. */
 #define VESCOMM_ERROR_INVALID_ARGUMENT ((vescomm_status_t)-1)
 /** Memory or another resource of this machine ran out; the call had no effect. */
 #define VESCOMM_ERROR_OUT_OF_MEMORY ((vescomm_status_t)-2)
@@ -197,7 +204,9 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  * @param ranks    number of ranks of the job, at least 1.
  * @param address  "host:port" on which rank 0 listens and which the others can reach. Ignored, and
  *                 may be NULL, when @p ranks is 1.
- * @param secret   the same on every rank; a connection without it is rejected and has no effect.
+ * @param secret   the same on every rank; a connection without it is rejected and has no effect. At
+ *                 least 16 characters, unless the address is a loopback address or
+ *                 VESCOMM_INSECURE=1.
  *                 Ignored, and may be NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; release with vescomm_comm_free().
@@ -342,7 +351,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_get_info(const vescomm_comm_t *comm,
 typedef struct vescomm_comm_counters {
     uint32_t struct_size;
     uint32_t reserved;
-    uint64_t operations; /**< requests started */
+    uint64_t operations; /**< operations started: requests, calls on arrays, barriers */
     uint64_t bytes_written; /**< bytes written by copies and conversions on this node */
     uint64_t bytes_reduced; /**< bytes read by reductions */
     uint64_t bytes_sent; /**< bytes sent to other nodes */
@@ -427,8 +436,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  * rank waits for a peer that has called this function without making the matching call first, the
  * wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
- * @return VESCOMM_OK, also when it was called before. The first error of a broken communicator.
- *         VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the rank.
+ * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
+ * communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the rank.
  *         VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
@@ -873,8 +882,9 @@ VESCOMM_API vescomm_status_t vescomm_buffer_get_shard(const vescomm_buffer_t *bu
 
 /**
  * Declares that this rank no longer reads the gathered contents of the buffer's memory, so that the
- * next gather may overwrite them. It increments a counter and is not a barrier. Starting the next
- * gather releases the buffer too; an earlier release lets faster peers proceed.
+ * next gather may overwrite them, in all buffers of that memory. It increments a counter and is not
+ * a barrier. Starting the next gather releases the buffer too; an earlier release lets faster peers
+ * proceed.
  *
  * @return VESCOMM_OK, also when there is nothing to release. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -936,14 +946,15 @@ typedef struct vescomm_request_options {
     /** all_gather_v: type of @p source. reduce_scatter_v: type of @p output. Used only when that
      *  pointer is not NULL. 0, VESCOMM_TYPE_DEFAULT: the type of the buffer. */
     vescomm_type_t type;
-    /** all_gather_v: this rank's shard, converted to the type of the buffer. NULL, or the address
-     * of the shard in the buffer: in place, the shard is in the buffer already. reduce_scatter_v:
-     * must be NULL. Must not overlap the buffer otherwise. Borrowed until the request is freed;
-     * must not change between start and completion. */
+    /** all_gather_v only: this rank's shard, converted to the type of the buffer. NULL, or the
+     *  address of the shard in the buffer with its type: in place, the shard is in the buffer
+     *  already. Any other overlap with the buffer is an error. Ranks may differ in source and type.
+     *  Borrowed until the request is freed; must not change between start and completion. */
     const void *source;
-    /** reduce_scatter_v: receives this rank's shard of the result, in the type of the buffer or,
-     *  for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer: in
-     *  place. Must not overlap the buffer otherwise. Borrowed until the request is freed. */
+    /** reduce_scatter_v only: receives this rank's shard of the result, in the type of the buffer
+     *  or, for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer
+     *  with its type: in place. Any other overlap with the buffer is an error. Ranks may differ in
+     *  output and type. Borrowed until the request is freed. */
     void *output;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
@@ -969,7 +980,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  *                 used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
- *         between these types. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
+ *         between these types; f32 and f64 convert to and from every float, other types only to
+ *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1010,8 +1022,8 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  * result.
  *
  * Before start: every rank holds all elements of its own buffer (VESCOMM_PER_RANK).
- * After completion: every rank holds the same result, bit for bit. Each rank reduces the elements
- * of its own shard, so equal shards are fastest.
+ * After completion: every rank holds the same result, bit for bit. The cuts of the layout are not
+ * used: every rank reduces an equal part.
  *
  * @param options  NULL: sum, the library chooses the algorithm. op, factor and algorithm are used.
  * @param request  [out] owned by the caller; release with vescomm_request_free().
@@ -1149,14 +1161,20 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  * arrays are borrowed until the request completes: the caller must not change sources or access
  * outputs. The request can be started again, on the same arrays, and is released with
  * vescomm_request_free(). If request is NULL, the call returns when the operation is complete on
- * this rank. In a group (vescomm_group_begin()) operations start at vescomm_group_end(). After an
- * error the contents of the outputs are undefined.
+ * this rank. In a group (vescomm_group_begin()) request must be NULL, the call returns immediately,
+ * operations start at vescomm_group_end(), and the arrays are borrowed until the group is complete.
+ * After VESCOMM_ERROR_INVALID_ARGUMENT and VESCOMM_ERROR_OUT_OF_MEMORY nothing has happened; after
+ * any other error the contents of the outputs are undefined, unless a function says otherwise.
+ *
+ * On one node, requests make progress only within calls: call vescomm_comm_progress() in long
+ * computations.
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
  * NULL where its count is 0. Arrays are aligned to their elements. Output blocks must not overlap
  * each other or any source block, except in place. The calling rank's own elements are the whole
- * array (all_reduce, reduce), or its own block within the array that has a block for every rank
- * (the other collectives).
+ * array (all_reduce, reduce), or its own block within an array that has a block for every rank:
+ * within the output (all_gather_v, gather_v), within the source (reduce_scatter_v, scatter_v), or
+ * within both (all_to_all_v, where only this block may coincide).
  *
  * @param type     type of the elements of all arrays; VESCOMM_TYPE_DEFAULT is an error.
  * @param options  NULL: defaults. Borrowed for the call.
@@ -1289,9 +1307,9 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all_v(
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
- * Before: the peer calls vescomm_receive() for this message, earlier or later, with the same count
- *         and type. Messages from one rank to another are received in the order in which they are
- *         sent.
+ * The peer's call may come earlier or later and has the same count and type. Messages from one rank
+ * to another are received in the order in which they are sent. Programs must not rely on a message
+ * to complete before it is received: exchanges belong in a group.
  * After completion: source may be changed. A small message (up to 128 KiB in a communicator of up
  *         to 8 ranks, up to 2 KiB in one of 512 and more) completes immediately while fewer than
  *         four earlier messages to the same peer have not been received. A larger message completes
@@ -1311,7 +1329,6 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
 
 /**
  * Receives a message that one rank sends with vescomm_send(). No other rank takes part.
- * Before: as vescomm_send().
  * After completion: output holds the message.
  * @param output  @p count elements. With count 0 the call completes when the peer has sent.
  * @param peer    rank of the sender; may be the calling rank.
@@ -1339,12 +1356,13 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
 VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
 
 /**
- * Ends a group and starts all of its calls. After an error none of them has started.
+ * Ends a group and starts all of its calls.
  * @param request  [out] request of the whole group; release with vescomm_request_free(). NULL: the
  *                 call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
- *         algorithm, or the calls of one operation have more than 2^40 elements together. The group
- *         has ended in any case.
+ *         algorithm, or the calls of one operation have more than 2^40 elements together; nothing
+ *         has started, and the group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started,
+ *         and the group has not ended. After any other error operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1
  */

@@ -474,13 +474,17 @@ inline void require_ranks(const char *function, const Communicator &comm,
 
 }  // namespace detail
 
-// The vescomm_type_t of a C++ type.
+// The vescomm_type_t of a C++ type. An unsigned integer is an integer, never the bits of a float.
 template <typename T>
 constexpr vescomm_type_t type_of() noexcept {
     using U = std::remove_const_t<T>;
     static_assert(std::is_arithmetic_v<U> && sizeof(U) <= 8 && !std::is_same_v<U, bool>,
-                  "no type of vescomm; for the others use the C functions");
-    if constexpr (std::is_floating_point_v<U>) return sizeof(U) == 4 ? VESCOMM_F32 : VESCOMM_F64;
+                  "no vescomm_type_t is deduced for this type; for bf16, f16 and f8 call the C "
+                  "functions");
+    if constexpr (std::is_floating_point_v<U>) {
+        static_assert(sizeof(U) >= 4, "give the type of f16 and bf16 to the C functions");
+        return sizeof(U) == 4 ? VESCOMM_F32 : VESCOMM_F64;
+    }
     constexpr bool is_signed = std::is_signed_v<U>;
     switch (sizeof(U)) {
         case 1:
@@ -581,8 +585,9 @@ void all_reduce(const Communicator &comm, Data &&data, vescomm_op_t op = VESCOMM
 // `output` is used on the root only.
 template <typename Source, typename Output>
 requires detail::Pair<const Source &, Output &>
-void reduce(const Communicator &comm, const Source &source, Output &&output, std::int32_t root = 0,
-            vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
+void reduce(const Communicator &comm, const Source &source, Output &&output,
+            vescomm_op_t op = VESCOMM_SUM, std::int32_t root = 0, Request *request = nullptr,
+            void *stream = nullptr) {
     if (comm.rank() == root)
         detail::require_elements("reduce", "output", std::ranges::size(output),
                                  std::ranges::size(source));
@@ -595,9 +600,9 @@ void reduce(const Communicator &comm, const Source &source, Output &&output, std
 // In place.
 template <typename Data>
 requires detail::Output<Data &>
-void reduce(const Communicator &comm, Data &&data, std::int32_t root = 0,
-            vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr, void *stream = nullptr) {
-    reduce(comm, data, data, root, op, request, stream);
+void reduce(const Communicator &comm, Data &&data, vescomm_op_t op = VESCOMM_SUM,
+            std::int32_t root = 0, Request *request = nullptr, void *stream = nullptr) {
+    reduce(comm, data, data, op, root, request, stream);
 }
 
 template <typename Data>
@@ -690,7 +695,7 @@ void group(const Communicator &comm, const Calls &calls, Request *request = null
     try {
         calls();
     } catch (...) {
-        // No call of the group has started. The communicator is aborted as after any exception.
+        // No call of the group has started. The other ranks would wait for it.
         vescomm_comm_abort(comm.get(), "an exception passed by a group");
         vescomm_group_end(comm.get(), nullptr);
         throw;

@@ -189,8 +189,8 @@ static inline vescomm_planner_unit_t vescomm_planner_unit_init(void) {
 /** Quality of the layouts of all units together. Append-only. */
 typedef struct vescomm_planner_totals {
     uint32_t struct_size;
-    int32_t
-        feasible; /**< 1: every unit has a layout; 0: one has none, and all members below are 0 */
+    int32_t feasible; /**< 1: every unit has a layout; 0: one has none, and all members below but
+                         mode and lower_bound_bytes are 0 */
     vescomm_planner_mode_t mode; /**< of all units; never automatic */
     int32_t reserved;
     int64_t bytes; /**< of all buffers, padding included */
