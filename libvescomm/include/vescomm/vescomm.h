@@ -15,20 +15,25 @@
  *
  * Terms. A *rank* is one process (or thread) of a job, counted from 0. A *node* is a set of ranks
  * that can map one another's memory. A *buffer* holds the tensors of a *layout*. The *cuts* of the
- * layout divide the buffer into one *shard* for each rank. Shards may be unequal or empty. Offsets
- * and sizes are in elements unless a name says bytes.
+ * layout divide the buffer into one *shard* for each rank. Shards may be unequal or empty. A buffer
+ * lies in a *memory*. A *slab* is one copy of a memory: there is one for each rank, or one for each
+ * node. An *array* lies in the caller's own memory, which no other rank can access. An *operation*
+ * is one execution of a collective or of a message. A *transport* moves bytes between ranks:
+ * through shared memory within a node, over TCP or UCX between nodes. The *control plane* is a TCP
+ * connection from each process to that of rank 0. It carries set-up and failures, never data.
+ *
+ * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
  * Every function that can fail returns a status, sets its outputs only on success, and throws no
- * exception. An
- * options struct starts with struct_size; `vescomm_X_init()` initialises a `vescomm_X_t`. A member
- * that is zero means "the default". Strings are UTF-8 and copied.
+ * exception. An options struct starts with struct_size; `vescomm_X_init()` initialises a
+ * `vescomm_X_t`. A member that is zero means "the default". Strings are UTF-8 and copied.
  *
  * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
  * is `vescomm_OBJECT_get_NOUN`. A collective has its usual name.
  *
- * In place, everywhere in this header: the source and the output of an operation are the same
- * address for the calling rank's own elements. In the options of a request on a buffer, NULL stands
- * for that address.
+ * *In place* means that source and output have the same address where the calling rank's own
+ * elements are. This holds for buffers and for arrays. In the options of a request on a buffer,
+ * NULL means in place too.
  *
  * A communicator is *broken* after a failure that ended it for all ranks. Every call on it returns
  * the first error; only vescomm_comm_shrink(), vescomm_comm_abort(), the flight recorder and the
@@ -43,8 +48,8 @@
  *
  * A communicator, memory, buffer or request belongs to the process that created it. In a child of
  * fork(), every call on such a handle returns VESCOMM_ERROR_INVALID_ARGUMENT and has no other
- * effect. This includes the functions that free it: they release neither the object nor anything
- * that the parent uses. The child must not write into the memory, which it shares with the parent.
+ * effect. This includes the functions that free it: they free neither the object nor anything that
+ * the parent uses. The child must not write into the memory, which it shares with the parent.
  * Layouts are plain values and stay usable. If the parent has communicators, a child calls exec()
  * before it creates its own.
  *
@@ -85,8 +90,8 @@ typedef int32_t vescomm_status_t;
 #define VESCOMM_OK ((vescomm_status_t)0)
 /** Not an error: the request has not completed yet. */
 #define VESCOMM_IN_PROGRESS ((vescomm_status_t)1)
-/** An argument is wrong. Nothing was created or started. A call that creates an object and fails on
- *  some ranks only breaks the communicator. */
+/** An argument is wrong. Nothing was created or started. If a call that creates an object fails on
+ *  some ranks but not on all, it also breaks the communicator. */
 #define VESCOMM_ERROR_INVALID_ARGUMENT ((vescomm_status_t)-1)
 /** Memory or another resource of this machine ran out; the call had no effect. */
 #define VESCOMM_ERROR_OUT_OF_MEMORY ((vescomm_status_t)-2)
@@ -206,19 +211,18 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  *                 may be NULL, when @p ranks is 1.
  * @param secret   the same on every rank; a connection without it is rejected and has no effect. At
  *                 least 16 characters, unless the address is a loopback address or
- *                 VESCOMM_INSECURE=1.
- *                 Ignored, and may be NULL, when @p ranks is 1.
+ *                 VESCOMM_INSECURE is 1. Ignored, and may be NULL, when @p ranks is 1.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param comm     [out] owned by the caller; release with vescomm_comm_free().
+ * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when two threads create a communicator
  *         of the same ranks at the same time without different tags; both calls fail, on all ranks.
  *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the sentence names them.
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
  *         number of ranks or the build of the library differs. VESCOMM_ERROR_SYSTEM. After any
- *         error all resources are released.
+ *         error all resources have been freed.
  *
- * Communicators of a process with the same ranks, address and secret share one connection to rank
- * 0, one thread, and their file descriptors.
+ * Communicators of a process with the same ranks, address and secret share the connection of the
+ * control plane, its thread, and the connections to other nodes.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.  Threads: safe.
  * Since: 0.1
@@ -235,6 +239,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, co
  * Reads VESCOMM_RANK, VESCOMM_RANKS, VESCOMM_ADDRESS and VESCOMM_SECRET first, then the variables
  * of torchrun, Open MPI, Hydra and Slurm, in this order; docs/launching.md has the details.
  *
+ * @param options  NULL: defaults. Borrowed for the call.
+ * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return as vescomm_comm_create(). VESCOMM_ERROR_INVALID_ARGUMENT: a variable is missing or wrong;
  *         the sentence names it.
  *
@@ -245,10 +251,15 @@ VESCOMM_API vescomm_status_t
 vescomm_comm_create_from_environment(const vescomm_comm_options_t *options, vescomm_comm_t **comm);
 
 /**
- * Creates a communicator with an all-gather of the caller (MPI, a store, sockets).
+ * Creates a communicator with an all-gather of the caller (MPI, a store, sockets). Rank 0 sends its
+ * address and a random secret through it, so neither has to be given.
  *
+ * @param rank        rank of the caller, in [0, @p ranks).
+ * @param ranks       number of ranks of the job, at least 1.
  * @param all_gather  called a few times, only during this call, from the calling thread.
  * @param context     passed to @p all_gather.
+ * @param options     NULL: defaults. Borrowed for the call.
+ * @param comm        [out] owned by the caller; free with vescomm_comm_free().
  * @return as vescomm_comm_create(). VESCOMM_ERROR_SYSTEM: @p all_gather returned non-zero.
  *
  * Collective: yes.  Blocking: as vescomm_comm_create(), plus the calls of @p all_gather.
@@ -260,13 +271,13 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
 
 /**
  * Divides the ranks of a communicator into new communicators, one for each color. The parent is
- * unchanged, and its connections are shared.
+ * unchanged. The new communicators share its connections.
  *
  * @param comm     the parent.
  * @param color    ranks with the same color form one communicator. Negative: this rank is in none.
  * @param key      orders the ranks of a color; equal keys are ordered by rank in the parent.
  * @param options  NULL or zero members: as the parent. `tag` is not used. Borrowed for the call.
- * @param out      [out] owned by the caller; release with vescomm_comm_free(), before or after the
+ * @param out      [out] owned by the caller; free with vescomm_comm_free(), before or after the
  *                 parent. NULL where @p color is negative.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The first error of a broken parent.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the rank.
@@ -283,6 +294,10 @@ VESCOMM_API vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t co
  * Creates another communicator of the same ranks. Its calls are independent of those on the parent,
  * so another thread or library may use it.
  *
+ * @param comm     the parent.
+ * @param options  NULL or zero members: as the parent. `tag` is not used. Borrowed for the call.
+ * @param out      [out] owned by the caller; free with vescomm_comm_free(), before or after the
+ *                 parent.
  * @return as vescomm_comm_split().
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
@@ -294,8 +309,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
                                               vescomm_comm_t **out);
 
 /**
- * Creates a communicator of the ranks that survive a failure. The survivors agree on the failed
- * ranks: those whose process has ended, and those in @p failed. Ranks keep their order.
+ * Creates a communicator of the ranks that survive a failure, with the options of @p comm. The
+ * survivors agree on the failed ranks: those whose process has ended, and those in @p failed. Ranks
+ * keep their order.
  *
  * Before: @p comm is usually broken by the failure.
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
@@ -305,7 +321,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
  *                is stuck, or its machine cannot be reached); the same on every rank. NULL when
  *                @p count is 0.
- * @param out     [out] owned by the caller; release with vescomm_comm_free().
+ * @param out     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
  *         has not called this function; the sentence names it. VESCOMM_ERROR_PEER_FAILED: another
  *         rank died during the call; call it again. VESCOMM_ERROR_MISMATCH: another rank passed
@@ -336,7 +352,7 @@ static inline vescomm_comm_info_t vescomm_comm_info_init(void) {
 }
 
 /**
- * Returns the caller's rank, node and local rank, and their numbers.
+ * Returns the caller's rank, node and local rank, and the numbers of ranks, nodes and local ranks.
  *
  * @param info  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -346,18 +362,20 @@ static inline vescomm_comm_info_t vescomm_comm_info_init(void) {
 VESCOMM_API vescomm_status_t vescomm_comm_get_info(const vescomm_comm_t *comm,
                                                    vescomm_comm_info_t *info);
 
-/** Counters of a communicator on this rank, since its creation. Filled by
- * vescomm_comm_get_counters(); append-only. */
+/** Counters of a communicator on this rank, since its creation: they never decrease. Filled by
+ *  vescomm_comm_get_counters(); append-only. */
 typedef struct vescomm_comm_counters {
     uint32_t struct_size;
     uint32_t reserved;
     uint64_t operations; /**< operations started: requests, calls on arrays, barriers */
-    uint64_t bytes_written; /**< bytes written by copies and conversions on this node */
-    uint64_t bytes_reduced; /**< bytes read by reductions */
-    uint64_t bytes_sent; /**< bytes sent to other nodes */
-    uint64_t sleeps; /**< number of times that a wait gave up its core */
+    uint64_t bytes_written; /**< bytes that this rank's copies and conversions have written */
+    uint64_t bytes_reduced; /**< bytes that this rank's reductions have read */
+    uint64_t bytes_sent; /**< bytes that this rank has sent to other nodes */
+    uint64_t sleeps; /**< number of times that a waiting thread of this rank slept */
     double busy_seconds; /**< time in copies and reductions of 16 KiB and more */
-    double waiting_seconds; /**< time in completed waits, without the busy time in them */
+    /** Time in waits that have ended, without the busy time in them. A wait that ends within its
+     *  first polls is not timed. */
+    double waiting_seconds;
 } vescomm_comm_counters_t;
 
 static inline vescomm_comm_counters_t vescomm_comm_counters_init(void) {
@@ -378,11 +396,14 @@ VESCOMM_API vescomm_status_t vescomm_comm_get_counters(const vescomm_comm_t *com
                                                        vescomm_comm_counters_t *counters);
 
 /**
- * Formats the counters of vescomm_comm_get_counters(), the rank, and whether the communicator is
- * broken, as text in the Prometheus format (0.0.4). The program serves it over HTTP or writes it to
- * a file for a collector. Samples have the labels rank and communicator; communicator counts the
- * communicators of this process from 0. The texts of several communicators must be served
- * separately.
+ * Formats the counters of vescomm_comm_get_counters() and two gauges, vescomm_info and
+ * vescomm_broken (1: the communicator is broken), as text in the Prometheus format (0.0.4). The
+ * program serves the text over HTTP or writes it to a file for a collector. docs/observing.md lists
+ * the metrics and their units.
+ *
+ * Samples have the labels rank and communicator; the latter is the number of the communicator in
+ * this process, counted from 0. The texts of several communicators must not be joined into one,
+ * because each text has the HELP and TYPE lines of all metrics.
  *
  * @param text      [out] the whole text with a terminating zero when @p capacity suffices,
  *                  otherwise unchanged. May be NULL when @p capacity is 0.
@@ -396,7 +417,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_get_metrics(const vescomm_comm_t *comm
                                                       size_t capacity, size_t *size);
 
 /**
- * Makes progress on started requests without waiting. Call it regularly in long computations.
+ * Makes progress on started requests without waiting. Call it regularly in long computations if the
+ * communicator has no progress thread. By default it has one if there are other nodes; the variable
+ * VESCOMM_PROGRESS changes that.
  *
  * @return VESCOMM_OK. The first error of a broken communicator.
  *
@@ -419,7 +442,10 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 
 /**
  * Breaks a communicator deliberately: the waits of all ranks return VESCOMM_ERROR_ABORTED with the
- * reason.
+ * reason. If the communicator is broken already, its first error remains.
+ *
+ * After: @p comm must still be freed, and so must the objects created on it. vescomm_comm_free()
+ * then is local and does not wait.
  *
  * @param reason  one sentence, which the error of every other rank contains. NULL: none.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -437,8 +463,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  * wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
- * communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the rank.
- *         VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
+ *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the
+ *         rank. VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
  * Threads: one at a time per communicator.  Source: ncclCommFinalize.  Since: 0.1
@@ -482,8 +508,8 @@ typedef struct vescomm_tensor {
     /** Number of consecutive elements that must stay on one rank. Cuts lie on multiples of it
      *  within each sub-matrix. The last block of a sub-matrix may be short. 0 means 1. */
     int64_t block;
-    /** Number of leading dimensions that index sub-matrices. The grid of blocks restarts at each
-     *  sub-matrix. */
+    /** Number of leading dimensions that index sub-matrices, such as 1 for the experts of
+     *  [experts, rows, columns]. The grid of blocks restarts at each sub-matrix. */
     int32_t batch_dimensions;
     int32_t reserved;
 } vescomm_tensor_t;
@@ -501,7 +527,8 @@ static inline vescomm_tensor_t vescomm_tensor_init(void) {
  * @param elements  size of the whole buffer.
  * @param cuts      @p ranks + 1 offsets in elements, not decreasing, from 0 to @p elements: rank k
  *                  owns [cuts[k], cuts[k + 1]). Borrowed for the call.
- * @param layout    [out] owned by the caller; release with vescomm_layout_free().
+ * @param ranks     number of shards, at least 1.
+ * @param layout    [out] owned by the caller; free with vescomm_layout_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names the tensor or the cut.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(tensors log tensors + ranks).  Since: 0.1
@@ -514,7 +541,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_create(const vescomm_tensor_t *tenso
  * Creates a layout of one vector, "data", of which rank k owns counts[k] elements.
  *
  * @param counts  @p ranks numbers of elements, each at least 0. Borrowed for the call.
- * @param layout  [out] owned by the caller; release with vescomm_layout_free().
+ * @param ranks   number of shards, at least 1.
+ * @param layout  [out] owned by the caller; free with vescomm_layout_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -523,7 +551,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_create_from_counts(const int64_t *co
                                                                vescomm_layout_t **layout);
 
 /**
- * Releases a layout. Buffers created from it keep their own copy.
+ * Frees a layout. Buffers created from it keep their own copy.
  *
  * @param layout  NULL: no effect.
  *
@@ -666,7 +694,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_serialise(const vescomm_layout_t *la
  * untrusted source: any input takes memory in proportion to @p size.
  *
  * @param bytes   @p size bytes. Borrowed for the call.
- * @param layout  [out] owned by the caller; release with vescomm_layout_free().
+ * @param layout  [out] owned by the caller; free with vescomm_layout_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: these bytes are not a layout.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(size log size).  Since: 0.1
@@ -682,8 +710,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_parse(const void *bytes, size_t size
  *  and a value too large for it becomes NaN. */
 typedef int32_t vescomm_type_t;
 
-/** In the options of a request: the type of the buffer. In the options of a buffer: f32. Not a type
- *  of arrays. */
+/** In the options of a request: the type of the buffer. In the options of a buffer: f32. In a call
+ *  on arrays: an error. */
 #define VESCOMM_TYPE_DEFAULT ((vescomm_type_t)0)
 #define VESCOMM_F32 ((vescomm_type_t)1)
 #define VESCOMM_BF16 ((vescomm_type_t)2)
@@ -729,19 +757,23 @@ static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
 /** Kind of memory. */
 typedef int32_t vescomm_memory_kind_t;
 
-/** Host memory. */
+/** Host memory, the only kind so far. */
 #define VESCOMM_HOST ((vescomm_memory_kind_t)0)
 
-/** Number of copies of a buffer: one for each rank, or one for each node. */
+/** Number of slabs of a memory: one for each rank, or one for each node. */
 typedef int32_t vescomm_sharing_t;
 
-/** One slab for each rank: the rank writes it, and the ranks of its node can read it. */
+/** The default: one slab for each rank. The ranks of its node map it too, and collectives copy from
+ *  slab to slab. */
 #define VESCOMM_PER_RANK ((vescomm_sharing_t)0)
-/** One slab for each node, the same bytes for all its ranks. */
+/** One slab for each node: its ranks see the same bytes, so gathered data exists once. For
+ *  all_gather_v and broadcast; reductions refuse it, because each rank needs its own contribution.
+ */
 #define VESCOMM_PER_NODE ((vescomm_sharing_t)1)
 
-/** Bytes, mapped and registered once. Several buffers may lie in one memory: side by side, or at
- *  the same place at different times (such as the units of a model). */
+/** Bytes at a fixed address, mapped by the ranks of the node and registered with the transports
+ *  once. Several buffers may lie in one memory: side by side, or at the same place at different
+ *  times (such as the layers of a model). */
 typedef struct vescomm_memory vescomm_memory_t;
 
 /** Options of a memory. Append-only. */
@@ -762,15 +794,14 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
 /**
  * Allocates memory, maps it on every rank of each node, and registers it with the transports.
  *
- * After: every byte is zero. The memory has no name in a file system. The operating system releases
- * it when the last process ends, however it ends.
+ * After: every byte is zero. The memory has no name in a file system. The operating system frees it
+ * when the last process that maps it ends, however it ends.
  *
- * @param options  Borrowed for the call.
- * @param memory   [out] owned by the caller; release with vescomm_memory_free().
+ * @param options  its member bytes must be set. Borrowed for the call.
+ * @param memory   [out] owned by the caller; free with vescomm_memory_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the ranks passed different options; the sentence
  *         names two ranks and the first difference. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when
- *         one rank has too little.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         one rank has too little. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
  * Since: 0.1
@@ -793,7 +824,7 @@ VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *mem
                                                      uint64_t *bytes);
 
 /**
- * Releases memory. Buffers in it keep it alive.
+ * Frees memory. Buffers in it keep it alive.
  *
  * @param memory  NULL: no effect.
  *
@@ -810,9 +841,9 @@ typedef struct vescomm_buffer_options {
     /** Type of the elements. 0, VESCOMM_TYPE_DEFAULT: f32. */
     vescomm_type_t type;
     /** Memory that holds the buffer; the buffer keeps it alive. NULL: new memory of the kind and
-     *  sharing below. */
+     *  sharing below, which are not used otherwise. */
     vescomm_memory_t *memory;
-    /** First byte within the memory, a multiple of 64. */
+    /** First byte within the memory, a multiple of 64. Not used for new memory. */
     uint64_t offset_bytes;
     vescomm_memory_kind_t kind;
     vescomm_sharing_t sharing;
@@ -830,7 +861,7 @@ static inline vescomm_buffer_options_t vescomm_buffer_options_init(void) {
  *
  * @param layout   must have the number of ranks of @p comm. Copied.
  * @param options  NULL: f32, one slab for each rank, new memory.
- * @param buffer   [out] owned by the caller; release with vescomm_buffer_free().
+ * @param buffer   [out] owned by the caller; free with vescomm_buffer_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the sentence names two
  *         ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT.
  *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
@@ -881,12 +912,13 @@ VESCOMM_API vescomm_status_t vescomm_buffer_get_shard(const vescomm_buffer_t *bu
                                                       vescomm_view_t *view);
 
 /**
- * Declares that this rank no longer reads the gathered contents of the buffer's memory, so that the
- * next gather may overwrite them, in all buffers of that memory. It increments a counter and is not
- * a barrier. Starting the next gather releases the buffer too; an earlier release lets faster peers
- * proceed.
+ * Declares that this rank no longer reads the gathered contents of a VESCOMM_PER_NODE buffer, so
+ * that the next gather may overwrite them. This frees nothing. It applies to the memory of the
+ * buffer, and so to all buffers in that memory. It increments a counter and is not a barrier.
+ * Starting the next gather releases the buffer too; an earlier release lets faster peers proceed.
  *
- * @return VESCOMM_OK, also when there is nothing to release. VESCOMM_ERROR_INVALID_ARGUMENT.
+ * @return VESCOMM_OK, also when there is nothing to release, as for VESCOMM_PER_RANK.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -978,7 +1010,7 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  *
  * @param options  NULL: in place, the library chooses the algorithm. source, type and algorithm are
  *                 used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
  *         between these types; f32 and f64 convert to and from every float, other types only to
  *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
@@ -986,7 +1018,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
- * writes its own shard once; for other cases see `vescomm-info --explain all_gather_v`.
+ * writes its own shard once. For other cases see `vescomm-info --explain all_gather_v`, which
+ * assumes VESCOMM_PER_NODE; with `--per-rank` it assumes VESCOMM_PER_RANK, the default of a buffer.
  * Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
@@ -1005,7 +1038,7 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
  *
  * @param options  NULL: sum, in place, the library chooses the algorithm. op, factor, type, output
  *                 and algorithm are used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the output has a type that
  *         the buffer cannot be reduced to.
  *
@@ -1026,7 +1059,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  * used: every rank reduces an equal part.
  *
  * @param options  NULL: sum, the library chooses the algorithm. op, factor and algorithm are used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return as vescomm_reduce_scatter_v_create().
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1046,7 +1079,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
  *
  * @param options  NULL: sum, to rank 0, the library chooses the algorithm. op, factor, root and
  *                 algorithm are used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return as vescomm_reduce_scatter_v_create().
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1065,7 +1098,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm
  *
  * @param options  NULL: from rank 0, the library chooses the algorithm. root and algorithm are
  *                 used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return as vescomm_all_gather_v_create().
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1081,7 +1114,7 @@ VESCOMM_API vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm,
  * Creates a barrier: completes on each rank only after every rank has started it.
  *
  * @param options  NULL: the library chooses the algorithm. Only algorithm is used.
- * @param request  [out] owned by the caller; release with vescomm_request_free().
+ * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return as vescomm_all_gather_v_create().
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
@@ -1095,11 +1128,11 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  * Starts a request. Requests on one communicator may overlap in time; requests on one memory must
  * not.
  *
- * @param stream  stream of the buffer's device, after whose earlier work the operation runs. NULL
- *                for VESCOMM_HOST: the operation starts immediately.
- * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or a stream
- *         was passed for host memory; the call had no effect. The first error of a broken
- *         communicator.
+ * @param stream  must be NULL for host memory, the only kind so far: the operation starts
+ *                immediately. Reserved for device memory, where the operation will run after the
+ *                earlier work of the stream.
+ * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or the
+ *         stream is not NULL; the call had no effect. The first error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
@@ -1110,8 +1143,9 @@ VESCOMM_API vescomm_status_t vescomm_request_start(vescomm_request_t *request, v
  * Makes progress on a request and tests whether it is complete.
  *
  * @return VESCOMM_OK: complete, or never started. VESCOMM_IN_PROGRESS. The first error of a broken
- *         communicator: the contents of the buffer and of outputs are undefined, and neither this
- *         rank nor another node writes to them after this call.
+ *         communicator: the contents of the buffer and of outputs are undefined. After this call
+ *         nothing writes to the caller's arrays. Other ranks of this node may still write to the
+ *         buffer until they observe the failure; this rank and other nodes do not.
  *
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -1140,7 +1174,7 @@ VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
 VESCOMM_API vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char **text);
 
 /**
- * Releases a request.
+ * Frees a request.
  *
  * @param request  NULL: no effect. Must not be running, unless its communicator is broken.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: it is running; the call had no effect.
@@ -1157,28 +1191,37 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
  * buffer of the communicator. Buffers avoid that copy and are faster for large data.
  *
- * A call starts its operation immediately. If request is not NULL, the call returns then, and the
- * arrays are borrowed until the request completes: the caller must not change sources or access
- * outputs. The request can be started again, on the same arrays, and is released with
- * vescomm_request_free(). If request is NULL, the call returns when the operation is complete on
- * this rank. In a group (vescomm_group_begin()) request must be NULL, the call returns immediately,
- * operations start at vescomm_group_end(), and the arrays are borrowed until the group is complete.
- * After VESCOMM_ERROR_INVALID_ARGUMENT and VESCOMM_ERROR_OUT_OF_MEMORY nothing has happened; after
+ * A call starts its operation immediately. If @p request is NULL, the call returns when the
+ * operation is complete on this rank. If not, it returns at once with a request, and the arrays are
+ * borrowed until the request completes: the caller must not change sources or access outputs. The
+ * request can be started again, on the same arrays. It is freed with vescomm_request_free().
+ *
+ * In a group (vescomm_group_begin()) a call returns immediately, and @p request must be NULL. The
+ * operations start at vescomm_group_end(). The arrays are borrowed until the group is complete.
+ *
+ * After VESCOMM_ERROR_INVALID_ARGUMENT and VESCOMM_ERROR_OUT_OF_MEMORY nothing has happened. After
  * any other error the contents of the outputs are undefined, unless a function says otherwise.
  *
- * On one node, requests make progress only within calls: call vescomm_comm_progress() in long
- * computations.
+ * Without a progress thread (by default on one node) operations make progress only within calls of
+ * the library: call vescomm_comm_progress() in long computations.
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
- * NULL where its count is 0. Arrays are aligned to their elements. Output blocks must not overlap
- * each other or any source block, except in place. The calling rank's own elements are the whole
- * array (all_reduce, reduce), or its own block within an array that has a block for every rank:
- * within the output (all_gather_v, gather_v), within the source (reduce_scatter_v, scatter_v), or
- * within both (all_to_all_v, where only this block may coincide).
+ * NULL where its count is 0. Arrays are aligned to their elements. A *block* is the elements that
+ * one rank gets from another. Output blocks must not overlap each other or any source block, except
+ * in place:
  *
+ *     all_reduce, reduce            the whole source and the whole output may coincide
+ *     all_gather_v, gather_v        the source may be the calling rank's block of the output
+ *     reduce_scatter_v, scatter_v   the output may be the calling rank's block of the source
+ *     all_to_all_v                  the calling rank's blocks of source and output may coincide
+ *
+ * Parameters that have one meaning in all functions:
+ *
+ * @param comm     the communicator.
  * @param type     type of the elements of all arrays; VESCOMM_TYPE_DEFAULT is an error.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param stream   as vescomm_request_start(). NULL for arrays in host memory, the only kind so far.
+ * @param stream   must be NULL for arrays in host memory, the only kind so far; see
+ *                 vescomm_request_start().
  * @param request  [out] as described above, or NULL.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
  *         this rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks made different
@@ -1211,9 +1254,10 @@ static inline vescomm_call_options_t vescomm_call_options_init(void) {
 /**
  * Gathers the sources of all ranks on all ranks.
  * After completion: output holds the counts[k] elements of rank k at offsets[k], for every k.
- * @param source   counts[rank] elements.
+ * @param source   counts[rank] elements, where rank is the calling one.
+ * @param output   holds the elements of all ranks.
  * @param counts   number of elements of each rank; the same on every rank.
- * @param offsets  in @p output. NULL: one after another.
+ * @param offsets  of the blocks in @p output. NULL: one after another.
  */
 VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source,
                                                   void *output, const int64_t *counts,
@@ -1227,6 +1271,7 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const vo
  * @param source  the elements for rank 0, then those for rank 1, and so on.
  * @param output  counts[rank] elements.
  * @param counts  number of elements for each rank; the same on every rank.
+ * @param op      the operator; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *source,
                                                       void *output, const int64_t *counts,
@@ -1239,6 +1284,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
  * @param source  @p count elements.
  * @param output  @p count elements.
  * @param count   the same on every rank.
+ * @param op      the operator; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source,
                                                 void *output, int64_t count, vescomm_type_t type,
@@ -1248,7 +1294,11 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void
 
 /**
  * Reduces the sources of all ranks and leaves the root the result.
+ * @param source  @p count elements.
  * @param output  @p count elements; used on rank @p root only.
+ * @param count   the same on every rank.
+ * @param op      the operator; the same on every rank.
+ * @param root    rank that gets the result; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *output,
                                             int64_t count, vescomm_type_t type, vescomm_op_t op,
@@ -1259,6 +1309,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *so
  * Copies the data of the root to all ranks.
  * @param data   @p count elements: read on rank @p root, written on all others.
  * @param count  the same on every rank.
+ * @param root   rank whose data is copied; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t count,
                                                vescomm_type_t type, int32_t root,
@@ -1270,7 +1321,8 @@ VESCOMM_API vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data,
  * @param source   counts[rank] elements.
  * @param output   used on rank @p root only; gets counts[k] elements of rank k at offsets[k].
  * @param counts   number of elements of each rank; the same on every rank.
- * @param offsets  used on rank @p root only. NULL: one after another.
+ * @param offsets  of the blocks in @p output; used on rank @p root only. NULL: one after another.
+ * @param root     rank that gets all blocks; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source,
                                               void *output, const int64_t *counts,
@@ -1283,7 +1335,8 @@ VESCOMM_API vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *
  * @param source   used on rank @p root only; holds counts[k] elements for rank k at offsets[k].
  * @param output   counts[rank] elements.
  * @param counts   number of elements for each rank; the same on every rank.
- * @param offsets  used on rank @p root only. NULL: one after another.
+ * @param offsets  of the blocks in @p source; used on rank @p root only. NULL: one after another.
+ * @param root     rank that has all blocks; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source,
                                                void *output, const int64_t *counts,
@@ -1294,10 +1347,12 @@ VESCOMM_API vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void 
 /**
  * Sends one block from every rank to every rank.
  * @param source          source_counts[k] elements for rank k at source_offsets[k].
+ * @param source_counts   number of elements for each rank. source_counts[j] on rank k must equal
+ *                        output_counts[k] on rank j.
+ * @param source_offsets  of the blocks in @p source. NULL: one after another.
  * @param output          gets output_counts[k] elements of rank k at output_offsets[k].
- * @param source_counts   source_counts[j] on rank k must equal output_counts[k] on rank j.
- * @param source_offsets  NULL: one after another.
- * @param output_offsets  NULL: one after another.
+ * @param output_counts   number of elements of each rank.
+ * @param output_offsets  of the blocks in @p output. NULL: one after another.
  */
 VESCOMM_API vescomm_status_t vescomm_all_to_all_v(
     vescomm_comm_t *comm, const void *source, const int64_t *source_counts,
@@ -1307,14 +1362,18 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all_v(
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
- * The peer's call may come earlier or later and has the same count and type. Messages from one rank
- * to another are received in the order in which they are sent. Programs must not rely on a message
- * to complete before it is received: exchanges belong in a group.
- * After completion: source may be changed. A small message (up to 128 KiB in a communicator of up
- *         to 8 ranks, up to 2 KiB in one of 512 and more) completes immediately while fewer than
- *         four earlier messages to the same peer have not been received. A larger message completes
- *         when all but that many bytes of it have been received.
- * @param source  @p count elements. A message of count 0 carries no data.
+ * The peer's call may come earlier or later, and must have the same count and type. Messages from
+ * one rank to another are received in the order in which they are sent. There are no tags.
+ * After completion: source may be changed.
+ *
+ * A send may complete before the peer receives. A small message (up to 128 KiB in a communicator of
+ * up to 8 ranks, up to 2 KiB in one of 512 and more) completes immediately while fewer than four
+ * earlier messages to the same peer have not been received. A larger message completes when all but
+ * that many bytes of it have been received. Programs must not rely on this, as in MPI: two ranks
+ * that send to each other put their sends and receives in a group.
+ *
+ * @param source  @p count elements.
+ * @param count   number of elements; 0: a message without data.
  * @param peer    rank of the receiver; may be the calling rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such peer.
  *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the sentence names both.
@@ -1330,7 +1389,8 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
 /**
  * Receives a message that one rank sends with vescomm_send(). No other rank takes part.
  * After completion: output holds the message.
- * @param output  @p count elements. With count 0 the call completes when the peer has sent.
+ * @param output  @p count elements.
+ * @param count   number of elements; with 0 the call completes when the peer has sent.
  * @param peer    rank of the sender; may be the calling rank.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
  * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
@@ -1343,13 +1403,16 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
 
 /**
  * Begins a group: the following calls on arrays are collected until vescomm_group_end(). Other
- * calls take effect immediately, as usual. Collectives that differ only in their arrays and counts
- * become one operation, whatever their number. Sends and receives remain separate operations and
- * run concurrently, so ranks that send to one another in a group do not deadlock. Messages between
- * two ranks keep their order. The other calls of a group have no order: no call may write elements
- * that another one reads or writes. This is not checked. A call that returns an error is not part
- * of the group, and the group stays open. A group that has not ended when its communicator is freed
- * has no effect.
+ * calls take effect immediately, as usual.
+ *
+ * Collectives that differ only in their arrays and counts become one operation, whatever their
+ * number. Sends and receives remain separate operations and run concurrently, so ranks that send to
+ * one another in a group do not deadlock. Messages between two ranks keep their order. The other
+ * calls of a group have no order: no call may write elements that another one reads or writes. This
+ * is not checked.
+ *
+ * A call that returns an error is not part of the group, and the group stays open. A group that has
+ * not ended when its communicator is freed has no effect. Groups cannot be nested.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a group has begun already.
  * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
  */
@@ -1357,12 +1420,12 @@ VESCOMM_API vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm);
 
 /**
  * Ends a group and starts all of its calls.
- * @param request  [out] request of the whole group; release with vescomm_request_free(). NULL: the
- *                 call returns when all operations are complete on this rank.
+ * @param request  [out] one request for the whole group; free with vescomm_request_free(). NULL:
+ *                 the call returns when all operations are complete on this rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: no group has begun, there is no such
  *         algorithm, or the calls of one operation have more than 2^40 elements together; nothing
  *         has started, and the group has ended. VESCOMM_ERROR_OUT_OF_MEMORY: nothing has started,
- *         and the group has not ended. After any other error operations may have run.
+ *         and the group is still open. After any other error operations may have run.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Since: 0.1
  */
@@ -1375,7 +1438,7 @@ VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_req
 /**
  * Starts recording spans on this rank: requests, waits, and spans of the caller.
  *
- * @param spans  largest number of spans to keep; later ones are counted and dropped. 0: 1,000,000.
+ * @param spans  maximum number of spans to keep; later ones are counted and dropped. 0: 1,000,000.
  * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -1428,8 +1491,8 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
  * `vescomm-info --flight FILES` compares the files of several ranks and reports the rank that is
  * behind.
  *
- * @param path  path of the file. In it %r is this rank, %c the number of the communicator in this
- *              process, counted from 0, %p the process, and %% a %.
+ * @param path  path of the file. In it %r stands for this rank, %c for the number of the
+ *              communicator in this process, counted from 0, %p for the process id, and %% for a %.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for the path of a device, a pipe or a
  *         socket. VESCOMM_ERROR_SYSTEM: the file cannot be written. VESCOMM_ERROR_TIMEOUT: the file
  *         system does not respond; the file may be written later.
