@@ -10,7 +10,17 @@
  *     vescomm_plan(tensors, count, ranks, NULL, &layout, NULL);
  *     if (layout == NULL) puts(vescomm_plan_explain());
  *
- * The conventions of vescomm.h apply. Sizes are in elements.
+ * The conventions of vescomm.h apply, with one exception: vescomm_plan_explain() has the sentence
+ * about an error, not vescomm_get_last_error(). Sizes are in elements unless a name says bytes.
+ *
+ * The defaults here are not those of the program vescomm-plan, which searches by default and knows
+ * the ranks of a node:
+ *
+ *                         here            vescomm-plan
+ *     search_steps        0: no search    20,000,000
+ *     start_alignment     64 elements     128 bytes of the smallest type in the model
+ *     cut_alignment       64 elements     128 bytes of the smallest type in the model
+ *     bytes_per_second    50e9            300e9 for up to 8 ranks (one node), 50e9 for more
  */
 #ifndef VESCOMM_PLANNER_H
 #define VESCOMM_PLANNER_H
@@ -30,14 +40,16 @@ typedef struct vescomm_planner_tensor {
     const char *name;
     /** Row-major extents, each at least 0. Borrowed for the call. */
     const int64_t *shape;
-    /** Rows of a block, which stays on one rank. 0 or 1: any row may be cut off (in a vector: any
-     * element). -1: the whole tensor is a block, or each sub-matrix if there are several. */
+    /** Rows of a block, which stays on one rank. 0 or 1: a cut may lie between any two rows (in a
+     *  vector: any two elements). -1: the whole tensor is a block, or each sub-matrix if there are
+     *  several. */
     int64_t block_rows;
-    /** Leading dimensions whose sub-matrices restart the grid of blocks. */
+    /** Number of leading dimensions that index sub-matrices, such as 1 for the experts of
+     *  [experts, rows, columns]. The grid of blocks restarts at each sub-matrix. */
     int32_t batch_dimensions;
     int32_t reserved;
-    /** The tensor starts at a multiple of this many elements, in addition to start_alignment.
-     * 0: only start_alignment applies. */
+    /** The tensor starts at a multiple of this number of elements, in addition to start_alignment.
+     *  0: only start_alignment applies. */
     int64_t alignment;
 } vescomm_planner_tensor_t;
 
@@ -49,22 +61,24 @@ static inline vescomm_planner_tensor_t vescomm_planner_tensor_init(void) {
 /** How shards relate to one another. */
 typedef int32_t vescomm_planner_mode_t;
 
-/** The largest shard is as small as possible. Padding serves only to align starts. */
+/** The largest shard is as small as possible. Padding only aligns starts. */
 #define VESCOMM_PLANNER_RAGGED ((vescomm_planner_mode_t)0)
 /** All shards are equal, padding included, so that any equal-count library can move them. */
 #define VESCOMM_PLANNER_UNIFORM ((vescomm_planner_mode_t)1)
-/** Ragged, with the bytes of all units of a model together even over the ranks. */
+/** Ragged; in addition, all ranks own about the same number of bytes of all units together. */
 #define VESCOMM_PLANNER_BALANCED ((vescomm_planner_mode_t)2)
-/** Every matrix is whole on one rank, for optimizers that need this. The ranks' work is even. */
+/** Every matrix is whole on one rank, for optimizers that need this. All ranks have about the same
+ *  work of the optimizer. */
 #define VESCOMM_PLANNER_OWNER ((vescomm_planner_mode_t)3)
-/** Ragged or uniform, whichever has the smaller estimated communication time. */
+/** Ragged or uniform, whichever has the smaller estimated communication time. vescomm-plan calls it
+ *  auto. */
 #define VESCOMM_PLANNER_AUTOMATIC ((vescomm_planner_mode_t)4)
 
 /** The optimizer's work on a matrix, by which VESCOMM_PLANNER_OWNER balances. */
 typedef int32_t vescomm_planner_work_t;
 
-/** s * s * (2 * l + s), where s is the shorter and l the longer side. For a vector: its elements.
- */
+/** s * s * (2 * l + s), where s is the shorter and l the longer side; for a vector the number of
+ *  its elements. */
 #define VESCOMM_PLANNER_WORK_MUON ((vescomm_planner_work_t)0)
 /** The number of elements. */
 #define VESCOMM_PLANNER_WORK_ELEMENTS ((vescomm_planner_work_t)1)
@@ -73,33 +87,36 @@ typedef int32_t vescomm_planner_work_t;
 typedef struct vescomm_planner_options {
     uint32_t struct_size;
     vescomm_planner_mode_t mode;
-    /** Every tensor starts at a multiple of this, and a uniform shard is a multiple of it. 0: 64,
-     *  which is 128 bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
+    /** Every tensor starts at a multiple of this, and a uniform shard is a multiple of it. 0: 64
+     *  elements, which are 128 bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
     int64_t start_alignment;
     /** Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
      *  rounding up to it. With weights, a cut is left unaligned if aligning it would enlarge a
-     * shard by more than a hundredth. 0: 64. */
+     *  shard by more than a hundredth. 0: 64 elements. */
     int64_t cut_alignment;
-    /** Upper limit of a shard. Layouts with a larger shard are rejected. 0: no limit. */
+    /** Maximum size of a shard. A layout with a larger shard is rejected. 0: no limit. */
     int64_t shard_limit;
     /** One weight for each rank: a rank with twice the weight of another takes twice the elements.
-     *  Ragged and balanced only. Borrowed for the call. NULL: all weights are equal. */
+     *  An error with uniform and owner; automatic then means ragged. Borrowed for the call. NULL:
+     *  all weights are equal. */
     const int64_t *weights;
-    /** Limit of the steps, of about 10 ns each, to search for a better order of the tensors, or for
-     *  the proof that there is none. Used only when the bound is not met. 0: no search. */
+    /** Maximum number of steps, of about 10 ns each, to search for a better order of the tensors,
+     *  or for the proof that there is none. Used only if a layout does not meet the lower bound. 0:
+     *  no search. */
     int64_t search_steps;
-    /** Balanced: the fraction by which the largest shard of one unit may exceed its minimum.
-     *  0: a quarter. Negative: not at all. */
+    /** Balanced: the fraction by which the largest shard of one unit may exceed its minimum. 0: a
+     *  quarter. Negative: none. */
     double unit_imbalance;
     /** Owner: the work that is balanced. */
     vescomm_planner_work_t work;
     int32_t reserved;
-    /** Cost model of automatic and of vescomm_planner_totals. Bytes per second that a rank
-     * receives. 0: 50e9. */
+    /** Cost model of VESCOMM_PLANNER_AUTOMATIC and of seconds_per_step: bytes per second that a
+     *  rank receives. 0: 50e9. */
     double bytes_per_second;
-    /** Fixed cost of a collective. 0: 30e-6. Negative: nothing. */
+    /** Cost model: fixed seconds of a collective. 0: 30e-6. Negative: no cost. */
     double seconds_per_collective;
-    /** Additional cost of a collective with unequal shards. 0: 15e-6. Negative: nothing. */
+    /** Cost model: additional seconds of a collective with unequal shards. 0: 15e-6. Negative: no
+     *  cost. */
     double seconds_per_unequal;
 } vescomm_planner_options_t;
 
@@ -113,16 +130,16 @@ static inline vescomm_planner_options_t vescomm_planner_options_init(void) {
 typedef struct vescomm_planner_figures {
     uint32_t struct_size;
     /** 1: it is proved that no layout of this mode has a smaller largest shard (ragged: in
-     * multiples of cut_alignment; with weights: a smaller largest_over_share). 0: not proved. */
+     *  multiples of cut_alignment; with weights: a smaller largest_over_share). 0: not proved. */
     int32_t optimal;
     int64_t elements; /**< of the whole buffer */
     int64_t padding; /**< elements of the buffer that belong to no tensor */
     int64_t largest_shard; /**< elements, padding included */
     int64_t lower_bound; /**< no layout of this mode has a smaller largest_shard */
     double mean_shard; /**< elements of tensors for each rank */
-    const char *order; /**< name of the tensors' order, such as "default"; a constant */
-    /** The largest ratio of a shard to its rank's share. A share is the mean, or follows the rank's
-     * weight. */
+    const char *order; /**< name of the tensors' order, such as "default"; a constant string */
+    /** The largest ratio of a shard to its rank's share. The share is the mean, or with weights the
+     *  part that the rank's weight gives it. */
     double largest_over_share;
     int64_t steps; /**< search steps used, of search_steps */
     double lower_bound_over_share; /**< no layout of this mode has a smaller largest_over_share */
@@ -135,16 +152,16 @@ static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
 }
 
 /**
- * Finds a layout of one buffer. In the modes that concern models, the buffer is the only unit of a
- * model.
+ * Finds a layout of one buffer. The modes balanced, owner and automatic plan it as a model of one
+ * unit, with elements of one byte, because the call has no type.
  *
  * @param tensors  @p count tensors. Borrowed for the call.
- * @param ranks    at least 1.
+ * @param ranks    number of shards, at least 1.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param layout   [out] owned by the caller; release with vescomm_layout_free(). NULL when no
- *                 layout meets the options, which is an answer and not an error:
- *                 vescomm_plan_explain() says why. Its tensors are in order of offset, not in the
- *                 order given: vescomm_layout_find_tensor() finds them.
+ * @param layout   [out] owned by the caller; free with vescomm_layout_free(). Its tensors are in
+ *                 order of offset, not in the order given: vescomm_layout_find_tensor() finds them.
+ *                 NULL when no layout meets the options, which is not an error: the call returns
+ *                 VESCOMM_OK, and vescomm_plan_explain() says why.
  * @param figures  [in,out] struct_size set by the caller, the rest filled; only lower_bound when
  *                 there is no layout. May be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the tensor or
@@ -159,11 +176,13 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
                                           vescomm_planner_figures_t *figures);
 
 /**
- * Explains the calling thread's last call of a vescomm_plan function in one sentence: the quality
- * of the layout, the reason why there is none, or the error in the arguments.
+ * Explains the calling thread's last call of a function of this header in one sentence: the quality
+ * of the layout, the reason why there is none, or the error. vescomm_get_last_error() does not have
+ * these sentences. A successful vescomm_plan_get_units() or vescomm_plan_free() does not change the
+ * sentence.
  *
- * @return never NULL, empty before the first plan; valid until this thread's next call of a
- *         vescomm_plan function.
+ * @return never NULL, empty before the first call; valid until this thread's next call of a
+ *         function of this header.
  *
  * Collective: no.  Blocking: no.  Threads: safe (each thread has its own).  Since: 0.1
  */
@@ -173,8 +192,10 @@ VESCOMM_API const char *vescomm_plan_explain(void);
  *  represented by several of these with one name. Append-only. */
 typedef struct vescomm_planner_unit {
     uint32_t struct_size;
+    /** Type of the elements. vescomm_planner_unit_init() sets VESCOMM_BF16. VESCOMM_TYPE_DEFAULT
+     *  (0) is an error. */
     vescomm_type_t type;
-    /** Used in messages only. Borrowed for the call. */
+    /** Used in sentences only. Borrowed for the call. */
     const char *name;
     /** `count` tensors with unique names. Borrowed for the call. */
     const vescomm_planner_tensor_t *tensors;
@@ -198,13 +219,13 @@ typedef struct vescomm_planner_totals {
     int64_t largest_rank_bytes; /**< the most that one rank owns of all units, padding included */
     int64_t lower_bound_bytes; /**< no choice of cuts has a smaller largest rank */
     double mean_rank_bytes; /**< without padding */
-    /** The largest ratio of a rank's bytes to its share. A share is the mean, or follows the rank's
-     * weight. */
+    /** The largest ratio of a rank's bytes to its share. The share is the mean, or with weights the
+     *  part that the rank's weight gives it. */
     double largest_over_share;
     double largest_rank_cost_over_mean; /**< owner: work of the busiest rank over the mean */
     double lower_bound_cost_over_mean; /**< owner: no assignment of whole matrices has less */
-    /** Bytes received for two gathers and a reduction of every unit: largest shard * (ranks - 1)
-     * for each. */
+    /** Bytes that a rank receives in a training step: two gathers and a reduction of every unit,
+     *  each of largest shard * (ranks - 1). */
     double wire_bytes_per_step;
     double seconds_per_step; /**< estimated time of these collectives */
 } vescomm_planner_totals_t;
@@ -224,14 +245,14 @@ typedef struct vescomm_model_plan vescomm_plan_t;
  *     vescomm_plan_t *plan = NULL;
  *     vescomm_plan_create(units, count, 1024, &options, &plan);
  *     vescomm_plan_create_layout(plan, 0, &layout);   ... of the first unit, and so on
- *     vescomm_plan_free(plan);                 ... layouts remain
+ *     vescomm_plan_free(plan);                        ... layouts remain
  *
  * @param units    @p count units. Borrowed for the call.
  * @param ranks    at least 1.
  * @param options  NULL: defaults. Borrowed for the call.
- * @param plan     [out] owned by the caller; release with vescomm_plan_free(). A plan is also made
- *                 when no layout of some unit meets the options: vescomm_planner_totals::feasible
- * is then 0, and vescomm_plan_explain() says why.
+ * @param plan     [out] owned by the caller; free with vescomm_plan_free(). If no layout of some
+ *                 unit meets the options, the call still creates a plan and returns VESCOMM_OK:
+ *                 vescomm_planner_totals::feasible is 0, and vescomm_plan_explain() says why.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: vescomm_plan_explain() names the unit, the
  *         tensor or the option. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
@@ -245,9 +266,9 @@ VESCOMM_API vescomm_status_t vescomm_plan_create(const vescomm_planner_unit_t *u
                                                  vescomm_plan_t **plan);
 
 /**
- * Releases a plan. Layouts made from it remain.
+ * Frees a plan. Layouts created from it remain.
  *
- * @param plan  NULL: nothing happens.
+ * @param plan  NULL: no effect.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -264,12 +285,12 @@ VESCOMM_API vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan);
 VESCOMM_API vescomm_status_t vescomm_plan_get_units(const vescomm_plan_t *plan, size_t *count);
 
 /**
- * Makes the layout of one unit. Its tensors are in order of offset; vescomm_layout_find_tensor()
+ * Creates the layout of one unit. Its tensors are in order of offset; vescomm_layout_find_tensor()
  * finds them.
  *
  * @param unit    index as given to vescomm_plan_create().
- * @param layout  [out] owned by the caller; release with vescomm_layout_free(). NULL when there is
- *                no layout for some unit of the plan.
+ * @param layout  [out] owned by the caller; free with vescomm_layout_free(). NULL for
+ *                every unit if vescomm_planner_totals::feasible is 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit, or two of its tensors
  *         have one name. VESCOMM_ERROR_OUT_OF_MEMORY.
  *
@@ -282,8 +303,8 @@ VESCOMM_API vescomm_status_t vescomm_plan_create_layout(const vescomm_plan_t *pl
  * Returns the quality of the layout of one unit; vescomm_plan_explain() then explains it.
  *
  * @param unit     index as given to vescomm_plan_create().
- * @param figures  [in,out] struct_size set by the caller, the rest filled; 0 when there is no
- *                 layout for some unit of the plan.
+ * @param figures  [in,out] struct_size set by the caller, the rest filled; 0 for every unit
+ *                 if vescomm_planner_totals::feasible is 0.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
