@@ -3,6 +3,18 @@
 //
 // vescomm for C++20: owners for the objects of vescomm.h, and exceptions for its statuses. Header
 // only. vescomm.h documents each call and its errors at the C function of the same name.
+//
+// A failed call throws vescomm::Error. A range that is too short throws std::invalid_argument
+// before the call. An owner frees its object in its destructor. Owners can be moved, not copied. A
+// move assignment swaps the objects: the old object of the target is freed when the source is
+// destroyed, so immediately if the source is a temporary.
+//
+// Some functions have no wrapper. Call the C function with get() for
+//
+// - vescomm_comm_create_from_all_gather(); Communicator(handle) then owns the result;
+// - calls on arrays with offsets, with options (factor, algorithm), or of type bf16, f16 or f8; the
+//   caller frees the request of such a call;
+// - vescomm_trace_add_span(), and functions without an object, such as vescomm_set_log().
 #ifndef VESCOMM_VESCOMM_HPP
 #define VESCOMM_VESCOMM_HPP
 
@@ -29,7 +41,7 @@ namespace vescomm {
 // The version of the symbols; invisible to callers.
 inline namespace v0 {
 
-// A status that is not VESCOMM_OK, with its sentence.
+// A negative status, with the sentence of vescomm_get_last_error().
 class Error : public std::runtime_error {
 public:
     explicit Error(vescomm_status_t status)
@@ -41,6 +53,7 @@ private:
     vescomm_status_t status_;
 };
 
+// Throws Error if the status is an error.
 inline void check(vescomm_status_t status) {
     if (status < 0) throw Error(status);
 }
@@ -48,7 +61,7 @@ inline void check(vescomm_status_t status) {
 namespace detail {
 
 // Owns one C object.
-template <typename Object, vescomm_status_t (*release)(Object *)>
+template <typename Object, vescomm_status_t (*free_object)(Object *)>
 class Owner {
 public:
     Owner() = default;
@@ -58,7 +71,7 @@ public:
         std::swap(object_, other.object_);
         return *this;
     }
-    ~Owner() { release(object_); }
+    ~Owner() { free_object(object_); }
 
     Object *get() const noexcept { return object_; }
     explicit operator bool() const noexcept { return object_ != nullptr; }
@@ -94,6 +107,7 @@ public:
     Layout() = default;
     explicit Layout(vescomm_layout_t *owned) noexcept : owner_(owned) {}
 
+    // `cuts` has ranks + 1 elements.
     Layout(const std::vector<Tensor> &tensors, std::int64_t elements,
            std::span<const std::int64_t> cuts) {
         std::vector<vescomm_tensor_t> plain;
@@ -180,6 +194,7 @@ public:
         return boxes;
     }
 
+    // Returns the serialised layout. Sizes here and in parse() are in bytes.
     std::vector<std::byte> serialise() const {
         std::size_t size = 0;
         check(vescomm_layout_serialise(get(), nullptr, 0, &size));
@@ -201,8 +216,8 @@ private:
     Owner owner_;
 };
 
-// The ranks that work together. Without finalize() the destructor is collective: it waits for all
-// ranks, and cannot report an error.
+// The ranks that work together. Call finalize() before the destructor runs. Otherwise the
+// destructor is collective: it waits for all ranks, and cannot report an error.
 class Communicator {
 public:
     Communicator(std::int32_t rank, std::int32_t ranks, const std::string &address,
@@ -220,6 +235,28 @@ public:
 
     explicit Communicator(vescomm_comm_t *owned) noexcept : owner_(owned) {}
 
+    // The ranks with the same color form a communicator. Where the color is negative, the result is
+    // empty: its get() returns nullptr.
+    Communicator split(std::int32_t color, std::int32_t key = 0,
+                       const vescomm_comm_options_t *options = nullptr) {
+        vescomm_comm_t *made = nullptr;
+        check(vescomm_comm_split(get(), color, key, options, &made));
+        return Communicator(made);
+    }
+
+    Communicator dup(const vescomm_comm_options_t *options = nullptr) {
+        vescomm_comm_t *made = nullptr;
+        check(vescomm_comm_dup(get(), options, &made));
+        return Communicator(made);
+    }
+
+    // The surviving ranks form a communicator. This one is broken afterwards.
+    Communicator shrink(std::span<const std::int32_t> failed = {}) {
+        vescomm_comm_t *made = nullptr;
+        check(vescomm_comm_shrink(get(), failed.data(), failed.size(), &made));
+        return Communicator(made);
+    }
+
     vescomm_comm_info_t info() const {
         vescomm_comm_info_t info = vescomm_comm_info_init();
         check(vescomm_comm_get_info(get(), &info));
@@ -234,6 +271,7 @@ public:
         return counters;
     }
 
+    // The text of vescomm_comm_get_metrics(), without a terminating zero.
     std::string metrics() const {
         // The text may grow between two calls.
         std::size_t size = 4096;
@@ -262,8 +300,9 @@ public:
 
     Communicator(Communicator &&) noexcept = default;
     Communicator &operator=(Communicator &&) noexcept = default;
-    // If an exception unwinds the stack, the destructor aborts the communicator on all ranks: this
-    // rank will not make the calls that the others wait for.
+    // If an exception leaves the scope of the communicator, the destructor aborts the communicator
+    // on all ranks: this rank will not make the calls that the others wait for. An exception that
+    // is caught within the scope does not abort it.
     ~Communicator() {
         if (owner_ && std::uncaught_exceptions() > exceptions_)
             vescomm_comm_abort(get(), "an exception ended its part of the program; see its output");
@@ -279,6 +318,7 @@ private:
 class Memory {
 public:
     Memory() = default;
+    // `bytes` is the size of a slab.
     Memory(const Communicator &comm, std::uint64_t bytes, vescomm_sharing_t sharing) {
         vescomm_memory_options_t options = vescomm_memory_options_init();
         options.bytes = bytes;
@@ -301,8 +341,15 @@ private:
     Owner owner_;
 };
 
-// Memory seen through a layout. T is the C++ type of the buffer's elements, or a type of one byte
-// (the span still counts elements). A type of another size throws std::invalid_argument.
+// Memory seen through a layout.
+//
+// T of data(), shard() and tensor() is a C++ type of the size of the buffer's elements, such as
+// float for f32 and std::uint16_t for bf16. T may also be a type of one byte, such as std::byte, to
+// get the address in a buffer of any type. The size of the span is the number of elements in both
+// cases, not of bytes; vescomm_type_get_bytes() returns the bytes of an element. Other types throw
+// std::invalid_argument.
+//
+// The destructor does not wait for requests. A Request keeps the memory of its buffer alive.
 class Buffer {
 public:
     Buffer() = default;
@@ -356,9 +403,11 @@ private:
 
 // A collective operation, created once and started many times.
 //
-// The destructor and the assignment operator wait for a running request, as wait() does but without
-// an exception. Nothing writes to its arrays or its buffer afterwards. This also holds when the
-// wait fails, after the timeout at the latest: the communicator is broken then.
+// If the request is running, the destructor waits until it is complete, and throws no exception. If
+// the wait fails, at the latest after the timeout, the communicator is broken. After the destructor
+// nothing writes to the caller's arrays (source and output), also when the wait has failed. After a
+// failed wait, however, other ranks of this node may still write to the request's buffer until they
+// observe the failure. The buffer can be freed nevertheless: every process has its own mapping.
 class Request {
 public:
     Request() = default;
@@ -394,14 +443,16 @@ public:
         return Request(made);
     }
 
+    // `stream` must be nullptr for host memory, the only kind so far.
     void start(void *stream = nullptr) { check(vescomm_request_start(get(), stream)); }
-    // True when complete.
+    // Makes progress. Returns true when complete.
     bool test() {
         const vescomm_status_t status = vescomm_request_test(get());
         check(status);
         return status == VESCOMM_OK;
     }
     void wait() { check(vescomm_request_wait(get())); }
+    // Starts the request and waits for it.
     void run() {
         start();
         wait();
@@ -499,9 +550,13 @@ constexpr vescomm_type_t type_of() noexcept {
 }
 
 // Collectives on arrays of the caller; see the group "Collectives on arrays" of vescomm.h. An array
-// is a contiguous range (std::vector, std::array, std::span), and its type is deduced. With a
-// request a call returns when it has started, without one when it is complete. `stream` is that of
-// the C function. Temporary arrays must outlive the call, with a request its completion.
+// is a contiguous range (std::vector, std::array, std::span). Its type is deduced; its size and all
+// counts are numbers of elements. Blocks lie one after another, in the order of ranks.
+//
+// Without a request a call returns when it is complete on this rank. With a request it returns when
+// it has started, and the arrays must exist until the request is complete. The request replaces the
+// previous one in *request, whose destructor waits for it. `stream` must be nullptr for host
+// memory, the only kind so far.
 
 namespace detail {
 
@@ -688,15 +743,21 @@ void receive(const Communicator &comm, Data &&data, std::int32_t peer, Request *
                                  detail::type_in<Data &>, peer, nullptr, stream, started.slot()));
 }
 
-// Collects the collectives and messages on arrays that `calls` makes, and starts them together.
+// Calls `calls`, collects the collectives and messages on arrays that it makes, and starts them
+// together. They take no request of their own.
+//
+// If `calls` throws, none of them starts. Other ranks may be in the matching group and would wait
+// for this rank, so the communicator is aborted: their calls throw an Error of
+// VESCOMM_ERROR_ABORTED. The exception of `calls` is then thrown again. An exception that `calls`
+// itself catches has no effect.
 template <typename Calls>
 void group(const Communicator &comm, const Calls &calls, Request *request = nullptr) {
     check(vescomm_group_begin(comm.get()));
     try {
         calls();
     } catch (...) {
-        // No call of the group has started. The other ranks would wait for it.
         vescomm_comm_abort(comm.get(), "an exception passed by a group");
+        // Ends the group on this rank. Nothing starts, because the communicator is broken.
         vescomm_group_end(comm.get(), nullptr);
         throw;
     }
