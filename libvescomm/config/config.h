@@ -20,19 +20,22 @@ Environment process_environment();
 //
 //   kind,    member,          default, unit, values, what it does
 #define VESCOMM_SETTINGS(X)                                                                     \
-    X(seconds, timeout_seconds, 300, "s", "> 0", "Give up on a silent peer after this long.")   \
+    X(seconds, timeout_seconds, 300, "s", "> 0",                                                \
+      "Limit of every wait. A wait fails when a peer is alive but has not done its part by "    \
+      "then.")                                                                                  \
     X(seconds, silence_seconds, 10, "s", "> 0",                                                 \
-      "Consider a rank dead when its machine has been silent for this long.")                   \
+      "A rank counts as dead when the control plane has received nothing from its process for " \
+      "this long, although its connection has not ended.")                                      \
     X(text, node, "", "", "any name",                                                           \
       "Name of this rank's node; ranks with one name share memory. Empty: ask the system.")     \
     X(choice, progress, "auto", "", "auto, thread, inline",                                     \
       "How requests make progress: in a progress thread, or only in calls of the library. "     \
       "auto: a thread when there are other nodes.")                                             \
     X(choice, transport, "auto", "", "auto, tcp, ucx",                                          \
-      "How bytes travel between nodes: tcp, over connections of vescomm's own, or ucx. auto: "  \
-      "ucx when every rank has RDMA, else tcp. The same on every rank.")                        \
+      "Transport between nodes: tcp or ucx. auto: ucx if every rank has RDMA and "              \
+      "VESCOMM_ENCRYPTION is no, else tcp. The same on every rank.")                            \
     X(choice, encryption, "no", "", "no, yes",                                                  \
-      "Encrypt what travels between nodes (AES-256-GCM), over tcp. The same on every rank.")    \
+      "Encrypt the data between nodes (AES-256-GCM). Only over tcp. The same on every rank.")   \
     X(choice, insecure, "0", "", "0, 1",                                                        \
       "1: accept a secret that others may guess on an address that others can reach. For "      \
       "machines and networks that nobody else uses.")                                           \
