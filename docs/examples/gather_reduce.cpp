@@ -16,6 +16,7 @@ int main() try {
     vescomm::Request reduce = vescomm::Request::reduce_scatter_v(comm, buffer);
     reduce.run();
     std::printf("| rank %d: %g\n", comm.rank(), buffer.shard<float>()[0]);
+    comm.finalize();  // collective; the destructor then does not wait
 } catch (const vescomm::Error &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
