@@ -35,16 +35,16 @@
  * elements are. This holds for buffers and for arrays. In the options of a request on a buffer,
  * NULL means in place too.
  *
- * A communicator is *broken* after a failure that ended it for all ranks. Every call on it returns
- * the first error; only vescomm_comm_shrink(), vescomm_comm_abort(), the flight recorder and the
- * functions that free remain useful.
+ * A communicator is *broken* after a failure that ended it for all ranks. From then on every call
+ * that creates, starts or waits returns the first error. The functions that read properties, the
+ * flight recorder, vescomm_comm_shrink() and the functions that free an object still work.
  *
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
- * because of an argument or an environment variable of that rank, it fails on all ranks: the
- * sentence on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank and the reason, and the
- * communicator is broken. If it fails on all ranks for the same reason, nothing breaks. A call
- * on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_OUT_OF_MEMORY) has no
- * effect and may be repeated.
+ * because of an argument or an environment variable of that rank, it fails on all ranks, and the
+ * communicator is broken. The sentence on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank
+ * and the reason. If the call fails on all ranks for the same reason, the communicator is not
+ * broken. A call on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT,
+ * VESCOMM_ERROR_OUT_OF_MEMORY) has no effect and may be repeated.
  *
  * A communicator, memory, buffer or request belongs to the process that created it. In a child of
  * fork(), every call on such a handle returns VESCOMM_ERROR_INVALID_ARGUMENT and has no other
@@ -56,8 +56,10 @@
  * "Threads: safe" means: the function may be called at any time, also while another thread is in a
  * call on the same communicator. "Threads: one at a time per communicator" means: no other thread
  * may be in another such call on that communicator. Every blocking call makes progress on all
- * requests of its communicator. All ranks start requests and create objects in the same order; they
- * wait, test and free in any order.
+ * requests of its communicator.
+ *
+ * "Collective: yes, same order" means: all ranks of the communicator make these calls, in the same
+ * order. They may wait, test and free in any order.
  *
  * A communicator holds at most 65,536 memories and requests on buffers at a time. Objects that
  * every rank has freed do not count. A request can be started at least 2^31 times.
@@ -93,7 +95,7 @@ typedef int32_t vescomm_status_t;
 /** An argument is wrong. Nothing was created or started. If a call that creates an object fails on
  *  some ranks but not on all, it also breaks the communicator. */
 #define VESCOMM_ERROR_INVALID_ARGUMENT ((vescomm_status_t)-1)
-/** Memory or another resource of this machine ran out; the call had no effect. */
+/** Memory or another resource of this machine ran out. Nothing was created or started. */
 #define VESCOMM_ERROR_OUT_OF_MEMORY ((vescomm_status_t)-2)
 /** A peer did not respond before the deadline. The communicator is broken from now on. */
 #define VESCOMM_ERROR_TIMEOUT ((vescomm_status_t)-3)
@@ -166,7 +168,7 @@ typedef struct vescomm_comm vescomm_comm_t;
 typedef struct vescomm_comm_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /** Longest duration of a wait for a peer, in seconds; then the wait fails. 0: the variable
+    /** Maximum duration of a wait for a peer, in seconds; after it the wait fails. 0: the variable
      *  VESCOMM_TIMEOUT_SECONDS, or 300. */
     double timeout_seconds;
     /** Name of the node of this rank; ranks with the same name share memory. NULL: the variable
@@ -954,7 +956,8 @@ typedef struct vescomm_request vescomm_request_t;
 /** Operator of a reduction, applied element by element. Floats of 16 and 8 bits are accumulated in
  *  f32 and rounded once; other types are accumulated in the type of the elements. Integers wrap
  *  modulo 2^bits. On one node, and on a reproducible communicator, contributions are combined in
- *  the order of ranks. Between nodes the order depends on the algorithm otherwise. */
+ *  the order of ranks. On several nodes of any other communicator the order depends on the
+ *  algorithm. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
@@ -1436,7 +1439,8 @@ VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_req
 /* --------------------------------------------------------------------------------- trace ---- */
 
 /**
- * Starts recording spans on this rank: requests, waits, and spans of the caller.
+ * Starts recording spans (named intervals of time) on this rank: requests, waits, and spans of the
+ * caller.
  *
  * @param spans  maximum number of spans to keep; later ones are counted and dropped. 0: 1,000,000.
  * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY.
