@@ -457,8 +457,9 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason);
 
 /**
- * Ends the use of a communicator on all ranks, before each rank frees it. Requests that are running
- * complete first, and progress is made on operations of other ranks.
+ * Ends the use of a communicator on all ranks, before each rank frees it. Requests of this rank
+ * that are running complete first. While the call waits for the other ranks, it makes progress, so
+ * that they can complete their operations.
  *
  * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. If a
  * rank waits for a peer that has called this function without making the matching call first, the
@@ -784,7 +785,7 @@ typedef struct vescomm_memory_options {
     vescomm_memory_kind_t kind;
     vescomm_sharing_t sharing;
     uint32_t reserved;
-    /** Size of the slab in bytes; the same on every rank. */
+    /** Size of a slab in bytes; the same on every rank. */
     uint64_t bytes;
 } vescomm_memory_options_t;
 
@@ -1008,7 +1009,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  * Creates an all_gather_v: gathers every rank's shard into the whole buffer.
  *
  * Before start: rank k holds elements [cuts[k], cuts[k + 1]), in the buffer or in its source; the
- * rest of the buffer is undefined.
+ * rest of the buffer is undefined. A rank calls vescomm_buffer_acquire() before it writes its shard
+ * into a VESCOMM_PER_NODE buffer.
  * After completion: every rank (every node, for VESCOMM_PER_NODE) holds all elements.
  *
  * @param options  NULL: in place, the library chooses the algorithm. source, type and algorithm are

@@ -26,26 +26,28 @@ namespace vescomm::planner {
 struct Tensor {
     std::string name;  // unique
     std::vector<std::int64_t> shape;  // row-major
-    // Rows of a block, which stays on one rank. 0 or 1: any row may be cut off (in a vector: any
-    // element). A tile of 32 x 32 needs 32 whole rows. -1: the whole tensor is a block, or each
-    // sub-matrix if there are several.
+    // Rows of a block, which stays on one rank. 0 or 1: a cut may lie between any two rows (in a
+    // vector: any two elements). A tile of 32 x 32 needs 32 whole rows. -1: the whole tensor is a
+    // block, or each sub-matrix if there are several.
     std::int64_t block_rows = 1;
-    // Leading dimensions whose sub-matrices restart the grid of blocks, such as the experts of a
-    // fused [experts, rows, columns] tensor.
+    // Number of leading dimensions that index sub-matrices, such as 1 for the experts of [experts,
+    // rows, columns]. The grid of blocks restarts at each sub-matrix.
     std::int32_t batch_dimensions = 0;
-    // The tensor starts at a multiple of this many elements, in addition to
+    // The tensor starts at a multiple of this number of elements, in addition to
     // Options::start_alignment. 0: only start_alignment applies.
     std::int64_t alignment = 0;
 };
 
 enum class Mode : std::int32_t {
-    // The largest shard is as small as possible. Padding serves only to align starts.
+    // The largest shard is as small as possible. Padding only aligns starts.
     ragged = 0,
     // All shards are equal, padding included, so that any equal-count library can move them.
     uniform = 1,
-    // Ragged, with the bytes of all units together even over the ranks; see planner_model.hpp.
+    // Ragged; in addition, all ranks own about the same number of bytes of all units together. See
+    // planner_model.hpp.
     balanced = 2,
-    // Every matrix is whole on one rank, for optimizers that need this. The ranks' work is even.
+    // Every matrix is whole on one rank, for optimizers that need this. All ranks have about the
+    // same work of the optimizer.
     owner = 3,
     // Ragged or uniform, whichever has the smaller estimated communication time.
     automatic = 4,
@@ -77,11 +79,12 @@ struct Options {
     // a few elements can be several times the share of a light rank, so only shards that grow by at
     // most a hundredth are rounded up.
     std::int64_t cut_alignment = 64;
-    // Upper limit of a shard. Layouts with a larger shard are rejected. 0: no limit.
+    // Maximum size of a shard. A layout with a larger shard is rejected. 0: no limit.
     std::int64_t shard_limit = 0;
-    // Limit of the steps to search for a better order, or for the proof that there is none. Used
-    // only when the bound is not met. A step examines one tensor and takes about 10 ns. The limit
-    // is not a time, so that the same input gives the same answer on every machine.
+    // Maximum number of steps to search for a better order, or for the proof that there is none.
+    // Used only if a layout does not meet the lower bound. A step examines one tensor and takes
+    // about 10 ns. The limit is not a time, so that the same input gives the same answer on every
+    // machine. 0: no search. The default of vescomm-plan is 20,000,000.
     std::int64_t search_steps = 0;
     // Mode::balanced: the fraction by which the largest shard of one unit may exceed its minimum.
     // The owner of that shard is the straggler of the unit's collectives, so a smaller excess is
@@ -130,8 +133,8 @@ struct Answer {
     // smaller largest shard in multiples of Options::cut_alignment, or none at all if lower_bound
     // is largest_shard. With weights: none has a smaller largest_over_share.
     bool optimal = false;
-    // The largest ratio of a shard to its rank's share. A share is the mean, or follows
-    // Problem::weights.
+    // The largest ratio of a shard to its rank's share. The share is the mean, or with weights the
+    // part that the rank's weight gives it.
     double largest_over_share = 1;
     std::int64_t steps = 0;  // search steps used, of Options::search_steps
     // No layout of this mode has a smaller largest_over_share. Without weights this is lower_bound
