@@ -29,24 +29,35 @@ double now() {
         .count();
 }
 
-Problem problem_of(Collective collective, const Options &options, int rank) {
+// The part that is common to buffers and arrays.
+Problem common_of(Collective collective, const Options &options) {
     Problem problem;
     problem.collective = collective;
     problem.nodes =
         Nodes::from_sizes(std::vector<int>(static_cast<std::size_t>(options.nodes), options.size));
+    if (collective != Collective::barrier && collective != Collective::all_to_all_v)
+        for (int at = 0; at <= problem.ranks(); ++at) problem.cuts.push_back(options.elements * at);
+    return problem;
+}
+
+AnyProblem problem_of(const AlgorithmEntry &entry, bool arrays, const Options &options, int rank) {
+    if (!arrays) {
+        BufferProblem problem(common_of(entry.collective, options));
+        problem.per_node = entry.name == "slab";
+        return problem;
+    }
+    ArrayProblem problem(common_of(entry.collective, options));
     problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
-    const int ranks = problem.ranks();
-    if (collective == Collective::all_to_all_v) {
-        const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), options.elements);
+    if (entry.collective == Collective::all_to_all_v) {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(problem.ranks()),
+                                               options.elements);
         problem.exchange = Exchange::known_to(rank, counts, counts);
-    } else if (collective != Collective::barrier) {
-        for (int at = 0; at <= ranks; ++at) problem.cuts.push_back(options.elements * at);
     }
     return problem;
 }
 
-void make_one(const AlgorithmEntry &entry, const Problem &problem, int rank) {
+void make_one(const AlgorithmEntry &entry, const AnyProblem &problem, int rank) {
     constexpr int times = 9;
     std::vector<double> seconds;
     std::size_t steps = 0;
@@ -61,7 +72,7 @@ void make_one(const AlgorithmEntry &entry, const Problem &problem, int rank) {
     std::printf("%10zu steps made in %10.1f us\n", steps, seconds[times / 2] * 1e6);
 }
 
-void simulate_all(const AlgorithmEntry &entry, const Problem &problem) {
+void simulate_all(const AlgorithmEntry &entry, const AnyProblem &problem) {
     const double begin = now();
     const Simulation run =
         simulate(problem, [&](int rank) { return entry.make(problem, rank); }, {}, {});
@@ -82,9 +93,7 @@ void measure(const Options &options) {
             continue;
         if (!options.algorithm.empty() && entry.name != options.algorithm) continue;
         for (const bool arrays : {false, true}) {
-            Problem problem = problem_of(entry.collective, options, rank);
-            problem.arrays = arrays;
-            problem.per_node = entry.name == "slab";
+            const AnyProblem problem = problem_of(entry, arrays, options, rank);
             const bool unknown = options.simulate && entry.collective == Collective::all_to_all_v;
             if (!entry.suits(problem) || unknown) continue;
             std::printf("%-16s %-13s %s ", std::string(name_of(entry.collective)).c_str(),

@@ -17,7 +17,7 @@ namespace {
 
 class StagingPath final : public CollectivePath {
 public:
-    StagingPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+    StagingPath(Communicator &comm, const AlgorithmEntry &algorithm, const AnyProblem &problem,
                 vescomm_type_t type, std::int64_t elements, std::shared_ptr<StagingBuffer> staging)
         : CollectivePath(comm, algorithm, problem, bytes_of(type)),
           type_(type),
@@ -27,8 +27,8 @@ public:
     Run next(const Operation &operation) override {
         // A rank that exchanges nothing in a gather_v or scatter_v completes it, even if the others
         // made another call.
-        const bool uncompared = problem_.collective == Collective::gather_v ||
-                                problem_.collective == Collective::scatter_v;
+        const bool uncompared = problem_->collective == Collective::gather_v ||
+                                problem_->collective == Collective::scatter_v;
         return staging_->next(uncompared ? operation.signature() : 0);
     }
     std::string object() const override {
@@ -41,6 +41,20 @@ private:
     const std::shared_ptr<StagingBuffer> staging_;
 };
 
+ArrayProblem problem_of(const StagingBuffer &staging, const RequestArrays &arrays,
+                        const RequestOptions &options) {
+    const Communicator &comm = *staging.comm();
+    ArrayProblem problem;
+    problem.collective = options.collective;
+    problem.nodes = comm.nodes();
+    problem.root = options.root;
+    problem.in_order = comm.reproducible();
+    problem.cuts = arrays.cuts;
+    problem.exchange = arrays.exchange;
+    staging.give_space(problem, options.type);
+    return problem;
+}
+
 }  // namespace
 
 std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
@@ -48,20 +62,13 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     Communicator &comm = *staging->comm();
     comm.check();
     check(comm, options);
-    Problem problem;
-    problem.collective = options.collective;
-    problem.nodes = comm.nodes();
-    problem.arrays = true;
-    problem.root = options.root;
-    problem.in_order = comm.reproducible();
-    problem.cuts = arrays.cuts;
-    problem.exchange = arrays.exchange;
-    staging->give_space(problem, options.type);
+    const AnyProblem any = problem_of(*staging, arrays, options);
+    const ArrayProblem &problem = *any.arrays();
     const AlgorithmOverride forced = override_of(comm, options);
-    const Choice choice = select({&problem, 1}, bytes_of(options.type), comm.machine(),
+    const Choice choice = select({&any, 1}, bytes_of(options.type), comm.machine(),
                                  forced.algorithm, forced.variable);
     const AlgorithmEntry &algorithm = *choice.algorithm;
-    if (checks_schedules && comm.rank() == 0) check_if_small(algorithm, problem);
+    if (checks_schedules && comm.rank() == 0) check_if_small(algorithm, any);
 
     const std::int64_t elements = std::max(problem.elements(), problem.source_size(comm.rank()));
     Bindings bindings = bindings_of(comm, options);
@@ -76,7 +83,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     bindings.source.pieces = arrays.source;
     bindings.output.pieces = arrays.output;
     auto path =
-        std::make_unique<StagingPath>(comm, algorithm, problem, options.type, elements, staging);
+        std::make_unique<StagingPath>(comm, algorithm, any, options.type, elements, staging);
     return std::unique_ptr<Request>(new Request(staging->comm(), options, std::move(arrays),
                                                 std::move(path), algorithm, choice.why, bindings));
 }

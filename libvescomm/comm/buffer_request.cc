@@ -19,8 +19,9 @@ namespace vescomm::internal {
 
 namespace {
 
-Problem problem_of(const Communicator &comm, const Buffer *buffer, const RequestOptions &options) {
-    Problem problem;
+BufferProblem problem_of(const Communicator &comm, const Buffer *buffer,
+                         const RequestOptions &options) {
+    BufferProblem problem;
     problem.collective = options.collective;
     problem.nodes = comm.nodes();
     problem.root = options.root;
@@ -103,10 +104,10 @@ RequestOptions resolve_in_place(int rank, const Buffer *buffer, RequestOptions o
 // variant needs one more copy, but one wait instead of two or three, because no rank has to learn
 // that its bytes were read. For many bytes the copy costs more than the waits, and predictions take
 // long. Between nodes, only the variant can combine in the order of ranks, or reduce to a root.
-std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
-                                 const StagingBuffer &staging, bool forced) {
+std::vector<AnyProblem> variants_of(const BufferProblem &problem, const Buffer *buffer,
+                                    const StagingBuffer &staging, bool forced) {
     constexpr std::int64_t max_bytes = 1 << 20;
-    std::vector<Problem> variants{problem};
+    std::vector<AnyProblem> variants{problem};
     if (buffer == nullptr || buffer->per_node()) return variants;
     const auto bytes = problem.elements() * static_cast<std::int64_t>(size_of(buffer->type()));
     const bool is_worth_it = problem.nodes.count() == 1 && (forced || bytes <= max_bytes);
@@ -114,9 +115,9 @@ std::vector<Problem> variants_of(const Problem &problem, const Buffer *buffer,
         problem.nodes.count() > 1 && (problem.collective == Collective::reduce ||
                                       (problem.in_order && reduces(problem.collective)));
     if (!is_worth_it && !only_staged) return variants;
-    Problem &staged = variants.emplace_back(problem);
-    staged.arrays = true;
+    ArrayProblem staged(problem);
     staging.give_space(staged, buffer->type());
+    variants.emplace_back(std::move(staged));
     return variants;
 }
 
@@ -161,7 +162,7 @@ private:
 // In the buffer, on a channel of the request.
 class BufferPath final : public CollectivePath {
 public:
-    BufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+    BufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const AnyProblem &problem,
                const ElementBytes &bytes, std::shared_ptr<Buffer> buffer,
                std::unique_ptr<TakenChannel> channel, std::shared_ptr<Memory> partial)
         : CollectivePath(comm, algorithm, problem, bytes),
@@ -186,7 +187,7 @@ private:
 // From the buffer to the buffer, through the staging buffer.
 class StagedBufferPath final : public CollectivePath {
 public:
-    StagedBufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const Problem &problem,
+    StagedBufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const AnyProblem &problem,
                      const ElementBytes &bytes, std::shared_ptr<Buffer> buffer,
                      std::shared_ptr<StagingBuffer> staging)
         : CollectivePath(comm, algorithm, problem, bytes),
@@ -296,20 +297,21 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     const std::string label =
         "creation of " + std::string(name_of(options.collective)) + quoted_name(buffer.get());
 
-    Problem in_buffer = problem_of(*comm, buffer.get(), options);
+    BufferProblem in_buffer = problem_of(*comm, buffer.get(), options);
     in_buffer.in_place = !any_rank_has_array(*comm, label, options);
     in_buffer.plain_sums = buffer && accumulator_of(buffer->type()) == buffer->type() &&
                            options.op != VESCOMM_PREMULTIPLIED_SUM;
     const AlgorithmOverride forced = override_of(*comm, options);
-    std::vector<Problem> variants =
+    const std::vector<AnyProblem> variants =
         variants_of(in_buffer, buffer.get(), *staging, !forced.algorithm.empty());
     const ElementBytes bytes = buffer ? bytes_of(buffer->type()) : ElementBytes{};
     const Choice choice =
         select(variants, bytes, comm->machine(), forced.algorithm, forced.variable);
-    const Problem &problem = variants[choice.variant];
+    const AnyProblem &chosen = variants[choice.variant];
+    const Problem &problem = *chosen;
     const AlgorithmEntry &algorithm = *choice.algorithm;
     const bool staged = choice.variant > 0;
-    if (checks_schedules && comm->rank() == 0) check_if_small(algorithm, problem);
+    if (checks_schedules && comm->rank() == 0) check_if_small(algorithm, chosen);
 
     const Deadline deadline = comm->deadline();
     const Description description = {
@@ -336,20 +338,20 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
             Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
         bind_arrays(bindings, problem, *buffer, options);
         return make(
-            std::make_unique<StagedBufferPath>(*comm, algorithm, problem, bytes, buffer, staging));
+            std::make_unique<StagedBufferPath>(*comm, algorithm, chosen, bytes, buffer, staging));
     }
     auto channel = std::make_unique<TakenChannel>(
         *comm, require_same_and_take_channel(*comm, label, deadline, description));
     bindings.channel = (**channel).number;
     bind_buffer(bindings, problem, *comm, buffer.get(), options);
-    const std::int64_t partials = algorithm.make(problem, comm->rank()).partial;
+    const std::int64_t partials = algorithm.make(chosen, comm->rank()).partial;
     std::shared_ptr<Memory> partial =
         partial_memory(*comm, buffer.get(), partials, label, deadline);
     if (partial)
         bindings.partial = {.type = accumulator_of(buffer->type()),
                             .memory = partial->id(),
                             .mapping = partial->mapping()};
-    return make(std::make_unique<BufferPath>(*comm, algorithm, problem, bytes, buffer,
+    return make(std::make_unique<BufferPath>(*comm, algorithm, chosen, bytes, buffer,
                                              std::move(channel), std::move(partial)));
 }
 

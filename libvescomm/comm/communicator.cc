@@ -110,7 +110,7 @@ bool Communicator::exchange_peer_info(const std::string &node, Deadline limit) {
 }
 
 void Communicator::create_barrier() {
-    Problem problem;
+    BufferProblem problem;
     problem.nodes = nodes_;
     const AlgorithmEntry &algorithm = *find_algorithm(Collective::barrier, "dissemination");
     Bindings bindings;

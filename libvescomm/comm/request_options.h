@@ -31,7 +31,7 @@ struct RequestOptions {
 
 // The arrays of a call.
 struct RequestArrays {
-    std::vector<std::int64_t> cuts;  // see Problem
+    std::vector<std::int64_t> cuts;  // Problem::cuts
     Exchange exchange;  // all_to_all_v
     std::vector<Piece> source, output;
     bool operator==(const RequestArrays &) const = default;

@@ -37,7 +37,7 @@ public:
 // Paths of collectives.
 class CollectivePath : public RequestPath {
 public:
-    CollectivePath(Communicator &comm, const AlgorithmEntry &algorithm, Problem problem,
+    CollectivePath(Communicator &comm, const AlgorithmEntry &algorithm, AnyProblem problem,
                    const ElementBytes &bytes)
         : comm_(comm), algorithm_(algorithm), problem_(std::move(problem)), bytes_(bytes) {}
 
@@ -47,7 +47,7 @@ public:
 protected:
     Communicator &comm_;  // the request owns a reference to it
     const AlgorithmEntry &algorithm_;
-    const Problem problem_;
+    const AnyProblem problem_;
     const ElementBytes bytes_;
 };
 

@@ -17,6 +17,6 @@ inline constexpr bool checks_schedules = true;
 // Computes the schedules of all ranks, and throws Error(INTERNAL) with the fault that check() finds
 // in them. Skips schedules of many ranks or steps, which the tests check, and every all_to_all_v,
 // because one rank does not know all its counts.
-void check_if_small(const AlgorithmEntry &algorithm, const Problem &problem);
+void check_if_small(const AlgorithmEntry &algorithm, const AnyProblem &problem);
 
 }  // namespace vescomm::internal

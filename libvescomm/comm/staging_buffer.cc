@@ -54,7 +54,7 @@ std::shared_ptr<StagingBuffer> StagingBuffer::create(const std::shared_ptr<Commu
     return std::shared_ptr<StagingBuffer>(new StagingBuffer(comm));
 }
 
-void StagingBuffer::give_space(Problem &problem, vescomm_type_t type) const {
+void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const {
     const auto in = [](std::int64_t bytes, std::size_t each) {
         return bytes / static_cast<std::int64_t>(each);
     };

@@ -29,7 +29,7 @@ public:
     const std::shared_ptr<Communicator> &comm() const { return comm_; }
 
     // Sets the parts of the staging buffer that a problem on arrays of `type` may use.
-    void give_space(Problem &problem, vescomm_type_t type) const;
+    void give_space(ArrayProblem &problem, vescomm_type_t type) const;
     void bind(Bindings &bindings, vescomm_type_t type);
     // The run of the next operation. `uncompared`: the signature of an operation that a rank may
     // complete without exchanging anything, 0 for all others. It becomes a part of the signatures

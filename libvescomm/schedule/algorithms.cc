@@ -10,40 +10,37 @@ namespace vescomm::internal {
 
 namespace {
 
-bool per_node(const Problem &problem) {
-    return !problem.arrays && problem.per_node;
+bool per_node(const BufferProblem &problem) {
+    return problem.per_node;
 }
 
-bool per_rank(const Problem &problem) {
-    return !problem.arrays && !problem.per_node;
+bool per_rank(const BufferProblem &problem) {
+    return !problem.per_node;
 }
 
-bool per_rank_on_one_node(const Problem &problem) {
+bool per_rank_on_one_node(const BufferProblem &problem) {
     return per_rank(problem) && problem.nodes.count() == 1;
 }
 
-bool per_rank_on_nodes(const Problem &problem) {
+bool per_rank_on_nodes(const BufferProblem &problem) {
     return per_rank(problem) && problem.nodes.count() > 1;
-}
-
-bool buffers(const Problem &problem) {
-    return !problem.arrays;
 }
 
 // Maximum elements for which every rank sums the whole vector for itself.
 constexpr std::int64_t max_for_flat = 16 * 1024;
 
-bool few_on_one_node(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
+bool few_on_one_node(const ArrayProblem &problem) {
+    return problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
            problem.staging.count >= 2;
 }
 
-bool reducible(const Problem &problem) {
-    if (!problem.arrays) return !problem.per_node && problem.in_place;
-    return reduce_scatter_v::can_use_staging(problem);
+bool reducible(const AnyProblem &problem) {
+    if (const ArrayProblem *arrays = problem.arrays())
+        return reduce_scatter_v::can_use_staging(*arrays);
+    return !problem.buffers()->per_node && problem.buffers()->in_place;
 }
 
-bool always(const Problem &) {
+bool always(const AnyProblem &) {
     return true;
 }
 
@@ -161,7 +158,7 @@ constexpr AlgorithmEntry table[] = {
      per_rank_on_one_node,
      "every rank copies a slice of the root's buffer straight into all others", Growth::linear,
      true},
-    {Collective::broadcast, "tree", "broadcast/tree.cc", broadcast::tree, buffers,
+    {Collective::broadcast, "tree", "broadcast/tree.cc", broadcast::tree, always,
      "a binomial tree over nodes; within a node every rank copies from its holder",
      Growth::logarithmic},
     {Collective::broadcast, "pipeline", "broadcast/pipeline.cc", broadcast::pipeline,

@@ -48,9 +48,13 @@ struct Counter {
 
 class Checker {
 public:
-    Checker(const Problem &problem, std::span<const Schedule> schedules)
-        : problem_(problem), schedules_(schedules), memory_(problem, schedules) {
-        for (int rank = 0; rank < problem.ranks(); ++rank) {
+    Checker(const AnyProblem &problem, std::span<const Schedule> schedules)
+        : problem_(*problem),
+          buffers_(problem.buffers()),
+          messages_(problem.arrays() != nullptr && problem.arrays()->messages),
+          schedules_(schedules),
+          memory_(problem, schedules) {
+        for (int rank = 0; rank < problem_.ranks(); ++rank) {
             Rank state;
             state.user.id = threads_++;
             for (std::size_t lane = 0; lane < schedules[rank].lanes.size(); ++lane) {
@@ -125,8 +129,8 @@ private:
     bool begin(int rank) {
         Rank &state = ranks_[rank];
         const bool writes_slab =
-            !problem_.arrays && problem_.per_node &&
-            (problem_.collective == Collective::all_gather_v ? problem_.in_place
+            buffers_ != nullptr && buffers_->per_node &&
+            (problem_.collective == Collective::all_gather_v ? buffers_->in_place
                                                              : rank == problem_.root);
         if (writes_slab && !join_releases(rank, state.operation, state.user)) return false;
         state.user.tick();
@@ -248,7 +252,7 @@ private:
             }
             case Action::signal:
                 thread.tick();
-                if (step.peer != whole_node && !problem_.messages &&
+                if (step.peer != whole_node && !messages_ &&
                     problem_.nodes.together(rank, step.peer))
                     throw Fault(context() + ": a signal within a node is for all its ranks");
                 raise(step.peer == whole_node ? node_flags_[{rank, step.flag}]
@@ -297,7 +301,7 @@ private:
     }
 
     const Counter *counter_for(int source, int reader, std::uint32_t flag) const {
-        if (!problem_.messages && problem_.nodes.together(source, reader)) {
+        if (!messages_ && problem_.nodes.together(source, reader)) {
             const auto found = node_flags_.find({source, flag});
             return found == node_flags_.end() ? nullptr : &found->second;
         }
@@ -315,6 +319,8 @@ private:
     }
 
     const Problem &problem_;
+    const BufferProblem *const buffers_;  // nullptr: a problem on arrays
+    const bool messages_;  // ArrayProblem::messages
     std::span<const Schedule> schedules_;
     Memory memory_;
     int threads_ = 0;
@@ -326,10 +332,10 @@ private:
 
 }  // namespace
 
-std::string check(const Problem &problem, std::span<const Schedule> schedules) {
-    if (static_cast<int>(schedules.size()) != problem.ranks())
+std::string check(const AnyProblem &problem, std::span<const Schedule> schedules) {
+    if (static_cast<int>(schedules.size()) != problem->ranks())
         return "there are " + std::to_string(schedules.size()) + " schedules for " +
-               std::to_string(problem.ranks()) + " ranks";
+               std::to_string(problem->ranks()) + " ranks";
     try {
         Checker(problem, schedules).run();
     } catch (const Fault &fault) {

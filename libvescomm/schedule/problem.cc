@@ -48,7 +48,7 @@ bool is_message(Collective collective) {
     return collective == Collective::send || collective == Collective::receive;
 }
 
-std::int64_t Problem::block(int from, int to) const {
+std::int64_t ArrayProblem::block(int from, int to) const {
     switch (collective) {
         case Collective::all_gather_v:
             return size(from);
@@ -65,7 +65,7 @@ std::int64_t Problem::block(int from, int to) const {
     }
 }
 
-Place Problem::given(int from, int to) const {
+Place ArrayProblem::given(int from, int to) const {
     switch (collective) {
         case Collective::all_gather_v:
             return source(from);
@@ -78,7 +78,7 @@ Place Problem::given(int from, int to) const {
     }
 }
 
-Place Problem::taken(int from, int to) const {
+Place ArrayProblem::taken(int from, int to) const {
     switch (collective) {
         case Collective::all_gather_v:
         case Collective::gather_v:
@@ -90,8 +90,7 @@ Place Problem::taken(int from, int to) const {
     }
 }
 
-std::int64_t Problem::source_size(int rank) const {
-    if (!arrays) return cuts.empty() ? 0 : size(rank);
+std::int64_t ArrayProblem::source_size(int rank) const {
     switch (collective) {
         case Collective::all_gather_v:
         case Collective::gather_v:
@@ -106,8 +105,7 @@ std::int64_t Problem::source_size(int rank) const {
     }
 }
 
-std::int64_t Problem::output_size(int rank) const {
-    if (!arrays) return cuts.empty() ? 0 : size(rank);
+std::int64_t ArrayProblem::output_size(int rank) const {
     switch (collective) {
         case Collective::reduce_scatter_v:
             return half ? elements() : size(rank);

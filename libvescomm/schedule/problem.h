@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "schedule/exchange.h"
@@ -44,28 +46,53 @@ inline constexpr std::int64_t partial_bytes = 1 << 19;
 // receiver does not need costs more than it saves.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;
 
-// Everything that an algorithm may depend on. It is the same on every rank, except for `exchange`.
+// The common part of all problems. A problem is everything that an algorithm may depend on. It is
+// the same on every rank, except for ArrayProblem::exchange.
 //
-// A vector of elements is cut into one shard for each rank. It lies in a fused buffer, or in arrays
-// of the callers. Data between arrays passes through the staging buffer, which is small.
+// A vector of elements is cut into one shard for each rank.
 struct Problem {
     Collective collective = Collective::barrier;
     Nodes nodes;
     std::vector<std::int64_t> cuts;  // ranks + 1 offsets in elements; empty: barrier, all_to_all_v
-    bool arrays = false;  // false: a fused buffer
     int root = 0;
     // Contributions are combined one after another, in the order of ranks. The bits of the result
     // then do not depend on the algorithm or on the placement of ranks on nodes.
     bool in_order = false;
 
-    // Buffers only.
+    int ranks() const { return nodes.ranks(); }
+    std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }
+    std::int64_t begin(int rank) const { return cuts[rank]; }
+    std::int64_t size(int rank) const { return cuts[rank + 1] - cuts[rank]; }
+};
+
+// A collective on a fused buffer, in which the vector lies; or a barrier, which has no elements.
+struct BufferProblem : Problem {
     bool per_node = false;  // one slab for each node; false: one for each rank
     bool in_place = true;  // no source (all_gather_v), no output (reduce_scatter_v)
     // Contributions in the buffer have the type of partial sums and need no scaling, so a rank may
     // put its contribution in place of a partial sum.
     bool plain_sums = false;
 
-    // Arrays only.
+    BufferProblem() = default;
+    explicit BufferProblem(Problem common) : Problem(std::move(common)) {}
+
+    // The shard of `owner` in the buffer of `holder`.
+    Place shard(int holder, int owner) const { return {holder, Region::buffer, begin(owner)}; }
+    // The shard of a rank before an all_gather_v, and after a reduce_scatter_v.
+    Place source(int rank) const {
+        return in_place ? shard(rank, rank) : Place{rank, Region::source, 0};
+    }
+    Place output(int rank) const {
+        return in_place ? shard(rank, rank) : Place{rank, Region::output, 0};
+    }
+    // Elements of the source and output arrays of a rank.
+    std::int64_t source_size(int rank) const { return cuts.empty() ? 0 : size(rank); }
+    std::int64_t output_size(int rank) const { return cuts.empty() ? 0 : size(rank); }
+};
+
+// A collective on arrays of the callers. Data between arrays passes through the staging buffer,
+// which is small.
+struct ArrayProblem : Problem {
     Exchange exchange;  // all_to_all_v: the counts of each pair of ranks
     // A phase of an all_reduce: the results of reduce_scatter_v, and the sources of all_gather_v,
     // lie in the output array at their offset in the vector.
@@ -78,31 +105,47 @@ struct Problem {
     // Elements that fit behind inline_flag, from offset 0 of the staging buffer.
     std::int64_t inlined = 0;
 
-    int ranks() const { return nodes.ranks(); }
-    std::int64_t elements() const { return cuts.empty() ? 0 : cuts.back(); }
-    std::int64_t begin(int rank) const { return cuts[rank]; }
-    std::int64_t size(int rank) const { return cuts[rank + 1] - cuts[rank]; }
-    // The shard of `owner` in the buffer of `holder`.
-    Place shard(int holder, int owner) const { return {holder, Region::buffer, begin(owner)}; }
+    ArrayProblem() = default;
+    explicit ArrayProblem(Problem common) : Problem(std::move(common)) {}
+
     // The shard of a rank before an all_gather_v, and after a reduce_scatter_v.
     Place source(int rank) const {
-        if (half) return {rank, Region::output, begin(rank)};
-        return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::source, 0};
+        return half ? Place{rank, Region::output, begin(rank)} : Place{rank, Region::source, 0};
     }
-    Place output(int rank) const {
-        if (half) return {rank, Region::output, begin(rank)};
-        return in_place && !arrays ? shard(rank, rank) : Place{rank, Region::output, 0};
-    }
-
-    // The block from `from` to `to`, for arrays and a collective that combines nothing: its
-    // elements, its place at the sender, and its place at the receiver. A block for all ranks has
-    // one place at the sender.
+    Place output(int rank) const { return {rank, Region::output, half ? begin(rank) : 0}; }
+    // For a collective that combines nothing, the block from `from` to `to`: its elements, its
+    // place at the sender, and its place at the receiver. A block for all ranks has one place at
+    // the sender.
     std::int64_t block(int from, int to) const;
     Place given(int from, int to) const;
     Place taken(int from, int to) const;
     // Elements of the source and output arrays of a rank.
     std::int64_t source_size(int rank) const;
     std::int64_t output_size(int rank) const;
+};
+
+// A problem of either kind. `->` gives the common part.
+class AnyProblem {
+public:
+    AnyProblem(BufferProblem problem) : problem_(std::move(problem)) {}
+    AnyProblem(ArrayProblem problem) : problem_(std::move(problem)) {}
+
+    // nullptr: a problem of the other kind.
+    const BufferProblem *buffers() const { return std::get_if<BufferProblem>(&problem_); }
+    BufferProblem *buffers() { return std::get_if<BufferProblem>(&problem_); }
+    const ArrayProblem *arrays() const { return std::get_if<ArrayProblem>(&problem_); }
+    ArrayProblem *arrays() { return std::get_if<ArrayProblem>(&problem_); }
+
+    const Problem &operator*() const { return *operator->(); }
+    const Problem *operator->() const {
+        return std::visit([](const Problem &problem) { return &problem; }, problem_);
+    }
+    Problem *operator->() {
+        return std::visit([](Problem &problem) { return &problem; }, problem_);
+    }
+
+private:
+    std::variant<BufferProblem, ArrayProblem> problem_;
 };
 
 // Sets `cuts` to equal shards. Shards are whole cache lines if each has at least 64 elements.

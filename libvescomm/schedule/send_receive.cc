@@ -13,7 +13,7 @@ enum Flag : std::uint32_t {
     read,  // value k: the receiver has copied the first k chunks from the eager buffer
 };
 
-std::int64_t chunk_of(const Problem &problem) {
+std::int64_t chunk_of(const ArrayProblem &problem) {
     return problem.staging.count / (2 * problem.ranks());
 }
 
@@ -81,7 +81,7 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     return lane;
 }
 
-Schedule send_receive(const Problem &problem, int rank) {
+Schedule send_receive(const ArrayProblem &problem, int rank) {
     Schedule schedule;
     schedule.staging = problem.staging.count;
     const auto message = [&](int from, int to) {
@@ -97,8 +97,8 @@ Schedule send_receive(const Problem &problem, int rank) {
     return schedule;
 }
 
-bool can_send_receive(const Problem &problem) {
-    return problem.arrays && chunk_of(problem) > 0;
+bool can_send_receive(const ArrayProblem &problem) {
+    return chunk_of(problem) > 0;
 }
 
 }  // namespace vescomm::internal

@@ -37,9 +37,9 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message);
 // buffer of the problem is the eager buffers. For the schedule checker: a result for these messages
 // holds for any subset of them, because messages share flags and places only if they follow one
 // another.
-Schedule send_receive(const Problem &problem, int rank);
+Schedule send_receive(const ArrayProblem &problem, int rank);
 
 // True if a chunk slot holds at least one element.
-bool can_send_receive(const Problem &problem);
+bool can_send_receive(const ArrayProblem &problem);
 
 }  // namespace vescomm::internal

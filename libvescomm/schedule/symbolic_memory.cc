@@ -28,22 +28,26 @@ void require_next(const std::vector<std::uint8_t> &sum, const std::vector<std::u
 
 }  // namespace
 
-Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : problem_(problem) {
+Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules)
+    : problem_(*any), buffers_(any.buffers()), arrays_(any.arrays()) {
+    const Problem &problem = *any;
     const auto ranks = static_cast<std::size_t>(problem.ranks());
     stores_.resize(regions * ranks);
     for (int rank = 0; rank < problem.ranks(); ++rank) {
         const auto store = [&](Region region) -> Store & {
             return stores_[index({rank, region, 0})];
         };
-        store(Region::source).size = problem.source_size(rank);
-        store(Region::output).size = problem.output_size(rank);
-        if (!problem.arrays) store(Region::buffer).size = problem.elements();
+        store(Region::source).size =
+            arrays_ != nullptr ? arrays_->source_size(rank) : buffers_->source_size(rank);
+        store(Region::output).size =
+            arrays_ != nullptr ? arrays_->output_size(rank) : buffers_->output_size(rank);
+        if (buffers_ != nullptr) store(Region::buffer).size = problem.elements();
         store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
         const auto limit = [&](const Extent &extent) { return extent.begin + extent.count; };
-        if (problem.arrays &&
-            (schedules[rank].staging > std::max(limit(problem.staging), problem.inlined) ||
-             schedules[rank].partial > limit(problem.partial)))
+        if (arrays_ != nullptr &&
+            (schedules[rank].staging > std::max(limit(arrays_->staging), arrays_->inlined) ||
+             schedules[rank].partial > limit(arrays_->partial)))
             throw Fault("rank " + std::to_string(rank) +
                         " uses more of the staging buffer than there is");
     }
@@ -51,7 +55,7 @@ Memory::Memory(const Problem &problem, std::span<const Schedule> schedules) : pr
 }
 
 std::size_t Memory::index(const Place &place) const {
-    const int owner = place.region == Region::buffer && problem_.per_node
+    const int owner = place.region == Region::buffer && buffers_ != nullptr && buffers_->per_node
                           ? problem_.nodes.members(problem_.nodes.node_of(place.rank))[0]
                           : place.rank;
     return static_cast<std::size_t>(place.region) * problem_.ranks() + owner;
@@ -80,8 +84,9 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
     // The caller's arrays and the staging buffer have one type. Plain sums have that of the buffer.
     const auto type = [&](Region region) {
         const bool array = region == Region::source || region == Region::output;
-        if (problem_.plain_sums && region == Region::partial) return Region::buffer;
-        return problem_.arrays && array ? Region::staging : region;
+        if (buffers_ != nullptr && buffers_->plain_sums && region == Region::partial)
+            return Region::buffer;
+        return arrays_ != nullptr && array ? Region::staging : region;
     };
     if (step.action == Action::put && type(place.region) != type(step.to.region))
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +
@@ -239,17 +244,17 @@ void Memory::expect(const Place &place, std::int64_t first_element, std::int64_t
 // reads.
 void Memory::cut_where_blocks_meet(int rank,
                                    const std::function<void(Region, std::int64_t)> &cut) const {
-    if (!problem_.arrays)
+    if (arrays_ == nullptr)
         for (const std::int64_t at : problem_.cuts) cut(Region::buffer, at);
-    if (!problem_.arrays || reduces(problem_.collective)) return;
+    if (arrays_ == nullptr || reduces(problem_.collective)) return;
     for (int peer = 0; peer < problem_.ranks(); ++peer) {
-        if (const std::int64_t count = problem_.block(rank, peer); count > 0) {
-            cut(Region::source, problem_.given(rank, peer).offset);
-            cut(Region::source, problem_.given(rank, peer).offset + count);
+        if (const std::int64_t count = arrays_->block(rank, peer); count > 0) {
+            cut(Region::source, arrays_->given(rank, peer).offset);
+            cut(Region::source, arrays_->given(rank, peer).offset + count);
         }
-        if (const std::int64_t count = problem_.block(peer, rank); count > 0) {
-            cut(Region::output, problem_.taken(peer, rank).offset);
-            cut(Region::output, problem_.taken(peer, rank).offset + count);
+        if (const std::int64_t count = arrays_->block(peer, rank); count > 0) {
+            cut(Region::output, arrays_->taken(peer, rank).offset);
+            cut(Region::output, arrays_->taken(peer, rank).offset + count);
         }
     }
 }
@@ -263,7 +268,7 @@ std::int64_t Memory::element(int from, int to) const {
             return problem_.begin(to);
         case Collective::all_to_all_v:
             // The high bits identify the sender.
-            return (std::int64_t{from} << 40) + problem_.exchange.sent_at(from, to);
+            return (std::int64_t{from} << 40) + arrays_->exchange.sent_at(from, to);
         default:
             return 0;
     }
@@ -272,13 +277,13 @@ std::int64_t Memory::element(int from, int to) const {
 void Memory::fill_inputs(int rank, int operation, const Thread &thread) {
     const Collective collective = problem_.collective;
     if (collective == Collective::barrier) return;
-    const Region contributions = problem_.arrays ? Region::source : Region::buffer;
+    const Region contributions = arrays_ != nullptr ? Region::source : Region::buffer;
     if (reduces(collective)) {
         fill({rank, contributions, 0}, 0, problem_.elements(), rank, operation, thread);
-    } else if (!problem_.arrays && collective == Collective::all_gather_v) {
-        fill(problem_.source(rank), problem_.begin(rank), problem_.size(rank), rank, operation,
+    } else if (buffers_ != nullptr && collective == Collective::all_gather_v) {
+        fill(buffers_->source(rank), problem_.begin(rank), problem_.size(rank), rank, operation,
              thread);
-    } else if (!problem_.arrays) {
+    } else if (buffers_ != nullptr) {
         if (rank == problem_.root)
             fill({rank, Region::buffer, 0}, 0, problem_.elements(), rank, operation, thread);
     } else {
@@ -286,8 +291,8 @@ void Memory::fill_inputs(int rank, int operation, const Thread &thread) {
         const bool shared =
             collective == Collective::all_gather_v || collective == Collective::broadcast;
         for (int to = 0; to < problem_.ranks(); ++to) {
-            if (problem_.block(rank, to) == 0) continue;
-            fill(problem_.given(rank, to), element(rank, to), problem_.block(rank, to), rank,
+            if (arrays_->block(rank, to) == 0) continue;
+            fill(arrays_->given(rank, to), element(rank, to), arrays_->block(rank, to), rank,
                  operation, thread);
             if (shared) break;
         }
@@ -302,22 +307,22 @@ void Memory::verify_outputs(int rank, int operation, const Thread &thread) {
         return contributions;
     };
     const std::vector<std::uint8_t> all(problem_.ranks(), 1);
-    const Place whole{rank, problem_.arrays ? Region::output : Region::buffer, 0};
+    const Place whole{rank, arrays_ != nullptr ? Region::output : Region::buffer, 0};
     if (collective == Collective::barrier) return;
     if (collective == Collective::reduce_scatter_v) {
-        expect(problem_.output(rank), problem_.begin(rank), problem_.size(rank), all, true,
-               operation, thread);
+        const Place output = arrays_ != nullptr ? arrays_->output(rank) : buffers_->output(rank);
+        expect(output, problem_.begin(rank), problem_.size(rank), all, true, operation, thread);
     } else if (reduces(collective)) {
         if (collective == Collective::all_reduce || rank == problem_.root)
             expect(whole, 0, problem_.elements(), all, true, operation, thread);
-    } else if (problem_.arrays) {
+    } else if (arrays_ != nullptr) {
         for (int from = 0; from < problem_.ranks(); ++from)
-            if (problem_.block(from, rank) > 0)
-                expect(problem_.taken(from, rank), element(from, rank), problem_.block(from, rank),
+            if (arrays_->block(from, rank) > 0)
+                expect(arrays_->taken(from, rank), element(from, rank), arrays_->block(from, rank),
                        only(from), false, operation, thread);
     } else if (collective == Collective::all_gather_v) {
         for (int owner = 0; owner < problem_.ranks(); ++owner)
-            expect(problem_.shard(rank, owner), problem_.begin(owner), problem_.size(owner),
+            expect(buffers_->shard(rank, owner), problem_.begin(owner), problem_.size(owner),
                    only(owner), false, operation, thread);
     } else {
         expect(whole, 0, problem_.elements(), only(problem_.root), false, operation, thread);

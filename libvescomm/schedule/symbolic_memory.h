@@ -38,7 +38,7 @@ struct Thread {
 // contributions summed in it, their element and operation, and the threads and times of accesses.
 class Memory {
 public:
-    Memory(const Problem &problem, std::span<const Schedule> schedules);
+    Memory(const AnyProblem &problem, std::span<const Schedule> schedules);
 
     // The caller of `rank` writes its contribution to an operation.
     void fill_inputs(int rank, int operation, const Thread &thread);
@@ -88,6 +88,8 @@ private:
                 const Thread &thread);
 
     const Problem &problem_;
+    const BufferProblem *const buffers_;  // nullptr: a problem on arrays
+    const ArrayProblem *const arrays_;  // nullptr: a problem on buffers
     std::vector<Store> stores_;
 };
 

@@ -44,23 +44,16 @@ struct Scale {
 // A scaled-down problem and the machine for it.
 class Part {
 public:
-    Part(const Problem &whole, const ElementBytes &bytes, const Machine &machine, Scale scale)
-        : whole_(whole), scale_(scale), largest_(largest_node(whole.nodes)) {
+    Part(const AnyProblem &whole, const ElementBytes &bytes, const Machine &machine, Scale scale)
+        : problem(whole), whole_(*whole), scale_(scale), largest_(largest_node(whole->nodes)) {
         keep_ranks();
-        problem.cuts = cuts();
-        problem.root = kept_near(whole.root);
-        if (whole.collective == Collective::all_to_all_v) problem.exchange = exchange();
-        // Keep the size of chunks. Each node has its own chunk of the partial sums, and each shard
-        // its own chunk of the staging buffer, so both shrink with the number of nodes. Exceptions:
-        // logarithmic algorithms on the whole vector, and chains from node to node.
-        if (whole.nodes.count() > 1 && !scale.keeps_capacity) {
-            if (!scale.keeps_partial) problem.partial.count = of_nodes(whole.partial.count);
-            if (!scale.keeps_whole) problem.staging.count = of_nodes(whole.staging.count);
-        }
+        problem->cuts = cuts();
+        problem->root = kept_near(whole_.root);
+        if (ArrayProblem *arrays = problem.arrays()) scale_arrays(*whole.arrays(), *arrays);
         shrink(machine, speed_for(whole, bytes, machine));
     }
 
-    Problem problem;
+    AnyProblem problem;
     Machine machine;
 
 private:
@@ -89,9 +82,18 @@ private:
         std::ranges::sort(kept_);
         std::vector<int> node_of;
         for (const int rank : kept_) node_of.push_back(nodes.node_of(rank));
-        problem = whole_;
-        problem.nodes = Nodes::from_numbers(node_of);
-        problem.exchange = {};
+        problem->nodes = Nodes::from_numbers(node_of);
+    }
+    void scale_arrays(const ArrayProblem &whole, ArrayProblem &part) const {
+        part.exchange = {};
+        if (whole.collective == Collective::all_to_all_v) part.exchange = exchange(whole);
+        // Keep the size of chunks. Each node has its own chunk of the partial sums, and each shard
+        // its own chunk of the staging buffer, so both shrink with the number of nodes. Exceptions:
+        // logarithmic algorithms on the whole vector, and chains from node to node.
+        if (whole.nodes.count() > 1 && !scale_.keeps_capacity) {
+            if (!scale_.keeps_partial) part.partial.count = of_nodes(whole.partial.count);
+            if (!scale_.keeps_whole) part.staging.count = of_nodes(whole.staging.count);
+        }
     }
     int kept_near(int rank) const {
         const auto found = std::ranges::lower_bound(kept_, rank);
@@ -127,11 +129,11 @@ private:
         return cuts;
     }
 
-    Exchange exchange() const {
-        const int ranks = whole_.ranks();
+    Exchange exchange(const ArrayProblem &whole) const {
+        const int ranks = whole.ranks();
         std::int64_t total = 0;
         for (int from = 0; from < ranks; ++from)
-            for (int to = 0; to < ranks; ++to) total += whole_.exchange.count(from, to);
+            for (int to = 0; to < ranks; ++to) total += whole.exchange.count(from, to);
         return Exchange::whole(
             static_cast<int>(kept_.size()),
             std::vector<std::int64_t>(kept_.size() * kept_.size(), total / ranks / ranks));
@@ -159,13 +161,13 @@ private:
                 std::max(1, static_cast<int>(of_nodes(whole.nodes_per_switch)));
     }
 
-    const Problem &whole_;
+    const Problem &whole_;  // the common part
     Scale scale_;
     int largest_;
     std::vector<int> kept_;
 };
 
-double run(const AlgorithmEntry &algorithm, const Problem &problem, const ElementBytes &bytes,
+double run(const AlgorithmEntry &algorithm, const AnyProblem &problem, const ElementBytes &bytes,
            const Machine &machine) {
     return simulate(
                problem, [&](int rank) { return algorithm.make(problem, rank); }, bytes, machine)
@@ -208,10 +210,11 @@ double follow_doublings(const std::vector<int> &counts, const std::vector<double
 
 // Factors on the size of the vector: 1, or two factors if the vector fills the staging buffer many
 // times.
-std::vector<double> vectors_for(const Problem &problem) {
+std::vector<double> vectors_for(const AnyProblem &problem) {
+    const ArrayProblem *arrays = problem.arrays();
     const double fills =
-        problem.arrays && problem.staging.count > 0
-            ? static_cast<double>(problem.elements()) / static_cast<double>(problem.staging.count)
+        arrays != nullptr && arrays->staging.count > 0
+            ? static_cast<double>(arrays->elements()) / static_cast<double>(arrays->staging.count)
             : 0;
     if (fills <= max_fills) return {1};
     return {max_fills / fills / 2, max_fills / fills};
@@ -219,15 +222,15 @@ std::vector<double> vectors_for(const Problem &problem) {
 
 }  // namespace
 
-std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &problem,
+std::optional<double> predict(const AlgorithmEntry &algorithm, const AnyProblem &problem,
                               const ElementBytes &bytes, const Machine &machine) {
-    if (problem.collective == Collective::all_to_all_v && !problem.exchange.is_whole())
-        return std::nullopt;
-    const int count = problem.nodes.count(), largest = largest_node(problem.nodes);
+    const ArrayProblem *arrays = problem.arrays();
+    if (arrays != nullptr && !arrays->exchange.is_whole()) return std::nullopt;
+    const int count = problem->nodes.count(), largest = largest_node(problem->nodes);
     std::vector<int> sizes{largest}, counts{count};
     const bool logarithmic = algorithm.growth == Growth::logarithmic;
     const int max = logarithmic ? max_ranks_logarithmic : max_ranks;
-    if (problem.ranks() > max) {
+    if (problem->ranks() > max) {
         const int max_of_one = count == 1 ? max : max_of_a_node;
         if (largest > max_of_one) sizes = {max_of_one / 2, max_of_one};
         // Powers of two: all phases of a tree over them are complete.

@@ -27,7 +27,7 @@ namespace vescomm::internal {
 //
 // Cost: 5 to 50 us for 4 to 8 ranks. Less than a millisecond for each of up to four simulations of
 // 32 ranks; some milliseconds for each of up to eight if arrays fill the staging buffer many times.
-std::optional<double> predict(const AlgorithmEntry &algorithm, const Problem &problem,
+std::optional<double> predict(const AlgorithmEntry &algorithm, const AnyProblem &problem,
                               const ElementBytes &bytes, const Machine &machine);
 
 }  // namespace vescomm::internal

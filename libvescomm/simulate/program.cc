@@ -37,9 +37,8 @@ bool fetches(const ElementBytes &bytes, int rank, const Lane &lane, const Step &
 
 }  // namespace
 
-SimulatedProgram::SimulatedProgram(const Problem &problem, const MakeSchedule &make,
+SimulatedProgram::SimulatedProgram(const Nodes &nodes, const MakeSchedule &make,
                                    const ElementBytes &bytes) {
-    const Nodes &nodes = problem.nodes;
     lane_begin.push_back(0);
     counter_begin.push_back(0);
     std::vector<std::uint32_t> keys;

@@ -63,7 +63,7 @@ struct SimulatedProgram {
     std::vector<std::uint32_t> lane_begin;
     std::vector<std::uint32_t> counter_begin;
 
-    SimulatedProgram(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes);
+    SimulatedProgram(const Nodes &nodes, const MakeSchedule &make, const ElementBytes &bytes);
 
     // The counter of rank `reader` for a flag; nullptr if no step of the rank waits for the flag.
     RemoteCounter *counter(int reader, std::uint32_t key);

@@ -12,20 +12,21 @@ namespace {
 
 constexpr double tie = 0.9;
 
-std::string words(const Problem &problem) {
-    std::string text(name_of(problem.collective));
-    if (problem.collective == Collective::barrier) return text;
-    text += problem.arrays     ? " on arrays"
-            : problem.per_node ? " on a buffer of one slab for each node"
-                               : " on a buffer of one slab for each rank";
-    if (problem.in_order && reduces(problem.collective)) text += " in the order of ranks";
+std::string words(const AnyProblem &problem) {
+    std::string text(name_of(problem->collective));
+    if (problem->collective == Collective::barrier) return text;
+    const BufferProblem *buffers = problem.buffers();
+    text += buffers == nullptr  ? " on arrays"
+            : buffers->per_node ? " on a buffer of one slab for each node"
+                                : " on a buffer of one slab for each rank";
+    if (problem->in_order && reduces(problem->collective)) text += " in the order of ranks";
     return text;
 }
 
 // True if all ranks know the whole problem. For an all_to_all_v each rank knows only its own
 // counts, so predictions would differ between ranks.
-bool is_known_to_all(const Problem &problem) {
-    return problem.collective != Collective::all_to_all_v;
+bool is_known_to_all(const AnyProblem &problem) {
+    return problem->collective != Collective::all_to_all_v;
 }
 
 // The candidate with the least predicted time. Of candidates that are about as fast, the first.
@@ -37,7 +38,7 @@ const Candidate &best_of(const std::vector<Candidate> &candidates) {
     return *best;
 }
 
-std::string why(const Candidate &best, const Choice &choice, const Problem &problem) {
+std::string why(const Candidate &best, const Choice &choice, const AnyProblem &problem) {
     if (choice.candidates.size() == 1) return "it is the only one for " + words(problem);
     if (!is_known_to_all(problem))
         return "it is the first for " + words(problem) + ", of which no rank knows all counts";
@@ -59,14 +60,14 @@ std::string microseconds(double seconds) {
     return text;
 }
 
-Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
-              std::string_view forced, std::string_view variable) {
-    const Problem &problem = variants.front();
+Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,
+              const Machine &machine, std::string_view forced, std::string_view variable) {
+    const AnyProblem &problem = variants.front();
     Choice choice;
     std::string names;
     for (std::size_t variant = 0; variant < variants.size(); ++variant)
         for (const AlgorithmEntry &entry : algorithms()) {
-            if (entry.collective != problem.collective || !entry.solves(variants[variant]))
+            if (entry.collective != problem->collective || !entry.solves(variants[variant]))
                 continue;
             names += (names.empty() ? "" : ", ") + std::string(entry.name);
             choice.candidates.push_back({&entry, variant});

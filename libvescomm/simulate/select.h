@@ -43,7 +43,7 @@ std::string microseconds(double seconds);
 // the possible names if `forced` does not exist or does not solve the problem.
 //
 // Cost: predict() for each candidate if there are several.
-Choice select(std::span<const Problem> variants, const ElementBytes &bytes, const Machine &machine,
-              std::string_view forced, std::string_view variable = {});
+Choice select(std::span<const AnyProblem> variants, const ElementBytes &bytes,
+              const Machine &machine, std::string_view forced, std::string_view variable = {});
 
 }  // namespace vescomm::internal

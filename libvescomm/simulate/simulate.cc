@@ -30,10 +30,12 @@ constexpr double chunk_bytes = 64 << 10;
 constexpr double max_chunks = 8;
 
 // Working set in bytes of the ranks of a host, which share its cache.
-double footprint(const Problem &problem, const ElementBytes &bytes, const Machine &machine) {
-    const double slabs = !problem.arrays && problem.per_node ? 1 : largest_node(problem.nodes);
-    return slabs * std::min(machine.nodes_per_host, problem.nodes.count()) *
-           static_cast<double>(problem.elements()) * bytes.element;
+double footprint(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine) {
+    const BufferProblem *buffers = problem.buffers();
+    const bool per_node = buffers != nullptr && buffers->per_node;
+    const double slabs = per_node ? 1 : largest_node(problem->nodes);
+    return slabs * std::min(machine.nodes_per_host, problem->nodes.count()) *
+           static_cast<double>(problem->elements()) * bytes.element;
 }
 
 // The lanes of a rank that can advance, in the order in which the executor reaches them: the
@@ -63,13 +65,13 @@ private:
 
 class Simulator {
 public:
-    Simulator(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
+    Simulator(const AnyProblem &problem, const MakeSchedule &make, const ElementBytes &bytes,
               const Machine &machine)
-        : nodes_(problem.nodes),
+        : nodes_(problem->nodes),
           machine_(machine),
           speed_(speed_for(problem, bytes, machine)),
-          program_(problem, make, bytes),
-          fabric_(problem.nodes, machine),
+          program_(problem->nodes, make, bytes),
+          fabric_(problem->nodes, machine),
           ranks_(static_cast<std::size_t>(nodes_.ranks())),
           flags_(ranks_.size() * flags_per_rank) {
         result_.ranks.resize(ranks_.size());
@@ -98,7 +100,7 @@ public:
                 program_.lane_begin[index(rank) + 1] - program_.lane_begin[index(rank)];
             // A call on arrays first looks up its operation.
             spend(state, result_.ranks[index(rank)].stepping,
-                  machine_.call_seconds * (problem.arrays ? 2 : 1));
+                  machine_.call_seconds * (problem.arrays() != nullptr ? 2 : 1));
             at(state.clock, {.kind = Kind::resume, .rank = rank});
         }
     }
@@ -555,7 +557,7 @@ private:
 
 }  // namespace
 
-MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &whole) {
+MemorySpeed speed_for(const AnyProblem &problem, const ElementBytes &bytes, const Machine &whole) {
     Machine machine = whole;
     const auto width =
         static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(bytes.element)));
@@ -574,7 +576,7 @@ MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const M
             .node = between(machine.in_cache.node, machine.in_memory.node)};
 }
 
-Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
+Simulation simulate(const AnyProblem &problem, const MakeSchedule &make, const ElementBytes &bytes,
                     const Machine &machine) {
     return Simulator(problem, make, bytes, machine).run();
 }

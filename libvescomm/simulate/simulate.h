@@ -36,7 +36,7 @@ struct Simulation {
 };
 
 // Memory speed for a problem. It depends on how much of the working set of a host fits its cache.
-MemorySpeed speed_for(const Problem &problem, const ElementBytes &bytes, const Machine &machine);
+MemorySpeed speed_for(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine);
 
 // Makes the schedule of one rank. It is called once for each rank, in order of ranks.
 using MakeSchedule = std::function<Schedule(int rank)>;
@@ -61,7 +61,7 @@ using MakeSchedule = std::function<Schedule(int rank)>;
 //
 // Cost: O(steps * log(steps)) time; 24 bytes for each step, 24 for each lane and 12 for each flag
 // of another node. Each schedule is freed as soon as it has been read.
-Simulation simulate(const Problem &problem, const MakeSchedule &make, const ElementBytes &bytes,
+Simulation simulate(const AnyProblem &problem, const MakeSchedule &make, const ElementBytes &bytes,
                     const Machine &machine);
 
 }  // namespace vescomm::internal

@@ -112,25 +112,34 @@ Exchange exchange_of(const std::vector<std::int64_t> &cuts) {
     return Exchange::whole(static_cast<int>(ranks), std::move(counts));
 }
 
-Problem problem_of(const Question &question) {
+// The part that is common to buffers and arrays.
+Problem common_of(const Question &question) {
     Problem problem;
     problem.collective = collective_named(question.collective);
     problem.nodes = nodes_of(question);
     problem.in_order = question.reproducible;
-    problem.arrays = question.arrays || problem.collective == Collective::gather_v ||
-                     problem.collective == Collective::scatter_v ||
-                     problem.collective == Collective::all_to_all_v;
-    problem.per_node =
-        !problem.arrays && !question.per_rank && problem.collective == Collective::all_gather_v;
+    if (problem.collective != Collective::barrier && problem.collective != Collective::all_to_all_v)
+        problem.cuts = cuts_of(question, problem.ranks());
+    return problem;
+}
+
+AnyProblem problem_of(const Question &question) {
+    Problem common = common_of(question);
+    const Collective collective = common.collective;
+    const bool needs_arrays = collective == Collective::gather_v ||
+                              collective == Collective::scatter_v ||
+                              collective == Collective::all_to_all_v;
+    if (!question.arrays && !needs_arrays) {
+        BufferProblem problem(std::move(common));
+        problem.per_node = !question.per_rank && collective == Collective::all_gather_v;
+        return problem;
+    }
+    ArrayProblem problem(std::move(common));
     problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
     problem.inlined = max_inline_bytes / 4;
+    if (collective != Collective::all_to_all_v) return problem;
     const int ranks = problem.ranks();
-    if (problem.collective == Collective::barrier) return problem;
-    if (problem.collective != Collective::all_to_all_v) {
-        problem.cuts = cuts_of(question, ranks);
-        return problem;
-    }
     if (ranks > max_ranks_exchanging)
         refuse("all_to_all_v of " + std::to_string(ranks) + " ranks; at most " +
                std::to_string(max_ranks_exchanging) + " are possible here");
@@ -138,18 +147,20 @@ Problem problem_of(const Question &question) {
     return problem;
 }
 
-std::string where(const Problem &problem) {
-    if (problem.collective == Collective::barrier) return "";
-    if (problem.arrays) return ", arrays of the callers";
-    return std::string(", one slab for each ") + (problem.per_node ? "node" : "rank");
+std::string where(const AnyProblem &problem) {
+    if (problem->collective == Collective::barrier) return "";
+    const BufferProblem *buffers = problem.buffers();
+    if (buffers == nullptr) return ", arrays of the callers";
+    return std::string(", one slab for each ") + (buffers->per_node ? "node" : "rank");
 }
 
 // Prints how the last rank to finish spends its time.
-void show_times(const AlgorithmEntry &algorithm, const Problem &problem, const Machine &machine) {
+void show_times(const AlgorithmEntry &algorithm, const AnyProblem &problem,
+                const Machine &machine) {
     const Simulation run = simulate(
         problem, [&](int rank) { return algorithm.make(problem, rank); }, {}, machine);
     int last = 0;
-    for (int rank = 1; rank < problem.ranks(); ++rank)
+    for (int rank = 1; rank < problem->ranks(); ++rank)
         if (run.ranks[static_cast<std::size_t>(rank)].end >
             run.ranks[static_cast<std::size_t>(last)].end)
             last = rank;
@@ -172,16 +183,16 @@ void show_row(const char *mark, const std::string &time, const AlgorithmEntry &e
 }  // namespace
 
 void explain(const Question &question) {
-    const Problem problem = problem_of(question);
+    const AnyProblem problem = problem_of(question);
     const bool asked = !question.algorithm.empty();
     const Forced forced = Forced::parse(question.forced);
     const std::string_view algorithm =
-        asked ? std::string_view(question.algorithm) : forced.of(problem.collective);
+        asked ? std::string_view(question.algorithm) : forced.of(problem->collective);
     const Choice choice = select({&problem, 1}, {}, question.machine, algorithm,
                                  asked || algorithm.empty() ? "" : "VESCOMM_ALGORITHM");
     std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
-                static_cast<unsigned long long>(question.bytes), problem.ranks(),
-                problem.nodes.count(), where(problem).c_str());
+                static_cast<unsigned long long>(question.bytes), problem->ranks(),
+                problem->nodes.count(), where(problem).c_str());
 
     std::vector<Candidate> candidates = choice.candidates;
     for (Candidate &candidate : candidates)
@@ -194,19 +205,19 @@ void explain(const Question &question) {
         show_row(candidate.algorithm == choice.algorithm ? "*" : " ", time, *candidate.algorithm);
     }
     for (const AlgorithmEntry &entry : algorithms())
-        if (entry.collective == problem.collective && !entry.solves(problem))
+        if (entry.collective == problem->collective && !entry.solves(problem))
             show_row("-", "", entry);
     std::printf("(*: chosen, because %s; -: does not suit this)\n", choice.why.c_str());
-    if (problem.ranks() <= max_ranks_shown)
+    if (problem->ranks() <= max_ranks_shown)
         show_times(*choice.algorithm, problem, question.machine);
     std::printf(
         "Times are predictions of a model: with the numbers that vescomm-info --measure has found "
         "here, or else with constants (topology/machine.h).\n");
 
     if (question.steps_of < 0) return;
-    if (question.steps_of >= problem.ranks())
+    if (question.steps_of >= problem->ranks())
         refuse("--steps " + std::to_string(question.steps_of) + ": ranks are 0 to " +
-               std::to_string(problem.ranks() - 1));
+               std::to_string(problem->ranks() - 1));
     std::printf("rank %d, offsets in f32 elements:\n%s", question.steps_of,
                 describe(choice.algorithm->make(problem, question.steps_of)).c_str());
 }
@@ -225,7 +236,7 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
     for (const int each : ranks) {
         question.ranks = each;
         question.nodes = {(each + of_a_node - 1) / of_a_node};
-        const Problem problem = problem_of(question);
+        const AnyProblem problem = problem_of(question);
         const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
         for (const Candidate &candidate : choice.candidates) {
             // select() predicts only if there are several candidates and none is forced.

@@ -9,8 +9,8 @@
 namespace vescomm::internal {
 namespace {
 
-Problem gather_on(int ranks) {
-    Problem problem;
+BufferProblem gather_on(int ranks) {
+    BufferProblem problem;
     problem.collective = Collective::all_gather_v;
     problem.nodes = Nodes::single(ranks);
     cut_evenly(640 * ranks, ranks, problem.cuts);
@@ -18,7 +18,7 @@ Problem gather_on(int ranks) {
 }
 
 // A faulty schedule: all waits are missing.
-Schedule without_waits(const Problem &problem, int rank) {
+Schedule without_waits(const BufferProblem &problem, int rank) {
     Schedule schedule = all_gather_v::direct(problem, rank);
     for (Lane &lane : schedule.lanes)
         std::erase_if(lane.steps(), [](const Step &step) { return step.action == Action::wait; });

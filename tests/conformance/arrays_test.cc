@@ -85,10 +85,9 @@ public:
     }
 
     void force(vescomm_comm_t *comm) override {
-        Problem problem;
+        ArrayProblem problem;
         problem.collective = collective_;
         problem.nodes = comm->value->nodes();
-        problem.arrays = true;
         problem.root = root_;
         problem.in_order = comm->value->reproducible();
         comm->calls->staging()->give_space(problem, type_of<T>());

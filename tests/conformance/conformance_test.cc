@@ -82,7 +82,7 @@ std::vector<Layout> layouts(int ranks) {
 
 // All algorithms that solve `collective` on this buffer.
 std::vector<std::string> algorithms_for(Collective collective, const Buffer &buffer) {
-    Problem problem;
+    BufferProblem problem;
     problem.collective = collective;
     problem.nodes = buffer.comm().nodes();
     problem.per_node = buffer.per_node();

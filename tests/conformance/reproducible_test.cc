@@ -72,11 +72,10 @@ void expect_same(const void *is, const Bytes &must_be, std::size_t begin, std::s
 std::vector<const char *> algorithms_for(vescomm_comm_t *comm, Collective collective,
                                          vescomm_type_t type,
                                          const std::vector<std::int64_t> &cuts) {
-    Problem problem;
+    ArrayProblem problem;
     problem.collective = collective;
     problem.nodes = comm->value->nodes();
     problem.in_order = true;
-    problem.arrays = true;
     problem.cuts = cuts;
     comm->calls->staging()->give_space(problem, type);
     std::vector<const char *> names{nullptr};

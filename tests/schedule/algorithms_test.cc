@@ -18,21 +18,24 @@ void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
 
 namespace {
 
-// Makes the schedules of all ranks. In an all_to_all_v each rank knows only its own counts.
-std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {
-    std::vector<Schedule> schedules;
-    for (int rank = 0; rank < problem.ranks(); ++rank) {
-        Problem known = problem;
-        if (problem.exchange.is_whole() && problem.collective == Collective::all_to_all_v) {
-            std::vector<std::int64_t> sends, receives;
-            for (int peer = 0; peer < problem.ranks(); ++peer) {
-                sends.push_back(problem.exchange.count(rank, peer));
-                receives.push_back(problem.exchange.count(peer, rank));
-            }
-            known.exchange = Exchange::known_to(rank, sends, receives);
-        }
-        schedules.push_back(entry.make(known, rank));
+// What `rank` knows of a problem. In an all_to_all_v each rank knows only its own counts.
+AnyProblem known_to(int rank, const AnyProblem &problem) {
+    if (problem.buffers() != nullptr || problem->collective != Collective::all_to_all_v)
+        return problem;
+    ArrayProblem known = *problem.arrays();
+    std::vector<std::int64_t> sends, receives;
+    for (int peer = 0; peer < known.ranks(); ++peer) {
+        sends.push_back(known.exchange.count(rank, peer));
+        receives.push_back(known.exchange.count(peer, rank));
     }
+    known.exchange = Exchange::known_to(rank, sends, receives);
+    return known;
+}
+
+std::vector<Schedule> make_all(const AlgorithmEntry &entry, const AnyProblem &problem) {
+    std::vector<Schedule> schedules;
+    for (int rank = 0; rank < problem->ranks(); ++rank)
+        schedules.push_back(entry.make(known_to(rank, problem), rank));
     return schedules;
 }
 
@@ -66,6 +69,7 @@ std::vector<Nodes> shapes(std::mt19937 &random, int ranks) {
 
 class Algorithms : public testing::TestWithParam<AlgorithmEntry> {};
 
+// The part that is common to buffers and arrays.
 Problem random_problem(const AlgorithmEntry &entry, const Nodes &nodes, std::mt19937 &random) {
     const int ranks = nodes.ranks();
     Problem problem;
@@ -85,7 +89,7 @@ TEST_P(Algorithms, AreCorrectFor1To33RanksOnAnyNodesWithRaggedCuts) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             for (const bool per_node : {false, true}) {
                 for (const bool in_place : {false, true}) {
-                    Problem problem = random_problem(entry, nodes, random);
+                    BufferProblem problem(random_problem(entry, nodes, random));
                     problem.per_node = per_node;
                     problem.in_place = in_place;
                     problem.plain_sums = random() % 2 == 0;
@@ -112,12 +116,11 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
             if (ranks > 9 && random() % 4 != 0) continue;
             for (const std::int64_t chunks :
                  {4, 2 * (ranks + 6), 20 * (ranks + 6), 40'000 * (ranks + 6)}) {
-                Problem problem = random_problem(entry, nodes, random);
+                ArrayProblem problem(random_problem(entry, nodes, random));
                 const int scale = chunks > 10'000 ? 1000 : 1;
                 for (std::size_t i = 1; i < problem.cuts.size(); ++i)
                     problem.cuts[i] =
                         problem.cuts[i - 1] + static_cast<std::int64_t>(random() % 7) * scale;
-                problem.arrays = true;
                 problem.staging = {static_cast<std::int64_t>(random() % 10), chunks};
                 problem.partial = {static_cast<std::int64_t>(random() % 10), chunks};
                 problem.inlined = chunks * 10;
@@ -142,11 +145,10 @@ TEST_P(Algorithms, ForwardWithinAQuarterOfTheStagingBuffer) {
     constexpr int ranks = 43, ranks_of_root_node = 40;
     std::vector<int> node_of(ranks, 1);
     std::fill_n(node_of.begin(), ranks_of_root_node, 0);
-    Problem problem;
+    ArrayProblem problem;
     problem.collective = entry.collective;
     problem.nodes = Nodes::from_numbers(node_of);
     problem.root = ranks_of_root_node - 1;
-    problem.arrays = true;
     problem.staging = {5, 1 << 14};
     if (entry.collective == Collective::all_to_all_v)
         problem.exchange = Exchange::whole(ranks, std::vector<std::int64_t>(ranks * ranks, 3));
@@ -172,7 +174,7 @@ TEST_P(Algorithms, AreCorrectForLargeShardsThatPassInChunks) {
         for (const Nodes &nodes : shapes(random, ranks)) {
             for (const bool in_place : {false, true}) {
                 for (const bool plain_sums : {false, true}) {
-                    Problem problem = random_problem(entry, nodes, random);
+                    BufferProblem problem(random_problem(entry, nodes, random));
                     for (std::size_t i = 1; i < problem.cuts.size(); ++i)
                         problem.cuts[i] =
                             problem.cuts[i - 1] + (random() % 3 == 0

@@ -20,13 +20,11 @@ void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
 namespace {
 
 // Irregular nodes, ranks out of order, every shard a different size.
-Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
+Problem problem_for(const AlgorithmEntry &entry) {
     const std::vector<int> node_of{0, 1, 0, 0, 2, 1};
     Problem problem;
     problem.collective = entry.collective;
     problem.nodes = Nodes::from_numbers(node_of);
-    problem.per_node = per_node;
-    problem.in_place = false;
     problem.root = 2;
     problem.in_order = entry.in_order;
     if (entry.collective != Collective::barrier && entry.collective != Collective::all_to_all_v)
@@ -34,9 +32,16 @@ Problem problem_for(const AlgorithmEntry &entry, bool per_node) {
     return problem;
 }
 
+BufferProblem on_buffers(const AlgorithmEntry &entry, bool per_node) {
+    BufferProblem problem(problem_for(entry));
+    problem.per_node = per_node;
+    problem.in_place = false;
+    return problem;
+}
+
 // With a staging buffer that holds only a part of each block.
-Problem with_arrays(Problem problem) {
-    problem.arrays = true;
+ArrayProblem on_arrays(const AlgorithmEntry &entry) {
+    ArrayProblem problem(problem_for(entry));
     problem.staging = {3, 64};
     problem.partial = {1, 40};
     if (problem.collective == Collective::all_to_all_v) {
@@ -47,21 +52,21 @@ Problem with_arrays(Problem problem) {
     return problem;
 }
 
-std::vector<Schedule> make_all(const AlgorithmEntry &entry, const Problem &problem) {
+std::vector<Schedule> make_all(const AlgorithmEntry &entry, const AnyProblem &problem) {
     std::vector<Schedule> schedules;
-    for (int rank = 0; rank < problem.ranks(); ++rank)
+    for (int rank = 0; rank < problem->ranks(); ++rank)
         schedules.push_back(entry.make(problem, rank));
     return schedules;
 }
 
 class Check : public testing::TestWithParam<AlgorithmEntry> {
 protected:
-    void for_each_problem(const std::function<void(const Problem &)> &body) {
+    void for_each_problem(const std::function<void(const AnyProblem &)> &body) {
         for (const bool per_node : {false, true}) {
-            const Problem problem = problem_for(GetParam(), per_node);
+            const BufferProblem problem = on_buffers(GetParam(), per_node);
             if (GetParam().solves(problem)) body(problem);
         }
-        Problem problem = with_arrays(problem_for(GetParam(), false));
+        ArrayProblem problem = on_arrays(GetParam());
         // Blocks that are forwarded whole need a larger staging buffer.
         if (GetParam().name == "two_level") problem.staging.count = 640;
         if (GetParam().solves(problem)) body(problem);
@@ -87,17 +92,17 @@ std::vector<Schedule> without(const std::vector<Schedule> &sound, int rank, cons
 TEST_P(Check, DetectsEveryMissingStep) {
     if (GetParam().name == "two_phase")
         GTEST_SKIP() << "the flags of one phase may replace those of the other";
-    for_each_problem([](const Problem &problem) {
+    for_each_problem([](const AnyProblem &problem) {
         const auto sound = make_all(GetParam(), problem);
         ASSERT_EQ(check(problem, sound), "");
-        for (int rank = 0; rank < problem.ranks(); ++rank)
+        for (int rank = 0; rank < problem->ranks(); ++rank)
             for (const Lane &lane : sound[rank].lanes)
                 for (const Step &step : lane.steps()) {
                     // No other rank sees a signal of a rank that is alone on its node.
                     if (rank == 4 && step.action == Action::signal && step.peer == whole_node)
                         continue;
                     // If bytes move both ways, one flag of a staged schedule may replace another.
-                    if (problem.arrays && !step.moves()) continue;
+                    if (problem.arrays() != nullptr && !step.moves()) continue;
                     EXPECT_NE(check(problem, without(sound, rank, step)), "")
                         << "rank " << rank << " without: " << describe(lane, step);
                 }
@@ -105,7 +110,7 @@ TEST_P(Check, DetectsEveryMissingStep) {
 }
 
 TEST_P(Check, DetectsEveryMoveToAWrongPlace) {
-    for_each_problem([](const Problem &problem) {
+    for_each_problem([](const AnyProblem &problem) {
         const auto sound = make_all(GetParam(), problem);
         for (std::size_t rank = 0; rank < sound.size(); ++rank)
             for (std::size_t lane = 0; lane < sound[rank].lanes.size(); ++lane)
@@ -120,17 +125,17 @@ TEST_P(Check, DetectsEveryMoveToAWrongPlace) {
     });
 }
 
-bool any_local_receives(const Problem &problem, const std::vector<Schedule> &schedules,
+bool any_local_receives(const AnyProblem &problem, const std::vector<Schedule> &schedules,
                         std::size_t rank, int peer) {
-    const int node = problem.nodes.node_of(static_cast<int>(rank));
-    return std::ranges::any_of(problem.nodes.members(node), [&](int member) {
+    const int node = problem->nodes.node_of(static_cast<int>(rank));
+    return std::ranges::any_of(problem->nodes.members(node), [&](int member) {
         return schedules[static_cast<std::size_t>(member)]
             .receive_mask[static_cast<std::size_t>(peer)];
     });
 }
 
 TEST_P(Check, DetectsEveryRepeatedPutOrSignal) {
-    for_each_problem([](const Problem &problem) {
+    for_each_problem([](const AnyProblem &problem) {
         const auto sound = make_all(GetParam(), problem);
         for (std::size_t rank = 0; rank < sound.size(); ++rank)
             for (std::size_t lane = 0; lane < sound[rank].lanes.size(); ++lane)
@@ -156,8 +161,8 @@ INSTANTIATE_TEST_SUITE_P(All, Check, testing::ValuesIn(algorithms().begin(), alg
                                     std::string(info.param.name);
                          });
 
-Problem two_ranks() {
-    Problem problem;
+BufferProblem two_ranks() {
+    BufferProblem problem;
     problem.collective = Collective::all_gather_v;
     problem.nodes = Nodes::single(2);
     problem.cuts = {0, 4, 8};
@@ -165,7 +170,7 @@ Problem two_ranks() {
 }
 
 TEST(CheckNamed, NamesTheStepThatWaitsForEver) {
-    const Problem problem = two_ranks();
+    const BufferProblem problem = two_ranks();
     std::vector<Schedule> schedules(2);
     for (int rank = 0; rank < 2; ++rank) {
         Lane &lane = schedules[rank].lanes.emplace_back();
@@ -177,7 +182,7 @@ TEST(CheckNamed, NamesTheStepThatWaitsForEver) {
 }
 
 TEST(CheckNamed, ReportsAContributionThatIsAddedTwice) {
-    Problem problem = two_ranks();
+    BufferProblem problem = two_ranks();
     problem.collective = Collective::reduce_scatter_v;
     auto schedules = make_all(*find_algorithm(Collective::reduce_scatter_v, "direct"), problem);
     for (Step &step : schedules[1].lanes[0].steps())
@@ -187,7 +192,7 @@ TEST(CheckNamed, ReportsAContributionThatIsAddedTwice) {
 }
 
 TEST(CheckNamed, ReportsSumsThatAreNotInTheOrderOfRanks) {
-    Problem problem = two_ranks();
+    BufferProblem problem = two_ranks();
     problem.collective = Collective::reduce_scatter_v;
     problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
     const auto schedules =
@@ -198,7 +203,7 @@ TEST(CheckNamed, ReportsSumsThatAreNotInTheOrderOfRanks) {
 }
 
 TEST(CheckNamed, ReportsMemoryThatCannotBeReached) {
-    Problem problem = two_ranks();
+    BufferProblem problem = two_ranks();
     problem.nodes = Nodes::from_sizes(std::vector<int>{1, 1});
     std::vector<Schedule> schedules(2);
     schedules[0].lanes.emplace_back().copy(problem.shard(1, 1), problem.shard(0, 1), 4);

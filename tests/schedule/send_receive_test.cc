@@ -15,21 +15,21 @@ namespace vescomm::internal {
 namespace {
 
 // Chunks of `chunk` elements, and counts below `max`.
-Problem all_to_all(const Nodes &nodes, std::int64_t chunk, unsigned max, std::mt19937 &random) {
+ArrayProblem all_to_all(const Nodes &nodes, std::int64_t chunk, unsigned max,
+                        std::mt19937 &random) {
     const int ranks = nodes.ranks();
     std::vector<std::int64_t> counts;
     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % max);
-    Problem problem;
+    ArrayProblem problem;
     problem.collective = Collective::all_to_all_v;
     problem.nodes = nodes;
-    problem.arrays = true;
     problem.messages = true;
     problem.exchange = Exchange::whole(ranks, counts);
     problem.staging = {0, 2 * chunk * ranks};
     return problem;
 }
 
-std::vector<Schedule> make_all(const Problem &problem) {
+std::vector<Schedule> make_all(const ArrayProblem &problem) {
     std::vector<Schedule> schedules;
     for (int rank = 0; rank < problem.ranks(); ++rank)
         schedules.push_back(send_receive(problem, rank));
@@ -47,7 +47,8 @@ TEST(SendReceive, IsCorrectFor1To17RanksOnAnyNodesWithAnyChunkSize) {
         }
         for (const auto &numbers : {std::vector<int>(alone.size(), 0), alone, pairs, irregular}) {
             for (const std::int64_t chunk : {1, 3, 100}) {
-                const Problem problem = all_to_all(Nodes::from_numbers(numbers), chunk, 12, random);
+                const ArrayProblem problem =
+                    all_to_all(Nodes::from_numbers(numbers), chunk, 12, random);
                 ASSERT_TRUE(can_send_receive(problem));
                 ASSERT_EQ(check(problem, make_all(problem)), "")
                     << ranks << " ranks, chunks of " << chunk;
@@ -58,7 +59,7 @@ TEST(SendReceive, IsCorrectFor1To17RanksOnAnyNodesWithAnyChunkSize) {
 
 TEST(SendReceive, DetectsEveryMissingAcquireAndMove) {
     std::mt19937 random(4);
-    const Problem problem =
+    const ArrayProblem problem =
         all_to_all(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
     const auto sound = make_all(problem);
     ASSERT_EQ(check(problem, sound), "");
@@ -87,7 +88,7 @@ TEST(SendReceive, DetectsEveryMissingAcquireAndMove) {
 // Removes all waits or all signals of one flag on all ranks.
 TEST(SendReceive, DetectsMissingFlags) {
     std::mt19937 random(5);
-    const Problem problem =
+    const ArrayProblem problem =
         all_to_all(Nodes::from_numbers(std::vector<int>{0, 1, 0, 1}), 2, 10, random);
     for (const Action action : {Action::wait, Action::signal})
         for (const std::uint32_t flag : {0u, 1u}) {

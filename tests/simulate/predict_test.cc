@@ -10,24 +10,30 @@
 namespace vescomm::internal {
 namespace {
 
-Problem problem_of(Collective collective, const Nodes &nodes, std::int64_t elements) {
+// The part that is common to buffers and arrays.
+Problem common_of(Collective collective, const Nodes &nodes, std::int64_t elements) {
     Problem problem;
     problem.collective = collective;
     problem.nodes = nodes;
+    const int ranks = problem.ranks();
+    if (collective != Collective::barrier && collective != Collective::all_to_all_v)
+        for (int rank = 0; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
+    return problem;
+}
+
+BufferProblem on_buffers(Collective collective, const Nodes &nodes, std::int64_t elements) {
+    return BufferProblem(common_of(collective, nodes, elements));
+}
+
+ArrayProblem on_arrays(Collective collective, const Nodes &nodes, std::int64_t elements) {
+    ArrayProblem problem(common_of(collective, nodes, elements));
+    problem.staging = {0, 1 << 18};
+    problem.partial = {0, 1 << 17};
     const int ranks = problem.ranks();
     if (collective == Collective::all_to_all_v)
         problem.exchange = Exchange::whole(
             ranks, std::vector<std::int64_t>(static_cast<std::size_t>(ranks * ranks),
                                              elements / ranks / ranks));
-    else if (collective != Collective::barrier)
-        for (int rank = 0; rank <= ranks; ++rank) problem.cuts.push_back(elements * rank / ranks);
-    return problem;
-}
-
-Problem on_arrays(Problem problem) {
-    problem.arrays = true;
-    problem.staging = {0, 1 << 18};
-    problem.partial = {0, 1 << 17};
     return problem;
 }
 
@@ -35,7 +41,7 @@ Nodes even(int nodes, int size) {
     return Nodes::from_sizes(std::vector<int>(static_cast<std::size_t>(nodes), size));
 }
 
-double simulated(const AlgorithmEntry &entry, const Problem &problem, const Machine &machine) {
+double simulated(const AlgorithmEntry &entry, const AnyProblem &problem, const Machine &machine) {
     return simulate(
                problem, [&](int rank) { return entry.make(problem, rank); }, {}, machine)
         .seconds;
@@ -46,9 +52,11 @@ template <typename Body>
 void for_each_algorithm(const Nodes &nodes, std::int64_t elements, const Body &body) {
     for (const AlgorithmEntry &entry : algorithms()) {
         for (const bool arrays : {false, true}) {
-            Problem problem = problem_of(entry.collective, nodes, elements);
-            problem.per_node = entry.name == "slab";
-            if (arrays) problem = on_arrays(problem);
+            BufferProblem in_buffers = on_buffers(entry.collective, nodes, elements);
+            in_buffers.per_node = entry.name == "slab";
+            const AnyProblem problem =
+                arrays ? AnyProblem(on_arrays(entry.collective, nodes, elements))
+                       : AnyProblem(in_buffers);
             if (!entry.solves(problem)) continue;
             SCOPED_TRACE(testing::Message() << name_of(entry.collective) << " " << entry.name
                                             << (arrays ? " of arrays" : "") << ", " << nodes.ranks()
@@ -81,8 +89,7 @@ TEST(Predict, IsNearTheSimulationOfManyRanks) {
 TEST(Predict, KeepsTheSizeOfSharesOfAlgorithmsByShare) {
     const AlgorithmEntry &two_phase = *find_algorithm(Collective::all_reduce, "two_phase");
     for (const std::int64_t elements : {1000, 16000}) {
-        const Problem problem =
-            on_arrays(problem_of(Collective::all_reduce, even(40, 8), elements));
+        const ArrayProblem problem = on_arrays(Collective::all_reduce, even(40, 8), elements);
         EXPECT_NEAR(*predict(two_phase, problem, {}, {}) / simulated(two_phase, problem, {}), 1,
                     0.35);
     }
@@ -99,7 +106,7 @@ TEST(Predict, ExtrapolatesToVectorsThatFillTheStagingBufferOften) {
 
 // One rank owns everything: its shard decides, not the average shard.
 TEST(Predict, ConsidersTheLargestShard) {
-    Problem problem = problem_of(Collective::all_gather_v, even(32, 4), 1 << 20);
+    BufferProblem problem = on_buffers(Collective::all_gather_v, even(32, 4), 1 << 20);
     const AlgorithmEntry &slab = *find_algorithm(Collective::all_gather_v, "slab");
     problem.per_node = true;
     const double equal = *predict(slab, problem, {}, {});
@@ -115,13 +122,13 @@ TEST(Predict, KeepsTheOrderOfRanks) {
     for (int rank = 0; rank < 128; ++rank) cyclic.push_back(rank % 16);
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
     for (const Nodes &nodes : {even(16, 8), Nodes::from_numbers(cyclic)}) {
-        const Problem problem = problem_of(Collective::all_gather_v, nodes, 1 << 20);
+        const BufferProblem problem = on_buffers(Collective::all_gather_v, nodes, 1 << 20);
         EXPECT_NEAR(*predict(ring, problem, {}, {}) / simulated(ring, problem, {}), 1, 0.25);
     }
 }
 
 TEST(Predict, IgnoresStragglers) {
-    const Problem problem = problem_of(Collective::all_gather_v, even(2, 2), 1000);
+    const BufferProblem problem = on_buffers(Collective::all_gather_v, even(2, 2), 1000);
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
     Machine machine;
     machine.stragglers = {{.rank = 0, .late_seconds = 1}};
@@ -129,13 +136,13 @@ TEST(Predict, IgnoresStragglers) {
 }
 
 TEST(Predict, ReturnsNothingForAPartlyKnownExchange) {
-    Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(1, 2), 8));
+    ArrayProblem problem = on_arrays(Collective::all_to_all_v, even(1, 2), 8);
     problem.exchange = Exchange::known_to(0, {1, 2}, {1, 2});
     EXPECT_FALSE(predict(*find_algorithm(Collective::all_to_all_v, "staged"), problem, {}, {}));
 }
 
 TEST(Predict, PredictsTenThousandRanks) {
-    Problem problem = problem_of(Collective::all_gather_v, even(1250, 8), 10000000);
+    BufferProblem problem = on_buffers(Collective::all_gather_v, even(1250, 8), 10000000);
     const AlgorithmEntry &direct = *find_algorithm(Collective::all_gather_v, "direct");
     const AlgorithmEntry &ring = *find_algorithm(Collective::all_gather_v, "ring");
     EXPECT_LT(*predict(direct, problem, {}, {}), *predict(ring, problem, {}, {}));
@@ -145,10 +152,10 @@ TEST(Predict, PredictsEveryAlgorithmThatSolvesTheProblem) {
     for (const AlgorithmEntry &entry : algorithms())
         for (const Nodes &nodes : {even(1, 4), even(3, 2), even(1, 100), even(40, 4)}) {
             if (entry.collective == Collective::barrier) continue;
-            Problem problem = problem_of(entry.collective, nodes, 400);
-            for (const bool arrays : {false, true}) {
-                if (arrays) problem = on_arrays(problem);
-                problem.inlined = arrays ? 1 << 11 : 0;
+            ArrayProblem arrays = on_arrays(entry.collective, nodes, 400);
+            arrays.inlined = 1 << 11;
+            for (const AnyProblem &problem :
+                 {AnyProblem(on_buffers(entry.collective, nodes, 400)), AnyProblem(arrays)}) {
                 if (entry.collective == Collective::all_to_all_v || !entry.solves(problem))
                     continue;
                 EXPECT_TRUE(predict(entry, problem, {}, {}))
@@ -162,7 +169,7 @@ TEST(Predict, PredictsAChainOverManyNodes) {
     const AlgorithmEntry &chain = *find_algorithm(Collective::reduce, "chain");
     const AlgorithmEntry &at_root = *find_algorithm(Collective::reduce, "at_root");
     for (const int nodes : {50, 1250, 4000}) {
-        const Problem problem = on_arrays(problem_of(Collective::reduce, even(nodes, 8), 1 << 24));
+        const ArrayProblem problem = on_arrays(Collective::reduce, even(nodes, 8), 1 << 24);
         const auto seconds = predict(chain, problem, {}, {});
         ASSERT_TRUE(seconds) << nodes;
         EXPECT_LT(*seconds, *predict(at_root, problem, {}, {})) << nodes;
@@ -170,12 +177,12 @@ TEST(Predict, PredictsAChainOverManyNodes) {
 }
 
 TEST(Predict, ReturnsNothingIfTheScaledDownProblemHasNoSolution) {
-    Problem problem = on_arrays(problem_of(Collective::reduce, even(1250, 8), 1 << 20));
+    ArrayProblem problem = on_arrays(Collective::reduce, even(1250, 8), 1 << 20);
     problem.partial.count = 0;
     EXPECT_FALSE(predict(*find_algorithm(Collective::reduce, "chain"), problem, {}, {}));
 }
 
-Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &machine,
+Choice select(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine,
               std::string_view forced) {
     return select({&problem, 1}, bytes, machine, forced);
 }
@@ -183,15 +190,14 @@ Choice select(const Problem &problem, const ElementBytes &bytes, const Machine &
 TEST(Select, ChoosesTheLeastPredictedTime) {
     for (const int ranks : {2, 4, 8, 64}) {
         const auto choose = [&](std::int64_t elements) {
-            return select(on_arrays(problem_of(Collective::all_reduce, even(1, ranks), elements)),
-                          {}, {}, "");
+            return select(on_arrays(Collective::all_reduce, even(1, ranks), elements), {}, {}, "");
         };
         EXPECT_EQ(choose(16).algorithm->name, "flat") << ranks;
         EXPECT_EQ(choose(1 << 20).algorithm->name, "two_phase") << ranks;
         EXPECT_EQ(choose(16 << 10).algorithm->name, ranks == 2 ? "flat" : "two_phase") << ranks;
     }
     const Choice choice =
-        select(problem_of(Collective::all_gather_v, even(4, 4), 1000), {}, {}, "");
+        select(on_buffers(Collective::all_gather_v, even(4, 4), 1000), {}, {}, "");
     EXPECT_EQ(choice.algorithm->name, "direct");
     ASSERT_EQ(choice.candidates.size(), 3u);
     EXPECT_LT(choice.candidates[0].seconds, choice.candidates[1].seconds);
@@ -201,7 +207,7 @@ TEST(Select, ChoosesTheLeastPredictedTime) {
 
 TEST(Select, ChoosesTheRingIfOneRankOwnsNearlyEverything) {
     for (const int nodes : {4, 8}) {
-        Problem problem = problem_of(Collective::all_gather_v, even(nodes, 1), 4 << 20);
+        BufferProblem problem = on_buffers(Collective::all_gather_v, even(nodes, 1), 4 << 20);
         EXPECT_EQ(select(problem, {}, {}, "").algorithm->name, "direct");
         for (int rank = 1; rank < nodes; ++rank)
             problem.cuts[static_cast<std::size_t>(rank)] = 1000 * rank;
@@ -216,15 +222,15 @@ TEST(Select, ChoosesTheFirstOfEquallyFastAlgorithms) {
     Machine nothing;
     nothing.in_cache = nothing.in_memory = {};
     nothing.step_seconds = nothing.flag_seconds = 0;
-    const Problem problem = problem_of(Collective::reduce_scatter_v, even(1, 4), 1000);
+    const BufferProblem problem = on_buffers(Collective::reduce_scatter_v, even(1, 4), 1000);
     EXPECT_EQ(select(problem, {}, nothing, "").algorithm->name, "direct");
 }
 
 TEST(Select, PredictsNothingIfThereIsNoChoice) {
-    const Choice one = select(problem_of(Collective::barrier, even(1, 4), 0), {}, {}, "");
+    const Choice one = select(on_buffers(Collective::barrier, even(1, 4), 0), {}, {}, "");
     EXPECT_EQ(one.why, "it is the only one for barrier");
     EXPECT_FALSE(one.candidates.at(0).seconds);
-    const Problem problem = problem_of(Collective::all_gather_v, even(2, 2), 1000);
+    const BufferProblem problem = on_buffers(Collective::all_gather_v, even(2, 2), 1000);
     const Choice forced = select(problem, {}, {}, "ring");
     EXPECT_EQ(forced.algorithm->name, "ring");
     EXPECT_EQ(forced.why, "the caller asked for it by name");
@@ -232,7 +238,7 @@ TEST(Select, PredictsNothingIfThereIsNoChoice) {
 }
 
 TEST(Select, ChoosesTheFirstIfRanksWouldPredictDifferently) {
-    Problem problem = on_arrays(problem_of(Collective::all_to_all_v, even(2, 2), 8));
+    ArrayProblem problem = on_arrays(Collective::all_to_all_v, even(2, 2), 8);
     problem.exchange = Exchange::known_to(1, {1, 2, 3, 1 << 20}, {5, 6, 7, 8});
     const Choice choice = select(problem, {}, {}, "");
     EXPECT_EQ(choice.algorithm->name, "two_level");
@@ -243,7 +249,7 @@ TEST(Select, ChoosesTheFirstIfRanksWouldPredictDifferently) {
 
 TEST(Select, ErrorListsThePossibleAlgorithms) {
     try {
-        select(problem_of(Collective::all_gather_v, even(2, 2), 1000), {}, {}, "slab");
+        select(on_buffers(Collective::all_gather_v, even(2, 2), 1000), {}, {}, "slab");
         FAIL();
     } catch (const Error &error) {
         EXPECT_STREQ(error.what(),

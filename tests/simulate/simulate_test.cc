@@ -30,7 +30,7 @@ Machine plain() {
 }
 
 struct Ranks {
-    Problem problem;
+    BufferProblem problem;
     std::vector<Schedule> schedules;
 
     explicit Ranks(const std::vector<int> &sizes) {
@@ -342,8 +342,8 @@ TEST(Simulate, ErrorNamesARankThatWaitsForEver) {
 }
 
 // A collective with 1,000 elements for each rank.
-Problem problem_of(Collective collective, const std::vector<int> &sizes) {
-    Problem problem;
+BufferProblem problem_of(Collective collective, const std::vector<int> &sizes) {
+    BufferProblem problem;
     problem.collective = collective;
     problem.nodes = Nodes::from_sizes(sizes);
     if (collective != Collective::barrier)
@@ -351,8 +351,8 @@ Problem problem_of(Collective collective, const std::vector<int> &sizes) {
     return problem;
 }
 
-Simulation run(const Problem &problem, std::string_view name, const Machine &machine) {
-    const AlgorithmEntry *entry = find_algorithm(problem.collective, name);
+Simulation run(const AnyProblem &problem, std::string_view name, const Machine &machine) {
+    const AlgorithmEntry *entry = find_algorithm(problem->collective, name);
     return simulate(
         problem, [&](int rank) { return entry->make(problem, rank); }, {}, machine);
 }
@@ -377,8 +377,8 @@ TEST(SimulateAlgorithms, ARingHasAStepForEveryOtherRank) {
 TEST(SimulateAlgorithms, ARingForwardsChunkByChunk) {
     constexpr int chunk = 32'544, chunks = 100;
     for (const int ranks : {2, 3, 8}) {
-        Problem problem = problem_of(Collective::all_gather_v,
-                                     std::vector<int>(static_cast<std::size_t>(ranks), 1));
+        BufferProblem problem = problem_of(Collective::all_gather_v,
+                                           std::vector<int>(static_cast<std::size_t>(ranks), 1));
         for (std::int64_t &cut : problem.cuts) cut = cut > 0 ? chunk * chunks : 0;
         Machine machine = plain();
         EXPECT_NEAR(run(problem, "ring", machine).seconds, (chunks + ranks - 2) * chunk / 1e3,
@@ -392,7 +392,7 @@ TEST(SimulateAlgorithms, ARingForwardsChunkByChunk) {
 }
 
 TEST(SimulateAlgorithms, ASlabSendsEachShardOnceToEachOtherNode) {
-    Problem problem = problem_of(Collective::all_gather_v, {2, 2, 2});
+    BufferProblem problem = problem_of(Collective::all_gather_v, {2, 2, 2});
     problem.per_node = true;
     Machine machine = plain();
     machine.signal_seconds = 0.5;
@@ -422,21 +422,26 @@ TEST(SimulateAlgorithms, ABarrierHasAPhaseForEveryDoublingOfNodes) {
     }
 }
 
+AnyProblem problem_for(const AlgorithmEntry &entry, const std::vector<int> &sizes, bool arrays) {
+    BufferProblem in_buffers = problem_of(entry.collective, sizes);
+    in_buffers.per_node = entry.name == "slab";
+    if (!arrays) return in_buffers;
+    ArrayProblem problem(in_buffers);
+    problem.staging = {0, 400};
+    problem.partial = {0, 400};
+    const auto ranks = static_cast<std::size_t>(problem.ranks());
+    if (entry.collective == Collective::all_to_all_v)
+        problem.exchange =
+            Exchange::whole(problem.ranks(), std::vector<std::int64_t>(ranks * ranks, 9));
+    return problem;
+}
+
 TEST(SimulateAlgorithms, TimesOfEveryAlgorithmAddUp) {
     for (const AlgorithmEntry &entry : algorithms()) {
         for (const std::vector<int> &sizes :
              {std::vector<int>{1}, {5}, {1, 1, 1}, {4, 4}, {3, 1, 2}}) {
             for (const bool arrays : {false, true}) {
-                Problem problem = problem_of(entry.collective, sizes);
-                problem.per_node = entry.name == "slab";
-                problem.arrays = arrays;
-                problem.staging = {0, 400};
-                problem.partial = {0, 400};
-                if (entry.collective == Collective::all_to_all_v) {
-                    const auto ranks = static_cast<std::size_t>(problem.ranks());
-                    problem.exchange = Exchange::whole(problem.ranks(),
-                                                       std::vector<std::int64_t>(ranks * ranks, 9));
-                }
+                const AnyProblem problem = problem_for(entry, sizes, arrays);
                 if (!entry.solves(problem)) continue;
                 SCOPED_TRACE(testing::Message() << name_of(entry.collective) << " " << entry.name);
                 Machine machine;

@@ -13,7 +13,7 @@ namespace {
 
 // Simulated seconds of one lane on each of two nodes.
 double simulated(const Machine &machine, const std::function<void(int rank, Lane &)> &script) {
-    Problem problem;
+    BufferProblem problem;
     problem.nodes = Nodes::from_sizes(std::vector{1, 1});
     return simulate(
                problem,

@@ -68,7 +68,7 @@ std::string Signature::text() const {
     return text;
 }
 
-PairDigests pair_digests(const Problem &problem, int rank) {
+PairDigests pair_digests(const ArrayProblem &problem, int rank) {
     if (problem.collective != Collective::all_to_all_v) return nullptr;
     std::vector<std::uint32_t> digests;
     for (int peer = 0; peer < problem.ranks(); ++peer) {

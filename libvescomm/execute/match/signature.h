@@ -46,7 +46,7 @@ private:
 using PairDigests = std::shared_ptr<const std::vector<std::uint32_t>>;
 
 // The digests of `rank`. Two ranks that agree on their counts have the same digest for each other.
-PairDigests pair_digests(const Problem &problem, int rank);
+PairDigests pair_digests(const ArrayProblem &problem, int rank);
 
 // The signature that a rank shows to `peer`.
 inline std::uint32_t signature_for(int peer, std::uint32_t signature,

@@ -28,7 +28,7 @@ inline void clear_to_put(Lane &lane, const Problem &problem, int rank,
 
 // Puts the shard of this rank, after this rank has raised `written`. Each other node has its own
 // lane, so that a node that is not ready does not delay the others.
-inline void put_to_other_nodes(Schedule &schedule, const Problem &problem, int rank,
+inline void put_to_other_nodes(Schedule &schedule, const BufferProblem &problem, int rank,
                                std::uint32_t written, std::uint32_t clear_to_send,
                                std::uint32_t arrived) {
     const Nodes &nodes = problem.nodes;

@@ -23,13 +23,15 @@ enum Flag : std::uint32_t {
 
 }  // namespace
 
-bool can_bruck(const Problem &problem) {
-    return problem.nodes.count() > 1 &&
-           (!problem.arrays || problem.elements() <= problem.staging.count);
+bool can_bruck(const AnyProblem &problem) {
+    if (problem->nodes.count() == 1) return false;
+    const ArrayProblem *arrays = problem.arrays();
+    return arrays == nullptr || arrays->elements() <= arrays->staging.count;
 }
 
-Place gathered_on_node(const Problem &problem, int first) {
-    if (problem.arrays) return {first, Region::staging, problem.staging.begin};
+Place gathered_on_node(const AnyProblem &problem, int first) {
+    if (const ArrayProblem *arrays = problem.arrays())
+        return {first, Region::staging, arrays->staging.begin};
     return {first, Region::buffer, 0};
 }
 
@@ -48,16 +50,21 @@ Place gathered_on_node(const Problem &problem, int first) {
 // Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications
 // in Multiport Message-Passing Systems", IEEE TPDS 8(11), 1997; blocks there are equal, and are
 // rotated to their place at the end.
-Schedule gather_on_nodes(const Problem &problem, int rank) {
+Schedule gather_on_nodes(const AnyProblem &any, int rank) {
+    const Problem &problem = *any;
+    const BufferProblem *buffers = any.buffers();
+    const ArrayProblem *arrays = any.arrays();
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
     const int first = members[0];
     const bool is_first = rank == first;
-    const bool per_node = !problem.arrays && problem.per_node;
-    const bool per_rank = !problem.arrays && !problem.per_node;
+    const bool per_node = buffers != nullptr && buffers->per_node;
+    const bool per_rank = buffers != nullptr && !buffers->per_node;
+    const bool in_place = buffers != nullptr && buffers->in_place;
+    const Place source = arrays != nullptr ? arrays->source(rank) : buffers->source(rank);
     const auto in_vector = [&](int at, std::int64_t begin) {
-        return later(gathered_on_node(problem, at), begin);
+        return later(gathered_on_node(any, at), begin);
     };
 
     // The message of one phase from a node to another.
@@ -92,7 +99,7 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     };
 
     Schedule schedule;
-    schedule.staging = problem.arrays ? problem.staging.begin + problem.elements() : 0;
+    schedule.staging = arrays != nullptr ? arrays->staging.begin + problem.elements() : 0;
     Lane lane, send;
 
     // Moves the shard to the first rank.
@@ -105,10 +112,10 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     if (per_rank && is_first && members.size() > 1) lane.signal_node(held, 1);
     if (per_rank && !is_first) {
         lane.wait(first, held, 1);
-        if (!problem.in_place) lane.copy(problem.source(rank), problem.shard(rank, rank), size);
+        if (!in_place) lane.copy(source, buffers->shard(rank, rank), size);
     }
-    const bool is_there = !problem.arrays && problem.in_place && (per_node || is_first);
-    if (!is_there) lane.copy(problem.source(rank), in_vector(first, begin), size);
+    const bool is_there = in_place && (per_node || is_first);
+    if (!is_there) lane.copy(source, in_vector(first, begin), size);
     if (!is_first) lane.signal_node(written, 1);
     if (is_first) {
         for (const int peer : members)
@@ -146,16 +153,18 @@ Schedule gather_on_nodes(const Problem &problem, int rank) {
     return schedule;
 }
 
-Schedule bruck(const Problem &problem, int rank) {
+Schedule bruck(const AnyProblem &any, int rank) {
+    const Problem &problem = *any;
     const auto members = problem.nodes.members(problem.nodes.node_of(rank));
     const int first = members[0];
-    Schedule schedule = gather_on_nodes(problem, rank);
+    Schedule schedule = gather_on_nodes(any, rank);
     Lane &lane = schedule.lanes.back();
-    if (problem.arrays) {
-        lane.copy(gathered_on_node(problem, first), {rank, Region::output, 0}, problem.elements());
+    const BufferProblem *buffers = any.buffers();
+    if (buffers == nullptr) {
+        lane.copy(gathered_on_node(any, first), {rank, Region::output, 0}, problem.elements());
         return schedule;
     }
-    if (problem.per_node) return schedule;
+    if (buffers->per_node) return schedule;
     const std::int64_t begin = problem.begin(rank), end = begin + problem.size(rank);
     const auto copy = [&](std::int64_t from, std::int64_t to) {
         lane.copy({first, Region::buffer, from}, {rank, Region::buffer, from}, to - from);

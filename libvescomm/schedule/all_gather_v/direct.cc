@@ -30,7 +30,7 @@ enum Flag : std::uint32_t {
 // Source: the one-copy all-gather that shared memory allows; unequal blocks only change extents.
 // Ranks that read instead, as in `vescomm_perf --impl limit`, take longer for much data if they
 // outnumber the cores, because each reads all data from memory (docs/performance.md).
-Schedule direct(const Problem &problem, int rank) {
+Schedule direct(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const auto members = nodes.members(nodes.node_of(rank));
     const int locals = static_cast<int>(members.size());

@@ -52,7 +52,7 @@ std::vector<int> upstream(const Nodes &nodes, int rank) {
 //
 // Source: Träff, Ripke, Siebert, Balaji, Thakur, Gropp, "A Pipelined Algorithm for Large, Irregular
 // All-Gather Problems", IJHPCA 24(1), 2010.
-Schedule ring(const Problem &problem, int rank) {
+Schedule ring(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const std::vector<int> order = upstream(nodes, rank);
     const int left = order[1 % order.size()], right = order.back();

@@ -28,7 +28,7 @@ enum Flag : std::uint32_t {
 //
 // Cost: 1 signal in a node; with n nodes a rank sends n - 1 times its shard.
 // Source: the slab is vescomm's own; rail peers as in NCCL.
-Schedule slab(const Problem &problem, int rank) {
+Schedule slab(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     Schedule schedule;
     Lane &local = schedule.lanes.emplace_back();

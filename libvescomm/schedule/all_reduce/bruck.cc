@@ -5,7 +5,7 @@
 
 namespace vescomm::internal::all_reduce {
 
-bool can_bruck(const Problem &problem) {
+bool can_bruck(const AnyProblem &problem) {
     const Phases phases(problem);
     return reduce_scatter_v::can_bruck(phases.scatter) && all_gather_v::can_bruck(phases.gather);
 }
@@ -17,7 +17,7 @@ bool can_bruck(const Problem &problem) {
 // which has half the phases and more bytes, and two_phase, which has one message for every node.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, with the
 // phases of reduce_scatter_v/bruck.cc and all_gather_v/bruck.cc, which need no power of two.
-Schedule bruck(const Problem &problem, int rank) {
+Schedule bruck(const AnyProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     return then(rank, reduce_scatter_v::bruck(scatter, rank), all_gather_v::bruck(gather, rank));
 }

@@ -14,10 +14,10 @@ constexpr int many_nodes = 8;
 
 }  // namespace
 
-bool can_chain(const Problem &problem) {
-    if (!problem.arrays) return false;
+bool can_chain(const ArrayProblem &problem) {
     const Phases phases(problem);
-    return reduce_scatter_v::can_chain(phases.scatter) && common::can_pass_blocks(phases.gather);
+    return reduce_scatter_v::can_chain(*phases.scatter.arrays()) &&
+           common::can_pass_blocks(*phases.gather.arrays());
 }
 
 // Chain: running sums pass through the nodes in the order of ranks until each rank has its share of
@@ -27,11 +27,12 @@ bool can_chain(const Problem &problem) {
 // Cost: that of reduce_scatter_v/chain.cc and of an all_gather_v; a node sends the vector about
 // twice.
 // Source: as for the two phases.
-Schedule chain(const Problem &problem, int rank) {
+Schedule chain(const ArrayProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
     const bool many = problem.nodes.count() >= many_nodes && all_gather_v::can_bruck(gather);
-    return then(rank, reduce_scatter_v::chain(scatter, rank),
-                many ? all_gather_v::bruck(gather, rank) : common::pass_blocks(gather, rank));
+    return then(
+        rank, reduce_scatter_v::chain(*scatter.arrays(), rank),
+        many ? all_gather_v::bruck(gather, rank) : common::pass_blocks(*gather.arrays(), rank));
 }
 
 }  // namespace vescomm::internal::all_reduce

@@ -29,7 +29,7 @@ enum Flag : std::uint32_t {
 //
 // Cost: each of m ranks reads 1/m of m buffers and writes 1/m of m buffers; two waits.
 // Source: reduce_scatter_v/direct and all_gather_v/direct, joined while a chunk is in the cache.
-Schedule direct(const Problem &problem, int rank) {
+Schedule direct(const BufferProblem &problem, int rank) {
     const int ranks = problem.ranks();
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();

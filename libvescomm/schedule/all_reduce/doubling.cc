@@ -37,8 +37,9 @@ int sums_of(const Nodes &nodes) {
 
 // Maximum elements of a chunk. It is constant for up to 2^15 nodes, so that the simulator can
 // extrapolate times from few nodes to many.
-std::int64_t max_at_once(const Problem &problem) {
-    if (!problem.arrays) return problem.elements();
+std::int64_t max_at_once(const AnyProblem &any) {
+    if (any.buffers()) return any->elements();
+    const ArrayProblem &problem = *any.arrays();
     const std::int64_t slice = problem.partial.count / std::max(31, sums_of(problem.nodes));
     // Short vectors are cut into fewer, longer slices.
     const int slices = slice < 2 * min_slice ? 1 : smallest_node(problem.nodes);
@@ -48,12 +49,14 @@ std::int64_t max_at_once(const Problem &problem) {
 // A chunk of the vector is cut into a slice for each of the first ranks of every node.
 class Slices {
 public:
-    Slices(const Problem &problem, std::int64_t begin, std::int64_t elements)
-        : problem_(problem),
-          begin_(begin),
+    // The chunk is [begin, begin + elements). `partial`: begin of the partial sums that the
+    // algorithm may use.
+    Slices(const Nodes &nodes, std::int64_t begin, std::int64_t elements, std::int64_t partial)
+        : begin_(begin),
           elements_(elements),
-          slices_(slices_for(smallest_node(problem.nodes), elements)),
-          phases_(phases_of(problem.nodes)) {}
+          partial_(partial),
+          slices_(slices_for(smallest_node(nodes), elements)),
+          phases_(phases_of(nodes)) {}
 
     int count() const { return slices_; }
     // Offset of a slice in the chunk.
@@ -70,20 +73,21 @@ public:
 
 private:
     Place partial(int rank, int slice, int n) const {
-        return {rank, Region::partial, problem_.partial.begin + n * size(slice)};
+        return {rank, Region::partial, partial_ + n * size(slice)};
     }
 
-    const Problem &problem_;
     std::int64_t begin_, elements_;
+    std::int64_t partial_;
     int slices_;
     int phases_;
 };
 
 }  // namespace
 
-bool can_double(const Problem &problem) {
-    if (problem.nodes.count() == 1) return false;
-    return problem.arrays ? max_at_once(problem) > 0 : !problem.per_node;
+bool can_double(const AnyProblem &problem) {
+    if (problem->nodes.count() == 1) return false;
+    const BufferProblem *buffers = problem.buffers();
+    return buffers != nullptr ? !buffers->per_node : max_at_once(problem) > 0;
 }
 
 // Doubling: sums of 1, 2, 4, ... nodes are exchanged.
@@ -102,13 +106,16 @@ bool can_double(const Problem &problem) {
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 // MPICH", IJHPCA 19(1), 2005, section 4.4; the slices in each node are as in their hierarchical
 // variants.
-Schedule doubling(const Problem &problem, int rank) {
+Schedule doubling(const AnyProblem &any, int rank) {
+    const Problem &problem = *any;
+    const ArrayProblem *arrays = any.arrays();
+    const std::int64_t partial = arrays != nullptr ? arrays->partial.begin : 0;
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
     const auto there = [&](int other) { return nodes.members(other)[mine]; };
     const auto own = [&](Region region, std::int64_t begin) {
-        return Place{rank, problem.arrays ? region : Region::buffer, begin};
+        return Place{rank, arrays != nullptr ? region : Region::buffer, begin};
     };
 
     // `other` is the node that takes part for this one, or the node for which this one takes part.
@@ -122,21 +129,21 @@ Schedule doubling(const Problem &problem, int rank) {
 
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
-    if (problem.arrays) lane.acquire();
-    const std::int64_t max = max_at_once(problem);
+    if (arrays != nullptr) lane.acquire();
+    const std::int64_t max = max_at_once(any);
     const std::int64_t chunks = problem.elements() == 0 ? 0 : (problem.elements() + max - 1) / max;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         const std::int64_t begin = problem.elements() * chunk / chunks;
         const std::int64_t end = problem.elements() * (chunk + 1) / chunks;
         const auto value = static_cast<std::uint32_t>(chunk) + 1;
         const bool again = chunk + 1 < chunks;
-        const Slices slices(problem, begin, end - begin);
+        const Slices slices(nodes, begin, end - begin, partial);
         const bool has_slice = mine < slices.count();
         // True if another rank reads the contribution of this rank.
         const bool is_read = slices.count() > 1 || !has_slice;
         const auto shared = [&](int peer, std::int64_t offset) {
-            return problem.arrays ? Place{peer, Region::staging, problem.staging.begin + offset}
-                                  : Place{peer, Region::buffer, begin + offset};
+            return arrays != nullptr ? Place{peer, Region::staging, arrays->staging.begin + offset}
+                                     : Place{peer, Region::buffer, begin + offset};
         };
 
         // Partners put to each other, so small puts may be eager.
@@ -145,7 +152,7 @@ Schedule doubling(const Problem &problem, int rank) {
             for (const int partner : partners)
                 lane.signal(there(partner), clear_to_send, value, eager);
         if (is_read) {
-            if (problem.arrays) {
+            if (arrays != nullptr) {
                 const std::int64_t first = has_slice ? slices.offset(mine) : 0;
                 const std::int64_t second = has_slice ? slices.offset(mine + 1) : 0;
                 lane.copy(own(Region::source, begin), shared(rank, 0), first);
@@ -158,8 +165,7 @@ Schedule doubling(const Problem &problem, int rank) {
 
         if (has_slice) {
             const std::int64_t size = slices.size(mine);
-            schedule.partial =
-                std::max(schedule.partial, problem.partial.begin + sums_of(nodes) * size);
+            schedule.partial = std::max(schedule.partial, partial + sums_of(nodes) * size);
             int sums = 0;
             const auto sum = [&] { return slices.sum(rank, mine, sums - 1); };
             const auto add = [&](const std::vector<Place> &from) {
@@ -217,7 +223,7 @@ Schedule doubling(const Problem &problem, int rank) {
         }
         // The next chunk or the next run overwrites the partial sums. For arrays the acquire of the
         // next run waits instead.
-        if (members.size() == 1 || (problem.arrays && !again)) continue;
+        if (members.size() == 1 || (arrays != nullptr && !again)) continue;
         if (is_read) lane.signal_node(read, value);
         for (const int peer : members)
             if (has_slice && peer != rank) lane.wait(peer, read, value);

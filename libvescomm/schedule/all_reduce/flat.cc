@@ -21,7 +21,7 @@ enum Flag : std::uint32_t {
 // Cost: one signal, and then one pass that reads the contributions of all m ranks. Best while they
 // fit the cache and waiting costs more than reading.
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
-Schedule flat(const Problem &problem, int rank) {
+Schedule flat(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
     const std::int64_t chunk = problem.staging.count / 2;
     const auto staging = [&](int peer, std::int64_t k) {

@@ -10,16 +10,21 @@ namespace vescomm::internal::all_reduce {
 // all ranks end with the same bits. For arrays each phase has one half of the staging buffer, so
 // that a fast rank does not overwrite elements that a slow rank still reads.
 struct Phases {
-    Problem scatter, gather;
+    AnyProblem scatter, gather;
 
-    explicit Phases(const Problem &problem) : scatter(problem) {
-        scatter.collective = Collective::reduce_scatter_v;
-        scatter.in_place = true;
-        scatter.half = problem.arrays;
-        scatter.staging.count /= 2;
-        gather = scatter;
-        gather.collective = Collective::all_gather_v;
-        gather.staging.begin += gather.staging.count;
+    // `problem`: of one kind, or of either.
+    template <typename Kind>
+    explicit Phases(const Kind &problem) : scatter(problem), gather(problem) {
+        scatter->collective = Collective::reduce_scatter_v;
+        gather->collective = Collective::all_gather_v;
+        for (AnyProblem *phase : {&scatter, &gather}) {
+            if (BufferProblem *buffers = phase->buffers()) buffers->in_place = true;
+            if (ArrayProblem *arrays = phase->arrays()) {
+                arrays->half = true;
+                arrays->staging.count /= 2;
+            }
+        }
+        if (ArrayProblem *arrays = gather.arrays()) arrays->staging.begin += arrays->staging.count;
     }
 };
 

@@ -6,11 +6,11 @@
 
 namespace vescomm::internal::all_reduce {
 
-bool can_two_phase(const Problem &problem) {
-    if (!problem.arrays) return !problem.per_node;
+bool can_two_phase(const AnyProblem &problem) {
+    if (const BufferProblem *buffers = problem.buffers()) return !buffers->per_node;
     const Phases phases(problem);
-    return reduce_scatter_v::can_use_staging(phases.scatter) &&
-           common::can_pass_blocks(phases.gather);
+    return reduce_scatter_v::can_use_staging(*phases.scatter.arrays()) &&
+           common::can_pass_blocks(*phases.gather.arrays());
 }
 
 // Two phases: a reduce_scatter_v, then an all_gather_v, both straight between all ranks (phases.h).
@@ -18,12 +18,13 @@ bool can_two_phase(const Problem &problem) {
 // Cost: the sum of both; on one node of m ranks each reads m + 1 and writes 1 + (m - 1) / m
 // buffers.
 // Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
-Schedule two_phase(const Problem &problem, int rank) {
+Schedule two_phase(const AnyProblem &problem, int rank) {
     const auto [scatter, gather] = Phases(problem);
-    if (problem.arrays)
-        return then(rank, reduce_scatter_v::staged(scatter, rank),
-                    common::pass_blocks(gather, rank));
-    return then(rank, reduce_scatter_v::direct(scatter, rank), all_gather_v::direct(gather, rank));
+    if (problem.arrays())
+        return then(rank, reduce_scatter_v::staged(*scatter.arrays(), rank),
+                    common::pass_blocks(*gather.arrays(), rank));
+    return then(rank, reduce_scatter_v::direct(*scatter.buffers(), rank),
+                all_gather_v::direct(*gather.buffers(), rank));
 }
 
 }  // namespace vescomm::internal::all_reduce

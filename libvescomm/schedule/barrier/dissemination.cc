@@ -19,8 +19,8 @@ enum Flag : std::uint32_t {
 //
 // Cost: 1 signal in a node; between nodes ceil(log2(n)) phases, and 1 more signal in each node.
 // Source: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization", IJPP 17(1), 1988.
-Schedule dissemination(const Problem &problem, int rank) {
-    const Nodes &nodes = problem.nodes;
+Schedule dissemination(const AnyProblem &problem, int rank) {
+    const Nodes &nodes = problem->nodes;
     const int count = nodes.count();
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);

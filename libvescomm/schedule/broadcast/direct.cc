@@ -24,7 +24,7 @@ enum Flag : std::uint32_t {
 // Cost: each of m ranks reads 1/m of the buffer and writes it m - 1 times; two waits.
 // Source: the scatter and all-gather of large broadcasts (van de Geijn), without the scatter, which
 // shared memory does not need.
-Schedule direct(const Problem &problem, int rank) {
+Schedule direct(const BufferProblem &problem, int rank) {
     const int ranks = problem.ranks();
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();

@@ -27,9 +27,10 @@ constexpr std::int64_t slots = 4;
 // node.
 class Chunks {
 public:
-    explicit Chunks(const Problem &problem) : problem_(problem) {
+    explicit Chunks(const AnyProblem &any) : problem_(*any), arrays_(any.arrays()) {
+        const Problem &problem = problem_;
         const int smallest = smallest_node(problem.nodes);
-        slot_ = problem.arrays ? problem.staging.count / slots : problem.elements();
+        slot_ = arrays_ != nullptr ? arrays_->staging.count / slots : problem.elements();
         const std::int64_t max = std::min(slot_, chunk * smallest);
         if (max == 0 || problem.elements() == 0) return;
         count_ = (problem.elements() + max - 1) / max;
@@ -48,14 +49,15 @@ public:
     }
     // Place of a slice in the memory of a rank that holds it.
     Place at(int rank, std::int64_t chunk, int slice) const {
-        if (!problem_.arrays) return {rank, Region::buffer, begin(chunk, slice)};
+        if (arrays_ == nullptr) return {rank, Region::buffer, begin(chunk, slice)};
         return {
             rank, Region::staging,
-            problem_.staging.begin + chunk % slots * slot_ + begin(chunk, slice) - begin(chunk, 0)};
+            arrays_->staging.begin + chunk % slots * slot_ + begin(chunk, slice) - begin(chunk, 0)};
     }
 
 private:
     const Problem &problem_;
+    const ArrayProblem *arrays_;  // nullptr: a problem on buffers
     std::int64_t slot_ = 0;  // elements
     std::int64_t count_ = 0;  // chunks
     int slices_ = 1;
@@ -63,8 +65,9 @@ private:
 
 }  // namespace
 
-bool can_pipeline(const Problem &problem) {
-    return problem.nodes.count() > 1 && (!problem.arrays || problem.staging.count >= slots);
+bool can_pipeline(const AnyProblem &problem) {
+    const ArrayProblem *arrays = problem.arrays();
+    return problem->nodes.count() > 1 && (arrays == nullptr || arrays->staging.count >= slots);
 }
 
 // Pipeline: a binary tree over nodes, through which the vector passes in chunks.
@@ -80,16 +83,20 @@ bool can_pipeline(const Problem &problem) {
 // Cost: log2(nodes) latencies, and one for each chunk; a node sends the vector twice, for any
 // number of nodes. Source: pipelined binary trees as in Träff, Ripke, "Optimal Broadcast for Fully
 // Connected Processor-Memory Networks", JPDC 68(7), 2008, section 1.
-Schedule pipeline(const Problem &problem, int rank) {
+Schedule pipeline(const AnyProblem &any, int rank) {
+    const Problem &problem = *any;
+    const BufferProblem *buffers = any.buffers();
+    const ArrayProblem *arrays = any.arrays();
     const Nodes &nodes = problem.nodes;
     const int count = nodes.count(), node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
     const int root = problem.root, root_node = nodes.node_of(root);
     const int relative = (node - root_node + count) % count;
     const auto there = [&](int other) { return nodes.members((other + root_node) % count)[mine]; };
-    const Chunks chunks(problem);
+    const Chunks chunks(any);
     const bool has_slice = mine < chunks.slices();
-    const bool per_rank = !problem.arrays && !problem.per_node;
+    const bool per_node = buffers != nullptr && buffers->per_node;
+    const bool per_rank = buffers != nullptr && !buffers->per_node;
     const auto holder = [&](int slice) { return relative == 0 ? root : members[slice]; };
     std::vector<int> children;
     for (const int child : {2 * relative + 1, 2 * relative + 2})
@@ -97,36 +104,36 @@ Schedule pipeline(const Problem &problem, int rank) {
     const auto value = [](std::int64_t chunk) { return static_cast<std::uint32_t>(chunk) + 1; };
     // True if a later chunk uses the slot of this one.
     const auto again = [&](std::int64_t chunk) {
-        return problem.arrays && chunk + slots < chunks.count();
+        return arrays != nullptr && chunk + slots < chunks.count();
     };
 
     Schedule schedule;
-    schedule.staging = problem.arrays ? problem.staging.begin + problem.staging.count : 0;
+    schedule.staging = arrays != nullptr ? arrays->staging.begin + arrays->staging.count : 0;
     Lane bring, take;
     if (!per_rank) bring.acquire();
     for (std::int64_t k = 0; k < chunks.count(); ++k) {
         // Brings the slice of this rank into its memory.
         const std::int64_t last = k - slots;
-        if (last >= 0 && problem.arrays) {
+        if (last >= 0 && arrays != nullptr) {
             for (const int child : children) bring.wait(child, taken, value(last));
             for (const int peer : members)
                 if (rank == root ? peer != rank : relative > 0 && has_slice)
                     bring.wait(peer, read, value(last));
         }
         if (rank == root) {
-            if (problem.arrays)
+            if (arrays != nullptr)
                 bring.copy({rank, Region::source, chunks.begin(k, 0)}, chunks.at(rank, k, 0),
                            chunks.begin(k, chunks.slices()) - chunks.begin(k, 0));
             bring.signal_node(held, value(k));
         } else if (has_slice && relative == 0) {
             bring.wait(root, held, value(k));
-            if (!problem.per_node || problem.arrays)
+            if (!per_node)
                 bring.copy(chunks.at(root, k, mine), chunks.at(rank, k, mine),
                            chunks.size(k, mine));
             bring.signal_node(held, value(k));
         } else if (has_slice) {
             const int parent = there((relative - 1) / 2);
-            if (problem.arrays || k == 0) bring.signal(parent, clear_to_send, value(k));
+            if (arrays != nullptr || k == 0) bring.signal(parent, clear_to_send, value(k));
             bring.wait(parent, arrived, value(k));
             if (again(k)) bring.signal(parent, taken, value(k));
             bring.signal_node(held, value(k));
@@ -138,7 +145,7 @@ Schedule pipeline(const Problem &problem, int rank) {
     for (std::int64_t k = 0; k < chunks.count() && !children.empty(); ++k) {
         send.wait(rank, held, value(k));
         for (const int child : children) {
-            if (problem.arrays || k == 0) send.wait(child, clear_to_send, value(k));
+            if (arrays != nullptr || k == 0) send.wait(child, clear_to_send, value(k));
             send.put(chunks.at(rank, k, mine), chunks.at(child, k, mine), chunks.size(k, mine),
                      arrived, value(k));
         }
@@ -152,7 +159,7 @@ Schedule pipeline(const Problem &problem, int rank) {
             // In the root's node this rank has already copied its own slice, to put it.
             const bool is_there = relative == 0 && slice == mine;
             if (is_there) take.wait(rank, held, value(k));
-            if (problem.arrays)
+            if (arrays != nullptr)
                 take.copy(from, {rank, Region::output, chunks.begin(k, slice)},
                           chunks.size(k, slice));
             else if (per_rank && holder(slice) != rank && !is_there)

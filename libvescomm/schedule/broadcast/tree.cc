@@ -23,7 +23,7 @@ enum Flag : std::uint32_t {
 // Cost: ceil(log2(nodes)) puts of the whole buffer one after another; every rank writes it once
 // (every node, if the buffer is one slab for each node).
 // Source: the binomial tree of MPICH (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005).
-Schedule tree(const Problem &problem, int rank) {
+Schedule tree(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int count = nodes.count();
     const int node = nodes.node_of(rank);

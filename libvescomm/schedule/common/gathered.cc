@@ -11,8 +11,8 @@ namespace vescomm::internal::common {
 namespace {
 
 // The all_gather_v of all contributions, one after another.
-Problem gathering(const Problem &problem) {
-    Problem gather = problem;
+AnyProblem gathering(const ArrayProblem &problem) {
+    ArrayProblem gather = problem;
     gather.collective = Collective::all_gather_v;
     for (int rank = 0; rank <= problem.ranks(); ++rank)
         gather.cuts[static_cast<std::size_t>(rank)] = rank * problem.elements();
@@ -21,15 +21,15 @@ Problem gathering(const Problem &problem) {
 
 }  // namespace
 
-bool can_be_gathered(const Problem &problem) {
-    return problem.in_order && problem.arrays && !problem.half &&
+bool can_be_gathered(const ArrayProblem &problem) {
+    return problem.in_order && !problem.half &&
            problem.ranks() * problem.elements() <= problem.staging.count / 4 &&
            all_gather_v::can_bruck(gathering(problem));
 }
 
-Schedule gathered(const Problem &problem, int rank) {
+Schedule gathered(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const Problem gather = gathering(problem);
+    const AnyProblem gather = gathering(problem);
     Schedule schedule = all_gather_v::gather_on_nodes(gather, rank);
     const Extent result = result_of(problem, rank);
     if (result.count == 0) return schedule;
@@ -37,7 +37,7 @@ Schedule gathered(const Problem &problem, int rank) {
     const Place first =
         all_gather_v::gathered_on_node(gather, nodes.members(nodes.node_of(rank))[0]);
     for (int peer = 0; peer < problem.ranks(); ++peer)
-        from.push_back(later(first, gather.begin(peer) + result.begin));
+        from.push_back(later(first, gather->begin(peer) + result.begin));
     schedule.lanes.back().reduce(from, {rank, Region::output, 0}, result.count, true);
     return schedule;
 }

@@ -19,7 +19,7 @@ namespace vescomm::internal::common {
 // once. Best while latencies cost more than bytes, if the order of ranks must be kept.
 // Source: all_gather_v/bruck.cc; Open MPI's linear all_reduce, which also keeps the order, but
 // gathers at one rank.
-Schedule gathered(const Problem &problem, int rank);
-bool can_be_gathered(const Problem &problem);
+Schedule gathered(const ArrayProblem &problem, int rank);
+bool can_be_gathered(const ArrayProblem &problem);
 
 }  // namespace vescomm::internal::common

@@ -7,13 +7,13 @@ namespace vescomm::internal::common {
 namespace {
 
 // Number of elements that `to` reads from `from`.
-std::int64_t elements_between(const Problem &problem, int from, int to) {
+std::int64_t elements_between(const ArrayProblem &problem, int from, int to) {
     return reduces(problem.collective) ? result_of(problem, to).count : problem.block(from, to);
 }
 
 }  // namespace
 
-Extent result_of(const Problem &problem, int rank) {
+Extent result_of(const ArrayProblem &problem, int rank) {
     switch (problem.collective) {
         case Collective::reduce_scatter_v:
             return {problem.begin(rank), problem.size(rank)};
@@ -24,15 +24,14 @@ Extent result_of(const Problem &problem, int rank) {
     }
 }
 
-bool can_be_inline(const Problem &problem) {
-    if (!problem.arrays || problem.half || problem.nodes.count() > 1 || problem.cuts.empty())
-        return false;
+bool can_be_inline(const ArrayProblem &problem) {
+    if (problem.half || problem.nodes.count() > 1 || problem.cuts.empty()) return false;
     for (int rank = 0; rank < problem.ranks(); ++rank)
         if (problem.source_size(rank) > problem.inlined) return false;
     return true;
 }
 
-Schedule inlined(const Problem &problem, int rank) {
+Schedule inlined(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
     const auto staging = [](int peer, std::int64_t offset) {
         return Place{peer, Region::staging, offset};

@@ -17,13 +17,13 @@ namespace vescomm::internal::common {
 // Cost: two copies of each block and one wait for each sender. Up to 48 bytes need one cache line
 // between two ranks, which transfers flag and bytes together. Source: the eager protocol of MPI
 // libraries, NCCL's LL protocols.
-Schedule inlined(const Problem &problem, int rank);
+Schedule inlined(const ArrayProblem &problem, int rank);
 
 // True if the source array of each rank fits. Not for all_to_all_v: a receiver does not know the
 // offset of its block in the staging buffer of a sender.
-bool can_be_inline(const Problem &problem);
+bool can_be_inline(const ArrayProblem &problem);
 
 // The elements of the sum that are the result of a rank.
-Extent result_of(const Problem &problem, int rank);
+Extent result_of(const ArrayProblem &problem, int rank);
 
 }  // namespace vescomm::internal::common

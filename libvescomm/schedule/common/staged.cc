@@ -26,7 +26,7 @@ std::uint32_t count_of(std::int64_t number) {
 // slots are the same on every rank.
 class Chunks {
 public:
-    Chunks(const Problem &problem, Extent staging, std::int64_t max_forwarded)
+    Chunks(const ArrayProblem &problem, Extent staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
           staging_(staging),
@@ -125,7 +125,7 @@ private:
         return {at, Region::staging, staging_.begin + (2 * n + k % 2) * size_};
     }
 
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     const Extent staging_;
     const std::int64_t max_forwarded_;
@@ -137,7 +137,7 @@ private:
 
 class Passing {
 public:
-    Passing(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded)
+    Passing(const ArrayProblem &problem, int rank, Extent staging, std::int64_t max_forwarded)
         : problem_(problem),
           nodes_(problem.nodes),
           chunks_(problem, staging, max_forwarded),
@@ -359,7 +359,7 @@ private:
         }
     }
 
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     Chunks chunks_;
     int rank_;
@@ -373,16 +373,16 @@ private:
 
 }  // namespace
 
-std::int64_t largest_forwarded(const Problem &problem, std::int64_t places) {
+std::int64_t largest_forwarded(const ArrayProblem &problem, std::int64_t places) {
     return std::min(problem.staging.count / 128, problem.staging.count / 4 / places);
 }
 
-Extent beside_forwarded(const Problem &problem, std::int64_t places) {
+Extent beside_forwarded(const ArrayProblem &problem, std::int64_t places) {
     const std::int64_t taken = places * largest_forwarded(problem, places);
     return {problem.staging.begin + taken, problem.staging.count - taken};
 }
 
-bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_forwarded) {
+bool is_forwarded(const ArrayProblem &problem, int from, int to, std::int64_t max_forwarded) {
     const Nodes &nodes = problem.nodes;
     if (max_forwarded == 0 || nodes.together(from, to)) return false;
     const int many_side = problem.collective == Collective::gather_v ? from : to;
@@ -391,19 +391,20 @@ bool is_forwarded(const Problem &problem, int from, int to, std::int64_t max_for
     return count > 0 && count <= max_forwarded;
 }
 
-bool can_pass_blocks(const Problem &problem, Extent staging) {
-    return problem.arrays && Chunks(problem, staging, 0).size() > 0;
+bool can_pass_blocks(const ArrayProblem &problem, Extent staging) {
+    return Chunks(problem, staging, 0).size() > 0;
 }
 
-bool can_pass_blocks(const Problem &problem) {
+bool can_pass_blocks(const ArrayProblem &problem) {
     return can_pass_blocks(problem, problem.staging);
 }
 
-Schedule pass_blocks(const Problem &problem, int rank) {
+Schedule pass_blocks(const ArrayProblem &problem, int rank) {
     return pass_blocks(problem, rank, problem.staging, 0);
 }
 
-Schedule pass_blocks(const Problem &problem, int rank, Extent staging, std::int64_t max_forwarded) {
+Schedule pass_blocks(const ArrayProblem &problem, int rank, Extent staging,
+                     std::int64_t max_forwarded) {
     return Passing(problem, rank, staging, max_forwarded).make();
 }
 

@@ -22,7 +22,7 @@ enum Flag : std::uint32_t {
 // every rank.
 class Forwarding {
 public:
-    explicit Forwarding(const Problem &problem)
+    explicit Forwarding(const ArrayProblem &problem)
         : problem_(problem), nodes_(problem.nodes), rails_(problem.nodes) {
         const std::int64_t blocks = max_forwarded_blocks(nodes_);
         if (blocks == 0 || blocks > std::int64_t{forwarded_blocks_per_rank} * nodes_.ranks())
@@ -57,7 +57,7 @@ public:
     }
 
 private:
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     RailIndex rails_;
     bool scatter_ = false;
@@ -66,8 +66,8 @@ private:
 
 }  // namespace
 
-bool can_two_level(const Problem &problem) {
-    if (!problem.arrays || problem.nodes.count() == 1) return false;
+bool can_two_level(const ArrayProblem &problem) {
+    if (problem.nodes.count() == 1) return false;
     const Forwarding forwarding(problem);
     return forwarding.block() > 0 && can_pass_blocks(problem, forwarding.rest());
 }
@@ -89,7 +89,7 @@ bool can_two_level(const Problem &problem) {
 // and one more wait within the node. Source: Hwang et al., "Tutel: Adaptive Mixture-of-Experts at
 // Scale", MLSys 2023, where blocks and nodes have equal sizes and ranks exchange within their node
 // first; that takes one more pass, but needs no receive masks.
-Schedule two_level(const Problem &problem, int rank) {
+Schedule two_level(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int ranks = problem.ranks(), node = nodes.node_of(rank);
     const auto members = nodes.members(node);

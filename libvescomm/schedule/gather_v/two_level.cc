@@ -19,8 +19,8 @@ enum Flag : std::uint32_t {
 
 }  // namespace
 
-bool can_two_level(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() > 1 && has_local_peers(problem.nodes) &&
+bool can_two_level(const ArrayProblem &problem) {
+    return problem.nodes.count() > 1 && has_local_peers(problem.nodes) &&
            common::largest_forwarded(problem, problem.ranks()) > 0 &&
            common::can_pass_blocks(problem, common::beside_forwarded(problem, problem.ranks()));
 }
@@ -39,7 +39,7 @@ bool can_two_level(const Problem &problem) {
 // one more wait within the node than without packing. Source: the two-level gathers of MPI
 // libraries; Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks to Optimize
 // Collective Operation Performance", IPDPS 2000.
-Schedule two_level(const Problem &problem, int rank) {
+Schedule two_level(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int root = problem.root, root_node = nodes.node_of(root), mine = nodes.node_of(rank);
     const std::int64_t max = common::largest_forwarded(problem, problem.ranks());

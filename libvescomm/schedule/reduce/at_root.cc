@@ -10,10 +10,10 @@ namespace vescomm::internal::reduce {
 //
 // Cost: the root reads m contributions in one pass, alone; other nodes send it one partial sum
 // each. Source: reduce_scatter_v/direct.cc and staged.cc.
-Schedule at_root(const Problem &problem, int rank) {
-    const Problem scatter = all_for_root(problem);
-    return problem.arrays ? reduce_scatter_v::staged(scatter, rank)
-                          : reduce_scatter_v::direct(scatter, rank);
+Schedule at_root(const AnyProblem &problem, int rank) {
+    if (const ArrayProblem *arrays = problem.arrays())
+        return reduce_scatter_v::staged(all_for_root(*arrays), rank);
+    return reduce_scatter_v::direct(all_for_root(*problem.buffers()), rank);
 }
 
 }  // namespace vescomm::internal::reduce

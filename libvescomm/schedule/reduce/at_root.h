@@ -7,8 +7,9 @@
 namespace vescomm::internal::reduce {
 
 // The reduce as a reduce_scatter_v in which the root owns all elements.
-inline Problem all_for_root(const Problem &problem) {
-    Problem scatter = problem;
+template <typename Kind>
+Kind all_for_root(const Kind &problem) {
+    Kind scatter = problem;
     scatter.collective = Collective::reduce_scatter_v;
     for (int owner = 0; owner < problem.ranks(); ++owner)
         scatter.cuts[static_cast<std::size_t>(owner) + 1] =

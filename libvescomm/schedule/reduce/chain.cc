@@ -5,7 +5,7 @@
 
 namespace vescomm::internal::reduce {
 
-bool can_chain(const Problem &problem) {
+bool can_chain(const ArrayProblem &problem) {
     return reduce_scatter_v::can_chain(all_for_root(problem));
 }
 
@@ -16,7 +16,7 @@ bool can_chain(const Problem &problem) {
 // vector at most once. at_root.cc has one latency, but every other node sends the vector to the
 // root's node.
 // Source: that of reduce_scatter_v/chain.cc.
-Schedule chain(const Problem &problem, int rank) {
+Schedule chain(const ArrayProblem &problem, int rank) {
     return reduce_scatter_v::chain(all_for_root(problem), rank);
 }
 

@@ -22,7 +22,8 @@ struct Part {
 };
 
 // The intersection of the shard of `owner` and the part that `rank` sums.
-Part part_of(const Problem &problem, const std::vector<std::int64_t> &parts, int owner, int rank) {
+Part part_of(const BufferProblem &problem, const std::vector<std::int64_t> &parts, int owner,
+             int rank) {
     const std::int64_t begin = std::max(problem.begin(owner), parts[rank]);
     const std::int64_t end = std::min(problem.cuts[owner + 1], parts[rank + 1]);
     return {owner, begin, std::max<std::int64_t>(0, end - begin)};
@@ -42,7 +43,7 @@ Part part_of(const Problem &problem, const std::vector<std::int64_t> &parts, int
 // Cost: each of m ranks reads 1/m of m buffers and writes 1/m of the vector; for separate outputs
 // the owners also copy the sums of other ranks. Two waits for all ranks.
 // Source: the one-pass reduction that shared memory allows, cut as for an all-reduce.
-Schedule balanced(const Problem &problem, int rank) {
+Schedule balanced(const BufferProblem &problem, int rank) {
     const int ranks = problem.ranks();
     std::vector<std::int64_t> parts;
     cut_evenly(problem.elements(), ranks, parts);

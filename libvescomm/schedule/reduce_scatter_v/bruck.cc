@@ -73,8 +73,9 @@ private:
 // sums that this rank puts.
 class Places {
 public:
-    Places(const Problem &problem, const NodeBlocks &blocks, int max_slices)
-        : problem_(problem), blocks_(blocks), max_slices_(max_slices) {}
+    // `begin`: of the partial sums that the algorithm may use.
+    Places(const Nodes &nodes, const NodeBlocks &blocks, int max_slices, std::int64_t begin)
+        : nodes_(nodes), blocks_(blocks), max_slices_(max_slices), begin_(begin) {}
 
     // Place of a slice of the message to node `to`, at its receiver.
     Place arrival(int to, int slice, int phase) const {
@@ -102,20 +103,21 @@ public:
 
 private:
     Place at(int node, int slice, std::int64_t offset) const {
-        return {problem_.nodes.members(blocks_.wrap(node))[slice], Region::partial,
-                problem_.partial.begin + offset};
+        return {nodes_.members(blocks_.wrap(node))[slice], Region::partial, begin_ + offset};
     }
 
-    const Problem &problem_;
+    const Nodes &nodes_;
     const NodeBlocks &blocks_;
     int max_slices_;
+    std::int64_t begin_;
 };
 
 }  // namespace
 
-bool can_bruck(const Problem &problem) {
-    if (problem.nodes.count() == 1) return false;
-    if (!problem.arrays) return !problem.per_node;
+bool can_bruck(const AnyProblem &any) {
+    if (any->nodes.count() == 1) return false;
+    if (const BufferProblem *buffers = any.buffers()) return !buffers->per_node;
+    const ArrayProblem &problem = *any.arrays();
     // Arrivals and departures of a node are at most the vector each. A slice is at most the share
     // of a rank, or less than 2 * min_slice if the message is not cut.
     const NodeBlocks blocks(problem.nodes, problem.cuts);
@@ -138,14 +140,16 @@ bool can_bruck(const Problem &problem) {
 // contribution once. Best while messages cost more than bytes.
 // Source: all_gather_v/bruck.cc with time reversed, as is usual for trees; NCCL's PAT (Jeaugey,
 // "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025) does so too.
-Schedule bruck(const Problem &problem, int rank) {
+Schedule bruck(const AnyProblem &any, int rank) {
+    const Problem &problem = *any;
+    const ArrayProblem *arrays = any.arrays();
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);
     const bool alone = members.size() == 1;
     const NodeBlocks blocks(nodes, problem.cuts);
     const int max_slices = smallest_node(nodes), phases = blocks.phases();
-    const Places places(problem, blocks, max_slices);
+    const Places places(nodes, blocks, max_slices, arrays != nullptr ? arrays->partial.begin : 0);
     std::vector<Message> incoming, outgoing;
     std::vector<std::vector<Place>> arrivals;  // by phase and slice
     for (int k = 0; k < phases; ++k) {
@@ -160,15 +164,19 @@ Schedule bruck(const Problem &problem, int rank) {
 
     Schedule schedule;
     Lane lane, forward;
-    if (problem.arrays) lane.acquire();
+    if (arrays != nullptr) lane.acquire();
     for (int k = phases - 1; k >= 0; --k) {
         if (mine >= incoming[k].slices()) continue;
         lane.signal(there(node + (1 << k)), clear_to_send, 1);
         forward.wait(there(node + (1 << k)), arrived, 1);
         forward.signal_node(forwarded, phases_to(k));
     }
-    const Place shared{rank, Region::staging, problem.staging.begin};
-    if (!alone && problem.arrays) lane.copy({rank, Region::source, 0}, shared, problem.elements());
+    const auto shared = [&](int peer, std::int64_t begin) {
+        return arrays != nullptr ? Place{peer, Region::staging, arrays->staging.begin + begin}
+                                 : Place{peer, Region::buffer, begin};
+    };
+    if (!alone && arrays != nullptr)
+        lane.copy({rank, Region::source, 0}, shared(rank, 0), problem.elements());
     if (!alone) lane.signal_node(written, 1);
     for (const int peer : members)
         if (peer != rank) lane.wait(peer, written, 1);
@@ -179,10 +187,9 @@ Schedule bruck(const Problem &problem, int rank) {
             std::int64_t count = end - begin;
             std::vector<Place> from;
             for (const int peer : members)
-                from.push_back(!problem.arrays ? Place{peer, Region::buffer, begin}
-                               : peer == rank
+                from.push_back(arrays != nullptr && peer == rank
                                    ? Place{peer, Region::source, begin}
-                                   : Place{peer, Region::staging, shared.offset + begin});
+                                   : shared(peer, begin));
             for (int j = phases - 1; j > k; --j) {
                 const auto found = incoming[j].find(begin);
                 count = std::min(count, found.together);
@@ -213,14 +220,15 @@ Schedule bruck(const Problem &problem, int rank) {
         for (int slice = 0; slice < incoming[k].slices(); ++slice)
             lane.wait(members[slice], forwarded, phases_to(k));
     }
-    sum(problem.begin(rank), problem.size(rank), -1, problem.output(rank), true);
-    schedule.staging = alone || !problem.arrays ? 0 : shared.offset + problem.elements();
+    sum(problem.begin(rank), problem.size(rank), -1,
+        arrays != nullptr ? arrays->output(rank) : any.buffers()->output(rank), true);
+    if (!alone && arrays != nullptr) schedule.staging = shared(rank, problem.elements()).offset;
     for (int k = 0; k < phases; ++k)
         if (mine < incoming[k].slices())
             schedule.partial =
                 std::max(schedule.partial, arrivals[k][mine].offset + places.size(node, mine, k));
     // Waits until the buffer and the partial sums may be overwritten.
-    if (!problem.arrays && !alone) {
+    if (arrays == nullptr && !alone) {
         lane.signal_node(read, 1);
         for (const int peer : members)
             if (peer != rank) lane.wait(peer, read, 1);

@@ -39,7 +39,7 @@ struct Part {
 // into slices, one for each of the first ranks of every node.
 class Plan {
 public:
-    explicit Plan(const Problem &problem)
+    explicit Plan(const ArrayProblem &problem)
         : problem_(problem),
           nodes_(problem.nodes),
           slices_(slices_for(smallest_node(nodes_), problem.elements())) {
@@ -124,7 +124,7 @@ private:
         return {rank, Region::partial, problem_.partial.begin + offset};
     }
 
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     int slices_;
     std::vector<Run> runs_;
@@ -136,7 +136,7 @@ private:
 
 class Chain {
 public:
-    Chain(const Problem &problem, int rank)
+    Chain(const ArrayProblem &problem, int rank)
         : problem_(problem),
           nodes_(problem.nodes),
           plan_(problem),
@@ -309,7 +309,7 @@ private:
         return lane;
     }
 
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     Plan plan_;
     int rank_, node_, mine_;
@@ -321,8 +321,8 @@ private:
 
 }  // namespace
 
-bool can_chain(const Problem &problem) {
-    return problem.arrays && problem.nodes.count() > 1 && Plan(problem).slice() > 0;
+bool can_chain(const ArrayProblem &problem) {
+    return problem.nodes.count() > 1 && Plan(problem).slice() > 0;
 }
 
 // Chain: running sums pass through the nodes in the order of ranks.
@@ -341,7 +341,7 @@ bool can_chain(const Problem &problem) {
 // the vector through one link.
 // Source: the pipelined chain of broadcast, backwards (Sanders, Speck, Traeff, "Two-tree algorithms
 // for full bandwidth broadcast, reduction and scan", Parallel Computing 35, 2009, section 2).
-Schedule chain(const Problem &problem, int rank) {
+Schedule chain(const ArrayProblem &problem, int rank) {
     return Chain(problem, rank).make();
 }
 

@@ -18,7 +18,7 @@ enum Flag : std::uint32_t {
 };
 
 // The place `elements` after the begin of a shard, in the buffers of all ranks of a node.
-std::vector<Place> in_buffers(const Problem &problem, std::span<const int> members, int owner,
+std::vector<Place> in_buffers(const BufferProblem &problem, std::span<const int> members, int owner,
                               std::int64_t elements) {
     std::vector<Place> places;
     for (const int member : members)
@@ -28,7 +28,7 @@ std::vector<Place> in_buffers(const Problem &problem, std::span<const int> membe
 
 // Adds the lanes that make and put the partial sums for those rail peers of this rank that own
 // shards. Returns the number of chunks of partial sums.
-std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &schedule) {
+std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule &schedule) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
@@ -103,7 +103,7 @@ std::uint32_t send_partial_sums(const Problem &problem, int rank, Schedule &sche
 // sums and sends n - 1 shards (more if nodes differ in size). Source: the one-pass reduction that
 // shared memory allows; hierarchical variant as in UCC's CL/HIER, but with all ranks of a node
 // instead of a leader.
-Schedule direct(const Problem &problem, int rank) {
+Schedule direct(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);

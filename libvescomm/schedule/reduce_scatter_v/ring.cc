@@ -31,7 +31,7 @@ struct Passing {
 // The running sums that pass a node, in order.
 class Plan {
 public:
-    Plan(const Problem &problem, int node)
+    Plan(const BufferProblem &problem, int node)
         : problem_(problem), lanes_(smallest_node(problem.nodes)) {
         const Nodes &nodes = problem.nodes;
         for (int owner = 0; owner < nodes.ranks(); ++owner)
@@ -80,7 +80,7 @@ public:
     static constexpr std::uint32_t slots = PutChunks::ring;
 
 private:
-    const Problem &problem_;
+    const BufferProblem &problem_;
     int lanes_;
     std::int64_t size_ = 0;  // of a chunk
     std::uint32_t chunks_ = 0;  // of the largest shard
@@ -104,7 +104,7 @@ private:
 // owner receives its shard nodes - 1 times. Equal shards take nodes - 1 latencies more. With
 // several large shards each chunk waits until the chunks before it have passed. Source: the
 // pipelined ring of all_gather_v (ring.cc there), backwards.
-Schedule ring(const Problem &problem, int rank) {
+Schedule ring(const BufferProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int node = nodes.node_of(rank), mine = nodes.local_rank(rank);
     const auto members = nodes.members(node);

@@ -26,7 +26,7 @@ std::uint32_t count_of(std::int64_t number) {
 // each shard, or one if the shards are not cut. The same on every rank.
 class Chunks {
 public:
-    explicit Chunks(const Problem &problem) : problem_(problem), nodes_(problem.nodes) {
+    explicit Chunks(const ArrayProblem &problem) : problem_(problem), nodes_(problem.nodes) {
         std::int64_t shards = 0, largest = 0;
         for (int owner = 0; owner < problem.ranks(); ++owner) {
             numbers_.push_back(shards);
@@ -88,7 +88,7 @@ private:
                 problem_.partial.begin + (slots_ * slot + k % slots_) * size_};
     }
 
-    const Problem &problem_;
+    const ArrayProblem &problem_;
     const Nodes &nodes_;
     std::vector<std::int64_t> numbers_;  // by owner: number of its shard, without empty ones
     std::int64_t size_ = 0;  // elements of a chunk
@@ -100,7 +100,7 @@ private:
 constexpr std::int64_t min_gap = 1024;
 
 // The shards of `owners`, merged across small gaps.
-std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &owners) {
+std::vector<Extent> extents_of(const ArrayProblem &problem, const std::vector<int> &owners) {
     std::vector<Extent> extents;
     for (const int owner : owners) {
         const std::int64_t begin = problem.begin(owner), end = begin + problem.size(owner);
@@ -114,8 +114,8 @@ std::vector<Extent> extents_of(const Problem &problem, const std::vector<int> &o
 
 }  // namespace
 
-bool can_use_staging(const Problem &problem) {
-    return problem.arrays && Chunks(problem).size() > 0;
+bool can_use_staging(const ArrayProblem &problem) {
+    return Chunks(problem).size() > 0;
 }
 
 // Staged: contributions lie in arrays of the callers, and pass through the staging buffer chunk by
@@ -131,7 +131,7 @@ bool can_use_staging(const Problem &problem) {
 //
 // Cost: every contribution is read and written once more than in direct.cc, in the cache.
 // Source: direct.cc; double buffering of chunks as in any copy through shared memory.
-Schedule staged(const Problem &problem, int rank) {
+Schedule staged(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const Chunks chunks(problem);
     const int node = nodes.node_of(rank);
