@@ -21,7 +21,7 @@ with_address=(
     frame launch control_simulation session session_death session_hostile
     tcp puts shared_memory ucx
     groups peer_info leaving machine_exchange recycling
-    arrays_wrong exchange_fuzz messages_wrong mixed
+    arrays_wrong repeated_calls exchange_fuzz messages_wrong mixed
     flight_recorder flight_report layout
 )
 # Tests of objects that several threads of one process share.

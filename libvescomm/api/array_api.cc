@@ -125,11 +125,22 @@ void require_apart(const Caller &caller, const Call &made) {
 }
 
 // Runs one call to completion.
-void run(Calls &calls, const Call &call) {
+void run(Calls &calls, const Call &call, const CallKey &key) {
     std::unique_ptr<Request> request = calls.request({&call, 1});
-    request->start();
-    request->wait();
+    request->set_key(key);
+    request->run();
     calls.keep(std::move(request));
+}
+
+// Repeats a call of which the request is in the cache.
+void repeat(Calls &calls, Request &request, const CallArguments &arguments) {
+    try {
+        request.run();
+    } catch (...) {
+        // A request that may be running leaves the cache, and gives up its operation.
+        calls.take(arguments);
+        throw;
+    }
 }
 
 // Makes the requests of a group. Calls that fuse become one request, at the position of the first.
@@ -161,28 +172,51 @@ void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<Request>> parts,
     for (auto &part : parts) comm->calls->keep(std::move(part));
 }
 
-// Checks the common arguments, lets `describe` add the arrays, and makes the call.
+// Makes a call. If it is not a repeated one, checks the common arguments and lets `describe` check
+// and add the arrays.
 template <typename Describe>
-vescomm_status_t call(const char *function, Collective collective, vescomm_comm_t *comm,
-                      vescomm_type_t type, const vescomm_call_options_t *options, void *stream,
+vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments arguments,
+                      const vescomm_call_options_t *options, void *stream,
                       vescomm_request_t **request, const Describe &describe) {
     return guarded([&] {
         require(comm, function, "comm");
         require_no_stream(stream, function);
-        const Caller caller{function, comm, type};
-        const auto given = read_options(options, function, "options");
-        if (type < VESCOMM_F32 || type > VESCOMM_U64)
-            caller.refuse("there is no " + name_of_type(type) +
+        if (options != nullptr) {
+            const auto given = read_options(options, function, "options");
+            arguments.algorithm = given.algorithm;
+            arguments.factor = given.factor;
+        }
+        // Only the root has offsets.
+        if ((arguments.collective == Collective::gather_v ||
+             arguments.collective == Collective::scatter_v) &&
+            arguments.root != comm->value->rank())
+            arguments.lists[1] = nullptr;
+        Calls &calls = *comm->calls;
+        if (request == nullptr && !comm->group)
+            if (Request *same = calls.find(arguments)) return repeat(calls, *same, arguments);
+
+        const Caller caller{function, comm, arguments.type};
+        if (arguments.type < VESCOMM_F32 || arguments.type > VESCOMM_U64)
+            caller.refuse("there is no " + name_of_type(arguments.type) +
                           "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
                           std::to_string(VESCOMM_U64) + ")");
         if (comm->group && request != nullptr)
             caller.refuse(
                 "request must be NULL within a group; vescomm_group_end() gives one for all");
-        Call &made = comm->calls->blank();
-        made.options.collective = collective;
-        made.options.type = type;
-        if (given.algorithm != nullptr) made.options.algorithm = given.algorithm;
-        made.options.factor = given.factor;
+        std::unique_ptr<vescomm_request> handle;
+        std::vector<std::unique_ptr<Request>> parts;
+        if (request != nullptr) {
+            handle = std::make_unique<vescomm_request>();
+            parts.push_back(calls.take(arguments));
+            if (parts[0]) return hand_out(comm, std::move(parts), std::move(handle), request);
+        }
+        Call &made = calls.blank();
+        made.options.collective = arguments.collective;
+        made.options.type = arguments.type;
+        made.options.op = arguments.op;
+        made.options.root = arguments.root;
+        if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
+        made.options.factor = arguments.factor;
         describe(caller, made);
         check(*comm->value, made.options);
         if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
@@ -190,10 +224,10 @@ vescomm_status_t call(const char *function, Collective collective, vescomm_comm_
             comm->group->push_back(made);
             return;
         }
-        if (request == nullptr) return run(*comm->calls, made);
-        auto handle = std::make_unique<vescomm_request>();
-        std::vector<std::unique_ptr<Request>> parts;
-        parts.push_back(comm->calls->request({&made, 1}));
+        const CallKey key(arguments, caller.ranks());
+        if (request == nullptr) return run(calls, made, key);
+        parts[0] = calls.request({&made, 1});
+        parts[0]->set_key(key);
         hand_out(comm, std::move(parts), std::move(handle), request);
     });
 }
@@ -204,8 +238,13 @@ vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, 
                                       const int64_t *counts, const int64_t *offsets,
                                       vescomm_type_t type, const vescomm_call_options_t *options,
                                       void *stream, vescomm_request_t **request) {
-    return call("vescomm_all_gather_v", Collective::all_gather_v, comm, type, options, stream,
-                request, [&](const Caller &caller, Call &made) {
+    return call("vescomm_all_gather_v", comm,
+                {.collective = Collective::all_gather_v,
+                 .type = type,
+                 .source = source,
+                 .output = output,
+                 .lists = {counts, offsets}},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
                     caller.pieces(output, made.counts, offsets, "output", made.output);
@@ -216,9 +255,14 @@ vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *sour
                                           const int64_t *counts, vescomm_type_t type,
                                           vescomm_op_t op, const vescomm_call_options_t *options,
                                           void *stream, vescomm_request_t **request) {
-    return call("vescomm_reduce_scatter_v", Collective::reduce_scatter_v, comm, type, options,
-                stream, request, [&](const Caller &caller, Call &made) {
-                    made.options.op = op;
+    return call("vescomm_reduce_scatter_v", comm,
+                {.collective = Collective::reduce_scatter_v,
+                 .type = type,
+                 .op = op,
+                 .source = source,
+                 .output = output,
+                 .lists = {counts}},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     caller.pieces(source, made.counts, nullptr, "source", made.source);
                     made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
@@ -229,9 +273,14 @@ vescomm_status_t vescomm_all_reduce(vescomm_comm_t *comm, const void *source, vo
                                     int64_t count, vescomm_type_t type, vescomm_op_t op,
                                     const vescomm_call_options_t *options, void *stream,
                                     vescomm_request_t **request) {
-    return call("vescomm_all_reduce", Collective::all_reduce, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.op = op;
+    return call("vescomm_all_reduce", comm,
+                {.collective = Collective::all_reduce,
+                 .type = type,
+                 .op = op,
+                 .source = source,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     made.counts = {caller.count(count)};
                     made.source = {caller.piece(source, 0, count, "source")};
                     made.output = {caller.piece(output, 0, count, "output")};
@@ -242,10 +291,15 @@ vescomm_status_t vescomm_reduce(vescomm_comm_t *comm, const void *source, void *
                                 int64_t count, vescomm_type_t type, vescomm_op_t op, int32_t root,
                                 const vescomm_call_options_t *options, void *stream,
                                 vescomm_request_t **request) {
-    return call("vescomm_reduce", Collective::reduce, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.op = op;
-                    made.options.root = root;
+    return call("vescomm_reduce", comm,
+                {.collective = Collective::reduce,
+                 .type = type,
+                 .op = op,
+                 .root = root,
+                 .source = source,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     made.counts = {caller.count(count)};
                     made.source = {caller.piece(source, 0, count, "source")};
                     if (caller.rank() == root)
@@ -257,9 +311,13 @@ vescomm_status_t vescomm_broadcast(vescomm_comm_t *comm, void *data, int64_t cou
                                    vescomm_type_t type, int32_t root,
                                    const vescomm_call_options_t *options, void *stream,
                                    vescomm_request_t **request) {
-    return call("vescomm_broadcast", Collective::broadcast, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.root = root;
+    return call("vescomm_broadcast", comm,
+                {.collective = Collective::broadcast,
+                 .type = type,
+                 .root = root,
+                 .output = data,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     made.counts = {caller.count(count)};
                     auto &array = caller.rank() == root ? made.source : made.output;
                     array = {caller.piece(data, 0, count, "data")};
@@ -271,9 +329,14 @@ vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void
                                   vescomm_type_t type, int32_t root,
                                   const vescomm_call_options_t *options, void *stream,
                                   vescomm_request_t **request) {
-    return call("vescomm_gather_v", Collective::gather_v, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.root = root;
+    return call("vescomm_gather_v", comm,
+                {.collective = Collective::gather_v,
+                 .type = type,
+                 .root = root,
+                 .source = source,
+                 .output = output,
+                 .lists = {counts, offsets}},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
                     if (caller.rank() == root)
@@ -286,9 +349,14 @@ vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source, voi
                                    vescomm_type_t type, int32_t root,
                                    const vescomm_call_options_t *options, void *stream,
                                    vescomm_request_t **request) {
-    return call("vescomm_scatter_v", Collective::scatter_v, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.root = root;
+    return call("vescomm_scatter_v", comm,
+                {.collective = Collective::scatter_v,
+                 .type = type,
+                 .root = root,
+                 .source = source,
+                 .output = output,
+                 .lists = {counts, offsets}},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     if (caller.rank() == root)
                         caller.pieces(source, made.counts, offsets, "source", made.source);
@@ -302,8 +370,13 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                                       const int64_t *output_offsets, vescomm_type_t type,
                                       const vescomm_call_options_t *options, void *stream,
                                       vescomm_request_t **request) {
-    return call("vescomm_all_to_all_v", Collective::all_to_all_v, comm, type, options, stream,
-                request, [&](const Caller &caller, Call &made) {
+    return call("vescomm_all_to_all_v", comm,
+                {.collective = Collective::all_to_all_v,
+                 .type = type,
+                 .source = source,
+                 .output = output,
+                 .lists = {source_counts, source_offsets, output_counts, output_offsets}},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(source_counts, "source_counts", made.sends);
                     caller.counts(output_counts, "output_counts", made.receives);
                     if (made.sends[caller.rank()] != made.receives[caller.rank()])
@@ -320,9 +393,13 @@ vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *source, int64_t 
                               vescomm_type_t type, int32_t peer,
                               const vescomm_call_options_t *options, void *stream,
                               vescomm_request_t **request) {
-    return call("vescomm_send", Collective::send, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.root = peer;
+    return call("vescomm_send", comm,
+                {.collective = Collective::send,
+                 .type = type,
+                 .root = peer,
+                 .source = source,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     made.counts = {caller.count(count)};
                     made.source = {caller.piece(source, 0, count, "source")};
                 });
@@ -332,9 +409,13 @@ vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t cou
                                  vescomm_type_t type, int32_t peer,
                                  const vescomm_call_options_t *options, void *stream,
                                  vescomm_request_t **request) {
-    return call("vescomm_receive", Collective::receive, comm, type, options, stream, request,
-                [&](const Caller &caller, Call &made) {
-                    made.options.root = peer;
+    return call("vescomm_receive", comm,
+                {.collective = Collective::receive,
+                 .type = type,
+                 .root = peer,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
                     made.counts = {caller.count(count)};
                     made.output = {caller.piece(output, 0, count, "output")};
                 });

@@ -78,6 +78,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     staging->bind(bindings, options.type);
     bindings.signature =
         Signature(problem, algorithm.name, options.type, options.op, options.factor).bits();
+    // The sums of an all_reduce are read again soon.
+    const auto locals = comm.nodes().members(comm.nodes().node_of(comm.rank())).size();
+    bindings.streaming = !reduces(options.collective) &&
+                         static_cast<std::uint64_t>(problem.output_size(comm.rank())) *
+                                 size_of(options.type) * locals >
+                             last_level_cache;
     bindings.pair_digests = pair_digests(problem, comm.rank());
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;

@@ -129,10 +129,6 @@ std::uint64_t written_bytes(const Communicator &comm, const Buffer &buffer) {
     return buffer.per_node() ? one : one * locals;
 }
 
-// Bytes of the last-level cache that the cores of a node can count on. Virtual machines report the
-// cache of their host.
-constexpr std::uint64_t last_level_cache = 32 << 20;
-
 // The highest run number: the upper half of a flag.
 constexpr std::uint64_t max_run = (std::uint64_t{1} << 32) - 1;
 

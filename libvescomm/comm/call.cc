@@ -84,8 +84,12 @@ void Call::clear() {
 }
 
 Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers)
-    : staging_(std::move(staging)), eager_buffers_(std::move(eager_buffers)) {
+    : staging_(std::move(staging)),
+      eager_buffers_(std::move(eager_buffers)),
+      ranks_(staging_->comm()->ranks()) {
+    static_assert(max_cached < no_request);
     cached_.reserve(max_cached);
+    sites_.fill(no_request);
 }
 
 std::shared_ptr<Calls> Calls::create(const std::shared_ptr<Communicator> &comm) {
@@ -101,7 +105,6 @@ Call &Calls::blank() {
 
 std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     const Request::Options &options = calls[0].options;
-    const int ranks = staging_->comm()->ranks();
     Request::Arrays &arrays = arrays_;
     arrays.cuts.clear();
     arrays.exchange = {};
@@ -113,26 +116,64 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
         arrays.exchange = Exchange::known_to(staging_->comm()->rank(), sums(calls, &Call::sends),
                                              sums(calls, &Call::receives));
     else if (by_rank(options.collective)) cut(counts, arrays.cuts);
-    else if (!is_message(options.collective)) cut_evenly(counts[0], ranks, arrays.cuts);
+    else if (!is_message(options.collective)) cut_evenly(counts[0], ranks_, arrays.cuts);
     join(calls, &Call::source, arrays.source);
     join(calls, &Call::output, arrays.output);
 
-    const auto found = std::find_if(cached_.rbegin(), cached_.rend(), [&](const auto &request) {
-        return request->suits(options, arrays);
-    });
-    if (found == cached_.rend())
-        return is_message(options.collective) ? Request::create(eager_buffers_, arrays, options)
-                                              : Request::create(staging_, arrays, options);
-    std::unique_ptr<Request> request = std::move(*found);
-    cached_.erase(std::next(found).base());
-    request->move_arrays(arrays);
-    return request;
+    if (const std::size_t found = find_suiting(options); found != no_request) {
+        std::unique_ptr<Request> request = take_out(found);
+        request->move_arrays(arrays);
+        return request;
+    }
+    return is_message(options.collective) ? Request::create(eager_buffers_, arrays, options)
+                                          : Request::create(staging_, arrays, options);
+}
+
+std::size_t Calls::find_suiting(const Request::Options &options) const noexcept {
+    std::size_t found = no_request, free = max_cached - cached_.size();
+    for (std::size_t at = 0; at < cached_.size(); ++at) {
+        const Cached &cached = cached_[at];
+        if (!cached.request) {
+            ++free;
+            continue;
+        }
+        if (found != no_request && cached_[found].used > cached.used) continue;
+        if (cached.request->suits(options, arrays_)) found = at;
+    }
+    // Arrays that are used again and again keep a request of their own while there is room.
+    if (found != no_request && cached_[found].repeated && free > 0) return no_request;
+    return found;
+}
+
+std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
+    Cached &cached = cached_[at];
+    if (const CallKey *key = cached.request->key()) {
+        std::uint8_t &site = sites_[key->hash() % sites];
+        if (site == at) site = no_request;
+    }
+    return std::move(cached.request);
+}
+
+std::unique_ptr<Request> Calls::take(const CallArguments &arguments) noexcept {
+    return find(arguments) != nullptr ? take_out(sites_[site_of(arguments)]) : nullptr;
 }
 
 void Calls::keep(std::unique_ptr<Request> request) noexcept {
     if (request->running()) return;  // it never completes, because its communicator broke
-    if (cached_.size() == max_cached) cached_.erase(cached_.begin());
-    cached_.push_back(std::move(request));
+    std::size_t at = 0;
+    while (at < cached_.size() && cached_[at].request) ++at;
+    if (at == max_cached) {
+        const auto oldest = std::ranges::min_element(cached_, {}, &Cached::used);
+        at = static_cast<std::size_t>(oldest - cached_.begin());
+        take_out(at);
+    }
+    if (at == cached_.size()) cached_.emplace_back();
+    Cached &cached = cached_[at];
+    cached.used = ++uses_;
+    cached.repeated = false;
+    if (const CallKey *key = request->key())
+        sites_[key->hash() % sites] = static_cast<std::uint8_t>(at);
+    cached.request = std::move(request);
 }
 
 }  // namespace vescomm::internal

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "comm/call_arguments.h"
 #include "comm/request.h"
 
 namespace vescomm::internal {
@@ -32,12 +35,27 @@ struct Call {
 // True: one operation can execute both calls.
 bool fuse(const Call &a, const Call &b);
 
-// Turns calls into requests. Caches requests that are no longer in use, so that a call like an
-// earlier one needs no new schedule. Not thread-safe.
+// Turns calls into requests. Caches requests that are no longer in use: a call that is repeated
+// with the same arguments is neither checked nor described again, and a call like an earlier one
+// needs no new schedule. Not thread-safe.
 class Calls {
 public:
     // Collective, blocking.
     static std::shared_ptr<Calls> create(const std::shared_ptr<Communicator> &comm);
+
+    // The cached request that made a call with the same arguments last, or nullptr. It stays in the
+    // cache.
+    Request *find(const CallArguments &arguments) noexcept {
+        const std::uint8_t at = sites_[site_of(arguments)];
+        if (at == no_request) return nullptr;
+        Cached &cached = cached_[at];
+        if (!cached.request->repeats(arguments)) return nullptr;
+        cached.repeated = true;
+        cached.used = ++uses_;
+        return cached.request.get();
+    }
+    // Takes that request out of the cache; returns nullptr if there is none.
+    std::unique_ptr<Request> take(const CallArguments &arguments) noexcept;
 
     // An empty call, to be filled and given to request(). There is only one, so that a call like an
     // earlier one allocates nothing.
@@ -50,13 +68,32 @@ public:
     const std::shared_ptr<StagingBuffer> &staging() const { return staging_; }
 
 private:
-    static constexpr std::size_t max_cached = 64;
+    static constexpr std::size_t max_cached = 128;
+    static constexpr std::size_t sites = 512;
+    static constexpr std::uint8_t no_request = 255;
+
+    struct Cached {
+        std::unique_ptr<Request> request;  // nullptr: the place is free
+        std::uint64_t used = 0;  // higher: later
+        bool repeated = false;  // find() or take() has found it
+    };
 
     Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
+    std::size_t site_of(const CallArguments &arguments) const noexcept {
+        return hash_of(arguments, ranks_) % sites;
+    }
+    std::unique_ptr<Request> take_out(std::size_t at) noexcept;
+    // The index of a cached request that can execute such a call, or no_request.
+    std::size_t find_suiting(const Request::Options &options) const noexcept;
+
     std::shared_ptr<StagingBuffer> staging_;
     std::shared_ptr<EagerBuffers> eager_buffers_;
-    std::vector<std::unique_ptr<Request>> cached_;  // oldest first
+    int ranks_;
+    std::vector<Cached> cached_;
+    // By hash of the arguments: index in cached_ of the request with the latest such call.
+    std::array<std::uint8_t, sites> sites_;
+    std::uint64_t uses_ = 0;
     Call blank_;
     Request::Arrays arrays_;  // for request(), which reuses its capacity
 };

@@ -91,6 +91,7 @@ public:
     }
     // Call check() before.
     void start(Operation &operation, const Run &run) { engine_.start(operation, run); }
+    bool run(Operation &operation, const Run &run) { return engine_.run(operation, run); }
     bool test(Operation &operation) { return engine_.test(operation); }
     void wait(Operation &operation, const std::function<std::string()> &what) {
         engine_.wait(operation, what);

@@ -16,6 +16,9 @@ namespace {
 // Calls of progress within start(). The progress thread does the rest.
 constexpr int max_start_rounds = 2;
 
+// Polls of run(), which holds the lock meanwhile: some microseconds.
+constexpr int max_polls_of_run = 400;
+
 }  // namespace
 
 void ProgressEngine::set_transports(Transports transports, int local_rank, int spins) {
@@ -62,15 +65,19 @@ bool ProgressEngine::retire(std::unique_ptr<Operation> operation) noexcept {
     return running_.retire(std::move(operation));
 }
 
-void ProgressEngine::start(Operation &operation, const Run &run) {
-    const Pollers::Polling polling(pollers_);
-    const EngineLock::Caller lock(lock_);
+void ProgressEngine::check_startable(const Operation &operation, const Run &run) {
     if (!operation.settled())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, "the request is running already");
     if (run.number >> 32 != 0)
         throw Error(VESCOMM_ERROR_UNSUPPORTED,
                     "flags count 2^32 - 1 runs, and this is one more; make another request, or for "
                     "barriers and arrays another communicator");
+}
+
+void ProgressEngine::start(Operation &operation, const Run &run) {
+    const Pollers::Polling polling(pollers_);
+    const EngineLock::Caller lock(lock_);
+    check_startable(operation, run);
     running_.start(operation, run);
     // Arriving bytes, and space for outgoing ones, wake the progress thread. Steps that can run now
     // must not wait for it.
@@ -80,6 +87,18 @@ void ProgressEngine::start(Operation &operation, const Run &run) {
     for (int i = 1; more && !operation.settled() && i < max_start_rounds; ++i)
         more = running_.progress();
     if (more && !operation.settled()) wake();
+}
+
+// Among the ranks of one node, a small collective takes less time than the general way of an
+// operation through start() and wait().
+bool ProgressEngine::run(Operation &operation, const Run &run) {
+    if (pollers_.threaded() || between_nodes()) {
+        start(operation, run);
+        return false;
+    }
+    const EngineLock::Caller lock(lock_);
+    check_startable(operation, run);
+    return running_.run(operation, run, std::min(spins_, max_polls_of_run));
 }
 
 bool ProgressEngine::test(Operation &operation) {

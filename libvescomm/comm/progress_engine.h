@@ -64,6 +64,9 @@ public:
     // fail halfway.
     std::unique_ptr<Operation> admit(const Schedule &schedule, const Bindings &bindings);
     void start(Operation &operation, const Run &run);
+    // start(), and a first wait without sleep. Returns true if the operation is complete; otherwise
+    // wait for it.
+    bool run(Operation &operation, const Run &run);
     bool test(Operation &operation);
     void progress();
     // Takes over an operation that its request gives up. Returns true if it was incomplete: other
@@ -113,6 +116,8 @@ private:
     bool attempt_often(const Done &done);
     // Between two attempts.
     void let_others() const noexcept;
+    // Throws unless the run can be started. Under the lock.
+    static void check_startable(const Operation &operation, const Run &run);
     void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);
     // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().

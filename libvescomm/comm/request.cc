@@ -36,6 +36,7 @@ bool Request::suits(const Options &options, const Arrays &arrays) const {
 }
 
 void Request::move_arrays(const Arrays &arrays) {
+    key_.reset();
     operation_->move_arrays(arrays.source, arrays.output);
 }
 
@@ -56,6 +57,16 @@ void Request::start() {
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     comm_->start(*operation_, run);
     started_ = true;
+}
+
+void Request::run() {
+    require_idle();
+    const Run run = path_->next(*operation_);
+    started_at_ = comm_->trace().on() ? trace_seconds() : 0;
+    const bool complete = comm_->run(*operation_, run);
+    started_ = true;
+    if (!complete) comm_->wait(*operation_, [this] { return describe(); });
+    finish();
 }
 
 void start_all(const std::vector<std::unique_ptr<Request>> &requests) {

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/buffer.h"
+#include "comm/call_arguments.h"
 #include "comm/communicator.h"
 #include "comm/eager_buffers.h"
 #include "comm/request_options.h"
@@ -42,11 +45,21 @@ public:
     bool suits(const Options &options, const Arrays &arrays) const;
     void move_arrays(const Arrays &arrays);
 
+    // Arrays: the call for which this request has the arrays now. Forgotten by move_arrays().
+    void set_key(CallKey key) { key_ = std::move(key); }
+    const CallKey *key() const { return key_ ? &*key_ : nullptr; }
+    // True: it executes the call with these arguments as it is.
+    bool repeats(const CallArguments &arguments) const noexcept {
+        return key_ && key_->equals(arguments);
+    }
+
     // Throws unless start() would start it.
     void require_idle() const;
     void start();
     bool test();
     void wait();
+    // start() and wait().
+    void run();
     bool running() const { return started_; }
     // True: bytes may still move. False if the communicator is broken. Makes progress.
     bool under_way();
@@ -64,6 +77,7 @@ private:
     std::shared_ptr<Communicator> comm_;
     Options options_;
     Arrays arrays_;
+    std::optional<CallKey> key_;
     std::unique_ptr<RequestPath> path_;
     const AlgorithmEntry &algorithm_;
     std::string why_;

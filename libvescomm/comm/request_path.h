@@ -53,6 +53,10 @@ protected:
 
 // ---- shared by the functions that create requests ----
 
+// Bytes of the last-level cache that the cores of a node can count on. Virtual machines report the
+// cache of their host.
+inline constexpr std::uint64_t last_level_cache = 32 << 20;
+
 // An algorithm that must be used. A choice of the caller takes precedence over the variable.
 struct AlgorithmOverride {
     std::string_view algorithm;  // empty: no override

@@ -23,16 +23,29 @@ void RunningOperations::stop() noexcept {
     for (auto &transport : transports_.inter_node) transport->stop();
 }
 
+bool RunningOperations::run(Operation &operation, const Run &run, int polls) noexcept {
+    begin(operation, run);
+    const bool alone = operations_.running().empty() && transports_.inter_node.empty();
+    for (int poll = 0; alone && poll <= polls && !failure_.stops_transports(); ++poll) {
+        operation.advance();
+        if (settle(operation)) return true;
+    }
+    operations_.start(operation);
+    return false;
+}
+
+bool RunningOperations::settle(Operation &operation) noexcept {
+    if (operation.stopped() && !require_match(operation)) return false;
+    if (!operation.complete()) return false;
+    if (!operation.proven_by_completion() && !require_match(operation)) return false;
+    recorder_.complete(operation.flight);
+    operation.settle();
+    return true;
+}
+
 bool RunningOperations::settle() noexcept {
-    const auto settles = [this](Operation *operation) {
-        if (operation->stopped() && !require_match(*operation)) return false;
-        if (!operation->complete()) return false;
-        if (!operation->proven_by_completion() && !require_match(*operation)) return false;
-        recorder_.complete(operation->flight);
-        operation->settle();
-        return true;
-    };
-    if (operations_.erase_if(settles) == 0) return false;
+    if (operations_.erase_if([this](Operation *operation) { return settle(*operation); }) == 0)
+        return false;
     // A caller may sleep until an operation that this thread has completed is complete.
     sleepers_.completed();
     return true;

@@ -43,11 +43,12 @@ public:
     bool retire(std::unique_ptr<Operation> operation) noexcept;
 
     void start(Operation &operation, const Run &run) noexcept {
-        operation.start(run);
-        operation.flight =
-            recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+        begin(operation, run);
         operations_.start(operation);
     }
+    // Starts the operation, and polls it at most `polls` times unless others run. Returns true if
+    // it is complete.
+    bool run(Operation &operation, const Run &run, int polls) noexcept;
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
     // Executes the steps that are possible without waiting, in the transports and in all
     // operations. Stops the transports instead if they must stop. Returns true if anything moved.
@@ -68,6 +69,13 @@ public:
     bool match_due_after_test() noexcept { return call_watch_.due_after_test(); }
 
 private:
+    void begin(Operation &operation, const Run &run) noexcept {
+        operation.start(run);
+        operation.flight =
+            recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+    }
+    // Settles the operation if it is complete.
+    bool settle(Operation &operation) noexcept;
     // Settles the operations that are complete; true if there were any.
     bool settle() noexcept;
     // Breaks the communicator, and returns false, if ranks made different calls where this run is

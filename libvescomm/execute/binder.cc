@@ -190,6 +190,9 @@ private:
             }
         }
         bound.timed = bound.bytes >= min_timed_bytes && step.action != Action::put;
+        // A chunk in the staging buffer, or a partial sum, is read at once.
+        bound.streaming = bindings_.streaming && bound.timed && step.action == Action::copy &&
+                          step.to.region != Region::staging && step.to.region != Region::partial;
         bound.long_running =
             bound.timed && bound.bytes >= min_long_bytes && bindings_.nodes.count() > 1;
         lane.steps.push_back(bound);

@@ -63,7 +63,8 @@ struct Bindings {
     std::uint32_t signature = 0;
     PairDigests pair_digests;
     MatchTables tables;
-    // The ranks of this node together write more than the caches hold: copies bypass the caches.
+    // The ranks of this node together write more than the caches hold: copies to buffers and
+    // outputs bypass the caches.
     bool streaming = false;
     vescomm_op_t op = VESCOMM_SUM;
     int divisor = 1;  // finished sums are divided by it

@@ -232,7 +232,7 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
         kernels_.convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
-                         bindings_.streaming && step.timed);
+                         step.streaming);
         add(counters_.bytes_written, step.bytes);
     } else {
         reduce(lane, step);

@@ -21,6 +21,7 @@ struct Address {
 struct BoundStep {
     Action action;
     bool timed = false;  // large enough for its duration to be measured
+    bool streaming = false;  // copy: bypass the caches
     bool long_running = false;  // poll the inter-node transports after this step
     bool in_slot = false;  // put: into a memory with slots
     bool eager = false;  // see Step

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedule/problem.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::internal {
+
+// The arguments of one call on arrays, as the caller gives them: unchecked.
+struct CallArguments {
+    Collective collective = Collective::barrier;
+    vescomm_type_t type = 0;
+    vescomm_op_t op = VESCOMM_SUM;
+    int root = 0;
+    const void *source = nullptr;
+    const void *output = nullptr;
+    std::int64_t count = 0;
+    // Counts and offsets, each with one number for each rank; nullptr: not given.
+    std::array<const std::int64_t *, 4> lists = {};
+    double factor = 0;
+    const char *algorithm = nullptr;
+};
+
+// A hash of the arguments. Equal arguments have equal hashes.
+inline std::uint32_t hash_of(const CallArguments &arguments, int ranks) noexcept {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    std::uint64_t hash = static_cast<std::uint64_t>(arguments.collective) << 56 ^
+                         static_cast<std::uint64_t>(arguments.type) << 48 ^
+                         static_cast<std::uint64_t>(arguments.op) << 40 ^
+                         static_cast<std::uint32_t>(arguments.root);
+    const auto mix = [&hash](std::uint64_t more) {
+        hash = (hash ^ more) * odd;
+        hash ^= hash >> 32;
+    };
+    mix(reinterpret_cast<std::uintptr_t>(arguments.source));
+    mix(reinterpret_cast<std::uintptr_t>(arguments.output));
+    std::uint64_t numbers = static_cast<std::uint64_t>(arguments.count);
+    for (const std::int64_t *list : arguments.lists)
+        if (list != nullptr)
+            numbers = numbers * 31 + static_cast<std::uint64_t>(list[0]) +
+                      static_cast<std::uint64_t>(list[ranks - 1]);
+    mix(numbers);
+    return static_cast<std::uint32_t>(hash >> 32);
+}
+
+// A copy of the arguments of a call, and of the counts and offsets that they point to.
+class CallKey {
+public:
+    // The arguments have been checked.
+    CallKey(const CallArguments &arguments, int ranks);
+
+    std::uint32_t hash() const noexcept { return hash_; }
+    // True if a call with these arguments is the same call.
+    bool equals(const CallArguments &arguments) const noexcept;
+
+private:
+    CallArguments arguments_;  // of `lists` and `algorithm` only whether they are given
+    std::size_t ranks_;
+    std::uint32_t hash_;
+    std::vector<std::int64_t> numbers_;  // of the lists that are given
+    std::string algorithm_;
+};
+
+}  // namespace vescomm::internal
