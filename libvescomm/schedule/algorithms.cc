@@ -30,7 +30,8 @@ bool per_rank_on_nodes(const BufferProblem &problem) {
 constexpr std::int64_t max_for_flat = 16 * 1024;
 
 bool few_on_one_node(const ArrayProblem &problem) {
-    return problem.nodes.count() == 1 && problem.elements() <= max_for_flat &&
+    return problem.nodes.count() == 1 &&
+           (problem.ranks() == 2 || problem.elements() <= max_for_flat) &&
            problem.staging.count >= 2;
 }
 

@@ -22,6 +22,14 @@ std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
+constexpr std::int64_t max_slots = 16;
+
+// Elements: 64 KiB, and 256 KiB of large vectors.
+std::int64_t chunk_on_one_node(const ArrayProblem &problem) {
+    const std::int64_t small = std::max<std::int64_t>(1, problem.staging.count / 16);
+    return problem.elements() < 4 * problem.staging.count ? small : 4 * small;
+}
+
 // The chunks of blocks and their slots in the staging buffers. The size of chunks and the number of
 // slots are the same on every rank.
 class Chunks {
@@ -54,10 +62,16 @@ public:
             }
         }
         size_ = staging.count / (2 * (blocks_ + senders));
+        if (nodes_.count() > 1) return;
+        // Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
+        size_ = std::min(size_, chunk_on_one_node(problem));
+        if (size_ > 0) slots_ = std::min(max_slots, staging.count / (blocks_ * size_));
     }
 
     // True if a sender has one block for all receivers.
     bool shared() const { return shared_; }
+    // Slots of each block.
+    std::int64_t slots() const { return slots_; }
     // Elements of a chunk.
     std::int64_t size() const { return size_; }
     // Number of chunks of a block; 0 if it is forwarded.
@@ -120,9 +134,8 @@ private:
         place.offset += k * size_;
         return place;
     }
-    // Every block has two slots.
     Place slot(int at, std::int64_t n, std::int64_t k) const {
-        return {at, Region::staging, staging_.begin + (2 * n + k % 2) * size_};
+        return {at, Region::staging, staging_.begin + (slots_ * n + k % slots_) * size_};
     }
 
     const ArrayProblem &problem_;
@@ -132,6 +145,7 @@ private:
     bool shared_;
     std::int64_t blocks_ = 1;  // with slots at their sender
     std::int64_t size_ = 0;  // elements of a chunk
+    std::int64_t slots_ = 2;  // of each block
     std::vector<Before> before_;  // results of before(), one for each size of nodes
 };
 
@@ -240,25 +254,27 @@ private:
         lane.steps().reserve(lane.steps().size() + steps);
         for (std::int64_t k = 0; k < max; ++k) {
             publish(lane, k);
-            if (k == 0) copy_own_block(lane);
+            // The chunk is in the cache if it was published.
+            copy_own_chunk(lane, k);
             collect(lane, k);
         }
-        if (max == 0) copy_own_block(lane);
+        for (std::int64_t k = max; k < chunks_.count(rank_, rank_); ++k) copy_own_chunk(lane, k);
     }
 
-    // Copies the block from this rank to itself.
-    void copy_own_block(Lane &lane) {
-        const std::int64_t count = problem_.block(rank_, rank_);
-        if (count == 0) return;
-        const Place from = problem_.given(rank_, rank_), to = problem_.taken(rank_, rank_);
-        if (from != to) lane.copy(from, to, count);
+    // Copies chunk k of the block from this rank to itself.
+    void copy_own_chunk(Lane &lane, std::int64_t k) {
+        if (chunks_.count(rank_, rank_) <= k) return;
+        const Place from = chunks_.given(rank_, rank_, k), to = chunks_.taken(rank_, rank_, k);
+        if (from != to) lane.copy(from, to, chunks_.elements(rank_, rank_, k));
     }
 
     // Writes chunk k of all blocks for local peers.
     void publish(Lane &lane, std::int64_t k) {
+        const std::int64_t slots = chunks_.slots();
         bool any = false;
         for (const int peer : readers_)
-            if (k >= 2 && chunks_.count(rank_, peer) > k) lane.wait(peer, read, count_of(k - 1));
+            if (k >= slots && chunks_.count(rank_, peer) > k)
+                lane.wait(peer, read, count_of(k - slots + 1));
         for (const int peer : readers_) {
             if (chunks_.count(rank_, peer) <= k) continue;
             if (!any || !chunks_.shared())
@@ -271,13 +287,14 @@ private:
 
     // Reads chunk k of all blocks for this rank.
     void collect(Lane &lane, std::int64_t k) {
+        const std::int64_t slots = chunks_.slots();
         bool awaited = false;  // true if the slots are filled again
         for (const int peer : writers_) {
             if (chunks_.count(peer, rank_) <= k) continue;
             lane.wait(peer, written, count_of(k + 1));
             lane.copy(chunks_.slot_at_sender(peer, rank_, k), chunks_.taken(peer, rank_, k),
                       chunks_.elements(peer, rank_, k));
-            awaited |= chunks_.count(peer, rank_) > k + 2;
+            awaited |= chunks_.count(peer, rank_) > k + slots;
         }
         for (Forwarder &forwarder : forwarders_) {
             for (const auto &[peer, number] : forwarder.senders) {
@@ -285,7 +302,7 @@ private:
                 lane.wait(forwarder.rank, forwarded, ++forwarder.chunks);
                 lane.copy(chunks_.slot_at_receiver(forwarder.rank, number, k),
                           chunks_.taken(peer, rank_, k), chunks_.elements(peer, rank_, k));
-                awaited |= chunks_.count(peer, rank_) > k + 2;
+                awaited |= chunks_.count(peer, rank_) > k + slots;
             }
         }
         for (const int peer : remote_) {

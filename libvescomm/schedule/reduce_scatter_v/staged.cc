@@ -18,6 +18,8 @@ enum Flag : std::uint32_t {
     read,  // value k + 1: this rank has read chunk k of all contributions
 };
 
+constexpr std::int64_t max_slots = 16;
+
 std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
@@ -41,6 +43,11 @@ public:
             at_once_ = problem.elements() <= problem.staging.count &&
                        largest * sums <= problem.partial.count;
         }
+        if (nodes_.count() == 1 && size_ > 0) {
+            // Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
+            size_ = std::min(size_, std::max<std::int64_t>(1, problem.staging.count / 16));
+            slots_ = std::min(max_slots, problem.staging.count / (shards * size_));
+        }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
         size_ = std::max<std::int64_t>(1, largest);
@@ -49,6 +56,8 @@ public:
 
     // Elements of a chunk.
     std::int64_t size() const { return size_; }
+    // Slots of each shard.
+    std::int64_t slots() const { return slots_; }
     // True if each shard is one chunk. The staging buffer then has the layout of the vector.
     bool at_once() const { return at_once_; }
     // Number of chunks of a shard.
@@ -134,6 +143,7 @@ bool can_use_staging(const ArrayProblem &problem) {
 Schedule staged(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const Chunks chunks(problem);
+    const std::int64_t slots = chunks.slots();
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
     const auto reader = [&](int owner) {
@@ -191,8 +201,8 @@ Schedule staged(const ArrayProblem &problem, int rank) {
         }
         for (const int owner : given) {
             if (chunks.at_once() || chunks.count(owner) <= k) continue;
-            if (k >= 2 && first_time(waited_for_read, reader(owner), k))
-                lane.wait(reader(owner), read, count_of(k - 1));
+            if (k >= slots && first_time(waited_for_read, reader(owner), k))
+                lane.wait(reader(owner), read, count_of(k - slots + 1));
             lane.copy(chunks.given(rank, owner, k), chunks.slot(rank, owner, k),
                       chunks.elements(owner, k));
             writes = true;
@@ -210,7 +220,7 @@ Schedule staged(const ArrayProblem &problem, int rank) {
             if (eager) lane.wait(owner, clear_to_send, count_of(k + 1), true);
             lane.put(sum, chunks.sum_from(node, owner, k), chunks.elements(owner, k), arrived,
                      count_of(k + 1));
-            awaited |= chunks.count(owner) > k + 2;
+            awaited |= chunks.count(owner) > k + slots;
         }
         if (problem.size(rank) > 0 && chunks.count(rank) > k) {
             auto from = contributions(rank, k);
@@ -222,7 +232,7 @@ Schedule staged(const ArrayProblem &problem, int rank) {
             for (const int partner : partners)
                 if (chunks.count(rank) > k + 2)
                     lane.signal(partner, clear_to_send, count_of(k + 3));
-            awaited |= chunks.count(rank) > k + 2;
+            awaited |= chunks.count(rank) > k + slots;
         }
         if (awaited) lane.signal_node(read, count_of(k + 1));
     }
