@@ -18,7 +18,8 @@ namespace vescomm::internal {
 // make the same calls in the same order, so their counts are equal and no operation on arrays needs
 // the control plane.
 //
-//     slot 0: │ inline flag │ staging │ partial sums │ tables of the call matcher │ slot 1: ...
+//     slot 0: │ inline flag │ staging │ partial sums │ pair areas │ tables of the call matcher │
+//     slot 1: ...
 //
 // Each slot has a channel. The schedule of an operation gives the flags their meaning.
 class StagingBuffer {

@@ -160,6 +160,7 @@ private:
         bound.transport = bindings_.transports[static_cast<std::size_t>(bound.peer)];
         bound.eager = step.eager && bound.transport->keeps_unexpected();
         program_.uses_inline_flag |= !step.moves() && step.flag == inline_flag;
+        program_.uses_pair_flags |= !step.moves() && step.flag == pair_flag;
         bind_match(bound, step);
         switch (step.action) {
             case Action::acquire:
@@ -201,7 +202,7 @@ private:
     void bind_match(BoundStep &bound, const Step &step) {
         if (bindings_.signature == 0 || bindings_.queues != nullptr || bound.peer == bindings_.rank)
             return;
-        bound.compares = step.action == Action::wait && step.flag != inline_flag;
+        bound.compares = step.action == Action::wait && step.flag < inline_flag;
         bound.shows = step.action == Action::signal && !bound.eager &&
                       !bindings_.nodes.together(bindings_.rank, bound.peer);
         if (step.action == Action::put && step.final_peer != no_rank)

@@ -42,6 +42,12 @@ struct MatchTables {
     std::uint64_t forwarded = 0;  // 64 bits for each forwarded block: run number and signature
 };
 
+// The pair areas in a slot of the staging buffer, in bytes: each begins with an InlineFlag.
+struct PairAreaBytes {
+    std::uint64_t begin = 0;
+    std::uint64_t stride = 0;
+};
+
 // Everything that binds a schedule, which is a value, to memory and transports.
 struct Bindings {
     int rank = 0;
@@ -63,6 +69,7 @@ struct Bindings {
     std::uint32_t signature = 0;
     PairDigests pair_digests;
     MatchTables tables;
+    PairAreaBytes pairs;
     // The ranks of this node together write more than the caches hold: copies to buffers and
     // outputs bypass the caches.
     bool streaming = false;

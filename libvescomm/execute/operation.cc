@@ -110,15 +110,25 @@ void Operation::settle() noexcept {
     if (!bindings_.releases) return;
     if (bindings_.sequences != nullptr) {
         bindings_.sequences->release(run.sequence);
-        if (program_.uses_inline_flag && context_.locals().size() > 1) {
-            // The operation after the next one writes to this place, and no rank reads it any more.
-            const std::byte *own = program_.bases[program_.first_slotted + context_.local()];
-            prefetch_to_write(
-                own + distance(slot_, (slot_ + 2) % staging_slots, bindings_.staging.slot_bytes));
-        }
+        prefetch_flags_of_next_but_one();
     }
     bindings_.intra_node->signal(
         bindings_.rank, {bindings_.release.channel + run.slot, bindings_.release.flag}, run.number);
+}
+
+// The operation after the next one writes to these lines, and no rank reads them any more.
+void Operation::prefetch_flags_of_next_but_one() const noexcept {
+    if (context_.locals().size() == 1) return;
+    const std::ptrdiff_t away =
+        distance(slot_, (slot_ + 2) % staging_slots, bindings_.staging.slot_bytes);
+    const auto prefetch = [away](const InlineFlag &flag) {
+        prefetch_to_write(reinterpret_cast<const std::byte *>(&flag) + away);
+    };
+    if (program_.uses_inline_flag) prefetch(context_.inline_flag_of(context_.local()));
+    constexpr std::size_t few = 8;
+    if (!program_.uses_pair_flags || context_.locals().size() > few) return;
+    for (std::size_t local = 0; local < context_.locals().size(); ++local)
+        if (local != context_.local()) prefetch(context_.pair_flag_of(context_.local(), local));
 }
 
 bool Operation::released_by(std::size_t local) const noexcept {
@@ -153,7 +163,7 @@ bool Operation::ready(const BoundStep &step) noexcept {
 }
 
 bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
-    if (wait.flag != inline_flag) {
+    if (wait.flag < inline_flag) {
         // An eager put leaves at once; its receiver keeps it until it grants the credit.
         if (wait.eager) return true;
         if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
@@ -162,8 +172,10 @@ bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
         return match_.accept(wait);
     }
     const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(wait.peer));
-    const InlineFlag &flag = context_.inline_flag_of(local);
-    if (flag.call.load(std::memory_order_acquire) != context_.word(match_.signature()))
+    const InlineFlag &flag = wait.flag == inline_flag
+                                 ? context_.inline_flag_of(local)
+                                 : context_.pair_flag_of(local, context_.local());
+    if (flag.call.load(std::memory_order_acquire) != context_.word(match_.shown_to(wait.peer)))
         return false;
     bindings_.sequences->observe(local, flag.released.load(std::memory_order_relaxed));
     return true;
@@ -176,16 +188,26 @@ void Operation::acquired() noexcept {
     if (receives && match_.find_mismatch()) positions_[0].at = program_.lanes[0].steps.size() - 1;
 }
 
-void Operation::raise_inline_flag() noexcept {
-    InlineFlag &flag = context_.inline_flag_of(context_.local());
+void Operation::raise(InlineFlag &flag, std::uint32_t signature) noexcept {
     flag.released.store(bindings_.sequences->released(), std::memory_order_relaxed);
-    flag.call.store(context_.word(match_.signature()), std::memory_order_release);
+    flag.call.store(context_.word(signature), std::memory_order_release);
+}
+
+void Operation::raise_inline_flags(std::uint32_t flag) noexcept {
+    if (flag == inline_flag) {
+        raise(context_.inline_flag_of(context_.local()), match_.signature());
+    } else {
+        for (std::size_t local = 0; local < context_.locals().size(); ++local)
+            if (local != context_.local())
+                raise(context_.pair_flag_of(context_.local(), local),
+                      match_.shown_to(context_.locals()[local]));
+    }
     board_->stored();
 }
 
 void Operation::signal(const BoundStep &step) noexcept {
     if (step.conditional && !match_.forwarded().any_local_receives(step.peer)) return;
-    if (step.flag == inline_flag) return raise_inline_flag();
+    if (step.flag >= inline_flag) return raise_inline_flags(step.flag);
     match_.before_signal();
     const SignalName name = context_.own(step.flag);
     const std::uint64_t word = context_.word(step.value);

@@ -89,7 +89,9 @@ private:
     void execute(const BoundLane &lane, const BoundStep &step) noexcept;
     void acquired() noexcept;
     void signal(const BoundStep &step) noexcept;
-    void raise_inline_flag() noexcept;
+    void raise(InlineFlag &flag, std::uint32_t signature) noexcept;
+    void raise_inline_flags(std::uint32_t flag) noexcept;
+    void prefetch_flags_of_next_but_one() const noexcept;
     void put(const BoundStep &step) noexcept;
     void reduce(const BoundLane &lane, const BoundStep &step) noexcept;
 

@@ -65,7 +65,7 @@ struct Program {
     std::vector<std::byte *> bases;
     std::size_t first_source = 0, first_output = 0, first_slotted = 0;  // indices in `bases`
     std::size_t max_sources = 0;  // of a reduction
-    bool uses_inline_flag = false;
+    bool uses_inline_flag = false, uses_pair_flags = false;
 };
 
 // Throws Error (UNSUPPORTED) if a step is impossible: no conversion between two types, for example.

@@ -30,7 +30,8 @@ public:
     explicit RunContext(const Bindings &bindings)
         : own_channel_(bindings.channel),
           peer_channel_(bindings.queues != nullptr ? bindings.peer_channel : bindings.channel),
-          slot_bytes_(bindings.staging.slot_bytes) {
+          slot_bytes_(bindings.staging.slot_bytes),
+          pairs_(bindings.pairs) {
         const auto members = bindings.nodes.members(bindings.nodes.node_of(bindings.rank));
         locals_.assign(members.begin(), members.end());
         local_ = static_cast<std::size_t>(bindings.nodes.local_rank(bindings.rank));
@@ -65,6 +66,10 @@ public:
     InlineFlag &inline_flag_of(std::size_t local) const noexcept {
         return *reinterpret_cast<InlineFlag *>(in_slot(local, 0));
     }
+    // The pair flag that local peer `of` raises for local peer `to`.
+    InlineFlag &pair_flag_of(std::size_t of, std::size_t to) const noexcept {
+        return *reinterpret_cast<InlineFlag *>(in_slot(of, pairs_.begin + to * pairs_.stride));
+    }
     // Offset of this run's slot from the first byte of a memory with slots.
     std::uint64_t slot_offset() const noexcept { return slot_offset_; }
 
@@ -74,6 +79,7 @@ private:
     std::size_t local_ = 0;
     std::uint32_t own_channel_, peer_channel_;
     std::uint64_t slot_bytes_;
+    PairAreaBytes pairs_;
     std::uint64_t slot_offset_ = 0;
     std::vector<std::byte *> slots_;  // slot 0 of the staging buffer, by local rank
 };

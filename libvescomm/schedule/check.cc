@@ -218,7 +218,8 @@ private:
         const auto context = [&] {
             return rank_text(rank) + ", " + describe(lane_of(rank, lane_index), step);
         };
-        if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != inline_flag)
+        if (step.flag >= algorithm_flags && step.flag != gate_flag && step.flag != inline_flag &&
+            step.flag != pair_flag)
             throw Fault(context() + ": no such flag");
         Thread &thread = lane.thread;
         if (!lane.parts.empty() &&

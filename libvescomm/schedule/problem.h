@@ -45,6 +45,24 @@ inline constexpr std::int64_t partial_bytes = 1 << 19;
 // Upper bound of the bytes beside their flag (common/inline.h). For more, copying the blocks that a
 // receiver does not need costs more than it saves.
 inline constexpr std::int64_t max_inline_bytes = 1 << 13;
+// Memory of each rank for its pair areas, and the largest block beside a pair flag.
+inline constexpr std::int64_t pair_areas_bytes = 1 << 16;
+inline constexpr std::int64_t max_pair_bytes = 1 << 13;
+
+// The pair areas of a staging buffer: one for each rank of the node, for the block that this rank
+// sends to it in an all_to_all_v. All numbers are elements. A block of at most `beside` elements
+// lies in the cache line of its flag, a larger one in the lines after it.
+struct PairAreas {
+    std::int64_t begin = 0;  // offset in the staging buffer
+    std::int64_t stride = 0;
+    std::int64_t beside = 0;
+    std::int64_t count = 0;  // of the largest block; 0: there are no pair areas
+
+    // The offset of a block for the rank of this node with local rank `local`.
+    std::int64_t offset(int local, std::int64_t elements) const {
+        return begin + local * stride + (elements > beside ? beside : 0);
+    }
+};
 
 // The common part of all problems. A problem is everything that an algorithm may depend on. It is
 // the same on every rank, except for ArrayProblem::exchange.
@@ -102,8 +120,10 @@ struct ArrayProblem : Problem {
     // The parts of its staging buffer and of its partial sums that each rank may use.
     Extent staging;
     Extent partial;
-    // Elements that fit behind inline_flag, from offset 0 of the staging buffer.
+    // Elements that fit behind inline_flag: up to staging.begin of them from offset 0 of the
+    // staging buffer, in the cache line of the flag, and more from staging.begin.
     std::int64_t inlined = 0;
+    PairAreas pairs;  // all_to_all_v
 
     ArrayProblem() = default;
     explicit ArrayProblem(Problem common) : Problem(std::move(common)) {}

@@ -55,6 +55,10 @@ inline constexpr std::uint32_t gate_flag = 7;
 // Lies before the first byte of the staging buffer, in the same cache line. A schedule raises it at
 // most once, for the node, after all writes to its own staging buffer.
 inline constexpr std::uint32_t inline_flag = 8;
+// One lies before each pair area of the staging buffer (PairAreas), in the same cache line. A
+// schedule raises all of them at once, for the node, after all writes to its own pair areas.
+inline constexpr std::uint32_t pair_flag = 9;
+inline constexpr std::uint32_t flags_of_schedules = 10;
 
 // `peer` of a signal for all ranks of the node.
 inline constexpr int whole_node = -1;

@@ -26,6 +26,18 @@ void require_next(const std::vector<std::uint8_t> &sum, const std::vector<std::u
                     std::to_string(before) + " others, which is not the order of ranks");
 }
 
+// The end of the part of its staging buffer that a rank may use.
+std::int64_t staging_end(const ArrayProblem &problem, int rank) {
+    const Nodes &nodes = problem.nodes;
+    const std::int64_t begin = problem.staging.begin;
+    std::int64_t end = begin + std::max(problem.staging.count, problem.inlined);
+    if (problem.pairs.count > 0) {
+        const auto locals = static_cast<std::int64_t>(nodes.members(nodes.node_of(rank)).size());
+        end = std::max(end, problem.pairs.begin + locals * problem.pairs.stride);
+    }
+    return end;
+}
+
 }  // namespace
 
 Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules)
@@ -45,9 +57,8 @@ Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules)
         store(Region::staging).size = schedules[rank].staging;
         store(Region::partial).size = schedules[rank].partial;
         const auto limit = [&](const Extent &extent) { return extent.begin + extent.count; };
-        if (arrays_ != nullptr &&
-            (schedules[rank].staging > std::max(limit(arrays_->staging), arrays_->inlined) ||
-             schedules[rank].partial > limit(arrays_->partial)))
+        if (arrays_ != nullptr && (schedules[rank].staging > staging_end(*arrays_, rank) ||
+                                   schedules[rank].partial > limit(arrays_->partial)))
             throw Fault("rank " + std::to_string(rank) +
                         " uses more of the staging buffer than there is");
     }

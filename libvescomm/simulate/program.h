@@ -48,7 +48,7 @@ struct RemoteCounter {
     LaneList waiting;
 };
 
-inline constexpr std::uint32_t flags_per_rank = inline_flag + 1;
+inline constexpr std::uint32_t flags_per_rank = flags_of_schedules;
 
 inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
     return static_cast<std::uint32_t>(raiser) * flags_per_rank + flag;

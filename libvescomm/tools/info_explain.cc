@@ -138,6 +138,10 @@ AnyProblem problem_of(const Question &question) {
     problem.staging = {0, staging_bytes / 4};
     problem.partial = {0, partial_bytes / 4};
     problem.inlined = max_inline_bytes / 4;
+    problem.pairs = {.begin = staging_bytes / 4 + 64,
+                     .stride = (max_pair_bytes + 64) / 4,
+                     .beside = 12,
+                     .count = max_pair_bytes / 4};
     if (collective != Collective::all_to_all_v) return problem;
     const int ranks = problem.ranks();
     if (ranks > max_ranks_exchanging)

@@ -128,6 +128,12 @@ TEST_P(Algorithms, AreCorrectForArraysWithAnySizeOfTheStagingBuffer) {
                     std::vector<std::int64_t> counts;
                     for (int i = 0; i < ranks * ranks; ++i) counts.push_back(random() % 5);
                     problem.exchange = Exchange::whole(ranks, counts);
+                    if (random() % 2 == 0)
+                        problem.pairs = {
+                            .begin = 11 + chunks + static_cast<std::int64_t>(random() % 9),
+                            .stride = 7,
+                            .beside = 2,
+                            .count = static_cast<std::int64_t>(random() % 6)};
                 }
                 if (!entry.solves(problem)) continue;
                 ASSERT_EQ(check(problem, make_all(entry, problem)), "")

@@ -6,12 +6,13 @@ namespace vescomm::internal {
 
 namespace {
 
-// True: a rank that completes has seen the inline flag, and so the signature, of every local peer.
+// True: a rank that completes has seen the inline flag or the pair flag, and so the signature, of
+// every local peer.
 bool waits_for_all_inline_flags(const Schedule &schedule, std::size_t locals) {
     std::size_t flags = 0;
     for (const Lane &lane : schedule.lanes)
         for (const Step &step : lane.steps())
-            if (step.action == Action::wait && step.flag == inline_flag) ++flags;
+            if (step.action == Action::wait && step.flag >= inline_flag) ++flags;
     return flags + 1 == locals;
 }
 
@@ -22,13 +23,14 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
     : bindings_(bindings),
       context_(context),
       forwarded_(bindings, context, schedule.receive_mask),
-      inline_(program.uses_inline_flag) {
+      inline_(program.uses_inline_flag || program.uses_pair_flags) {
     const MessageQueue *queue = bindings.queues;
     const bool sends = queue != nullptr && !queue->receives;
-    proven_by_completion_ =
-        bindings.signature == 0 || sends ||
-        (inline_ && waits_for_all_inline_flags(schedule, context.locals().size()));
-    advertises_on_acquire_ = !inline_ && queue == nullptr;
+    proven_by_completion_ = bindings.signature == 0 || sends ||
+                            (inline_ && bindings.nodes.count() == 1 &&
+                             waits_for_all_inline_flags(schedule, context.locals().size()));
+    // Receive masks are published with the signature.
+    advertises_on_acquire_ = (!inline_ || bindings.nodes.count() > 1) && queue == nullptr;
     advertises_with_flag_ = sends && bindings.nodes.together(bindings.rank, queue->peer);
 }
 
@@ -78,9 +80,14 @@ std::uint32_t CallMatch::shown_by(int peer) const noexcept {
     std::uint64_t word = transport.signalled(peer, context_.of_peer(signature_flag));
     if (!context_.is_current(word) && !local)
         word = transport.signalled(peer, context_.of_peer(advertised_flag));
-    if (!context_.is_current(word) && local && bindings_.sequences != nullptr)
-        word = context_.inline_flag_of(static_cast<std::size_t>(bindings_.nodes.local_rank(peer)))
-                   .call.load(std::memory_order_acquire);
+    if (!context_.is_current(word) && local && bindings_.sequences != nullptr) {
+        const auto of = static_cast<std::size_t>(bindings_.nodes.local_rank(peer));
+        word = context_.inline_flag_of(of).call.load(std::memory_order_acquire);
+        if (context_.is_current(word)) return static_cast<std::uint32_t>(word);
+        // A pair flag carries the signature for this rank.
+        word = context_.pair_flag_of(of, context_.local()).call.load(std::memory_order_acquire);
+        return context_.is_current(word) ? static_cast<std::uint32_t>(word) : 0;
+    }
     if (!context_.is_current(word)) return 0;
     const auto signature = static_cast<std::uint32_t>(word);
     // Local peers share one signature; pairwise digests are published before it.

@@ -83,7 +83,7 @@ private:
     const Bindings &bindings_;
     const RunContext &context_;
     ForwardedMatch forwarded_;
-    bool inline_ = false;  // the schedule raises inline_flag
+    bool inline_ = false;  // the schedule raises inline_flag or the pair flags
     bool proven_by_completion_ = false;
     // Local peers get the signature at acquired(), or beside the first flag of a message, in the
     // same cache line.

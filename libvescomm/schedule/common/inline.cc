@@ -33,8 +33,13 @@ bool can_be_inline(const ArrayProblem &problem) {
 
 Schedule inlined(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
-    const auto staging = [](int peer, std::int64_t offset) {
-        return Place{peer, Region::staging, offset};
+    // A source that does not fit beside the flag begins in the next cache line.
+    const auto first = [&](int peer) {
+        const std::int64_t beside = problem.staging.begin;
+        return problem.source_size(peer) <= beside ? 0 : beside;
+    };
+    const auto staging = [&](int peer, std::int64_t offset) {
+        return Place{peer, Region::staging, first(peer) + offset};
     };
     Schedule schedule;
     Lane &lane = schedule.lanes.emplace_back();
@@ -43,8 +48,9 @@ Schedule inlined(const ArrayProblem &problem, int rank) {
     for (int peer = 0; peer < ranks; ++peer)
         writes |= peer != rank && elements_between(problem, rank, peer) > 0;
     if (writes) {
-        schedule.staging = problem.source_size(rank);
-        lane.copy({rank, Region::source, 0}, staging(rank, 0), schedule.staging);
+        const std::int64_t count = problem.source_size(rank);
+        schedule.staging = first(rank) + count;
+        lane.copy({rank, Region::source, 0}, staging(rank, 0), count);
         lane.signal_node(inline_flag, 1);
     }
     if (reduces(problem.collective)) {

@@ -74,8 +74,21 @@ public:
     std::int64_t slots() const { return slots_; }
     // Elements of a chunk.
     std::int64_t size() const { return size_; }
-    // Number of chunks of a block; 0 if it is forwarded.
+    // True if the block passes through the pair area that the sender has for the receiver.
+    bool in_pair_area(int from, int to) const {
+        return has_pair_areas() && from != to && nodes_.together(from, to) &&
+               problem_.block(from, to) <= problem_.pairs.count;
+    }
+    bool has_pair_areas() const {
+        return problem_.collective == Collective::all_to_all_v && problem_.pairs.count > 0;
+    }
+    Place pair_area(int from, int to) const {
+        return {from, Region::staging,
+                problem_.pairs.offset(nodes_.local_rank(to), problem_.block(from, to))};
+    }
+    // Number of chunks of a block; 0 if it is forwarded, or passes through a pair area.
     std::int64_t count(int from, int to) const {
+        if (in_pair_area(from, to)) return 0;
         if (max_forwarded_ > 0 && is_forwarded(problem_, from, to, max_forwarded_)) return 0;
         return (problem_.block(from, to) + size_ - 1) / size_;
     }
@@ -162,6 +175,9 @@ public:
     }
 
     Schedule make() {
+        if (chunks_.has_pair_areas())
+            schedule_.staging =
+                std::max(schedule_.staging, problem_.pairs.begin + locals_ * problem_.pairs.stride);
         for (int away = 1; away < locals_; ++away) {
             const int peer = local_peer(away);
             if (chunks_.count(rank_, peer) > 0) readers_.push_back(peer);
@@ -179,7 +195,8 @@ public:
         pass();
         if (chunks_.shared()) forward();
         send();
-        schedule_.staging = problem_.staging.begin + problem_.staging.count;
+        schedule_.staging =
+            std::max(schedule_.staging, problem_.staging.begin + problem_.staging.count);
         return std::move(schedule_);
     }
 
@@ -246,6 +263,7 @@ private:
             lane.signal(peer, clear_to_send,
                         count_of(std::min<std::int64_t>(2, chunks_.count(peer, rank_))),
                         eager(peer, rank_, 0));
+        if (chunks_.has_pair_areas()) fill_pair_areas(lane);
         const std::int64_t max = max_chunks();
         // With thousands of senders this lane has megabytes. To grow it takes longer than to fill
         // it.
@@ -259,6 +277,27 @@ private:
             collect(lane, k);
         }
         for (std::int64_t k = max; k < chunks_.count(rank_, rank_); ++k) copy_own_chunk(lane, k);
+        if (chunks_.has_pair_areas()) empty_pair_areas(lane);
+    }
+
+    // Every pair flag is raised, also beside an empty block: it carries the signature of the call.
+    void fill_pair_areas(Lane &lane) {
+        for (int away = 1; away < locals_; ++away) {
+            const int peer = local_peer(away);
+            if (chunks_.in_pair_area(rank_, peer))
+                lane.copy(problem_.given(rank_, peer), chunks_.pair_area(rank_, peer),
+                          problem_.block(rank_, peer));
+        }
+        if (locals_ > 1) lane.signal_node(pair_flag, 1);
+    }
+    void empty_pair_areas(Lane &lane) {
+        for (int away = 1; away < locals_; ++away) {
+            const int peer = local_peer(away);
+            lane.wait(peer, pair_flag, 1);
+            if (chunks_.in_pair_area(peer, rank_))
+                lane.copy(chunks_.pair_area(peer, rank_), problem_.taken(peer, rank_),
+                          problem_.block(peer, rank_));
+        }
     }
 
     // Copies chunk k of the block from this rank to itself.

@@ -18,6 +18,9 @@ namespace vescomm::internal::common {
 // another node it puts into slots of the receiver. A block for all ranks goes to each other node
 // once, to the rail peer of the sender, and the ranks of that node copy it from there.
 //
+// In an all_to_all_v, a small block for a local peer passes through a pair area instead, all at
+// once and beside its flag.
+//
 // Cost: two passes, which overlap, over the bytes that a rank sends within its node and over those
 // from other nodes. Blocks may be unequal: a chunk may follow as soon as its slot has been read,
 // not when the largest block is complete.

@@ -43,7 +43,7 @@ public:
             at_once_ = problem.elements() <= problem.staging.count &&
                        largest * sums <= problem.partial.count;
         }
-        if (nodes_.count() == 1 && size_ > 0) {
+        if (nodes_.count() == 1 && size_ > 0 && shards > 0) {
             // Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
             size_ = std::min(size_, std::max<std::int64_t>(1, problem.staging.count / 16));
             slots_ = std::min(max_slots, problem.staging.count / (shards * size_));
