@@ -143,33 +143,35 @@ void repeat(Calls &calls, Request &request, const CallArguments &arguments) {
     }
 }
 
-// Makes the requests of a group. Calls that fuse become one request, at the position of the first.
-std::vector<std::unique_ptr<Request>> requests_for(Calls &calls, std::span<const Call> group) {
-    std::vector<std::vector<Call>> fused;
-    for (const Call &call : group) {
-        const auto same =
-            std::ranges::find_if(fused, [&](const auto &others) { return fuse(others[0], call); });
-        if (same != fused.end()) same->push_back(call);
-        else fused.push_back({call});
+// A handle without requests.
+std::unique_ptr<vescomm_request> handle_for(vescomm_comm_t *comm) {
+    auto &spare = comm->spare_requests->all;
+    std::unique_ptr<vescomm_request> handle;
+    if (spare.empty()) {
+        handle = std::make_unique<vescomm_request>();
+        handle->parts.reserve(1);
+    } else {
+        handle = std::move(spare.back());
+        spare.pop_back();
+        handle->freed = false;
     }
-    std::vector<std::unique_ptr<Request>> parts;
-    for (const auto &together : fused) parts.push_back(calls.request(together));
-    return parts;
+    handle->calls = comm->calls;
+    handle->spare = comm->spare_requests;
+    return handle;
 }
 
-// Starts the parts. Returns them to the caller in `made`, or waits for them if `made` is null.
-void hand_out(vescomm_comm_t *comm, std::vector<std::unique_ptr<Request>> parts,
-              std::unique_ptr<vescomm_request> made, vescomm_request_t **request) {
-    if (made) {
-        made->calls = comm->calls;
-        start_all(parts);
-        made->parts = std::move(parts);
-        *request = made.release();
+// Starts a group. Returns it to the caller in `handle`, or waits for it if `handle` is null.
+void hand_out(Calls &calls, std::unique_ptr<CallGroup> group,
+              std::unique_ptr<vescomm_request> handle, vescomm_request_t **request) {
+    start_all(group->parts);
+    if (handle) {
+        handle->parts.swap(group->parts);
+        handle->group = std::move(group);
+        *request = handle.release();
         return;
     }
-    start_all(parts);
-    for (const auto &part : parts) part->wait();
-    for (auto &part : parts) comm->calls->keep(std::move(part));
+    for (const auto &part : group->parts) part->wait();
+    calls.groups().keep(std::move(group));
 }
 
 // Makes a call. If it is not a repeated one, checks the common arguments and lets `describe` check
@@ -192,43 +194,43 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
             arguments.root != comm->value->rank())
             arguments.lists[1] = nullptr;
         Calls &calls = *comm->calls;
-        if (request == nullptr && !comm->group)
-            if (Request *same = calls.find(arguments)) return repeat(calls, *same, arguments);
-
+        const bool in_group = calls.groups().is_open();
+        if (request == nullptr) {
+            if (in_group && calls.groups().repeats(arguments)) return;
+            if (!in_group)
+                if (Request *same = calls.find(arguments)) return repeat(calls, *same, arguments);
+        }
         const Caller caller{function, comm, arguments.type};
         if (arguments.type < VESCOMM_F32 || arguments.type > VESCOMM_U64)
             caller.refuse("there is no " + name_of_type(arguments.type) +
                           "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
                           std::to_string(VESCOMM_U64) + ")");
-        if (comm->group && request != nullptr)
+        if (in_group && request != nullptr)
             caller.refuse(
                 "request must be NULL within a group; vescomm_group_end() gives one for all");
         std::unique_ptr<vescomm_request> handle;
-        std::vector<std::unique_ptr<Request>> parts;
-        if (request != nullptr) {
-            handle = std::make_unique<vescomm_request>();
-            parts.push_back(calls.take(arguments));
-            if (parts[0]) return hand_out(comm, std::move(parts), std::move(handle), request);
+        if (request != nullptr) handle = handle_for(comm);
+        std::unique_ptr<Request> part = handle ? calls.take(arguments) : nullptr;
+        if (!part) {
+            Call &made = calls.blank();
+            made.options.collective = arguments.collective;
+            made.options.type = arguments.type;
+            made.options.op = arguments.op;
+            made.options.root = arguments.root;
+            if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
+            made.options.factor = arguments.factor;
+            describe(caller, made);
+            check(*comm->value, made.options);
+            if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
+            if (in_group) return calls.groups().add(made, arguments);
+            const CallKey key(arguments, caller.ranks());
+            if (!handle) return run(calls, made, key);
+            part = calls.request({&made, 1});
+            part->set_key(key);
         }
-        Call &made = calls.blank();
-        made.options.collective = arguments.collective;
-        made.options.type = arguments.type;
-        made.options.op = arguments.op;
-        made.options.root = arguments.root;
-        if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
-        made.options.factor = arguments.factor;
-        describe(caller, made);
-        check(*comm->value, made.options);
-        if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
-        if (comm->group) {
-            comm->group->push_back(made);
-            return;
-        }
-        const CallKey key(arguments, caller.ranks());
-        if (request == nullptr) return run(calls, made, key);
-        parts[0] = calls.request({&made, 1});
-        parts[0]->set_key(key);
-        hand_out(comm, std::move(parts), std::move(handle), request);
+        handle->parts.push_back(std::move(part));
+        start_all(handle->parts);
+        *request = handle.release();
     });
 }
 
@@ -424,31 +426,25 @@ vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t cou
 vescomm_status_t vescomm_group_begin(vescomm_comm_t *comm) {
     return guarded([&] {
         require(comm, "vescomm_group_begin", "comm");
-        if (comm->group)
+        if (comm->calls->groups().is_open())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_group_begin: a group has begun already; end it first");
-        comm->group.emplace();
+        comm->calls->groups().begin();
     });
 }
 
 vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_request_t **request) {
     return guarded([&] {
         require(comm, "vescomm_group_end", "comm");
-        if (!comm->group)
+        Calls &calls = *comm->calls;
+        if (!calls.groups().is_open())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "vescomm_group_end: no group has begun; call vescomm_group_begin() first");
-        std::vector<Call> calls = std::move(*comm->group);
-        comm->group.reset();
-        std::vector<std::unique_ptr<Request>> parts;
-        std::unique_ptr<vescomm_request> made;
-        try {
-            parts = requests_for(*comm->calls, calls);
-            if (request != nullptr) made = std::make_unique<vescomm_request>();
-        } catch (const std::bad_alloc &) {
-            // Restore the group: nothing has happened, and the caller can end it again.
-            comm->group.emplace(std::move(calls));
-            throw;
-        }
-        hand_out(comm, std::move(parts), std::move(made), request);
+        // If one of these runs out of memory, nothing has happened, and the caller can end the
+        // group again.
+        std::unique_ptr<vescomm_request> handle;
+        if (request != nullptr) handle = handle_for(comm);
+        std::unique_ptr<CallGroup> group = calls.groups().end();
+        hand_out(calls, std::move(group), std::move(handle), request);
     });
 }

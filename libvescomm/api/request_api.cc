@@ -119,13 +119,29 @@ vescomm_status_t vescomm_request_free(vescomm_request_t *request) {
     return guarded([&] {
         if (request == nullptr) return;
         require(request, "vescomm_request_free", "request");
+        if (request->freed)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "vescomm_request_free: the request has been freed already");
         for (const auto &part : request->parts)
             if (part->under_way())
                 throw Error(
                     VESCOMM_ERROR_INVALID_ARGUMENT,
                     "vescomm_request_free: the request is still running; wait for it first");
-        if (const auto calls = request->calls.lock())
-            for (auto &part : request->parts) calls->keep(std::move(part));
-        delete request;
+        if (const auto calls = request->calls.lock()) {
+            if (request->group) {
+                request->group->parts.swap(request->parts);
+                calls->groups().keep(std::move(request->group));
+            } else {
+                for (auto &part : request->parts) calls->keep(std::move(part));
+            }
+        }
+        request->parts.clear();
+        const auto spare = request->spare.lock();
+        if (!spare || spare->all.size() == SpareRequests::max) {
+            delete request;
+            return;
+        }
+        request->freed = true;
+        spare->all.emplace_back(request);
     });
 }

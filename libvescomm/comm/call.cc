@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "comm/call_groups.h"
 
 namespace vescomm::internal {
 
@@ -86,11 +87,14 @@ void Call::clear() {
 Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers)
     : staging_(std::move(staging)),
       eager_buffers_(std::move(eager_buffers)),
-      ranks_(staging_->comm()->ranks()) {
+      ranks_(staging_->comm()->ranks()),
+      groups_(std::make_unique<CallGroups>(*this)) {
     static_assert(max_cached < no_request);
     cached_.reserve(max_cached);
     sites_.fill(no_request);
 }
+
+Calls::~Calls() = default;
 
 std::shared_ptr<Calls> Calls::create(const std::shared_ptr<Communicator> &comm) {
     std::shared_ptr<StagingBuffer> staging = StagingBuffer::create(comm);

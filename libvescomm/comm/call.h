@@ -35,6 +35,8 @@ struct Call {
 // True: one operation can execute both calls.
 bool fuse(const Call &a, const Call &b);
 
+class CallGroups;
+
 // Turns calls into requests. Caches requests that are no longer in use: a call that is repeated
 // with the same arguments is neither checked nor described again, and a call like an earlier one
 // needs no new schedule. Not thread-safe.
@@ -42,6 +44,7 @@ class Calls {
 public:
     // Collective, blocking.
     static std::shared_ptr<Calls> create(const std::shared_ptr<Communicator> &comm);
+    ~Calls();
 
     // The cached request that made a call with the same arguments last, or nullptr. It stays in the
     // cache.
@@ -65,6 +68,8 @@ public:
     // Takes back a request that is no longer in use.
     void keep(std::unique_ptr<Request> request) noexcept;
 
+    CallGroups &groups() { return *groups_; }
+    int ranks() const { return ranks_; }
     const std::shared_ptr<StagingBuffer> &staging() const { return staging_; }
 
 private:
@@ -96,6 +101,7 @@ private:
     std::uint64_t uses_ = 0;
     Call blank_;
     Request::Arrays arrays_;  // for request(), which reuses its capacity
+    std::unique_ptr<CallGroups> groups_;
 };
 
 }  // namespace vescomm::internal

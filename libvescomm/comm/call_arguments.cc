@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/call_arguments.h"
 
-#include <algorithm>
-#include <string_view>
-
 namespace vescomm::internal {
 
 CallKey::CallKey(const CallArguments &arguments, int ranks)
@@ -16,24 +13,27 @@ CallKey::CallKey(const CallArguments &arguments, int ranks)
     if (arguments.algorithm != nullptr) algorithm_ = arguments.algorithm;
 }
 
-bool CallKey::equals(const CallArguments &arguments) const noexcept {
+bool CallKey::same_scalars(const CallArguments &other) const noexcept {
     const CallArguments &mine = arguments_;
-    if (mine.source != arguments.source || mine.output != arguments.output ||
-        mine.collective != arguments.collective || mine.count != arguments.count ||
-        mine.type != arguments.type || mine.op != arguments.op || mine.root != arguments.root ||
-        mine.factor != arguments.factor ||
-        (mine.algorithm == nullptr) != (arguments.algorithm == nullptr))
+    if (mine.source != other.source || mine.output != other.output ||
+        mine.collective != other.collective || mine.count != other.count ||
+        mine.type != other.type || mine.op != other.op || mine.root != other.root ||
+        mine.factor != other.factor || (mine.algorithm == nullptr) != (other.algorithm == nullptr))
         return false;
+    for (std::size_t i = 0; i < mine.lists.size(); ++i)
+        if ((mine.lists[i] == nullptr) != (other.lists[i] == nullptr)) return false;
+    return true;
+}
+
+bool CallKey::same_lists(const std::array<const std::int64_t *, 4> &lists) const noexcept {
     const std::int64_t *numbers = numbers_.data();
-    for (std::size_t i = 0; i < mine.lists.size(); ++i) {
-        const std::int64_t *list = arguments.lists[i];
-        if ((mine.lists[i] == nullptr) != (list == nullptr)) return false;
+    for (const std::int64_t *list : lists) {
         if (list == nullptr) continue;
         for (std::size_t rank = 0; rank < ranks_; ++rank)
             if (list[rank] != numbers[rank]) return false;
         numbers += ranks_;
     }
-    return arguments.algorithm == nullptr || std::string_view(arguments.algorithm) == algorithm_;
+    return true;
 }
 
 }  // namespace vescomm::internal

@@ -57,9 +57,20 @@ public:
 
     std::uint32_t hash() const noexcept { return hash_; }
     // True if a call with these arguments is the same call.
-    bool equals(const CallArguments &arguments) const noexcept;
+    bool equals(const CallArguments &arguments) const noexcept {
+        return same_scalars(arguments) && same_lists(arguments.lists) &&
+               (arguments.algorithm == nullptr || arguments.algorithm == algorithm_);
+    }
+    bool operator==(const CallKey &other) const noexcept {
+        return same_scalars(other.arguments_) && numbers_ == other.numbers_ &&
+               algorithm_ == other.algorithm_;
+    }
 
 private:
+    // Compares all but what `lists` and `algorithm` point to; of these, whether they are given.
+    bool same_scalars(const CallArguments &other) const noexcept;
+    bool same_lists(const std::array<const std::int64_t *, 4> &lists) const noexcept;
+
     CallArguments arguments_;  // of `lists` and `algorithm` only whether they are given
     std::size_t ranks_;
     std::uint32_t hash_;

@@ -256,6 +256,47 @@ TEST(RepeatedCalls, MayBeUnderWayTogether) {
     });
 }
 
+// Groups that repeat an earlier one, wholly or up to some call.
+TEST(RepeatedCalls, MayBeGroups) {
+    run_array_ranks({Kind::loopback, {0, 0, 0}}, [](vescomm_comm_t *comm) {
+        std::mt19937 random(3);  // the same on every rank
+        constexpr std::size_t arrays = 4;
+        std::vector<std::vector<float>> sources(arrays), outputs(arrays);
+        for (std::size_t i = 0; i < arrays; ++i) {
+            sources[i].resize(20);
+            outputs[i].resize(20);
+        }
+        for (int step = 0; step < 2'000; ++step) {
+            std::vector<float> expected[arrays];
+            for (std::size_t i = 0; i < arrays; ++i) {
+                std::fill(sources[i].begin(), sources[i].end(),
+                          static_cast<float>(step % 50 + comm->value->rank()) + 0.5F * i);
+                std::fill(outputs[i].begin(), outputs[i].end(), -1.0F);
+                expected[i] = outputs[i];
+            }
+            check(vescomm_group_begin(comm));
+            const std::size_t calls = random() % (arrays + 1);
+            for (std::size_t i = 0; i < calls; ++i) {
+                const auto count = static_cast<std::int64_t>(random() % 3 == 0 ? 20 : 10);
+                const bool max = random() % 3 == 0;
+                check(vescomm_all_reduce(comm, sources[i].data(), outputs[i].data(), count,
+                                         VESCOMM_F32, max ? VESCOMM_MAX : VESCOMM_SUM, nullptr,
+                                         nullptr, nullptr));
+                const float first = static_cast<float>(step % 50) + 0.5F * i;
+                std::fill_n(expected[i].begin(), count, max ? first + 2 : 3 * first + 3);
+            }
+            vescomm_request_t *request = nullptr;
+            const bool wait_later = random() % 2 == 0;
+            check(vescomm_group_end(comm, wait_later ? &request : nullptr));
+            if (wait_later) {
+                check(vescomm_request_wait(request));
+                check(vescomm_request_free(request));
+            }
+            for (std::size_t i = 0; i < arrays; ++i) ASSERT_EQ(outputs[i], expected[i]) << step;
+        }
+    });
+}
+
 // Arguments that were right once are checked again when they change.
 TEST(RepeatedCalls, WrongArgumentsAreStillRefused) {
     run_array_ranks({Kind::node, {0, 0}}, [](vescomm_comm_t *comm) {

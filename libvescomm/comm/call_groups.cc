@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/call_groups.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/error.h"
+
+namespace vescomm::internal {
+
+void CallGroups::begin() noexcept {
+    open_ = true;
+    repeats_ = 0;
+}
+
+template <typename Suits>
+bool CallGroups::repeat_another(const Suits &suits) noexcept {
+    const auto found = std::find_if(kept_.rbegin(), kept_.rend(), [&](const auto &group) {
+        if (group->keys.size() < repeats_ || !suits(*group)) return false;
+        return !repeated_ || std::equal(group->keys.begin(), group->keys.begin() + repeats_,
+                                        repeated_->keys.begin());
+    });
+    if (found == kept_.rend()) return false;
+    std::swap(repeated_, *found);
+    if (!*found) kept_.erase(std::next(found).base());
+    return true;
+}
+
+bool CallGroups::repeats(const CallArguments &arguments) noexcept {
+    if (made_) return false;
+    const auto goes_on = [&](const CallGroup &group) {
+        return repeats_ < group.keys.size() && group.keys[repeats_].equals(arguments);
+    };
+    if (!(repeated_ && goes_on(*repeated_)) && !repeat_another(goes_on)) return false;
+    ++repeats_;
+    return true;
+}
+
+void CallGroups::leave_repeated() {
+    auto made = std::make_unique<CallGroup>();
+    if (repeated_) {
+        made->keys.assign(repeated_->keys.begin(), repeated_->keys.begin() + repeats_);
+        made->calls.assign(repeated_->calls.begin(), repeated_->calls.begin() + repeats_);
+        keep(std::move(repeated_));
+    }
+    made_ = std::move(made);
+}
+
+void CallGroups::add(const Call &call, const CallArguments &arguments) {
+    if (!made_) leave_repeated();
+    made_->keys.reserve(made_->keys.size() + 1);
+    made_->calls.push_back(call);
+    try {
+        made_->keys.emplace_back(arguments, calls_.ranks());
+    } catch (...) {
+        made_->calls.pop_back();
+        throw;
+    }
+}
+
+void CallGroups::make_parts(CallGroup &group) {
+    std::vector<std::vector<Call>> fused;
+    for (const Call &call : group.calls) {
+        const auto same =
+            std::ranges::find_if(fused, [&](const auto &others) { return fuse(others[0], call); });
+        if (same != fused.end()) same->push_back(call);
+        else fused.push_back({call});
+    }
+    std::vector<std::unique_ptr<Request>> parts;
+    for (const auto &together : fused) parts.push_back(calls_.request(together));
+    group.parts = std::move(parts);
+}
+
+std::unique_ptr<CallGroup> CallGroups::end() {
+    const auto ends = [this](const CallGroup &group) { return repeats_ == group.keys.size(); };
+    const bool same = repeated_ && (ends(*repeated_) || repeat_another(ends));
+    if (!same) {
+        if (!made_) leave_repeated();
+        try {
+            make_parts(*made_);
+        } catch (const Error &) {
+            made_.reset();
+            open_ = false;
+            throw;
+        }
+    }
+    open_ = false;
+    return std::move(same ? repeated_ : made_);
+}
+
+void CallGroups::keep(std::unique_ptr<CallGroup> group) noexcept {
+    const auto running = [](const auto &part) { return part->running(); };
+    if (group->keys.empty() || std::ranges::any_of(group->parts, running)) return;
+    if (kept_.size() == max_kept) {
+        for (auto &part : kept_[0]->parts) calls_.keep(std::move(part));
+        kept_.erase(kept_.begin());
+    }
+    kept_.push_back(std::move(group));
+}
+
+}  // namespace vescomm::internal

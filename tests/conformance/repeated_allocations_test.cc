@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A repeated call on arrays, or a repeated group of calls, allocates nothing.
+#include <limits>
+
+#include "support/array_calls.h"
+#include "support/failing_allocations.h"
+
+namespace vescomm::internal {
+namespace {
+
+using testing_support::check;
+using testing_support::Failing;
+using testing_support::Floats;
+using testing_support::Kind;
+using testing_support::run_array_ranks;
+using testing_support::TestSetup;
+
+// The allocations of this thread in 50 of the calls, after some that made what is kept.
+std::uint64_t allocations_of(const std::function<void()> &call) {
+    for (int i = 0; i < 5; ++i) call();
+    testing_support::fail_allocation(std::numeric_limits<std::uint64_t>::max(), Failing::one);
+    for (int i = 0; i < 50; ++i) call();
+    return testing_support::stop_failing().made;
+}
+
+class RepeatedAllocations : public testing::TestWithParam<int> {};
+
+TEST_P(RepeatedAllocations, AreNone) {
+    const int count = GetParam();
+    for (const TestSetup &setup :
+         {TestSetup{Kind::node, {0, 0}}, TestSetup{Kind::loopback, {0, 0, 0}}}) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            const int ranks = comm->value->ranks();
+            const auto each = static_cast<std::size_t>(count);
+            Floats source(each * static_cast<std::size_t>(ranks), 1), output(source), other(source);
+            const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), count);
+            const auto sum = [&](Floats &to, vescomm_request_t **request) {
+                check(vescomm_all_reduce(comm, source.data(), to.data(), count, VESCOMM_F32,
+                                         VESCOMM_SUM, nullptr, nullptr, request));
+            };
+            const auto gather = [&](vescomm_request_t **request) {
+                check(vescomm_all_gather_v(comm, source.data(), output.data(), counts.data(),
+                                           nullptr, VESCOMM_F32, nullptr, nullptr, request));
+            };
+            const auto end = [](vescomm_request_t *request) {
+                check(vescomm_request_wait(request));
+                check(vescomm_request_free(request));
+            };
+            EXPECT_EQ(allocations_of([&] { sum(output, nullptr); }), 0U) << "all_reduce";
+            EXPECT_EQ(allocations_of([&] { gather(nullptr); }), 0U) << "all_gather_v";
+            EXPECT_EQ(allocations_of([&] {
+                          check(vescomm_all_to_all_v(comm, source.data(), counts.data(), nullptr,
+                                                     output.data(), counts.data(), nullptr,
+                                                     VESCOMM_F32, nullptr, nullptr, nullptr));
+                      }),
+                      0U)
+                << "all_to_all_v";
+            EXPECT_EQ(allocations_of([&] {
+                          vescomm_request_t *first = nullptr, *second = nullptr;
+                          sum(output, &first);
+                          sum(other, &second);
+                          end(first);
+                          end(second);
+                      }),
+                      0U)
+                << "two requests";
+            EXPECT_EQ(allocations_of([&] {
+                          vescomm_request_t *request = nullptr;
+                          check(vescomm_group_begin(comm));
+                          sum(output, nullptr);
+                          sum(other, nullptr);
+                          check(vescomm_group_end(comm, &request));
+                          end(request);
+                          check(vescomm_group_begin(comm));
+                          sum(other, nullptr);
+                          check(vescomm_group_end(comm, nullptr));
+                      }),
+                      0U)
+                << "groups";
+        });
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, RepeatedAllocations, testing::Values(0, 3, 1'000, 100'000));
+
+}  // namespace
+}  // namespace vescomm::internal
