@@ -48,7 +48,7 @@ struct vescomm_request : vescomm::internal::Handle {
     std::weak_ptr<vescomm::internal::Calls> calls;
     // The group of which `parts` are the requests; nullptr for a single call.
     std::unique_ptr<vescomm::internal::CallGroup> group;
-    // Where the handle goes when it is freed.
+    // Takes the handle when it is freed.
     std::weak_ptr<SpareRequests> spare;
     bool freed = false;
     std::string explanation;  // text that vescomm_request_explain() returned last

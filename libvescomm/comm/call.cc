@@ -144,7 +144,7 @@ std::size_t Calls::find_suiting(const Request::Options &options) const noexcept 
         if (found != no_request && cached_[found].used > cached.used) continue;
         if (cached.request->suits(options, arrays_)) found = at;
     }
-    // Arrays that are used again and again keep a request of their own while there is room.
+    // Arrays that are used again and again keep a request of their own while the cache is not full.
     if (found != no_request && cached_[found].repeated && free > 0) return no_request;
     return found;
 }

@@ -17,7 +17,7 @@ constexpr std::uint64_t line = 64;  // bytes of a cache line
 static_assert(sizeof(InlineFlag) < line);
 
 // Ranks of the largest node.
-std::uint64_t most_locals(const Nodes &nodes) {
+std::uint64_t max_locals(const Nodes &nodes) {
     std::size_t most = 1;
     for (int node = 0; node < nodes.count(); ++node)
         most = std::max(most, nodes.members(node).size());
@@ -33,7 +33,7 @@ struct SlotParts {
 
     explicit SlotParts(const Nodes &nodes) {
         const auto each = static_cast<std::uint64_t>(nodes.ranks());
-        const std::uint64_t locals = most_locals(nodes);
+        const std::uint64_t locals = max_locals(nodes);
         std::uint64_t end = line + staging_bytes;
         const auto take = [&end](std::uint64_t size) {
             const std::uint64_t begin = end;

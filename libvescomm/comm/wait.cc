@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/error.h"
 #include "comm/progress_engine.h"
 
 namespace vescomm::internal {
@@ -142,12 +143,18 @@ std::vector<std::string> ProgressEngine::gather(std::string_view label, std::str
     const auto done = [&] { return all || (all = control_.test_all_gather()); };
     control_.start_all_gather(label, bytes);
     Pollers::Polling polling(pollers_);
-    if (!attempt_often(done))
-        wait_long(polling, done,
-                  {.limit = limit,
-                   .what = [&] { return std::string(label); },
-                   .before_sleep = [this] { match_calls_locked(); },
-                   .expire = [&](double waited) { control_.expire_all_gather(waited); }});
+    try {
+        if (!attempt_often(done))
+            wait_long(polling, done,
+                      {.limit = limit,
+                       .what = [&] { return std::string(label); },
+                       .before_sleep = [this] { match_calls_locked(); },
+                       .expire = [&](double waited) { control_.expire_all_gather(waited); }});
+    } catch (const Error &) {
+        // A rank that found an error in the result may have broken the communicator. The result
+        // came before that failure, and names that error.
+        if (!done()) throw;
+    }
     return std::move(*all);
 }
 

@@ -18,7 +18,7 @@ void PrintTo(const AlgorithmEntry &entry, std::ostream *out) {
 
 namespace {
 
-// What `rank` knows of a problem. In an all_to_all_v each rank knows only its own counts.
+// The part of a problem that `rank` knows. In an all_to_all_v each rank knows only its own counts.
 AnyProblem known_to(int rank, const AnyProblem &problem) {
     if (problem.buffers() != nullptr || problem->collective != Collective::all_to_all_v)
         return problem;
