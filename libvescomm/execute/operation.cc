@@ -211,12 +211,12 @@ void Operation::signal(const BoundStep &step) noexcept {
     match_.before_signal();
     const SignalName name = context_.own(step.flag);
     const std::uint64_t word = context_.word(step.value);
-    if (step.eager) step.transport->expect(step.peer, name, word);
+    if (step.eager) step.transport->grant_credit(step.peer, name, word);
     else if (step.shows)
         step.transport->put({.peer = step.peer,
                              .signal = name,
                              .value = word,
-                             .called = match_.shown_to(step.peer)});
+                             .signature = match_.shown_to(step.peer)});
     else step.transport->signal(step.peer, name, word);
 }
 
@@ -232,8 +232,8 @@ void Operation::put(const BoundStep &step) noexcept {
                          .signal = context_.own(step.flag),
                          .value = step.value == 0 ? 0 : context_.word(step.value),
                          .pending = &puts_pending_,
-                         .called = step.value == 0 ? 0 : match_.shown_to(step.peer),
-                         .eager = step.credit == 0 ? 0 : context_.word(step.credit),
+                         .signature = step.value == 0 ? 0 : match_.shown_to(step.peer),
+                         .credit = step.credit == 0 ? 0 : context_.word(step.credit),
                          .credit_flag = step.credit_flag});
 }
 

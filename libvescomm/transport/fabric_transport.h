@@ -108,10 +108,10 @@ public:
     }
 
     bool keeps_unexpected() const noexcept override { return true; }
-    void expect(int peer, SignalName signal, std::uint64_t value) noexcept override {
+    void grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept override {
         if (stopped_ || !puts(peer)) return;
         const std::lock_guard lock(fabric_->mutex());
-        context_.inbox.expect(peer, signal, value);
+        context_.inbox.grant_credit(peer, signal, value);
     }
     std::uint64_t signalled(int peer, SignalName signal) const noexcept override {
         return context_.inbox.signalled(peer, signal);

@@ -172,10 +172,10 @@ public:
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
         auto &counter = inbox.signals[{message.from, put.signal.channel, put.signal.flag}];
         counter = std::max(counter, put.value);
-        if (put.called != 0) {
-            auto &called =
+        if (put.signature != 0) {
+            auto &shown =
                 inbox.signals[{message.from, put.signal.channel, signature_flag_for(put.bytes)}];
-            called = std::max(called, signature_value(put.value, put.called));
+            shown = std::max(shown, signature_value(put.value, put.signature));
         }
         if (put.pending != nullptr) put.pending->fetch_sub(1, std::memory_order_release);
         lock.unlock();

@@ -22,9 +22,9 @@ bool TcpInbox::take_news() noexcept {
     return std::exchange(news_, false);
 }
 
-bool TcpInbox::is_expected(const Sender &sender, const TcpMessage &message) noexcept {
-    if (message.eager == 0) return true;
-    return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
+bool TcpInbox::has_credit(const Sender &sender, const TcpMessage &message) noexcept {
+    if (message.credit == 0) return true;
+    return sender.granted.read({message.signal.channel, message.credit_flag}) >= message.credit;
 }
 
 // Finds the target memory of a message, if it has bytes. Returns nullptr, or the fault.
@@ -42,7 +42,7 @@ const char *TcpInbox::find(const TcpMessage &message, PutMemory *&memory) noexce
 void TcpInbox::receive(int peer, const TcpMessage &message, const std::byte *bytes) noexcept {
     if (failure_.broken()) return;
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (is_expected(sender, message)) return take_in(peer, message, bytes);
+    if (has_credit(sender, message)) return take_in(peer, message, bytes);
     TcpUnexpected *unexpected = keep(peer, message);
     if (unexpected == nullptr) return;
     if (message.bytes > 0) std::memcpy(unexpected->bytes.data(), bytes, message.bytes);
@@ -52,7 +52,7 @@ void TcpInbox::receive(int peer, const TcpMessage &message, const std::byte *byt
 TcpLanding TcpInbox::begin(int peer, const TcpMessage &message) noexcept {
     TcpLanding landing;
     if (failure_.broken()) return landing;
-    if (!is_expected(senders_[static_cast<std::size_t>(peer)], message)) {
+    if (!has_credit(senders_[static_cast<std::size_t>(peer)], message)) {
         landing.unexpected = keep(peer, message);
         if (landing.unexpected != nullptr) landing.to = landing.unexpected->bytes.data();
         return landing;
@@ -74,10 +74,10 @@ void TcpInbox::end(int peer, const TcpMessage &message, const TcpLanding &landin
         raise(peer, message);
     }
     if (landing.unexpected == nullptr) return;
-    // The message may have become expected meanwhile; it was not in the queue that expect()
-    // searched.
+    // The credit may have been granted meanwhile; the message was not in the queue that
+    // grant_credit() searched.
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (!is_expected(sender, message)) return queue(sender, landing.unexpected);
+    if (!has_credit(sender, message)) return queue(sender, landing.unexpected);
     take_in(peer, message, landing.unexpected->bytes.data());
     give_back(landing.unexpected);
 }
@@ -103,9 +103,9 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
     if (message.kind == TcpKind::piece) return;
     ReceivedSignals &signals = senders_[static_cast<std::size_t>(peer)].signals;
     bool raised = signals.raise(message.signal, message.value);
-    if (message.called != 0)
+    if (message.signature != 0)
         raised &= signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
-                                signature_value(message.value, message.called));
+                                signature_value(message.value, message.signature));
     if (!raised) refuse(peer, "there is no memory left for its channel");
     news_ = true;
 }
@@ -147,14 +147,14 @@ void TcpInbox::give_back(TcpUnexpected *unexpected) noexcept {
     pool_.give_back(unexpected);
 }
 
-void TcpInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
+void TcpInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[static_cast<std::size_t>(peer)];
-    if (!sender.expects.raise(signal, value))
-        return refuse(peer, "there is no memory left to expect it");
+    if (!sender.granted.raise(signal, value))
+        return refuse(peer, "there is no memory left for its credit");
     TcpUnexpected *before = nullptr;
     for (TcpUnexpected *at = sender.first; at != nullptr && !failure_.broken();) {
         TcpUnexpected *next = at->next;
-        if (!is_expected(sender, at->message)) {
+        if (!has_credit(sender, at->message)) {
             before = at;
         } else {
             (before == nullptr ? sender.first : before->next) = next;

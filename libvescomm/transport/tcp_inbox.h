@@ -13,7 +13,7 @@
 
 namespace vescomm::internal {
 
-// An eager message that arrived before its receiver expected it (Put::eager).
+// An eager message that arrived before its receiver had granted the credit (Put::credit).
 struct TcpUnexpected {
     TcpUnexpected *next = nullptr;
     TcpMessage message;
@@ -37,8 +37,8 @@ class TcpInbox {
 public:
     TcpInbox(int rank, std::size_t ranks, Failure &failure, PutMemories &memories);
 
-    // See Transport::expect().
-    void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
+    // See Transport::grant_credit().
+    void grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept;
 
     std::uint64_t signalled(int peer, SignalName signal) const noexcept {
         return senders_[static_cast<std::size_t>(peer)].signals.read(signal);
@@ -62,13 +62,13 @@ public:
 private:
     struct Sender {
         ReceivedSignals signals;
-        ReceivedSignals expects;  // the credit that this rank has granted to the sender
+        ReceivedSignals granted;  // the credit that this rank has granted to the sender
         TcpUnexpected *first = nullptr;  // the unexpected queue, in order
         TcpUnexpected *last = nullptr;
         std::uint64_t unexpected_bytes = 0;
     };
 
-    static bool is_expected(const Sender &sender, const TcpMessage &message) noexcept;
+    static bool has_credit(const Sender &sender, const TcpMessage &message) noexcept;
     const char *find(const TcpMessage &message, PutMemory *&memory) noexcept;
     TcpUnexpected *keep(int peer, const TcpMessage &message) noexcept;
     void queue(Sender &sender, TcpUnexpected *unexpected) noexcept;

@@ -112,7 +112,7 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
         return false;
     }
     if (queue.open != nullptr &&
-        (queue.open->put.memory != part.memory || queue.open->put.eager != part.eager ||
+        (queue.open->put.memory != part.memory || queue.open->put.credit != part.credit ||
          queue.open->put.credit_flag != part.credit_flag ||
          queue.open->batch.size() + part.bytes > max_batch_bytes - sizeof(BatchPart))) {
         close_batch();
@@ -133,7 +133,7 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
     }
     batch.put.signal = part.signal;
     batch.put.value = part.value;
-    batch.put.called = part.called;
+    batch.put.signature = part.signature;
     // The source of a part may be reused at once. The last part ends when the batch ends.
     if (last) batch.put.pending = part.pending;
     else end(part);
@@ -176,12 +176,12 @@ void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const st
     message_.context = context;
     message_.memory = put.memory;
     message_.signal = put.signal;
-    message_.called = last ? put.called : 0;
+    message_.signature = last ? put.signature : 0;
     message_.credit_flag = put.credit_flag;
     message_.offset = offset;
     message_.bytes = bytes;
     message_.value = put.value;
-    message_.eager = put.eager;
+    message_.credit = put.credit;
     bytes_ = from;
     sent_ = 0;
     active_ = true;

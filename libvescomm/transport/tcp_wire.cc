@@ -17,7 +17,7 @@ const char *check_message(const TcpMessage &message) noexcept {
             if (message.signal.flag >= flags_per_channel) return "its flag is out of range";
             return nullptr;
         case TcpKind::piece:
-            if (message.called != 0) return "it carries a signature and raises no signal";
+            if (message.signature != 0) return "it carries a signature and raises no signal";
             return message.bytes > 0 ? nullptr : "it is an empty piece";
         case TcpKind::goodbye:
             return message.bytes == 0 ? nullptr : "it carries bytes that it should not";

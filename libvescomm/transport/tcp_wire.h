@@ -33,13 +33,13 @@ struct TcpMessage {
     std::uint32_t context = 0;
     MemoryId memory = 0;  // number of the receiver's memory
     SignalName signal;
-    std::uint32_t called = 0;  // see Put
+    std::uint32_t signature = 0;  // see Put
     std::uint32_t credit_flag = 0;  // see Put
     std::uint32_t reserved = 0;
     std::uint64_t offset = 0;  // within the memory; 0 for a batch
     std::uint64_t bytes = 0;  // number of bytes that follow this header
     std::uint64_t value = 0;  // value of the signal
-    std::uint64_t eager = 0;  // see Put
+    std::uint64_t credit = 0;  // see Put
 };
 static_assert(sizeof(TcpMessage) == 64);
 

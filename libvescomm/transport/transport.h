@@ -37,8 +37,8 @@ inline constexpr std::uint32_t advertised_flag = 6;
 constexpr std::uint32_t signature_flag_for(std::uint64_t bytes) {
     return bytes > 0 ? signature_flag : advertised_flag;
 }
-constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t called) {
-    return (value >> 32 << 32) | called;
+constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t signature) {
+    return (value >> 32 << 32) | signature;
 }
 
 // Addresses in this process at which the memory of a node's ranks is mapped.
@@ -67,11 +67,11 @@ struct Put {
     std::atomic<std::uint32_t> *pending = nullptr;
     // Signature of the call. If it is not 0, the put also raises signature_flag of the channel
     // (without bytes: advertised_flag), with the signature in the lower half of the value.
-    std::uint32_t called = 0;
-    // Credit of an eager put; 0: not eager. The put takes effect once the target expects at least
-    // this value of `credit_flag` of the channel. Until then the target keeps it in its unexpected
-    // queue, and later puts may pass it.
-    std::uint64_t eager = 0;
+    std::uint32_t signature = 0;
+    // The credit that an eager put needs; 0: not eager. The put takes effect once the target has
+    // granted at least this value of `credit_flag` of the channel. Until then the target keeps it
+    // in its unexpected queue, and later puts may pass it.
+    std::uint64_t credit = 0;
     std::uint32_t credit_flag = 0;
 };
 
@@ -136,10 +136,10 @@ public:
     // True if this rank's transport and its peers' keep eager puts in an unexpected queue.
     virtual bool keeps_unexpected() const noexcept { return false; }
 
-    // Grants credit: eager puts of `peer` that wait for this value of the signal, or a lower one,
-    // take effect from now on. Only if keeps_unexpected().
-    virtual void expect(int /* peer */, SignalName /* signal */,
-                        std::uint64_t /* value */) noexcept {}
+    // Grants `peer` the credit for eager puts that need this value of the signal, or a lower one:
+    // they take effect from now on. Only if keeps_unexpected().
+    virtual void grant_credit(int /* peer */, SignalName /* signal */,
+                              std::uint64_t /* value */) noexcept {}
 
     // The value to which `peer` has raised a signal for this rank; 0 before the first. Everything
     // that the peer wrote before it raised the signal is visible to the caller afterwards.

@@ -39,15 +39,15 @@ bool UcxInbox::receive(int peer, const UcxMessage &message, void *data, bool ren
     Sender &sender = senders_[peer];
     keep_data_ = false;
     const char *why = rendezvous && message.bytes == 0 ? "it comes by rendezvous and has no bytes"
-                      : is_expected(sender, message)   ? take_in(sender, message, data, rendezvous)
+                      : has_credit(sender, message)    ? take_in(sender, message, data, rendezvous)
                                                        : keep(sender, message, data, rendezvous);
     if (why != nullptr) context_.refuse(message, why);
     return keep_data_;
 }
 
-bool UcxInbox::is_expected(const Sender &sender, const UcxMessage &message) noexcept {
-    if (message.eager == 0) return true;
-    return sender.expects.read({message.signal.channel, message.credit_flag}) >= message.eager;
+bool UcxInbox::has_credit(const Sender &sender, const UcxMessage &message) noexcept {
+    if (message.credit == 0) return true;
+    return sender.granted.read({message.signal.channel, message.credit_flag}) >= message.credit;
 }
 
 const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data,
@@ -73,12 +73,12 @@ const char *UcxInbox::keep(Sender &sender, const UcxMessage &message, void *data
     return nullptr;
 }
 
-void UcxInbox::expect(int peer, SignalName signal, std::uint64_t value) noexcept {
+void UcxInbox::grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept {
     Sender &sender = senders_[peer];
-    if (!sender.expects.raise(signal, value)) return context_.run_out();
+    if (!sender.granted.raise(signal, value)) return context_.run_out();
     for (auto eager = sender.eager.begin();
          eager != sender.eager.end() && !closed_ && !context_.failure.broken();) {
-        if (!is_expected(sender, eager->message)) {
+        if (!has_credit(sender, eager->message)) {
             ++eager;
             continue;
         }
@@ -231,9 +231,9 @@ void UcxInbox::advance(Sender &sender) noexcept {
 void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
-    if (message.called != 0)
+    if (message.signature != 0)
         raised &= sender.signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
-                                       signature_value(message.value, message.called));
+                                       signature_value(message.value, message.signature));
     if (!raised) context_.refuse(message, "there is no memory left for its channel");
     context_.note();
 }

@@ -33,8 +33,8 @@ public:
     // rendezvous.
     bool receive(int peer, const UcxMessage &message, void *data, bool rendezvous) noexcept;
 
-    // See Transport::expect().
-    void expect(int peer, SignalName signal, std::uint64_t value) noexcept;
+    // See Transport::grant_credit().
+    void grant_credit(int peer, SignalName signal, std::uint64_t value) noexcept;
 
     // The peer has stopped and waits until this rank has released the peer's puts by rendezvous:
     // drops those that are still in the unexpected queue.
@@ -79,7 +79,7 @@ private:
 
     struct Sender {
         ReceivedSignals signals;
-        ReceivedSignals expects;  // the credit that this rank has granted to the sender
+        ReceivedSignals granted;  // the credit that this rank has granted to the sender
         std::deque<Eager> eager;  // the unexpected queue, in order
         std::uint64_t eager_bytes = 0;
         Arrival *first = nullptr;  // the arrivals, in order
@@ -90,7 +90,7 @@ private:
 
     static void bytes_arrived(void *request, ucs_status_t status, std::size_t bytes, void *arrival);
 
-    static bool is_expected(const Sender &sender, const UcxMessage &message) noexcept;
+    static bool has_credit(const Sender &sender, const UcxMessage &message) noexcept;
     const char *keep(Sender &sender, const UcxMessage &message, void *data,
                      bool rendezvous) noexcept;
     const char *take_in(Sender &sender, const UcxMessage &message, void *data,

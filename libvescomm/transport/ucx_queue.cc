@@ -42,7 +42,7 @@ bool UcxQueue::join_batch(UcxPut *put) noexcept {
     const bool last = part.value != 0;
     if (part.bytes > max_part_bytes || part.bytes == 0 || (last && open_ == nullptr)) return false;
     if (open_ != nullptr &&
-        (open_->put.memory != part.memory || open_->put.eager != part.eager ||
+        (open_->put.memory != part.memory || open_->put.credit != part.credit ||
          open_->put.credit_flag != part.credit_flag ||
          open_->batch.size() + part.bytes > max_batch_bytes - sizeof(BatchPart)))
         enqueue(std::exchange(open_, nullptr));
@@ -66,7 +66,7 @@ bool UcxQueue::join_batch(UcxPut *put) noexcept {
     }
     batch->put.signal = part.signal;
     batch->put.value = part.value;
-    batch->put.called = part.called;
+    batch->put.signature = part.signature;
     if (last) batch->put.pending = std::exchange(put->put.pending, nullptr);
     hub_.end(put);
     if (last) enqueue(std::exchange(open_, nullptr));
@@ -119,8 +119,8 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->message.offset = put.is_batch() ? 0 : put.put.offset + offset;
     piece->message.bytes = bytes;
     piece->message.value = put.put.value;
-    piece->message.called = put.complete ? put.put.called : 0;
-    piece->message.eager = put.put.eager;
+    piece->message.signature = put.complete ? put.put.signature : 0;
+    piece->message.credit = put.put.credit;
     piece->message.credit_flag = put.put.credit_flag;
     endpoint_.send(piece, bytes == 0 ? nullptr : put.from() + offset, put.source);
 }

@@ -28,7 +28,7 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     message = read;
     if (message.bytes != payload_bytes) return "its length is not the one announced";
     const bool raises = message.kind == MessageKind::put || message.kind == MessageKind::batch;
-    if (message.called != 0 && !raises) return "it carries a signature and raises no signal";
+    if (message.signature != 0 && !raises) return "it carries a signature and raises no signal";
     if (message.credit_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case MessageKind::put:

@@ -42,11 +42,11 @@ struct UcxMessage {
     std::uint64_t number = 0;  // sequence number of the message among all of its sender, from 0
     MemoryId memory = 0;
     SignalName signal;
-    std::uint32_t called = 0;  // see Put
+    std::uint32_t signature = 0;  // see Put
     std::uint64_t offset = 0;  // within the receiver's memory; 0 for a batch
     std::uint64_t bytes = 0;  // number of bytes that follow this header
     std::uint64_t value = 0;  // value of the signal
-    std::uint64_t eager = 0;  // see Put
+    std::uint64_t credit = 0;  // see Put
     std::uint32_t credit_flag = 0;
     std::uint32_t context = 0;
 };

@@ -32,9 +32,9 @@ public:
 
     bool takes() const { return open && !broken; }
 
-    bool is_expected(const TcpMessage &message) const {
-        const auto found = expects_.find({message.signal.channel, message.credit_flag});
-        return message.eager == 0 || (found != expects_.end() && found->second >= message.eager);
+    bool has_credit(const TcpMessage &message) const {
+        const auto found = granted_.find({message.signal.channel, message.credit_flag});
+        return message.credit == 0 || (found != granted_.end() && found->second >= message.credit);
     }
 
     // True if the target range of a message is within the memory.
@@ -48,15 +48,15 @@ public:
     // Handles a complete message.
     void receive(const TcpMessage &message, const std::vector<std::byte> &from) {
         if (!takes()) return;
-        if (is_expected(message)) apply(message, from);
+        if (has_credit(message)) apply(message, from);
         else unexpected_.emplace_back(message, from);
     }
 
-    void expect(std::uint32_t channel, std::uint32_t flag, std::uint64_t value) {
-        auto &expected = expects_[{channel, flag}];
-        expected = std::max(expected, value);
+    void grant_credit(std::uint32_t channel, std::uint32_t flag, std::uint64_t value) {
+        auto &credit = granted_[{channel, flag}];
+        credit = std::max(credit, value);
         for (auto at = unexpected_.begin(); at != unexpected_.end() && takes();) {
-            if (!is_expected(at->first)) {
+            if (!has_credit(at->first)) {
                 ++at;
                 continue;
             }
@@ -70,9 +70,9 @@ public:
     void raise(const TcpMessage &message) {
         if (!takes() || message.kind == TcpKind::piece) return;
         raise(message.signal.channel, message.signal.flag, message.value);
-        if (message.called != 0)
+        if (message.signature != 0)
             raise(message.signal.channel, message.bytes > 0 ? signature_flag : advertised_flag,
-                  (message.value & 0xffffffff00000000) | message.called);
+                  (message.value & 0xffffffff00000000) | message.signature);
     }
 
 private:
@@ -114,7 +114,7 @@ private:
     }
 
     const MemoryId memory_;
-    Signals expects_;
+    Signals granted_;
     std::vector<std::pair<TcpMessage, std::vector<std::byte>>> unexpected_;
 };
 
@@ -160,7 +160,7 @@ private:
         TcpCommunicatorModel *to = arriving();
         if (failed || to == nullptr || !to->takes()) return;
         if (message_.kind == TcpKind::batch || message_.kind == TcpKind::goodbye) return;
-        if (message_.bytes == 0 || !to->is_expected(message_)) return;
+        if (message_.bytes == 0 || !to->has_credit(message_)) return;
         direct_ = to->fits(message_);
         to->broken = !direct_;
     }
@@ -182,7 +182,7 @@ private:
         const bool names_signal = message_.signal.channel < (1 << 19) && message_.signal.flag < 8;
         switch (static_cast<std::uint32_t>(message_.kind)) {
             case 1:
-                return message_.bytes > 0 && message_.called == 0;
+                return message_.bytes > 0 && message_.signature == 0;
             case 2:
                 return names_signal;
             case 3:

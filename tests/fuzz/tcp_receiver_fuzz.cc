@@ -68,7 +68,7 @@ public:
         while (!input_.empty() && !failed_) {
             switch (input_.below(8)) {
                 case 0:
-                    expect();
+                    grant_credit();
                     break;
                 case 1:
                     end_one();
@@ -137,8 +137,8 @@ private:
         message.signal = {static_cast<std::uint32_t>(input_.below(channels)),
                           static_cast<std::uint32_t>(input_.below(4))};
         message.value = input_.byte();
-        if ((what & 0x10) != 0) message.eager = input_.byte();
-        if ((what & 0x20) != 0) message.called = input_.byte();
+        if ((what & 0x10) != 0) message.credit = input_.byte();
+        if ((what & 0x20) != 0) message.signature = input_.byte();
         if ((what & 0x40) != 0) message.value <<= 32;
         if ((changes & 1) != 0) message.memory = input_.byte();
         if ((changes & 2) != 0) message.signal.channel = input_.number<std::uint32_t>();
@@ -261,14 +261,14 @@ private:
 
     // ---- this rank ----
 
-    void expect() {
+    void grant_credit() {
         TcpCommunicator &which = communicator();
         const auto channel = static_cast<std::uint32_t>(input_.below(channels));
         const auto flag = static_cast<std::uint32_t>(input_.below(2));
         const std::uint64_t value = input_.byte();
         if (which.peer < 0 || !which.model.open) return;
-        which.context.inbox.expect(which.peer, {channel, flag}, value);
-        which.model.expect(channel, flag, value);
+        which.context.inbox.grant_credit(which.peer, {channel, flag}, value);
+        which.model.grant_credit(channel, flag, value);
         which.check();
     }
 

@@ -191,7 +191,7 @@ public:
                     finish_one();
                     break;
                 case 1:
-                    touched = expect();
+                    touched = grant_credit();
                     break;
                 case 7:
                     touched = close_one();
@@ -247,8 +247,8 @@ private:
         message.signal = {static_cast<std::uint32_t>(input_.below(2)),
                           static_cast<std::uint32_t>(input_.below(4))};
         message.value = input_.byte();
-        if ((changes & 1) != 0) message.eager = input_.byte();
-        if ((changes & 2) != 0) message.called = input_.byte();
+        if ((changes & 1) != 0) message.credit = input_.byte();
+        if ((changes & 2) != 0) message.signature = input_.byte();
         if ((changes & 4) != 0) message.memory = input_.byte();
         if ((changes & 8) != 0) message.signal.channel = input_.number<std::uint32_t>();
         if ((changes & 16) != 0) message.offset = input_.number<std::uint64_t>();
@@ -292,12 +292,12 @@ private:
         finish(*rendezvous, input_.below(8) == 7 ? UCS_ERR_IO_ERROR : UCS_OK);
     }
 
-    const Side *expect() {
+    const Side *grant_credit() {
         const std::size_t choice = input_.below(4);
         Side &side = *sides_[choice / 2];
         const int peer = 1 + static_cast<int>(choice % 2);
-        side.context.inbox.expect(peer, {static_cast<std::uint32_t>(input_.below(2)), 0},
-                                  input_.byte());
+        side.context.inbox.grant_credit(peer, {static_cast<std::uint32_t>(input_.below(2)), 0},
+                                        input_.byte());
         return &side;
     }
 

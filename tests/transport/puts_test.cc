@@ -92,7 +92,7 @@ void put_eager(NetworkKind network, std::size_t bytes) {
             std::atomic<std::uint32_t> pending{2};
             for (const std::uint64_t value : {run + 1, run + 2}) {
                 Put put{1, source.data(), 1, 0, bytes, arrived, value, &pending};
-                put.eager = value;
+                put.credit = value;
                 put.credit_flag = ready;
                 self.transport->put(put);
             }
@@ -107,14 +107,14 @@ void put_eager(NetworkKind network, std::size_t bytes) {
         EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
         EXPECT_EQ(self.arena, std::vector<std::byte>(bytes));
         // Credit of an earlier run or of another channel is not sufficient.
-        self.transport->expect(0, {3, ready}, run - 1);
-        self.transport->expect(0, {4, ready}, run + 9);
+        self.transport->grant_credit(0, {3, ready}, run - 1);
+        self.transport->grant_credit(0, {4, ready}, run + 9);
         EXPECT_EQ(self.transport->signalled(0, arrived), 0u);
-        self.transport->expect(0, {3, ready}, run + 1);
+        self.transport->grant_credit(0, {3, ready}, run + 1);
         self.wait_for(0, arrived, run + 1);
         EXPECT_EQ(self.transport->signalled(0, arrived), run + 1);
         EXPECT_EQ(first_difference(self.arena.data(), 5, bytes), bytes);
-        self.transport->expect(0, {3, ready}, run + 2);
+        self.transport->grant_credit(0, {3, ready}, run + 2);
         self.wait_for(0, arrived, run + 2);
         self.meet();
     });
@@ -131,7 +131,7 @@ TEST_P(Puts, EagerPutWithoutCreditIsDropped) {
         const std::vector<std::byte> source(100);
         self.share(1, 100);
         Put put{1 - self.rank, source.data(), 1, 0, 100, {3, 1}, 1, nullptr};
-        put.eager = 1;
+        put.credit = 1;
         self.transport->put(put);
         self.transport->signal(1 - self.rank, {4, 0}, 1);
         self.wait_for(1 - self.rank, {4, 0}, 1);
@@ -272,14 +272,14 @@ void put_in_parts(NetworkKind network, bool eager) {
                     const bool last = i + 1 == parts.size();
                     Put put{1,      sources[i].data(), 1,       parts[i].begin, parts[i].bytes,
                             {3, 1}, last ? round : 0,  &pending};
-                    put.eager = eager ? round : 0;
+                    put.credit = eager ? round : 0;
                     put.credit_flag = ready;
                     self.transport->put(put);
                 }
                 self.wait([&] { return pending.load() == 0; });
                 self.wait_for(1, {3, 0}, round);
             } else {
-                if (eager) self.transport->expect(0, {3, ready}, round);
+                if (eager) self.transport->grant_credit(0, {3, ready}, round);
                 self.wait_for(0, {3, 1}, round);
                 for (std::size_t i = 0; i < parts.size(); ++i)
                     ASSERT_EQ(first_difference(self.arena.data() + parts[i].begin, seed(i),

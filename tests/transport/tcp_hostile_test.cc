@@ -157,7 +157,7 @@ const InvalidMessage invalid_messages[] = {
      changed(4,
              [](TcpMessage &m) {
                  m.kind = TcpKind::piece;
-                 m.called = 5;
+                 m.signature = 5;
              })},
     {"goodbye with bytes", "carries bytes",
      changed(4, [](TcpMessage &m) { m.kind = TcpKind::goodbye; })},
@@ -186,7 +186,7 @@ const InvalidMessage invalid_messages[] = {
     {"too much that is never expected", "too much to be kept",
      [](TcpPeerByHand &peer) {
          TcpMessage message = put_of(0, max_message_bytes);
-         message.eager = 1;
+         message.credit = 1;
          for (int i = 0; i < 520; ++i) peer.send(message, some(max_message_bytes));
      }},
     {"hangs up", "lost the connection to rank 1 over TCP",

@@ -61,7 +61,7 @@ TEST_P(UcxFabrics, EagerPutWithoutCreditDoesNotDelayTheStopOfItsSender) {
             for (std::uint64_t i = 1; i <= 20; ++i) {
                 ++pending;
                 Put put{1, source.data(), 1, 0, 100'000, {3, 1}, i, &pending};
-                put.eager = i;
+                put.credit = i;
                 put.credit_flag = 2;
                 bad.transport->put(put);
             }

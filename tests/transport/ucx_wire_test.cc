@@ -99,7 +99,7 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
         {[](UcxMessage &m) { m.from = ~0u; }, "its sender is not a process"},
         {[](UcxMessage &m) { m.bytes = 11; }, "its length is not the one announced"},
         {[](UcxMessage &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
-        {[](UcxMessage &m) { m.kind = MessageKind::hello, m.called = 1; },
+        {[](UcxMessage &m) { m.kind = MessageKind::hello, m.signature = 1; },
          "it carries a signature and raises no signal"},
         {[](UcxMessage &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
         {[](UcxMessage &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},

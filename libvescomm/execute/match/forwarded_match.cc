@@ -42,7 +42,7 @@ void ForwardedMatch::put_signature(const BoundStep &put, std::uint32_t signature
                         .bytes = sizeof word,
                         .signal = context_.own(put.flag),
                         .pending = &pending,
-                        .eager = put.credit == 0 ? 0 : context_.word(put.credit),
+                        .credit = put.credit == 0 ? 0 : context_.word(put.credit),
                         .credit_flag = put.credit_flag});
 }
 
