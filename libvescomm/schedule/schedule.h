@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/flags.h"
+
 namespace vescomm::internal {
 
 // A kind of memory. The ranks of a node map one another's `buffer`, `staging` and `partial`, and
@@ -45,20 +47,6 @@ enum class Action : std::uint8_t {
     signal,  // raise `flag`: at `peer`, or for all ranks of this node
     wait,  // until `peer` has raised `flag` to `value`
 };
-
-// Flags of an algorithm are 0 to algorithm_flags - 1. The executor uses signature_flag and
-// advertised_flag (transport.h), release_flag within a node and gate_flag.
-inline constexpr std::uint32_t algorithm_flags = 5;
-inline constexpr std::uint32_t release_flag = 6;
-// Raised between two schedules that then() joins.
-inline constexpr std::uint32_t gate_flag = 7;
-// Lies before the first byte of the staging buffer, in the same cache line. A schedule raises it at
-// most once, for the node, after all writes to its own staging buffer.
-inline constexpr std::uint32_t inline_flag = 8;
-// One lies before each pair area of the staging buffer (PairAreas), in the same cache line. A
-// schedule raises all of them at once, for the node, after all writes to its own pair areas.
-inline constexpr std::uint32_t pair_flag = 9;
-inline constexpr std::uint32_t flags_of_schedules = 10;
 
 // `peer` of a signal for all ranks of the node.
 inline constexpr int whole_node = -1;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/flags.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::internal {
@@ -19,24 +20,14 @@ namespace vescomm::internal {
 using MemoryId = std::uint32_t;
 
 // A signal is a counter that one rank raises and others watch; it never decreases. `channel` is the
-// number of the request within its communicator, `flag` selects one of the counters of a request.
+// number of the request within its communicator, `flag` selects one of the counters of a
+// request (base/flags.h).
 struct SignalName {
     std::uint32_t channel = 0;
     std::uint32_t flag = 0;
 };
 
-// Maximum number of flags of one request, over all algorithms. Eight counters fill a cache line.
-inline constexpr std::uint32_t flags_per_channel = 8;
-
-// Flags that carry the signature of a rank's call. The lower half of the value is the signature,
-// the upper half that of the signal raised with it, which holds the number of the run. A signal
-// with bytes raises signature_flag. A signal to another node without bytes raises advertised_flag,
-// because it may belong to a later run before the receiver has read the bytes.
-inline constexpr std::uint32_t signature_flag = 5;
-inline constexpr std::uint32_t advertised_flag = 6;
-constexpr std::uint32_t signature_flag_for(std::uint64_t bytes) {
-    return bytes > 0 ? signature_flag : advertised_flag;
-}
+// The value of signature_flag or advertised_flag that is raised with a signal of `value`.
 constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t signature) {
     return (value >> 32 << 32) | signature;
 }
