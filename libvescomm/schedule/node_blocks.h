@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "schedule/chunks.h"
 #include "schedule/extent.h"
 #include "topology/nodes.h"
 
@@ -17,11 +18,6 @@ inline std::int64_t elements_of(const std::vector<Extent> &extents) {
     std::int64_t elements = 0;
     for (const Extent &extent : extents) elements += extent.count;
     return elements;
-}
-
-// Offset of the n-th of `slices` equal slices.
-inline std::int64_t slice_begin(std::int64_t elements, int n, int slices) {
-    return elements * n / slices;
 }
 
 // The n-th of `slices` equal slices of the elements in `extents`.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "schedule/chunks.h"
+
 namespace vescomm::internal {
 
 namespace {
@@ -17,11 +19,11 @@ std::int64_t chunk_of(const ArrayProblem &problem) {
     return problem.staging.count / (2 * problem.ranks());
 }
 
-// The chunks of a message, counted from 0.
-class Chunks {
+// A message in chunks: their places at both ends, and in the eager buffer.
+class MessageChunks {
 public:
-    Chunks(const Nodes &nodes, std::int64_t size, const Message &message)
-        : size_(size), message_(message) {
+    MessageChunks(const Nodes &nodes, std::int64_t size, const Message &message)
+        : chunks_(message.count, size), message_(message) {
         const int from = message.source.rank, to = message.output.rank;
         local_ = nodes.together(from, to);
         eager_buffer_ = local_ ? Place{from, Region::staging, 2 * size * to}
@@ -31,19 +33,16 @@ public:
     bool local() const { return local_; }
     // Number of chunks, at least 1.
     std::uint32_t count() const {
-        return static_cast<std::uint32_t>(
-            std::max<std::int64_t>(1, (message_.count + size_ - 1) / size_));
+        return static_cast<std::uint32_t>(std::max<std::int64_t>(1, chunks_.count()));
     }
     // Elements of chunk k.
-    std::int64_t elements(std::uint32_t k) const {
-        return std::min(size_, message_.count - k * size_);
-    }
-    Place given(std::uint32_t k) const { return later(message_.source, k * size_); }
-    Place taken(std::uint32_t k) const { return later(message_.output, k * size_); }
-    Place slot(std::uint32_t k) const { return later(eager_buffer_, k % 2 * size_); }
+    std::int64_t elements(std::uint32_t k) const { return chunks_.elements(k); }
+    Place given(std::uint32_t k) const { return later(message_.source, chunks_.begin(k)); }
+    Place taken(std::uint32_t k) const { return later(message_.output, chunks_.begin(k)); }
+    Place slot(std::uint32_t k) const { return later(eager_buffer_, chunks_.slot(k)); }
 
 private:
-    std::int64_t size_;
+    Chunks chunks_;
     const Message &message_;
     bool local_ = false;
     Place eager_buffer_;
@@ -52,7 +51,7 @@ private:
 }  // namespace
 
 Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
-    const Chunks chunks(nodes, chunk, message);
+    const MessageChunks chunks(nodes, chunk, message);
     const int to = message.output.rank;
     Lane lane;
     lane.acquire_from(to, read, chunks.count());
@@ -69,7 +68,7 @@ Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
 }
 
 Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
-    const Chunks chunks(nodes, chunk, message);
+    const MessageChunks chunks(nodes, chunk, message);
     const int from = message.source.rank;
     Lane lane;
     lane.acquire_from(from, written, 0);

@@ -3,6 +3,7 @@
 #include "schedule/all_gather_v/bruck.h"
 
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/node_blocks.h"
 #include "schedule/rails.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
-#include "schedule/node_blocks.h"
+#include "schedule/chunks.h"
 
 namespace vescomm::internal::all_gather_v {
 
@@ -16,13 +16,9 @@ enum Flag : std::uint32_t {
     read,  // this rank has copied all data it needs from its left neighbour's buffer
 };
 
-// Elements of a chunk. With elements of 4 bytes a chunk is one message over TCP, and stays in the
-// cache of the rank that passes it on. Large buffers have larger chunks, to limit the size of the
-// schedule.
-std::int64_t chunk_of(std::int64_t elements) {
-    constexpr std::int64_t min = 32'544, max_chunks = 1024;
-    return (elements / max_chunks / min + 1) * min;
-}
+// Minimum elements of a chunk. With elements of 4 bytes a chunk is one message over TCP, and stays
+// in the cache of the rank that passes it on.
+constexpr std::int64_t min_chunk = 32'544;
 
 // All ranks in the reverse direction of the ring, beginning with `rank`.
 std::vector<int> upstream(const Nodes &nodes, int rank) {
@@ -63,7 +59,7 @@ Schedule ring(const BufferProblem &problem, int rank) {
     // neighbour.
     std::vector<Extent> chunks;
     std::size_t own = 0, passed = 0;
-    const std::int64_t max = chunk_of(problem.elements());
+    const std::int64_t max = chunk_size(problem.elements(), min_chunk, 1024);
     for (const int owner : order) {
         passed = chunks.size();
         const std::int64_t end = problem.cuts[owner + 1];

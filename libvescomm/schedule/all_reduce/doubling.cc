@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::all_reduce {
@@ -60,7 +61,7 @@ public:
 
     int count() const { return slices_; }
     // Offset of a slice in the chunk.
-    std::int64_t offset(int slice) const { return elements_ * slice / slices_; }
+    std::int64_t offset(int slice) const { return slice_begin(elements_, slice, slices_); }
     // Offset of a slice in the vector.
     std::int64_t begin(int slice) const { return begin_ + offset(slice); }
     std::int64_t size(int slice) const { return offset(slice + 1) - offset(slice); }
@@ -131,10 +132,11 @@ Schedule doubling(const AnyProblem &any, int rank) {
     Lane &lane = schedule.lanes.emplace_back();
     if (arrays != nullptr) lane.acquire();
     const std::int64_t max = max_at_once(any);
-    const std::int64_t chunks = problem.elements() == 0 ? 0 : (problem.elements() + max - 1) / max;
+    const std::int64_t chunks =
+        problem.elements() == 0 ? 0 : Chunks(problem.elements(), max).count();
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const std::int64_t begin = problem.elements() * chunk / chunks;
-        const std::int64_t end = problem.elements() * (chunk + 1) / chunks;
+        const std::int64_t begin = slice_begin(problem.elements(), chunk, chunks);
+        const std::int64_t end = slice_begin(problem.elements(), chunk + 1, chunks);
         const auto value = static_cast<std::uint32_t>(chunk) + 1;
         const bool again = chunk + 1 < chunks;
         const Slices slices(nodes, begin, end - begin, partial);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 
 namespace vescomm::internal::all_reduce {
 
@@ -12,9 +11,6 @@ enum Flag : std::uint32_t {
     written,  // value k + 1: chunk k of the contribution of this rank is in its staging buffer
     read,  // value k + 1: this rank has read chunk k of all contributions
 };
-
-// Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
-constexpr std::int64_t max_slots = 16;
 
 }  // namespace
 
@@ -26,19 +22,18 @@ constexpr std::int64_t max_slots = 16;
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
 Schedule flat(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
-    const std::int64_t slots = std::min(max_slots, problem.staging.count);
-    const std::int64_t chunk = problem.staging.count / slots;
+    const std::int64_t slots = std::min(max_slots_on_node, problem.staging.count);
+    const Chunks chunks(problem.elements(), problem.staging.count / slots, slots);
     const auto staging = [&](int peer, std::int64_t k) {
-        return Place{peer, Region::staging, problem.staging.begin + k % slots * chunk};
+        return Place{peer, Region::staging, problem.staging.begin + chunks.slot(k)};
     };
     Schedule schedule;
     schedule.staging = problem.staging.begin + problem.staging.count;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();
-    std::int64_t k = 0;
-    for (std::int64_t begin = 0; begin < problem.elements(); begin += chunk, ++k) {
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
         const auto value = static_cast<std::uint32_t>(k) + 1;
-        const std::int64_t count = std::min(chunk, problem.elements() - begin);
+        const std::int64_t begin = chunks.begin(k), count = chunks.elements(k);
         const Place mine{rank, Region::source, begin};
         if (ranks > 1) {
             for (int peer = 0; peer < ranks && k >= slots; ++peer)
@@ -52,7 +47,7 @@ Schedule flat(const ArrayProblem &problem, int rank) {
             from.push_back(peer == rank ? mine : staging(peer, k));
         }
         lane.reduce(from, {rank, Region::output, begin}, count, true);
-        if (ranks > 1 && begin + slots * chunk < problem.elements()) lane.signal_node(read, value);
+        if (ranks > 1 && k + slots < chunks.count()) lane.signal_node(read, value);
     }
     return schedule;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::broadcast {
@@ -24,43 +25,32 @@ constexpr std::int64_t chunk = 16 * 1024;
 constexpr std::int64_t slots = 4;
 
 // The vector passes in chunks. A chunk is cut into slices, one for each of the first ranks of every
-// node.
-class Chunks {
+// node. The same on every rank.
+class Plan {
 public:
-    explicit Chunks(const AnyProblem &any) : problem_(*any), arrays_(any.arrays()) {
-        const Problem &problem = problem_;
-        const int smallest = smallest_node(problem.nodes);
-        slot_ = arrays_ != nullptr ? arrays_->staging.count / slots : problem.elements();
+    explicit Plan(const AnyProblem &problem) : arrays_(problem.arrays()) {
+        const int smallest = smallest_node(problem->nodes);
+        const std::int64_t elements = problem->elements();
+        slot_ = arrays_ != nullptr ? arrays_->staging.count / slots : elements;
         const std::int64_t max = std::min(slot_, chunk * smallest);
-        if (max == 0 || problem.elements() == 0) return;
-        count_ = (problem.elements() + max - 1) / max;
-        slices_ = slices_for(smallest, problem.elements() / count_);
+        if (max == 0 || elements == 0) return;
+        const std::int64_t count = Chunks(elements, max).count();
+        chunks = {elements, count, slices_for(smallest, elements / count)};
     }
 
-    std::int64_t count() const { return count_; }
-    int slices() const { return slices_; }
-    std::int64_t begin(std::int64_t chunk, int slice) const {
-        const std::int64_t first = problem_.elements() * chunk / count_;
-        const std::int64_t size = problem_.elements() * (chunk + 1) / count_ - first;
-        return first + size * slice / slices_;
-    }
-    std::int64_t size(std::int64_t chunk, int slice) const {
-        return begin(chunk, slice + 1) - begin(chunk, slice);
-    }
     // Place of a slice in the memory of a rank that holds it.
-    Place at(int rank, std::int64_t chunk, int slice) const {
-        if (arrays_ == nullptr) return {rank, Region::buffer, begin(chunk, slice)};
+    Place at(int rank, std::int64_t k, int slice) const {
+        if (arrays_ == nullptr) return {rank, Region::buffer, chunks.begin(k, slice)};
         return {
             rank, Region::staging,
-            arrays_->staging.begin + chunk % slots * slot_ + begin(chunk, slice) - begin(chunk, 0)};
+            arrays_->staging.begin + k % slots * slot_ + chunks.begin(k, slice) - chunks.begin(k)};
     }
 
+    SlicedChunks chunks;
+
 private:
-    const Problem &problem_;
     const ArrayProblem *arrays_;  // nullptr: a problem on buffers
-    std::int64_t slot_ = 0;  // elements
-    std::int64_t count_ = 0;  // chunks
-    int slices_ = 1;
+    std::int64_t slot_ = 0;  // elements of a chunk slot
 };
 
 }  // namespace
@@ -93,7 +83,8 @@ Schedule pipeline(const AnyProblem &any, int rank) {
     const int root = problem.root, root_node = nodes.node_of(root);
     const int relative = (node - root_node + count) % count;
     const auto there = [&](int other) { return nodes.members((other + root_node) % count)[mine]; };
-    const Chunks chunks(any);
+    const Plan plan(any);
+    const SlicedChunks &chunks = plan.chunks;
     const bool has_slice = mine < chunks.slices();
     const bool per_node = buffers != nullptr && buffers->per_node;
     const bool per_rank = buffers != nullptr && !buffers->per_node;
@@ -122,14 +113,13 @@ Schedule pipeline(const AnyProblem &any, int rank) {
         }
         if (rank == root) {
             if (arrays != nullptr)
-                bring.copy({rank, Region::source, chunks.begin(k, 0)}, chunks.at(rank, k, 0),
-                           chunks.begin(k, chunks.slices()) - chunks.begin(k, 0));
+                bring.copy({rank, Region::source, chunks.begin(k)}, plan.at(rank, k, 0),
+                           chunks.begin(k + 1) - chunks.begin(k));
             bring.signal_node(held, value(k));
         } else if (has_slice && relative == 0) {
             bring.wait(root, held, value(k));
             if (!per_node)
-                bring.copy(chunks.at(root, k, mine), chunks.at(rank, k, mine),
-                           chunks.size(k, mine));
+                bring.copy(plan.at(root, k, mine), plan.at(rank, k, mine), chunks.size(k, mine));
             bring.signal_node(held, value(k));
         } else if (has_slice) {
             const int parent = there((relative - 1) / 2);
@@ -146,8 +136,8 @@ Schedule pipeline(const AnyProblem &any, int rank) {
         send.wait(rank, held, value(k));
         for (const int child : children) {
             if (arrays != nullptr || k == 0) send.wait(child, clear_to_send, value(k));
-            send.put(chunks.at(rank, k, mine), chunks.at(child, k, mine), chunks.size(k, mine),
-                     arrived, value(k));
+            send.put(plan.at(rank, k, mine), plan.at(child, k, mine), chunks.size(k, mine), arrived,
+                     value(k));
         }
     }
 
@@ -155,7 +145,7 @@ Schedule pipeline(const AnyProblem &any, int rank) {
     for (std::int64_t k = 0; k < chunks.count() && rank != root; ++k) {
         for (int slice = 0; slice < chunks.slices(); ++slice) {
             take.wait(holder(slice), held, value(k));
-            const Place from = chunks.at(holder(slice), k, slice);
+            const Place from = plan.at(holder(slice), k, slice);
             // In the root's node this rank has already copied its own slice, to put it.
             const bool is_there = relative == 0 && slice == mine;
             if (is_there) take.wait(rank, held, value(k));
@@ -163,7 +153,7 @@ Schedule pipeline(const AnyProblem &any, int rank) {
                 take.copy(from, {rank, Region::output, chunks.begin(k, slice)},
                           chunks.size(k, slice));
             else if (per_rank && holder(slice) != rank && !is_there)
-                take.copy(from, chunks.at(rank, k, slice), chunks.size(k, slice));
+                take.copy(from, plan.at(rank, k, slice), chunks.size(k, slice));
         }
         if (again(k)) take.signal_node(read, value(k));
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schedule/block_chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::common {
@@ -21,146 +22,6 @@ enum Flag : std::uint32_t {
 std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
-
-constexpr std::int64_t max_slots = 16;
-
-// Elements: 64 KiB, and 256 KiB of large vectors.
-std::int64_t chunk_on_one_node(const ArrayProblem &problem) {
-    const std::int64_t small = std::max<std::int64_t>(1, problem.staging.count / 16);
-    return problem.elements() < 4 * problem.staging.count ? small : 4 * small;
-}
-
-// The chunks of blocks and their slots in the staging buffers. The size of chunks and the number of
-// slots are the same on every rank.
-class Chunks {
-public:
-    Chunks(const ArrayProblem &problem, Extent staging, std::int64_t max_forwarded)
-        : problem_(problem),
-          nodes_(problem.nodes),
-          staging_(staging),
-          max_forwarded_(max_forwarded),
-          shared_(problem.collective == Collective::all_gather_v ||
-                  problem.collective == Collective::broadcast) {
-        int largest = 1;
-        for (int node = 0; node < nodes_.count(); ++node)
-            largest = std::max(largest, static_cast<int>(nodes_.members(node).size()));
-        const bool to_many = problem.collective == Collective::scatter_v ||
-                             problem.collective == Collective::all_to_all_v;
-        blocks_ = to_many ? largest : 1;
-        std::int64_t senders = 0;  // of other nodes, to one rank
-        if (nodes_.count() > 1) {
-            switch (problem.collective) {
-                case Collective::all_gather_v:
-                    senders = max_rail_peers(nodes_);
-                    break;
-                case Collective::gather_v:
-                case Collective::all_to_all_v:
-                    senders = nodes_.ranks();
-                    break;
-                default:
-                    senders = 1;
-            }
-        }
-        size_ = staging.count / (2 * (blocks_ + senders));
-        if (nodes_.count() > 1) return;
-        // Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
-        size_ = std::min(size_, chunk_on_one_node(problem));
-        if (size_ > 0) slots_ = std::min(max_slots, staging.count / (blocks_ * size_));
-    }
-
-    // True if a sender has one block for all receivers.
-    bool shared() const { return shared_; }
-    // Slots of each block.
-    std::int64_t slots() const { return slots_; }
-    // Elements of a chunk.
-    std::int64_t size() const { return size_; }
-    // True if the block passes through the pair area that the sender has for the receiver.
-    bool in_pair_area(int from, int to) const {
-        return has_pair_areas() && from != to && nodes_.together(from, to) &&
-               problem_.block(from, to) <= problem_.pairs.count;
-    }
-    bool has_pair_areas() const {
-        return problem_.collective == Collective::all_to_all_v && problem_.pairs.count > 0;
-    }
-    Place pair_area(int from, int to) const {
-        return {from, Region::staging,
-                problem_.pairs.offset(nodes_.local_rank(to), problem_.block(from, to))};
-    }
-    // Number of chunks of a block; 0 if it is forwarded, or passes through a pair area.
-    std::int64_t count(int from, int to) const {
-        if (in_pair_area(from, to)) return 0;
-        if (max_forwarded_ > 0 && is_forwarded(problem_, from, to, max_forwarded_)) return 0;
-        return (problem_.block(from, to) + size_ - 1) / size_;
-    }
-    // Elements of chunk k.
-    std::int64_t elements(int from, int to, std::int64_t k) const {
-        return std::min(size_, problem_.block(from, to) - k * size_);
-    }
-    Place given(int from, int to, std::int64_t k) const {
-        return later(problem_.given(from, to), k);
-    }
-    Place taken(int from, int to, std::int64_t k) const {
-        return later(problem_.taken(from, to), k);
-    }
-    // The slot of chunk k in the staging buffer of the sender, for a reader of its node.
-    Place slot_at_sender(int from, int to, std::int64_t k) const {
-        return slot(from, blocks_ == 1 ? 0 : nodes_.local_rank(to), k);
-    }
-    // The slot of chunk k in the staging buffer of `at`, for the n-th sender of other nodes.
-    Place slot_at_receiver(int at, std::int64_t n, std::int64_t k) const {
-        return slot(at, blocks_ + n, k);
-    }
-    // The number of `from` among the senders of other nodes to `at`: in an all_gather_v among
-    // rail_peers(at). Cost there: O(ranks) for the first node of each size.
-    std::int64_t sender_number(int at, int from) {
-        switch (problem_.collective) {
-            case Collective::all_gather_v: {
-                const auto size = nodes_.members(nodes_.node_of(at)).size();
-                return before(from, static_cast<int>(size)) - (at < from ? 1 : 0);
-            }
-            case Collective::gather_v:
-            case Collective::all_to_all_v:
-                return from;
-            default:
-                return 0;
-        }
-    }
-
-private:
-    // Number of ranks below `from` with the same local rank modulo `size`.
-    std::int64_t before(int from, int size) {
-        for (const Before &known : before_)
-            if (known.from == from && known.size == size) return known.ranks;
-        Before found{from, size, 0};
-        const int place = nodes_.local_rank(from) % size;
-        for (int rank = 0; rank < from; ++rank)
-            if (nodes_.local_rank(rank) % size == place) ++found.ranks;
-        before_.push_back(found);
-        return found.ranks;
-    }
-    struct Before {
-        int from, size;
-        std::int64_t ranks;
-    };
-
-    Place later(Place place, std::int64_t k) const {
-        place.offset += k * size_;
-        return place;
-    }
-    Place slot(int at, std::int64_t n, std::int64_t k) const {
-        return {at, Region::staging, staging_.begin + (slots_ * n + k % slots_) * size_};
-    }
-
-    const ArrayProblem &problem_;
-    const Nodes &nodes_;
-    const Extent staging_;
-    const std::int64_t max_forwarded_;
-    bool shared_;
-    std::int64_t blocks_ = 1;  // with slots at their sender
-    std::int64_t size_ = 0;  // elements of a chunk
-    std::int64_t slots_ = 2;  // of each block
-    std::vector<Before> before_;  // results of before(), one for each size of nodes
-};
 
 class Passing {
 public:
@@ -203,7 +64,7 @@ public:
 private:
     struct Sender {
         int rank = 0;
-        std::int64_t number = 0;  // Chunks::sender_number()
+        std::int64_t number = 0;  // BlockChunks::sender_number()
     };
     // A rank of this node from whose staging buffer the node gets blocks of other nodes.
     struct Forwarder {
@@ -417,7 +278,7 @@ private:
 
     const ArrayProblem &problem_;
     const Nodes &nodes_;
-    Chunks chunks_;
+    BlockChunks chunks_;
     int rank_;
     int node_;
     int locals_;
@@ -429,26 +290,8 @@ private:
 
 }  // namespace
 
-std::int64_t largest_forwarded(const ArrayProblem &problem, std::int64_t places) {
-    return std::min(problem.staging.count / 128, problem.staging.count / 4 / places);
-}
-
-Extent beside_forwarded(const ArrayProblem &problem, std::int64_t places) {
-    const std::int64_t taken = places * largest_forwarded(problem, places);
-    return {problem.staging.begin + taken, problem.staging.count - taken};
-}
-
-bool is_forwarded(const ArrayProblem &problem, int from, int to, std::int64_t max_forwarded) {
-    const Nodes &nodes = problem.nodes;
-    if (max_forwarded == 0 || nodes.together(from, to)) return false;
-    const int many_side = problem.collective == Collective::gather_v ? from : to;
-    if (nodes.members(nodes.node_of(many_side)).size() == 1) return false;
-    const std::int64_t count = problem.block(from, to);
-    return count > 0 && count <= max_forwarded;
-}
-
 bool can_pass_blocks(const ArrayProblem &problem, Extent staging) {
-    return Chunks(problem, staging, 0).size() > 0;
+    return BlockChunks(problem, staging, 0).size() > 0;
 }
 
 bool can_pass_blocks(const ArrayProblem &problem) {

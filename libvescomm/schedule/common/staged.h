@@ -26,19 +26,10 @@ namespace vescomm::internal::common {
 // not when the largest block is complete.
 Schedule pass_blocks(const ArrayProblem &problem, int rank);
 
-// Passes only those blocks for which is_forwarded() is false, through a part of the staging buffer.
+// Passes only those blocks for which is_forwarded() (forwarded.h) is false, through a part of the
+// staging buffer.
 Schedule pass_blocks(const ArrayProblem &problem, int rank, Extent staging,
                      std::int64_t max_forwarded);
-
-// Elements of the largest block that is forwarded, if `places` forwarded blocks need a place in the
-// staging buffer. They take at most a quarter of it, and none is larger than is worth a copy.
-std::int64_t largest_forwarded(const ArrayProblem &problem, std::int64_t places);
-// The part of the staging buffer that the forwarded blocks leave.
-Extent beside_forwarded(const ArrayProblem &problem, std::int64_t places);
-
-// True if a block of at most `max_forwarded` elements passes through a local peer of its receiver,
-// or in a gather_v of its sender (common/two_level.cc, gather_v/two_level.cc).
-bool is_forwarded(const ArrayProblem &problem, int from, int to, std::int64_t max_forwarded);
 
 // True if the staging buffer, or a part of it, has slots for all blocks.
 bool can_pass_blocks(const ArrayProblem &problem);

@@ -4,6 +4,7 @@
 
 #include "schedule/algorithms.h"
 #include "schedule/common/staged.h"
+#include "schedule/forwarded.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::common {

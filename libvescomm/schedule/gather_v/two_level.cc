@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
 #include "schedule/common/staged.h"
+#include "schedule/forwarded.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::gather_v {
@@ -21,8 +22,8 @@ enum Flag : std::uint32_t {
 
 bool can_two_level(const ArrayProblem &problem) {
     return problem.nodes.count() > 1 && has_local_peers(problem.nodes) &&
-           common::largest_forwarded(problem, problem.ranks()) > 0 &&
-           common::can_pass_blocks(problem, common::beside_forwarded(problem, problem.ranks()));
+           largest_forwarded(problem, problem.ranks()) > 0 &&
+           common::can_pass_blocks(problem, beside_forwarded(problem, problem.ranks()));
 }
 
 // Two levels: the blocks of a node go to the root as one message. The ranks of the node copy them
@@ -42,7 +43,7 @@ bool can_two_level(const ArrayProblem &problem) {
 Schedule two_level(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const int root = problem.root, root_node = nodes.node_of(root), mine = nodes.node_of(rank);
-    const std::int64_t max = common::largest_forwarded(problem, problem.ranks());
+    const std::int64_t max = largest_forwarded(problem, problem.ranks());
 
     // Small blocks lie densely, node after node, at the same offsets in the staging buffers of the
     // root and of the forwarding ranks.
@@ -51,7 +52,7 @@ Schedule two_level(const ArrayProblem &problem, int rank) {
     for (int node = 0; node < nodes.count(); ++node) {
         Extent &blocks = of_node.emplace_back(Extent{end, 0});
         for (const int peer : nodes.members(node))
-            if (common::is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
+            if (is_forwarded(problem, peer, root, max)) blocks.count += problem.size(peer);
         end += blocks.count;
     }
     const auto sender = [&](int node) { return rail_peer(nodes, node, root); };
@@ -59,14 +60,14 @@ Schedule two_level(const ArrayProblem &problem, int rank) {
     const auto for_each_block = [&](int node, auto &&body) {
         std::int64_t at = of_node[static_cast<std::size_t>(node)].begin;
         for (const int peer : nodes.members(node)) {
-            if (!common::is_forwarded(problem, peer, root, max)) continue;
+            if (!is_forwarded(problem, peer, root, max)) continue;
             body(peer, at);
             at += problem.size(peer);
         }
     };
 
     Schedule schedule =
-        common::pass_blocks(problem, rank, common::beside_forwarded(problem, problem.ranks()), max);
+        common::pass_blocks(problem, rank, beside_forwarded(problem, problem.ranks()), max);
     if (rank == root) {
         std::vector<int> senders;
         for (int node = 0; node < nodes.count(); ++node)
@@ -87,7 +88,7 @@ Schedule two_level(const ArrayProblem &problem, int rank) {
     if (mine == root_node || blocks.count == 0) return schedule;
 
     const int through = sender(mine);
-    const bool packs = common::is_forwarded(problem, rank, root, max);
+    const bool packs = is_forwarded(problem, rank, root, max);
     if (!packs && rank != through) return schedule;
     Lane &lane = schedule.lanes.emplace_back();
     lane.acquire();

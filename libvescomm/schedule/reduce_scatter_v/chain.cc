@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::reduce_scatter_v {
@@ -54,24 +55,21 @@ public:
         max_runs_ = std::ranges::max(runs_of_node_);
         slice_ = std::min(problem.partial.count / (4 * max_runs_ + 2 * slices_),
                           problem.staging.count / (2 * slices_));
-        if (slice_ > 0) chunks_ = (problem.elements() + slice_ * slices_ - 1) / (slice_ * slices_);
+        if (slice_ > 0)
+            chunks_ = {problem.elements(), Chunks(problem.elements(), slice_ * slices_).count(),
+                       slices_};
     }
 
     // Maximum elements of a slice.
     std::int64_t slice() const { return slice_; }
-    std::int64_t chunks() const { return chunks_; }
+    std::int64_t chunks() const { return chunks_.count(); }
     int slices() const { return slices_; }
     const std::vector<Run> &runs() const { return runs_; }
     int runs_of(int node) const { return runs_of_node_[node]; }
 
-    std::int64_t begin(std::int64_t k) const { return problem_.elements() * k / chunks_; }
-    std::int64_t begin(std::int64_t k, int slice) const {
-        const std::int64_t size = begin(k + 1) - begin(k);
-        return begin(k) + size * slice / slices_;
-    }
-    std::int64_t size(std::int64_t k, int slice) const {
-        return begin(k, slice + 1) - begin(k, slice);
-    }
+    std::int64_t begin(std::int64_t k) const { return chunks_.begin(k); }
+    std::int64_t begin(std::int64_t k, int slice) const { return chunks_.begin(k, slice); }
+    std::int64_t size(std::int64_t k, int slice) const { return chunks_.size(k, slice); }
     // The parts of a slice, by owner.
     std::vector<Part> parts(std::int64_t k, int slice) const {
         std::vector<Part> parts;
@@ -93,7 +91,7 @@ public:
     }
     // True if a chunk has elements for an owner; false for negative k.
     bool has_part(std::int64_t k, int owner) const {
-        return k >= 0 && k < chunks_ && problem_.size(owner) > 0 &&
+        return k >= 0 && k < chunks() && problem_.size(owner) > 0 &&
                problem_.begin(owner) < begin(k + 1) && problem_.cuts[owner + 1] > begin(k);
     }
 
@@ -131,7 +129,7 @@ private:
     std::vector<int> runs_of_node_;
     std::int64_t max_runs_ = 1;
     std::int64_t slice_ = 0;  // elements
-    std::int64_t chunks_ = 0;
+    SlicedChunks chunks_;
 };
 
 class Chain {

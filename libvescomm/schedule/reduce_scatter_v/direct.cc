@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::reduce_scatter_v {
@@ -65,18 +66,18 @@ std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule
             const std::uint32_t credit = 1 + chunks.released_before(k);
             Place place = later(from, begin);
             if (!sends_its_own) {
-                place = later(from, chunks.place(k));
+                place = later(from, chunks.slot(k));
                 if (k >= PutChunks::ring) sums.wait(peer, clear_to_send, credit);
                 sums.reduce(in_buffers(problem, members, peer, begin), place, count, false);
                 sums.signal_node(partial, ++partials);
                 puts.wait(rank, partial, partials);
             }
             puts.wait(peer, clear_to_send, credit,
-                      k == 0 && is_eager(problem, rank, peer, chunks.count));
+                      k == 0 && is_eager(problem, rank, peer, chunks.elements()));
             // The partial sums of the peer have one place for each other node, in the order of
             // nodes.
             const int slot = node - (node > nodes.node_of(peer) ? 1 : 0);
-            puts.put(place, {peer, Region::partial, slot * chunks.capacity() + chunks.place(k)},
+            puts.put(place, {peer, Region::partial, slot * chunks.capacity() + chunks.slot(k)},
                      count, arrived, k + 1);
         }
     }
@@ -95,7 +96,7 @@ std::uint32_t send_partial_sums(const BufferProblem &problem, int rank, Schedule
 //
 // On one node no data is staged: each element is read once from every buffer and written once. For
 // a shard of a rank on another node, its rail peer makes one partial sum of the node, of the
-// accumulator type, and puts it in chunks (rails.h): one chunk is summed while others are sent and
+// accumulator type, and puts it in chunks (chunks.h): one chunk is summed while others are sent and
 // received. A rank that is alone on its node puts its contribution unchanged if it has the type of
 // partial sums.
 //
@@ -135,7 +136,7 @@ Schedule direct(const BufferProblem &problem, int rank) {
         std::vector<Place> from = in_buffers(problem, members, rank, begin);
         for (std::size_t i = 0; i < arrivals.size(); ++i) {
             local.wait(partners[i], arrived, k + 1);
-            from.push_back(later(arrivals[i], chunks.place(k)));
+            from.push_back(later(arrivals[i], chunks.slot(k)));
         }
         local.reduce(from, later(problem.output(rank), begin),
                      parts == 1 ? size : chunks.elements(k), true);

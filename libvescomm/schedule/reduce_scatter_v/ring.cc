@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/algorithms.h"
+#include "schedule/chunks.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::reduce_scatter_v {
@@ -36,7 +37,7 @@ public:
         const Nodes &nodes = problem.nodes;
         for (int owner = 0; owner < nodes.ranks(); ++owner)
             size_ = std::max(size_, problem.size(owner));
-        size_ = std::min(size_, PutChunks(problem.elements()).size);
+        size_ = std::min(size_, PutChunks(problem.elements()).size());
         std::vector<int> owners;
         for (int away = nodes.count() - 1; away >= 0; --away) {
             const auto members = nodes.members((node + away) % nodes.count());

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "schedule/algorithms.h"
-#include "schedule/node_blocks.h"
+#include "schedule/chunks.h"
+#include "schedule/extent.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal::reduce_scatter_v {
@@ -18,17 +19,15 @@ enum Flag : std::uint32_t {
     read,  // value k + 1: this rank has read chunk k of all contributions
 };
 
-constexpr std::int64_t max_slots = 16;
-
 std::uint32_t count_of(std::int64_t number) {
     return static_cast<std::uint32_t>(number);
 }
 
 // The chunks of all shards, and their slots in the staging buffer and in the partial sums: two for
 // each shard, or one if the shards are not cut. The same on every rank.
-class Chunks {
+class ShardChunks {
 public:
-    explicit Chunks(const ArrayProblem &problem) : problem_(problem), nodes_(problem.nodes) {
+    explicit ShardChunks(const ArrayProblem &problem) : problem_(problem), nodes_(problem.nodes) {
         std::int64_t shards = 0, largest = 0;
         for (int owner = 0; owner < problem.ranks(); ++owner) {
             numbers_.push_back(shards);
@@ -44,9 +43,8 @@ public:
                        largest * sums <= problem.partial.count;
         }
         if (nodes_.count() == 1 && size_ > 0 && shards > 0) {
-            // Small chunks stay in the caches of two cores, and several slots let a rank run ahead.
-            size_ = std::min(size_, std::max<std::int64_t>(1, problem.staging.count / 16));
-            slots_ = std::min(max_slots, problem.staging.count / (shards * size_));
+            size_ = std::min(size_, chunk_on_node(problem.staging.count));
+            slots_ = std::min(max_slots_on_node, problem.staging.count / (shards * size_));
         }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
@@ -61,25 +59,21 @@ public:
     // True if each shard is one chunk. The staging buffer then has the layout of the vector.
     bool at_once() const { return at_once_; }
     // Number of chunks of a shard.
-    std::int64_t count(int owner) const { return (problem_.size(owner) + size_ - 1) / size_; }
+    std::int64_t count(int owner) const { return chunks(owner).count(); }
     // Elements of chunk k.
-    std::int64_t elements(int owner, std::int64_t k) const {
-        return std::min(size_, problem_.size(owner) - k * size_);
-    }
+    std::int64_t elements(int owner, std::int64_t k) const { return chunks(owner).elements(k); }
     Place given(int rank, int owner, std::int64_t k) const {
-        return {rank, Region::source, problem_.begin(owner) + k * size_};
+        return {rank, Region::source, problem_.begin(owner) + chunks(owner).begin(k)};
     }
     Place result(int owner, std::int64_t k) const {
-        Place place = problem_.output(owner);
-        place.offset += k * size_;
-        return place;
+        return later(problem_.output(owner), chunks(owner).begin(k));
     }
     // The slot of chunk k in the staging buffer of a rank.
     Place slot(int rank, int owner, std::int64_t k) const {
         if (at_once_)
             return {rank, Region::staging, problem_.staging.begin + problem_.begin(owner)};
         return {rank, Region::staging,
-                problem_.staging.begin + (slots_ * numbers_[owner] + k % slots_) * size_};
+                problem_.staging.begin + slots_ * numbers_[owner] * size_ + chunks(owner).slot(k)};
     }
     // The place at `owner` of the sum that `node` has made for it.
     Place sum_from(int node, int owner, std::int64_t k) const {
@@ -92,9 +86,10 @@ public:
     }
 
 private:
-    Place sum(int rank, std::int64_t slot, std::int64_t k) const {
+    Chunks chunks(int owner) const { return {problem_.size(owner), size_, slots_}; }
+    Place sum(int rank, std::int64_t sum, std::int64_t k) const {
         return {rank, Region::partial,
-                problem_.partial.begin + (slots_ * slot + k % slots_) * size_};
+                problem_.partial.begin + (slots_ * sum + k % slots_) * size_};
     }
 
     const ArrayProblem &problem_;
@@ -124,7 +119,7 @@ std::vector<Extent> extents_of(const ArrayProblem &problem, const std::vector<in
 }  // namespace
 
 bool can_use_staging(const ArrayProblem &problem) {
-    return Chunks(problem).size() > 0;
+    return ShardChunks(problem).size() > 0;
 }
 
 // Staged: contributions lie in arrays of the callers, and pass through the staging buffer chunk by
@@ -142,7 +137,7 @@ bool can_use_staging(const ArrayProblem &problem) {
 // Source: direct.cc; double buffering of chunks as in any copy through shared memory.
 Schedule staged(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
-    const Chunks chunks(problem);
+    const ShardChunks chunks(problem);
     const std::int64_t slots = chunks.slots();
     const int node = nodes.node_of(rank);
     const auto members = nodes.members(node);
