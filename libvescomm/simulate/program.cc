@@ -119,4 +119,13 @@ RemoteCounter *SimulatedProgram::counter(int reader, std::uint32_t key) {
     return found != end && found->key == key ? &*found : nullptr;
 }
 
+std::string SimulatedProgram::stuck(int rank) const {
+    const std::uint32_t first = lane_begin[static_cast<std::size_t>(rank)];
+    std::uint32_t lane = first;
+    while (lanes[lane].at == lanes[lane].end) ++lane;
+    return "rank " + std::to_string(rank) + " waits for ever in lane " +
+           std::to_string(lane - first) + ", with " +
+           std::to_string(lanes[lane].end - lanes[lane].at) + " steps to go";
+}
+
 }  // namespace vescomm::internal

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "simulate/simulate.h"
@@ -48,6 +49,13 @@ struct RemoteCounter {
     LaneList waiting;
 };
 
+// The flag of a rank for its node.
+struct LocalFlag {
+    std::uint32_t raised = 0;  // value for the rank that raises it
+    std::uint32_t seen = 0;  // value for its local peers
+    LaneList waiting;
+};
+
 inline constexpr std::uint32_t flags_per_rank = flags_of_schedules;
 
 inline std::uint32_t flag_key(int raiser, std::uint32_t flag) {
@@ -67,6 +75,21 @@ struct SimulatedProgram {
 
     // The counter of rank `reader` for a flag; nullptr if no step of the rank waits for the flag.
     RemoteCounter *counter(int reader, std::uint32_t key);
+
+    // A sentence that names the first lane of a rank that is not at its end. There must be one.
+    std::string stuck(int rank) const;
+
+    void append(LaneList &list, std::uint32_t lane) {
+        lanes[lane].next = no_index;
+        (list.first == no_index ? list.first : lanes[list.last].next) = lane;
+        list.last = lane;
+    }
+    // Removes the first lane of a list; no_index: the list is empty.
+    std::uint32_t take(LaneList &list) {
+        const std::uint32_t lane = list.first;
+        if (lane != no_index) list.first = lanes[lane].next;
+        return lane;
+    }
 
 private:
     void drop_unused_steps(const Nodes &nodes,

@@ -6,16 +6,9 @@
 #include <functional>
 #include <vector>
 
-#include "schedule/problem.h"
-#include "topology/machine.h"
+#include "simulate/memory_speed.h"
 
 namespace vescomm::internal {
-
-// Size in bytes of an element and of a partial sum.
-struct ElementBytes {
-    int element = 4;
-    int partial = 4;
-};
 
 // Time of one rank in a collective, in seconds. `end` is the lateness of the rank plus the sum of
 // the other members.
@@ -34,9 +27,6 @@ struct Simulation {
     std::vector<RankTimes> ranks;
     std::int64_t steps = 0;  // of all ranks together
 };
-
-// Memory speed for a problem. It depends on how much of the working set of a host fits its cache.
-MemorySpeed speed_for(const AnyProblem &problem, const ElementBytes &bytes, const Machine &machine);
 
 // Makes the schedule of one rank. It is called once for each rank, in order of ranks.
 using MakeSchedule = std::function<Schedule(int rank)>;
