@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "bootstrap/group_control.h"
-#include "bootstrap/regroup.h"
 
 namespace vescomm::internal {
 
@@ -22,12 +21,6 @@ namespace {
 constexpr auto max_farewell_time = std::chrono::milliseconds(250);
 // Interval at which a process checks whether its session is deserted.
 constexpr auto farewell_period = std::chrono::milliseconds(1);
-
-// Time for which a creation that was refused because of an overlap waits for the other creation.
-constexpr auto max_overlap_time = std::chrono::seconds(3);
-// Identifies such a failure, also on ranks to which it is reported.
-constexpr std::string_view overlap_words =
-    "create communicators of the same processes at the same time";
 
 double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -293,130 +286,6 @@ std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> membe
     }
     control->wait_until_open(label, deadline);
     return control;
-}
-
-Session::Creation::Creation(std::string tag) : tag_(std::move(tag)) {}
-
-bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool intact) {
-    std::vector<std::shared_ptr<GroupState>> overlapping;
-    {
-        const std::lock_guard lock(session->mutex_);
-        if (!intact && session->creations_.empty()) return false;
-        const std::uint64_t number = session->created_[tag_]++;
-        id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
-        const auto [first, last] = session->creations_.equal_range(tag_);
-        for (auto each = first; each != last; ++each) {
-            each->second->overlaps_ = overlaps_ = true;
-            if (each->second->group_) overlapping.push_back(each->second->group_);
-        }
-        session->creations_.emplace(tag_, this);
-        session_ = session;
-    }
-    for (const auto &group : overlapping) {
-        try {
-            check();
-        } catch (const Error &error) {
-            group->failure.set(error.status, error.what());
-        }
-    }
-    return true;
-}
-
-Session::Creation::~Creation() {
-    if (!session_) return;
-    const std::lock_guard lock(session_->mutex_);
-    std::erase_if(session_->creations_, [this](const auto &each) { return each.second == this; });
-}
-
-void Session::Creation::check() const {
-    const std::lock_guard lock(session_->mutex_);
-    if (!overlaps_) return;
-    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                fmt::format("two threads of rank {} {}{}; give each a tag of its own "
-                            "(vescomm_comm_options_t::tag), or create them one after the other",
-                            session_->rank(), overlap_words,
-                            tag_.empty() ? std::string() : " with the tag \"" + tag_ + "\""));
-}
-
-bool Session::Creation::overlapped(const Error &error) {
-    return error.status == VESCOMM_ERROR_INVALID_ARGUMENT &&
-           std::string_view(error.what()).find(overlap_words) != std::string_view::npos;
-}
-
-void Session::Creation::wait_for_the_other() const {
-    std::unique_lock lock(session_->mutex_);
-    std::uint64_t &refused = session_->refused_[tag_];
-    ++refused;
-    session_->changed_.notify_all();
-    session_->changed_.wait_for(lock, max_overlap_time, [&] { return refused % 2 == 0; });
-}
-
-// ---- after a failure ----
-
-std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vector<int> &members,
-                                          int rank, const std::set<int> &failed, Deadline deadline,
-                                          std::vector<int> &survivors) {
-    const auto begin = Clock::now();
-    struct Shared {
-        std::mutex mutex;
-        std::condition_variable changed;
-        std::vector<int> survivors;
-        std::optional<Error> error;
-    };
-    Shared shared;
-    const auto report = [&shared](auto &&set) {
-        const std::lock_guard lock(shared.mutex);
-        set();
-        shared.changed.notify_all();
-    };
-    const std::shared_ptr<Session> made(new Session(thread_, options_));
-    // Called at once: a connection changes its owner without losing a byte.
-    const auto begin_session = [&](Regroup::Result result) {
-        made->options_.ranks = static_cast<int>(result.survivors.size());
-        made->options_.rank =
-            static_cast<int>(std::ranges::find(result.survivors, rank) - result.survivors.begin());
-        made->core_->set_rank(made->options_.rank, made->options_.ranks);
-        if (result.leader) made->core_->begin_client(std::move(*result.leader));
-        else made->core_->begin_hub(std::move(result.followers), result.welcome);
-        report([&] { shared.survivors = std::move(result.survivors); });
-    };
-    std::unique_ptr<Regroup> regroup;  // the network's thread only
-    OsNetwork &network = thread_->network();
-    network.run([&] {
-        made->make_core();
-        std::vector<TcpAddress> addresses;
-        std::set<int> gone;
-        for (std::size_t member = 0; member < members.size(); ++member) {
-            const SessionClient &client = core_->client();
-            const std::string &text = client.listens(members[member]);
-            addresses.push_back(text.empty() ? TcpAddress{}
-                                             : parse_tcp_address(text, "where a rank listens"));
-            if (!client.absence(members[member]).empty()) gone.insert(static_cast<int>(member));
-        }
-        regroup = std::make_unique<Regroup>(
-            network, *core_, group, rank, std::move(addresses), std::move(gone), failed,
-            Regroup::Events{begin_session,
-                            [&](const Error &error) { report([&] { shared.error = error; }); },
-                            [&](const TcpAddress &local) {
-                                return made->core_->listen_for_survivors(local.host).port;
-                            }});
-        regroup->begin();
-    });
-    const auto over = [&] { return !shared.survivors.empty() || shared.error; };
-    {
-        std::unique_lock lock(shared.mutex);
-        shared.changed.wait_until(lock, deadline.moment(), over);
-    }
-    network.run([&] {
-        const std::lock_guard lock(shared.mutex);
-        if (!over())
-            shared.error.emplace(VESCOMM_ERROR_TIMEOUT, regroup->expire(seconds_since(begin)));
-        regroup.reset();
-    });
-    if (shared.error) throw Error(*shared.error);
-    survivors = shared.survivors;
-    made->wait_until_met(deadline);
-    return made;
 }
 
 }  // namespace vescomm::internal
