@@ -56,10 +56,6 @@ struct AddressHead {
     std::uint8_t reserved[2] = {};
 };
 
-std::string rank_name(std::size_t rank) {
-    return "rank " + std::to_string(rank);
-}
-
 constexpr bool is_big_endian = std::endian::native == std::endian::big;
 
 AddressHead head_of(const TcpMeeting &meeting, bool encrypted) {
