@@ -17,6 +17,7 @@
 
 #include "planner/balance.h"
 #include "planner/costs.h"
+#include "planner/explain.h"
 #include "planner/groups.h"
 #include "planner/owner.h"
 #include "planner/plan.h"

@@ -15,9 +15,6 @@ Answer plan_alone(const Problem &problem, const Items &items, const Options &opt
 
 LayoutPointer make_layout(std::span<const Tensor> tensors, const Answer &answer);
 
-// Describes the padding in words, as part of a sentence.
-std::string describe_padding(const Answer &answer);
-
 // Computes the figures of an answer from its places, cuts and lower bound. With weights,
 // lower_bound_over_share is left unchanged.
 void set_figures(Answer &answer, const Items &items, const Shares &shares);
