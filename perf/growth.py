@@ -25,13 +25,14 @@ def main():
     options = parser.parse_args()
     with open(options.file, encoding="utf-8") as file:
         growth = json.load(file)
+    rows = [row for row in growth["rows"] if row["us"] is not None]
     lines = {}
-    for row in growth["rows"]:
+    for row in rows:
         lines.setdefault(row["algorithm"], []).append((row["ranks"], row["us"]))
     figure, axes = plt.subplots(figsize=(7, 4.5))
     for name, points in lines.items():
         axes.plot(*zip(*sorted(points)), marker="o", label=name)
-    chosen = sorted((row["ranks"], row["us"]) for row in growth["rows"] if row["chosen"])
+    chosen = sorted((row["ranks"], row["us"]) for row in rows if row["chosen"])
     axes.plot(*zip(*chosen), linestyle="none", marker="o", markersize=12, fillstyle="none",
               color="black", label="chosen")
     axes.set(xscale="log", yscale="log", xlabel=f"ranks, {growth['of_a_node']} on a node",

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -184,16 +185,21 @@ void show_row(const char *mark, const std::string &time, const AlgorithmEntry &e
                 entry.name.data(), static_cast<int>(entry.summary.size()), entry.summary.data());
 }
 
-}  // namespace
-
-void explain(const Question &question) {
-    const AnyProblem problem = problem_of(question);
+// The choice that the library makes. An algorithm in `question` takes precedence over the variable.
+Choice choice_for(const Question &question, const AnyProblem &problem) {
     const bool asked = !question.algorithm.empty();
     const Forced forced = Forced::parse(question.forced);
     const std::string_view algorithm =
         asked ? std::string_view(question.algorithm) : forced.of(problem->collective);
-    const Choice choice = select({&problem, 1}, {}, question.machine, algorithm,
-                                 asked || algorithm.empty() ? "" : "VESCOMM_ALGORITHM");
+    return select({&problem, 1}, {}, question.machine, algorithm,
+                  asked || algorithm.empty() ? "" : "VESCOMM_ALGORITHM");
+}
+
+}  // namespace
+
+void explain(const Question &question) {
+    const AnyProblem problem = problem_of(question);
+    const Choice choice = choice_for(question, problem);
     std::printf("%s of %llu bytes over %d ranks on %d nodes%s\n", question.collective.c_str(),
                 static_cast<unsigned long long>(question.bytes), problem->ranks(),
                 problem->nodes.count(), where(problem).c_str());
@@ -201,11 +207,14 @@ void explain(const Question &question) {
     std::vector<Candidate> candidates = choice.candidates;
     for (Candidate &candidate : candidates)
         candidate.seconds = predict(*candidate.algorithm, problem, {}, question.machine);
-    std::ranges::stable_sort(candidates, {},
-                             [](const Candidate &candidate) { return *candidate.seconds; });
+    // Candidates without a prediction are last.
+    std::ranges::stable_sort(candidates, {}, [](const Candidate &candidate) {
+        return candidate.seconds.value_or(std::numeric_limits<double>::infinity());
+    });
     for (const Candidate &candidate : candidates) {
-        char time[32];
-        std::snprintf(time, sizeof time, "%.4g us", *candidate.seconds * 1e6);
+        char time[32] = "?";
+        if (candidate.seconds)
+            std::snprintf(time, sizeof time, "%.4g us", *candidate.seconds * 1e6);
         show_row(candidate.algorithm == choice.algorithm ? "*" : " ", time, *candidate.algorithm);
     }
     for (const AlgorithmEntry &entry : algorithms())
@@ -233,7 +242,7 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
     struct Row {
         int ranks;
         std::string algorithm;
-        double seconds;
+        std::optional<double> seconds;  // nullopt: no prediction
         bool chosen;
     };
     std::vector<Row> rows;
@@ -241,31 +250,37 @@ void explain_growth(Question question, const std::vector<int> &ranks, bool as_js
         question.ranks = each;
         question.nodes = {(each + of_a_node - 1) / of_a_node};
         const AnyProblem problem = problem_of(question);
-        const Choice choice = select({&problem, 1}, {}, question.machine, question.algorithm);
+        const Choice choice = choice_for(question, problem);
         for (const Candidate &candidate : choice.candidates) {
             // select() predicts only if there are several candidates and none is forced.
             const auto seconds = candidate.seconds
                                      ? candidate.seconds
                                      : predict(*candidate.algorithm, problem, {}, question.machine);
-            rows.push_back({each, std::string(candidate.algorithm->name), seconds.value_or(0),
+            rows.push_back({each, std::string(candidate.algorithm->name), seconds,
                             candidate.algorithm == choice.algorithm});
         }
     }
     if (!as_json) {
         std::printf("%10s  %-14s %14s\n", "ranks", "algorithm", "us");
-        for (const Row &row : rows)
-            std::printf("%10d  %-14s %14.4g%s\n", row.ranks, row.algorithm.c_str(),
-                        row.seconds * 1e6, row.chosen ? " *" : "");
+        for (const Row &row : rows) {
+            char time[32] = "?";
+            if (row.seconds) std::snprintf(time, sizeof time, "%.4g", *row.seconds * 1e6);
+            std::printf("%10d  %-14s %14s%s\n", row.ranks, row.algorithm.c_str(), time,
+                        row.chosen ? " *" : "");
+        }
         return;
     }
     std::printf(
         "{\"schema\": \"vescomm-growth/1\", \"collective\": \"%s\", \"bytes\": %llu, "
         "\"of_a_node\": %d, \"rows\": [",
         question.collective.c_str(), static_cast<unsigned long long>(question.bytes), of_a_node);
-    for (const Row &row : rows)
-        std::printf("%s\n{\"ranks\": %d, \"algorithm\": \"%s\", \"us\": %.6g, \"chosen\": %s}",
-                    &row == rows.data() ? "" : ",", row.ranks, row.algorithm.c_str(),
-                    row.seconds * 1e6, row.chosen ? "true" : "false");
+    for (const Row &row : rows) {
+        char time[32] = "null";
+        if (row.seconds) std::snprintf(time, sizeof time, "%.6g", *row.seconds * 1e6);
+        std::printf("%s\n{\"ranks\": %d, \"algorithm\": \"%s\", \"us\": %s, \"chosen\": %s}",
+                    &row == rows.data() ? "" : ",", row.ranks, row.algorithm.c_str(), time,
+                    row.chosen ? "true" : "false");
+    }
     std::printf("\n]}\n");
 }
 

@@ -31,7 +31,7 @@ struct Question {
 void explain(const Question &question);
 
 // Prints predicted times of all algorithms for each number of ranks, on nodes of question.nodes[0]
-// ranks.
+// ranks. Throws as explain() does.
 void explain_growth(Question question, const std::vector<int> &ranks, bool as_json);
 
 }  // namespace vescomm::internal

@@ -181,6 +181,9 @@ class Explain(unittest.TestCase):
         self.assertTrue(all(row["us"] > 0 for row in rows))
         code, out, _ = run(*arguments)
         self.assertEqual(len(out.splitlines()), 1 + len(rows))
+        _, out, _ = run(*arguments, "--json", VESCOMM_ALGORITHM="all_reduce=two_phase")
+        rows = json.loads(out)["rows"]
+        self.assertEqual({row["algorithm"] for row in rows if row["chosen"]}, {"two_phase"})
 
     def test_knows_links_and_hosts_that_share_cores(self):
         arguments = ("broadcast", "--arrays", "--bytes", "4MiB", "--ranks", 8, "--nodes", 8)
