@@ -93,6 +93,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
                  {{"its type", name_of_type(options.type)},
                   {"its offset_bytes", std::to_string(options.offset_bytes)},
                   {"its memory", options.memory ? std::to_string(options.memory->id()) : "its own"},
+                  {"its kind", std::to_string(options.kind)},
                   {"its sharing", std::to_string(options.sharing)}});
     if (!options.memory) {
         options.memory = Memory::create(comm, bytes, options.kind, options.sharing);
