@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/failure.h"
 
+#include <cassert>
+
 #include "base/error.h"
 
 namespace vescomm::internal {
@@ -45,6 +47,7 @@ void Failure::on_first(std::function<void()> then) {
     {
         std::lock_guard lock(mutex_);
         if (!broken()) {
+            assert(!then_);
             then_ = std::move(then);
             return;
         }

@@ -25,7 +25,7 @@ public:
     bool set(vescomm_status_t status, const std::string &why) noexcept;
 
     // Runs `then` once after the failure is visible, in the thread that set the first cause; it
-    // wakes waiters. Runs it at once if the failure is visible already.
+    // wakes waiters. Runs it at once if the failure is visible already. Called at most once.
     void on_first(std::function<void()> then);
 
     // Runs `record` with the first cause before the failure is visible, because a program that sees
