@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t name_bytes = 16;
 constexpr std::size_t token_bytes = 32;
 
-// First byte of an answer: a descriptor comes with it, or there is none.
-constexpr char granted = 'd';
+// The answer without a descriptor. An answer with one is Stream::descriptor_byte.
 constexpr std::string_view refused = "n";
+static_assert(refused[0] != Stream::descriptor_byte);
 
 std::string random_hex(std::size_t bytes) {
     static constexpr char digits[] = "0123456789abcdef";
@@ -89,7 +89,7 @@ void DescriptorFetch::connected(std::unique_ptr<Stream> stream, const std::strin
     stream_ = std::move(stream);
     if (!stream_->same_user()) return finish({}, "it belongs to another user");
     stream_->start({[this](std::string_view bytes) {
-                        if (bytes.empty() || bytes[0] != granted)
+                        if (bytes.empty() || bytes[0] != Stream::descriptor_byte)
                             return finish({}, "it does not know this ticket any more");
                         Descriptor descriptor = stream_->take_descriptor();
                         if (!descriptor.open())

@@ -48,7 +48,8 @@ public:
     // because the peer's machine has vanished.
     virtual void limit_silence(double seconds) = 0;
 
-    // Streams within a machine can also carry descriptors, each together with one byte.
+    // Streams within a machine can also carry descriptors, each together with descriptor_byte.
+    static constexpr char descriptor_byte = 'd';
     virtual void write_descriptor(int descriptor) = 0;
     // Returns the descriptor that came with the bytes of the current `bytes` call, if any.
     virtual Descriptor take_descriptor() = 0;

@@ -144,7 +144,7 @@ public:
     void write_descriptor(int descriptor) override {
         if (!socket_->owner.open()) return;
         alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-        char byte = 'd';
+        char byte = descriptor_byte;
         iovec data{&byte, 1};
         msghdr message{};
         message.msg_iov = &data;

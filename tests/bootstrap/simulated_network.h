@@ -211,7 +211,7 @@ public:
         world_.deliver(other, [descriptor](SimulatedWorld::End &to) {
             to.descriptor = Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
             const auto called = to.events;
-            if (called) called->bytes("d");
+            if (called) called->bytes({&descriptor_byte, 1});
         });
     }
     Descriptor take_descriptor() override { return std::move(end_->descriptor); }
