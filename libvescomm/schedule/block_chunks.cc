@@ -35,9 +35,8 @@ BlockChunks::BlockChunks(const ArrayProblem &problem, Extent staging, std::int64
     }
     size_ = staging.count / (2 * (blocks_ + senders));
     if (nodes_.count() > 1) return;
-    const std::int64_t small = chunk_on_node(problem.staging.count);
-    const bool large = problem.elements() >= 4 * problem.staging.count;
-    size_ = std::min(size_, large ? 4 * small : small);
+    size_ = std::min(size_,
+                     max_chunk_on_node(problem.ranks(), problem.staging.count, problem.elements()));
     if (size_ > 0) slots_ = std::min(max_slots_on_node, staging.count / (blocks_ * size_));
 }
 

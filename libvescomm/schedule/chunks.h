@@ -31,12 +31,16 @@ private:
     std::int64_t slots_;
 };
 
-// Chunks that pass through the staging buffer within a node. Small chunks stay in the caches of two
-// cores, and several chunk slots let a rank run ahead.
+// Chunks that pass through the staging buffer between two ranks of one node. Small chunks stay in
+// the caches of two cores, and several chunk slots let a rank run ahead. More ranks often share
+// cores, and then every chunk may cost a switch of processes: they use chunks as large as two slots
+// allow.
 inline constexpr std::int64_t max_slots_on_node = 16;
-// Elements of a chunk, if the staging buffer has `staging`: 64 KiB.
-inline std::int64_t chunk_on_node(std::int64_t staging) {
-    return std::max<std::int64_t>(1, staging / max_slots_on_node);
+// Maximum elements of a chunk, if the staging buffer has `staging` and the vector `elements`: 64
+// KiB, and 256 KiB of large vectors.
+inline std::int64_t max_chunk_on_node(int ranks, std::int64_t staging, std::int64_t elements) {
+    const std::int64_t small = std::max<std::int64_t>(1, staging / max_slots_on_node);
+    return ranks > 2 ? staging : elements < 4 * staging ? small : 4 * small;
 }
 
 // Elements of a chunk: `min`, or a multiple of it if there were many more than `max_chunks` chunks.

@@ -43,7 +43,8 @@ public:
                        largest * sums <= problem.partial.count;
         }
         if (nodes_.count() == 1 && size_ > 0 && shards > 0) {
-            size_ = std::min(size_, chunk_on_node(problem.staging.count));
+            size_ = std::min(size_, max_chunk_on_node(problem.ranks(), problem.staging.count,
+                                                      problem.elements()));
             slots_ = std::min(max_slots_on_node, problem.staging.count / (shards * size_));
         }
         at_once_ = at_once_ || largest <= size_;
