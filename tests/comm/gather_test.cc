@@ -3,6 +3,7 @@
 //
 // The result of an all-gather and the failure of the communicator arrive together: a rank that got
 // the result, and found an error in it, breaks the communicator before this rank has looked.
+#include <cstdlib>
 #include <utility>
 
 #include "support/thread_ranks.h"
@@ -42,6 +43,7 @@ public:
     }
     [[noreturn]] void expire_all_gather(double waited) override {
         inner_->expire_all_gather(waited);
+        std::abort();
     }
     void start_leave() override { inner_->start_leave(); }
     bool test_leave() override { return inner_->test_leave(); }
