@@ -42,6 +42,11 @@ enum ReservedFlag : std::uint32_t {
     flags_of_schedules,
 };
 
+// True for flags that lie beside data in the staging buffer, not in a channel.
+constexpr bool lies_beside_data(std::uint32_t flag) {
+    return flag >= inline_flag;
+}
+
 // The flag that carries the signature of a put with `bytes`.
 constexpr std::uint32_t signature_flag_for(std::uint64_t bytes) {
     return bytes > 0 ? signature_flag : advertised_flag;

@@ -159,7 +159,8 @@ std::unique_ptr<Request> Calls::take_out(std::size_t at) noexcept {
 }
 
 std::unique_ptr<Request> Calls::take(const CallArguments &arguments) noexcept {
-    return find(arguments) != nullptr ? take_out(sites_[site_of(arguments)]) : nullptr;
+    const std::size_t at = locate(arguments);
+    return at == no_request ? nullptr : take_out(at);
 }
 
 void Calls::keep(std::unique_ptr<Request> request) noexcept {

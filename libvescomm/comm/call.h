@@ -49,13 +49,8 @@ public:
     // The cached request that made a call with the same arguments last, or nullptr. It stays in the
     // cache.
     Request *find(const CallArguments &arguments) noexcept {
-        const std::uint8_t at = sites_[site_of(arguments)];
-        if (at == no_request) return nullptr;
-        Cached &cached = cached_[at];
-        if (!cached.request->repeats(arguments)) return nullptr;
-        cached.repeated = true;
-        cached.used = ++uses_;
-        return cached.request.get();
+        const std::size_t at = locate(arguments);
+        return at == no_request ? nullptr : cached_[at].request.get();
     }
     // Takes that request out of the cache; returns nullptr if there is none.
     std::unique_ptr<Request> take(const CallArguments &arguments) noexcept;
@@ -85,8 +80,13 @@ private:
 
     Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers);
 
-    std::size_t site_of(const CallArguments &arguments) const noexcept {
-        return hash_of(arguments, ranks_) % sites;
+    // The index of the cached request that repeats a call, or no_request. Counts the use.
+    std::size_t locate(const CallArguments &arguments) noexcept {
+        const std::size_t at = sites_[hash_of(arguments, ranks_) % sites];
+        if (at == no_request || !cached_[at].request->repeats(arguments)) return no_request;
+        cached_[at].repeated = true;
+        cached_[at].used = ++uses_;
+        return at;
     }
     std::unique_ptr<Request> take_out(std::size_t at) noexcept;
     // The index of a cached request that can execute such a call, or no_request.

@@ -51,19 +51,20 @@ void Request::require_idle() const {
                "the request" + path_->object() + " is running already; wait for it first");
 }
 
-void Request::start() {
+Run Request::next_run() {
     require_idle();
     const Run run = path_->next(*operation_);
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
-    comm_->start(*operation_, run);
+    return run;
+}
+
+void Request::start() {
+    comm_->start(*operation_, next_run());
     started_ = true;
 }
 
 void Request::run() {
-    require_idle();
-    const Run run = path_->next(*operation_);
-    started_at_ = comm_->trace().on() ? trace_seconds() : 0;
-    const bool complete = comm_->run(*operation_, run);
+    const bool complete = comm_->run(*operation_, next_run());
     started_ = true;
     if (!complete) comm_->wait(*operation_, [this] { return describe(); });
     finish();

@@ -72,6 +72,8 @@ private:
             const Bindings &bindings);
 
     std::string describe() const;
+    // The next run, which is about to start.
+    Run next_run();
     void finish();
 
     std::shared_ptr<Communicator> comm_;

@@ -25,7 +25,7 @@ void RunningOperations::stop() noexcept {
 
 bool RunningOperations::run(Operation &operation, const Run &run, int polls) noexcept {
     begin(operation, run);
-    const bool alone = operations_.running().empty() && transports_.inter_node.empty();
+    const bool alone = operations_.running().empty();
     for (int poll = 0; alone && poll <= polls && !failure_.stops_transports(); ++poll) {
         operation.advance();
         if (settle(operation)) return true;

@@ -46,8 +46,8 @@ public:
         begin(operation, run);
         operations_.start(operation);
     }
-    // Starts the operation, and polls it at most `polls` times unless others run. Returns true if
-    // it is complete.
+    // Without transports to other nodes: starts the operation, and polls it at most `polls` times
+    // unless others run. Returns true if it is complete.
     bool run(Operation &operation, const Run &run, int polls) noexcept;
     const std::vector<Operation *> &running() const noexcept { return operations_.running(); }
     // Executes the steps that are possible without waiting, in the transports and in all

@@ -16,48 +16,32 @@ namespace {
 constexpr std::uint64_t line = 64;  // bytes of a cache line
 static_assert(sizeof(InlineFlag) < line);
 
-// Ranks of the largest node.
-std::uint64_t max_locals(const Nodes &nodes) {
-    std::size_t most = 1;
-    for (int node = 0; node < nodes.count(); ++node)
-        most = std::max(most, nodes.members(node).size());
-    return most;
-}
-
-// The parts of a slot, each on whole cache lines. The same on every rank.
-struct SlotParts {
-    std::uint64_t partial;
-    PairAreaBytes pairs;
-    MatchTables tables;
-    std::uint64_t bytes;
-
-    explicit SlotParts(const Nodes &nodes) {
-        const auto each = static_cast<std::uint64_t>(nodes.ranks());
-        const std::uint64_t locals = max_locals(nodes);
-        std::uint64_t end = line + staging_bytes;
-        const auto take = [&end](std::uint64_t size) {
-            const std::uint64_t begin = end;
-            end += (size + line - 1) / line * line;
-            return begin;
-        };
-        partial = take(partial_bytes);
-        const std::uint64_t pair_bytes = std::clamp<std::uint64_t>(
-            pair_areas_bytes / locals / line * line, line, max_pair_bytes);
-        pairs.stride = line + pair_bytes;
-        pairs.begin = take(locals * pairs.stride);
-        tables.pair_digests = take(each * sizeof(std::uint32_t));
-        tables.receive_masks = take(each * sizeof(std::uint32_t));
-        tables.forwarded = take(each * forwarded_blocks_per_rank * sizeof(std::uint64_t));
-        bytes = end;
-    }
-};
-
 }  // namespace
+
+StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
+    const auto each = static_cast<std::uint64_t>(nodes.ranks());
+    const auto locals = static_cast<std::uint64_t>(largest_node(nodes));
+    std::uint64_t end = line + staging_bytes;
+    const auto take = [&end](std::uint64_t size) {
+        const std::uint64_t begin = end;
+        end += (size + line - 1) / line * line;
+        return begin;
+    };
+    partial = take(partial_bytes);
+    const std::uint64_t pair_bytes =
+        std::clamp<std::uint64_t>(pair_areas_bytes / locals / line * line, line, max_pair_bytes);
+    pairs.stride = line + pair_bytes;
+    pairs.begin = take(locals * pairs.stride);
+    tables.pair_digests = take(each * sizeof(std::uint32_t));
+    tables.receive_masks = take(each * sizeof(std::uint32_t));
+    tables.forwarded = take(each * forwarded_blocks_per_rank * sizeof(std::uint64_t));
+    bytes = end;
+}
 
 StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
-      slot_bytes_(SlotParts(comm->nodes()).bytes),
-      memory_(Memory::create(comm, staging_slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
+      parts_(comm->nodes()),
+      memory_(Memory::create(comm, staging_slots * parts_.bytes, VESCOMM_HOST, VESCOMM_PER_RANK,
                              !comm->derived())),
       channel_(comm->numbers().next_channel()),
       sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
@@ -78,9 +62,8 @@ void StagingBuffer::give_space(ArrayProblem &problem, vescomm_type_t type) const
                        in(staging_bytes, size_of(type))};
     problem.partial = {0, in(partial_bytes, size_of(accumulator_of(type)))};
     problem.inlined = in(max_inline_bytes, size_of(type));
-    const SlotParts parts(comm_->nodes());
-    const auto pair_stride = static_cast<std::int64_t>(parts.pairs.stride);
-    problem.pairs = {.begin = in(static_cast<std::int64_t>(parts.pairs.begin), size_of(type)),
+    const auto pair_stride = static_cast<std::int64_t>(parts_.pairs.stride);
+    problem.pairs = {.begin = in(static_cast<std::int64_t>(parts_.pairs.begin), size_of(type)),
                      .stride = in(pair_stride, size_of(type)),
                      .beside = in(line - sizeof(InlineFlag), size_of(type)),
                      .count = in(pair_stride - static_cast<std::int64_t>(line), size_of(type))};
@@ -91,13 +74,12 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
                         .memory = memory_->id(),
                         .mapping = memory_->mapping(),
                         .offset_bytes = sizeof(InlineFlag),
-                        .slot_bytes = slot_bytes_};
+                        .slot_bytes = parts_.bytes};
     bindings.partial = bindings.staging;
     bindings.partial.type = accumulator_of(type);
-    const SlotParts parts(comm_->nodes());
-    bindings.partial.offset_bytes = parts.partial;
-    bindings.tables = parts.tables;
-    bindings.pairs = parts.pairs;
+    bindings.partial.offset_bytes = parts_.partial;
+    bindings.tables = parts_.tables;
+    bindings.pairs = parts_.pairs;
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;

@@ -38,10 +38,20 @@ public:
     Run next(std::uint32_t uncompared);
 
 private:
+    // The parts of a slot, each on whole cache lines. The same on every rank.
+    struct SlotParts {
+        std::uint64_t partial;
+        PairAreaBytes pairs;
+        MatchTables tables;
+        std::uint64_t bytes;
+
+        explicit SlotParts(const Nodes &nodes);
+    };
+
     explicit StagingBuffer(const std::shared_ptr<Communicator> &comm);
 
     std::shared_ptr<Communicator> comm_;
-    std::uint64_t slot_bytes_ = 0;
+    const SlotParts parts_;
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // of slot 0; the other slots have the next ones
     SlotSequences sequences_;

@@ -202,7 +202,7 @@ private:
     void bind_match(BoundStep &bound, const Step &step) {
         if (bindings_.signature == 0 || bindings_.queues != nullptr || bound.peer == bindings_.rank)
             return;
-        bound.compares = step.action == Action::wait && step.flag < inline_flag;
+        bound.compares = step.action == Action::wait && !lies_beside_data(step.flag);
         bound.shows = step.action == Action::signal && !bound.eager &&
                       !bindings_.nodes.together(bindings_.rank, bound.peer);
         if (step.action == Action::put && step.final_peer != no_rank)

@@ -163,7 +163,7 @@ bool Operation::ready(const BoundStep &step) noexcept {
 }
 
 bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
-    if (wait.flag < inline_flag) {
+    if (!lies_beside_data(wait.flag)) {
         // An eager put leaves at once; its receiver keeps it until it grants the credit.
         if (wait.eager) return true;
         if (wait.transport->signalled(wait.peer, context_.of_peer(wait.flag)) <
@@ -207,7 +207,7 @@ void Operation::raise_inline_flags(std::uint32_t flag) noexcept {
 
 void Operation::signal(const BoundStep &step) noexcept {
     if (step.conditional && !match_.forwarded().any_local_receives(step.peer)) return;
-    if (step.flag >= inline_flag) return raise_inline_flags(step.flag);
+    if (lies_beside_data(step.flag)) return raise_inline_flags(step.flag);
     match_.before_signal();
     const SignalName name = context_.own(step.flag);
     const std::uint64_t word = context_.word(step.value);

@@ -13,12 +13,9 @@ BlockChunks::BlockChunks(const ArrayProblem &problem, Extent staging, std::int64
       max_forwarded_(max_forwarded),
       shared_(problem.collective == Collective::all_gather_v ||
               problem.collective == Collective::broadcast) {
-    int largest = 1;
-    for (int node = 0; node < nodes_.count(); ++node)
-        largest = std::max(largest, static_cast<int>(nodes_.members(node).size()));
     const bool to_many = problem.collective == Collective::scatter_v ||
                          problem.collective == Collective::all_to_all_v;
-    blocks_ = to_many ? largest : 1;
+    blocks_ = to_many ? largest_node(nodes_) : 1;
     std::int64_t senders = 0;  // of other nodes, to one rank
     if (nodes_.count() > 1) {
         switch (problem.collective) {
@@ -35,9 +32,9 @@ BlockChunks::BlockChunks(const ArrayProblem &problem, Extent staging, std::int64
     }
     size_ = staging.count / (2 * (blocks_ + senders));
     if (nodes_.count() > 1) return;
-    size_ = std::min(size_,
-                     max_chunk_on_node(problem.ranks(), problem.staging.count, problem.elements()));
-    if (size_ > 0) slots_ = std::min(max_slots_on_node, staging.count / (blocks_ * size_));
+    const ChunkSlots on_node = chunk_slots_on_node(staging.count, blocks_, problem);
+    size_ = on_node.size;
+    slots_ = on_node.slots;
 }
 
 std::int64_t BlockChunks::sender_number(int at, int from) {

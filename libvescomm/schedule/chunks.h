@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "schedule/problem.h"
+
 namespace vescomm::internal {
 
 // Elements that pass in chunks through chunk slots, which the chunks use in turn. All chunks have
@@ -31,16 +33,27 @@ private:
     std::int64_t slots_;
 };
 
-// Chunks that pass through the staging buffer between two ranks of one node. Small chunks stay in
+// The size of chunks, in elements, and the chunk slots of each block.
+struct ChunkSlots {
+    std::int64_t size = 0;  // 0: the staging buffer is too small
+    std::int64_t slots = 2;
+};
+
+// The chunks of `blocks` blocks that pass within a node through `staging` elements of the staging
+// buffer. Between two ranks they have 64 KiB, and 256 KiB in large vectors: small chunks stay in
 // the caches of two cores, and several chunk slots let a rank run ahead. More ranks often share
 // cores, and then every chunk may cost a switch of processes: they use chunks as large as two slots
 // allow.
-inline constexpr std::int64_t max_slots_on_node = 16;
-// Maximum elements of a chunk, if the staging buffer has `staging` and the vector `elements`: 64
-// KiB, and 256 KiB of large vectors.
-inline std::int64_t max_chunk_on_node(int ranks, std::int64_t staging, std::int64_t elements) {
-    const std::int64_t small = std::max<std::int64_t>(1, staging / max_slots_on_node);
-    return ranks > 2 ? staging : elements < 4 * staging ? small : 4 * small;
+inline ChunkSlots chunk_slots_on_node(std::int64_t staging, std::int64_t blocks,
+                                      const Problem &problem) {
+    constexpr std::int64_t max_slots = 16;
+    std::int64_t size = staging / (2 * blocks);
+    if (problem.ranks() <= 2) {
+        const std::int64_t small = std::max<std::int64_t>(1, staging / max_slots);
+        size = std::min(size, problem.elements() < 4 * staging ? small : 4 * small);
+    }
+    if (size == 0) return {};
+    return {size, std::min(max_slots, staging / (blocks * size))};
 }
 
 // Elements of a chunk: `min`, or a multiple of it if there were many more than `max_chunks` chunks.

@@ -6,16 +6,9 @@
 #include <vector>
 
 #include "simulate/fabric.h"
-#include "simulate/program.h"
+#include "simulate/index_list.h"
 
 namespace vescomm::internal {
-
-// A linked list of packets, by their indices in Packets.
-struct PacketList {
-    std::uint32_t first = no_index;
-    std::uint32_t last = no_index;
-    bool empty() const { return first == no_index; }
-};
 
 // A chunk of a put, or a signal.
 struct Packet {
@@ -48,18 +41,6 @@ public:
     }
     void free(std::uint32_t packet) { free_.push_back(packet); }
     Packet &operator[](std::uint32_t packet) { return packets_[packet]; }
-
-    void append(PacketList &list, std::uint32_t packet) {
-        packets_[packet].next = no_index;
-        (list.first == no_index ? list.first : packets_[list.last].next) = packet;
-        list.last = packet;
-    }
-    // Removes the first packet of a list; no_index: the list is empty.
-    std::uint32_t take(PacketList &list) {
-        const std::uint32_t packet = list.first;
-        if (packet != no_index) list.first = packets_[packet].next;
-        return packet;
-    }
 
 private:
     std::vector<Packet> packets_;

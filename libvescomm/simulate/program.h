@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "simulate/index_list.h"
 #include "simulate/simulate.h"
 
 namespace vescomm::internal {
@@ -25,19 +25,10 @@ struct SimulatedStep {
     bool fetches = false;  // copy, reduce: uses cache lines of another rank
 };
 
-// The end of a list of lanes or packets, or no lane, packet or counter.
-inline constexpr std::uint32_t no_index = std::numeric_limits<std::uint32_t>::max();
-
-// A linked list of lanes that wait for the same flag.
-struct LaneList {
-    std::uint32_t first = no_index;
-    std::uint32_t last = no_index;
-};
-
 struct SimulatedLane {
     std::uint32_t at = 0;  // index of the current step
     std::uint32_t end = 0;  // index after the last step
-    std::uint32_t next = no_index;  // next lane of the same LaneList
+    std::uint32_t next = no_index;  // next lane that waits for the same flag
     std::int32_t rank = 0;
 };
 
@@ -46,14 +37,14 @@ struct SimulatedLane {
 struct RemoteCounter {
     std::uint32_t key = 0;  // flag_key()
     std::uint32_t value = 0;
-    LaneList waiting;
+    IndexList waiting;
 };
 
 // The flag of a rank for its node.
 struct LocalFlag {
     std::uint32_t raised = 0;  // value for the rank that raises it
     std::uint32_t seen = 0;  // value for its local peers
-    LaneList waiting;
+    IndexList waiting;
 };
 
 inline constexpr std::uint32_t flags_per_rank = flags_of_schedules;
@@ -78,18 +69,6 @@ struct SimulatedProgram {
 
     // A sentence that names the first lane of a rank that is not at its end. There must be one.
     std::string stuck(int rank) const;
-
-    void append(LaneList &list, std::uint32_t lane) {
-        lanes[lane].next = no_index;
-        (list.first == no_index ? list.first : lanes[list.last].next) = lane;
-        list.last = lane;
-    }
-    // Removes the first lane of a list; no_index: the list is empty.
-    std::uint32_t take(LaneList &list) {
-        const std::uint32_t lane = list.first;
-        if (lane != no_index) list.first = lanes[lane].next;
-        return lane;
-    }
 
 private:
     void drop_unused_steps(const Nodes &nodes,

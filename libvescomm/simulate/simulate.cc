@@ -94,7 +94,7 @@ private:
             }
             case EventKind::arrived: {
                 SimulatedRank &state = ranks_[index(packets_[event.key].to)];
-                packets_.append(state.inbox, event.key);
+                state.inbox.append(packets_, event.key);
                 return wake_rank(packets_[event.key].to, event.time);
             }
         }
@@ -176,7 +176,7 @@ private:
                 case Action::wait:
                     // An eager wait does not wait: the eager put after it waits at the receiver.
                     if (!step.eager && !reached(rank, step)) {
-                        program_.append(waiting(step), state.lane);
+                        waiting(step).append(program_.lanes, state.lane);
                         state.lane = no_index;
                         continue;
                     }
@@ -212,7 +212,7 @@ private:
         const LocalFlag &flag = flags_[flag_key(step.peer, step.flag)];
         return (step.peer == rank ? flag.raised : flag.seen) >= step.value;
     }
-    LaneList &waiting(const SimulatedStep &step) {
+    IndexList &waiting(const SimulatedStep &step) {
         return step.remote ? program_.counters[index(step.peer)].waiting
                            : flags_[flag_key(step.peer, step.flag)].waiting;
     }
@@ -224,12 +224,12 @@ private:
         LocalFlag &flag = flags_[key];
         flag.raised = step.value;
         // Lanes of this rank continue at once. Lanes of local peers stay in the list.
-        LaneList others;
-        while (flag.waiting.first != no_index) {
-            const std::uint32_t lane = program_.take(flag.waiting);
+        IndexList others;
+        while (!flag.waiting.empty()) {
+            const std::uint32_t lane = flag.waiting.take(program_.lanes);
             const bool own = program_.lanes[lane].rank == rank;
             if (own && step_of(lane).value <= flag.raised) state.ready.add(lane);
-            else program_.append(others, lane);
+            else others.append(program_.lanes, lane);
         }
         flag.waiting = others;
         events_.add(state.clock + machine_.flag_seconds + hosts_.look_seconds(rank),
@@ -259,7 +259,7 @@ private:
                 packet.counter = static_cast<std::uint32_t>(eager_wait->peer);
                 packet.expected = eager_wait->value;
             }
-            packets_.append(ranks_[index(rank)].outbox, number);
+            ranks_[index(rank)].outbox.append(packets_, number);
         }
     }
 
@@ -270,7 +270,7 @@ private:
         const bool receive = !state.inbox.empty() &&
                              (state.outbox.empty() || state.last_transfer != Work::receiving);
         state.last_transfer = receive ? Work::receiving : Work::sending;
-        const std::uint32_t number = packets_.take(receive ? state.inbox : state.outbox);
+        const std::uint32_t number = (receive ? state.inbox : state.outbox).take(packets_);
         const Packet &packet = packets_[number];
         const double rate = receive ? machine_.receive_core_bytes : machine_.put_core_bytes;
         double seconds = rate > 0 ? packet.bytes / rate : 0;
@@ -307,7 +307,7 @@ private:
         if (machine_.receive_core_bytes > 0) ranks_[index(rank)].flag_arrived = packet.last;
         const bool unexpected =
             packet.counter != no_index && program_.counters[packet.counter].value < packet.expected;
-        if (packet.last && unexpected) return packets_.append(unexpected_[packet.counter], number);
+        if (packet.last && unexpected) return unexpected_[packet.counter].append(packets_, number);
         packets_.free(number);
         if (packet.last) raise(rank, packet.key, packet.value);
     }
@@ -327,9 +327,9 @@ private:
         const auto found =
             unexpected_.find(static_cast<std::uint32_t>(counter - &program_.counters[0]));
         if (found == unexpected_.end()) return;
-        PacketList all = found->second;
+        IndexList all = found->second;
         found->second = {};
-        while (!all.empty()) receive_packet(rank, packets_.take(all));
+        while (!all.empty()) receive_packet(rank, all.take(packets_));
     }
 
     void move(int rank, const SimulatedStep &step) {
@@ -343,13 +343,14 @@ private:
 
     // Wakes the lanes of a list whose awaited value has been reached.
     template <typename Reached>
-    void wake(LaneList &waiting, double now, const Reached &reached) {
-        LaneList all = waiting;
+    void wake(IndexList &waiting, double now, const Reached &reached) {
+        IndexList all = waiting;
         waiting = {};
-        for (std::uint32_t lane = program_.take(all); lane != no_index; lane = program_.take(all)) {
+        while (!all.empty()) {
+            const std::uint32_t lane = all.take(program_.lanes);
             const int rank = program_.lanes[lane].rank;
             if (!reached(step_of(lane))) {
-                program_.append(waiting, lane);
+                waiting.append(program_.lanes, lane);
                 continue;
             }
             ranks_[index(rank)].ready.add(lane);
@@ -381,7 +382,7 @@ private:
     std::vector<LocalFlag> flags_;
     EventQueue events_;
     Packets packets_;
-    std::unordered_map<std::uint32_t, PacketList> unexpected_;  // unexpected eager puts, by counter
+    std::unordered_map<std::uint32_t, IndexList> unexpected_;  // unexpected eager puts, by counter
     Simulation result_;
 };
 

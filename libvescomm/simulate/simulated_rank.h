@@ -22,7 +22,7 @@ struct SimulatedRank {
     Work work = Work::none;  // current work of its core
     Work last_transfer = Work::none;  // sending and receiving alternate
     std::uint32_t packet = no_index;  // packet of `work`
-    PacketList outbox, inbox;
+    IndexList outbox, inbox;  // of packets
     double clock = 0;  // time until which its core is busy
     double last_left = 0;  // time when its last put has left
     double slower = 1;  // Straggler::slower

@@ -12,7 +12,7 @@ bool waits_for_all_inline_flags(const Schedule &schedule, std::size_t locals) {
     std::size_t flags = 0;
     for (const Lane &lane : schedule.lanes)
         for (const Step &step : lane.steps())
-            if (step.action == Action::wait && step.flag >= inline_flag) ++flags;
+            if (step.action == Action::wait && lies_beside_data(step.flag)) ++flags;
     return flags + 1 == locals;
 }
 

@@ -22,10 +22,7 @@ enum Flag : std::uint32_t {
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
 Schedule flat(const ArrayProblem &problem, int rank) {
     const int ranks = problem.ranks();
-    const std::int64_t staging_count = problem.staging.count;
-    const std::int64_t size =
-        std::min(staging_count / 2, max_chunk_on_node(ranks, staging_count, problem.elements()));
-    const std::int64_t slots = staging_count / size;
+    const auto [size, slots] = chunk_slots_on_node(problem.staging.count, 1, problem);
     const Chunks chunks(problem.elements(), size, slots);
     const auto staging = [&](int peer, std::int64_t k) {
         return Place{peer, Region::staging, problem.staging.begin + chunks.slot(k)};

@@ -42,10 +42,10 @@ public:
             at_once_ = problem.elements() <= problem.staging.count &&
                        largest * sums <= problem.partial.count;
         }
-        if (nodes_.count() == 1 && size_ > 0 && shards > 0) {
-            size_ = std::min(size_, max_chunk_on_node(problem.ranks(), problem.staging.count,
-                                                      problem.elements()));
-            slots_ = std::min(max_slots_on_node, problem.staging.count / (shards * size_));
+        if (nodes_.count() == 1 && shards > 0) {
+            const ChunkSlots on_node = chunk_slots_on_node(problem.staging.count, shards, problem);
+            size_ = on_node.size;
+            slots_ = on_node.slots;
         }
         at_once_ = at_once_ || largest <= size_;
         if (!at_once_) return;
