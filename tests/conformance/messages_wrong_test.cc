@@ -52,9 +52,9 @@ TEST(MismatchedMessages, AreReportedToBothAndNothingIsWritten) {
         {10, 10, VESCOMM_I32, "receives 10 i32 from rank 0, which sent 10 f32"},
         {0, 5, VESCOMM_F32, "which sent 0 f32"},
         {5, 0, VESCOMM_F32, "receives 0 f32"},
-        {9'000'000, 5, VESCOMM_F32, "which sent 8388608 or more f32"},
+        {9'000'000, 5, VESCOMM_F32, "which sent 4194304 or more f32"},
         {5, 9'000'000, VESCOMM_F32, "which sent 5 f32"},
-        {9'000'000, 9'000'001, VESCOMM_F32, "8388608 or more f32"},
+        {9'000'000, 9'000'001, VESCOMM_F32, "4194304 or more f32"},
         {100'000, 200'000, VESCOMM_F32, "which sent 100000 f32"},
     };
     for (const auto &setup : setups()) {

@@ -14,10 +14,19 @@ namespace vescomm::internal {
 
 namespace {
 
-constexpr int digest_bits = 21;
+constexpr int collective_bits = 4, type_bits = 5, op_bits = 4;
+constexpr int collective_at = 32 - collective_bits;
+constexpr int type_at = collective_at - type_bits;
+constexpr int digest_bits = type_at - op_bits;
 constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
 // A message signature holds a count below this as it is, and a larger one as a digest.
-constexpr std::uint32_t large = 1u << 23;
+constexpr std::uint32_t large = 1u << (type_at - 1);
+
+// The upper bits, which collectives and messages share.
+constexpr std::uint32_t upper(Collective collective, vescomm_type_t type) {
+    return (static_cast<std::uint32_t>(collective) + 1) << collective_at |
+           static_cast<std::uint32_t>(type) << type_at;
+}
 
 }  // namespace
 
@@ -27,8 +36,7 @@ Signature::Signature(const Problem &problem, std::string_view algorithm, vescomm
         XXH3_64bits_withSeed(problem.cuts.data(), problem.cuts.size() * sizeof(std::int64_t),
                              XXH64_hash_t(problem.root));
     digest ^= XXH3_64bits(&factor, sizeof factor) ^ XXH3_64bits(algorithm.data(), algorithm.size());
-    bits_ = (static_cast<std::uint32_t>(problem.collective) + 1) << 28 |
-            static_cast<std::uint32_t>(type) << 24 | static_cast<std::uint32_t>(op) << digest_bits |
+    bits_ = upper(problem.collective, type) | static_cast<std::uint32_t>(op) << digest_bits |
             (static_cast<std::uint32_t>(digest) & digest_mask);
 }
 
@@ -37,8 +45,7 @@ Signature Signature::of_message(vescomm_type_t type, std::int64_t count) {
         count < large
             ? static_cast<std::uint32_t>(count)
             : large | (static_cast<std::uint32_t>(XXH3_64bits(&count, sizeof count)) & (large - 1));
-    return Signature((static_cast<std::uint32_t>(Collective::send) + 1) << 28 |
-                     static_cast<std::uint32_t>(type) << 24 | shown);
+    return Signature(upper(Collective::send, type) | shown);
 }
 
 std::uint32_t Signature::history(std::uint32_t before, std::uint32_t bits) {
@@ -51,21 +58,19 @@ bool Signature::differ_in_digest(std::uint32_t a, std::uint32_t b) {
 }
 
 std::string Signature::text() const {
-    const auto collective = static_cast<Collective>((bits_ >> 28) - 1);
+    const auto collective = static_cast<Collective>((bits_ >> collective_at) - 1);
+    const std::string type =
+        name_of_type(static_cast<vescomm_type_t>(bits_ >> type_at & ((1u << type_bits) - 1)));
     if (collective == Collective::send) {
-        const std::string type = name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15));
         const std::uint32_t shown = bits_ & (2 * large - 1);
         return shown < large
                    ? fmt::format("{} {}", shown, type)
                    : fmt::format("{} or more {} (digest {:06x})", large, type, shown - large);
     }
-    std::string text = fmt::format("{} of {}", name_of(collective),
-                                   name_of_type(static_cast<vescomm_type_t>(bits_ >> 24 & 15)));
-    const auto op = static_cast<vescomm_op_t>(bits_ >> digest_bits & 7);
-    text += fmt::format(" ({}digest {:06x})",
-                        reduces(collective) ? name_of_op(op) + ", " : std::string(),
-                        bits_ & digest_mask);
-    return text;
+    const auto op = static_cast<vescomm_op_t>(bits_ >> digest_bits & ((1u << op_bits) - 1));
+    return fmt::format("{} of {} ({}digest {:05x})", name_of(collective), type,
+                       reduces(collective) ? name_of_op(op) + ", " : std::string(),
+                       bits_ & digest_mask);
 }
 
 PairDigests pair_digests(const ArrayProblem &problem, int rank) {

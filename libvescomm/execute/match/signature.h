@@ -16,7 +16,7 @@ namespace vescomm::internal {
 // The signature of a call: 32 bits, so that it fits beside a flag. Different calls have different
 // signatures unless their digests collide. The text of a signature describes the call.
 //
-//     │ collective + 1: 4 bits │ type: 4 bits │ op: 3 bits │ digest of the rest: 21 bits │
+//     │ collective + 1: 4 bits │ type: 5 bits │ op: 4 bits │ digest of the rest: 19 bits │
 class Signature {
 public:
     explicit Signature(std::uint32_t bits) : bits_(bits) {}
@@ -25,7 +25,7 @@ public:
 
     // The signature of a point-to-point message.
     //
-    //     │ send + 1: 4 bits │ type: 4 bits │ count, or the digest of a large one: 24 bits │
+    //     │ send + 1: 4 bits │ type: 5 bits │ count, or the digest of a large one: 23 bits │
     static Signature of_message(vescomm_type_t type, std::int64_t count);
 
     // The digest of a history of signatures, extended by one signature.
@@ -34,7 +34,7 @@ public:
     static bool differ_in_digest(std::uint32_t a, std::uint32_t b);
 
     std::uint32_t bits() const { return bits_; }
-    // "all_reduce of f32 (max, digest 01f03a)", "10 f32".
+    // "all_reduce of f32 (max, digest 1f03a)", "10 f32".
     std::string text() const;
 
 private:
