@@ -201,10 +201,10 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
                 if (Request *same = calls.find(arguments)) return repeat(calls, *same, arguments);
         }
         const Caller caller{function, comm, arguments.type};
-        if (arguments.type < VESCOMM_F32 || arguments.type > VESCOMM_U64)
+        if (arguments.type < VESCOMM_F32 || arguments.type > last_type)
             caller.refuse("there is no " + name_of_type(arguments.type) +
                           "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
-                          std::to_string(VESCOMM_U64) + ")");
+                          std::to_string(last_type) + ")");
         if (in_group && request != nullptr)
             caller.refuse(
                 "request must be NULL within a group; vescomm_group_end() gives one for all");
@@ -220,7 +220,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
             if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
             made.options.factor = arguments.factor;
             describe(caller, made);
-            check(*comm->value, made.options);
+            check(*comm->value, made.options, arguments.type);
             if (made.source.size() + made.output.size() > 1) require_apart(caller, made);
             if (in_group) return calls.groups().add(made, arguments);
             const CallKey key(arguments, caller.ranks());

@@ -9,6 +9,10 @@
 
 namespace vescomm::internal {
 
+// Types and operators are numbered without gaps.
+inline constexpr vescomm_type_t last_type = VESCOMM_U64;
+inline constexpr vescomm_op_t last_op = VESCOMM_LOGICAL_XOR;
+
 inline std::size_t size_of(vescomm_type_t type) {
     return vescomm_type_get_bytes(type);
 }
@@ -16,14 +20,16 @@ inline std::size_t size_of(vescomm_type_t type) {
 inline std::string name_of_type(vescomm_type_t type) {
     static constexpr const char *names[] = {"f32", "bf16", "f16", "f64", "f8e4m3", "f8e5m2", "i8",
                                             "u8",  "i16",  "u16", "i32", "u32",    "i64",    "u64"};
-    const bool is_type = type >= VESCOMM_F32 && type <= VESCOMM_U64;
+    const bool is_type = type >= VESCOMM_F32 && type <= last_type;
     return is_type ? names[type - VESCOMM_F32] : "type " + std::to_string(type);
 }
 
 inline std::string name_of_op(vescomm_op_t op) {
-    static constexpr const char *names[] = {"sum", "average", "prod",
-                                            "min", "max",     "premultiplied sum"};
-    return op >= 0 && op <= VESCOMM_PREMULTIPLIED_SUM ? names[op] : "op " + std::to_string(op);
+    static constexpr const char *names[] = {"sum",         "average",    "prod",
+                                            "min",         "max",        "premultiplied sum",
+                                            "bitwise and", "bitwise or", "bitwise xor",
+                                            "logical and", "logical or", "logical xor"};
+    return op >= 0 && op <= last_op ? names[op] : "op " + std::to_string(op);
 }
 
 }  // namespace vescomm::internal

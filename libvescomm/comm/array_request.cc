@@ -61,7 +61,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                                          Arrays arrays, const Options &options) {
     Communicator &comm = *staging->comm();
     comm.check();
-    check(comm, options);
+    check(comm, options, options.type);
     const AnyProblem any = problem_of(*staging, arrays, options);
     const ArrayProblem &problem = *any.arrays();
     const AlgorithmOverride forced = override_of(comm, options);

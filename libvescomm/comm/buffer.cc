@@ -51,7 +51,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "buffer \"" + options.name + "\": there is no " + name_of_type(options.type) +
                         "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
-                        std::to_string(VESCOMM_U64) + ")");
+                        std::to_string(last_type) + ")");
     if (layout.ranks() != comm->ranks())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "buffer \"" + options.name + "\": the layout has " +

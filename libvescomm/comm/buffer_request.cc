@@ -50,7 +50,7 @@ bool any_rank_has_array(Communicator &comm, const std::string &label,
 
 void check_in_buffer(const Communicator &comm, const Buffer *buffer,
                      const RequestOptions &options) {
-    vescomm::internal::check(comm, options);
+    vescomm::internal::check(comm, options, buffer != nullptr ? buffer->type() : options.type);
     if (options.source != nullptr && options.collective != Collective::all_gather_v)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no source; leave it NULL");
     if (options.output != nullptr && options.collective != Collective::reduce_scatter_v)

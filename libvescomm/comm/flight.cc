@@ -19,6 +19,7 @@ constexpr int byte_bits = 44, row_bits = 8, type_bits = 6, op_bits = 4;
 constexpr std::uint64_t max_bytes = (std::uint64_t{1} << byte_bits) - 1;
 // Instead of a row: send, then receive.
 constexpr std::uint64_t messages = (1 << row_bits) - 2;
+static_assert(last_type < 1 << type_bits && last_op < 1 << op_bits);
 static_assert(op_bits + type_bits + row_bits + byte_bits < 63);
 
 // `bits` bits of a word, above its lowest `before` bits.

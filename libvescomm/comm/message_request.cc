@@ -62,7 +62,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<EagerBuffers> &ea
                                          Arrays arrays, const Options &options) {
     Communicator &comm = *eager_buffers->comm();
     comm.check();
-    check(comm, options);
+    check(comm, options, options.type);
     if (!options.algorithm.empty() && options.algorithm != through_eager_buffers.name)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no algorithm \"" + options.algorithm + "\"; leave it NULL");

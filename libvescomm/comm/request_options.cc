@@ -2,25 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/request_options.h"
 
+#include "base/types.h"
+#include "execute/kernels.h"
+
 namespace vescomm::internal {
 
 void refuse(vescomm_status_t status, const RequestOptions &options, const std::string &why) {
     throw Error(status, std::string(name_of(options.collective)) + ": " + why);
 }
 
-void check(const Communicator &comm, const RequestOptions &options) {
+void check(const Communicator &comm, const RequestOptions &options, vescomm_type_t combined) {
     const bool message = is_message(options.collective);
     if (options.root < 0 || options.root >= comm.ranks())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                (message ? "peer is " : "root is ") + std::to_string(options.root) +
                    ", and there are ranks 0 to " + std::to_string(comm.ranks() - 1));
-    if (options.op < VESCOMM_SUM || options.op > VESCOMM_PREMULTIPLIED_SUM)
+    if (options.op < VESCOMM_SUM || options.op > last_op)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no op " + std::to_string(options.op) +
-                   "; use one of VESCOMM_SUM (0) to VESCOMM_PREMULTIPLIED_SUM (" +
-                   std::to_string(VESCOMM_PREMULTIPLIED_SUM) + ")");
+                   "; use one of VESCOMM_SUM (0) to VESCOMM_LOGICAL_XOR (" +
+                   std::to_string(last_op) + ")");
     if (options.op != 0 && !reduces(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
+    if (reduces(options.collective) && !can_combine(options.op, combined))
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
+               "there is no " + name_of_op(options.op) + " of " + name_of_type(combined) +
+                   "; bitwise and logical operators combine integers");
     if (options.root != 0 && !message && !has_root(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
     if (options.op == VESCOMM_PREMULTIPLIED_SUM && options.factor == 0)

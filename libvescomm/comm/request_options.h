@@ -37,8 +37,9 @@ struct RequestArrays {
     bool operator==(const RequestArrays &) const = default;
 };
 
-// Throws Error (INVALID_ARGUMENT) if op, factor or root is wrong.
-void check(const Communicator &comm, const RequestOptions &options);
+// Throws Error (INVALID_ARGUMENT) if op, factor or root is wrong. `combined`: the type of the
+// contributions to a reduction.
+void check(const Communicator &comm, const RequestOptions &options, vescomm_type_t combined);
 
 // Throws Error with a sentence that begins with the name of the collective.
 [[noreturn]] void refuse(vescomm_status_t status, const RequestOptions &options,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "base/types.h"
 #include "execute/loops/loops.h"
 #include "vescomm/vescomm.h"
 
@@ -18,11 +19,15 @@ constexpr vescomm_type_t accumulator_of(vescomm_type_t type) noexcept {
 }
 
 constexpr bool is_type(vescomm_type_t type) noexcept {
-    return type >= VESCOMM_F32 && type <= VESCOMM_U64;
+    return type >= VESCOMM_F32 && type <= last_type;
 }
 
 constexpr bool is_float(vescomm_type_t type) noexcept {
     return type >= VESCOMM_F32 && type <= VESCOMM_F8E5M2;
+}
+
+constexpr bool is_integer(vescomm_type_t type) noexcept {
+    return type >= VESCOMM_I8 && type <= VESCOMM_U64;
 }
 
 // True for any float to and from f32 and f64, and for any type to itself.
@@ -32,7 +37,13 @@ constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
     return is_float(to) && is_float(from) && (wide(to) || wide(from));
 }
 
-// True for every type to itself and to its accumulator. Every operator is supported.
+// True if the operator is defined for elements of this type.
+constexpr bool can_combine(vescomm_op_t op, vescomm_type_t type) noexcept {
+    if (!is_type(type) || op < VESCOMM_SUM || op > last_op) return false;
+    return op < VESCOMM_BITWISE_AND || is_integer(type);
+}
+
+// True for every type to itself and to its accumulator, for every operator of the type.
 constexpr bool can_reduce(vescomm_type_t to, vescomm_type_t from) noexcept {
     return is_type(from) && (to == from || to == accumulator_of(from));
 }
@@ -84,9 +95,10 @@ struct Kernels {
     //
     //     to[i] = (((sources[0][i] + sources[1][i]) + ...) + partials[0][i]) + ...
     //
-    // computed in the accumulator type and rounded to `to_type` once; see can_reduce(). Integers
-    // wrap modulo 2^bits, also averages before they are divided. Minimum and maximum are those of
-    // IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is less than +0.
+    // computed in the accumulator type and rounded to `to_type` once; see can_reduce() and
+    // can_combine(). Integers wrap modulo 2^bits, also averages before they are divided. Minimum
+    // and maximum are those of IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is
+    // less than +0.
     //
     // There must be at least one source or partial. Each of them may be `to` itself if the types
     // are equal; otherwise it must not overlap `to`.

@@ -26,7 +26,7 @@ constexpr std::size_t widened_at_once = 4;
 constexpr std::size_t widened_bytes = tile_bytes / 2;
 
 bool divides(const Reduction &how, vescomm_type_t type) {
-    return how.divisor != 1 && !is_float(type);
+    return how.divisor != 1 && is_integer(type);
 }
 
 // Sources of one type, and the loops that fold them.
@@ -139,7 +139,7 @@ private:
 void Kernels::reduce(const Reduction &how, std::span<const void *const> sources,
                      vescomm_type_t type, std::span<const void *const> partials, void *to,
                      vescomm_type_t to_type, std::size_t count) const noexcept {
-    assert(can_reduce(to_type, type));
+    assert(can_reduce(to_type, type) && can_combine(how.op, type));
     assert(!sources.empty() || !partials.empty());
     assert(how.op != VESCOMM_PREMULTIPLIED_SUM || sources.empty() || how.factors != nullptr);
     const vescomm_type_t sum_type = accumulator_of(type);

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rejected arguments of collectives on arrays, and the error messages.
+#include <array>
+
+#include "base/types.h"
 #include "support/array_calls.h"
 
 namespace vescomm::internal {
@@ -80,6 +83,28 @@ TEST(ArrayArguments, OnlyPremultipliedSumsTakeAFactor) {
         EXPECT_REFUSED(call(VESCOMM_MAX), "takes no factor");
         check(call(VESCOMM_PREMULTIPLIED_SUM));
         EXPECT_EQ(data, Floats(10, 1));
+    });
+}
+
+// Every rank refuses the call by itself: the others are not asked.
+TEST(ArrayArguments, OperatorsThatTheTypeDoesNotHaveAreRejected) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        alignas(8) std::array<char, 80> data{};
+        const auto call = [&](vescomm_op_t op, vescomm_type_t type) {
+            return vescomm_all_reduce(comm, data.data(), data.data(), 5, type, op, nullptr, nullptr,
+                                      nullptr);
+        };
+        if (comm->value->rank() == 0) {
+            EXPECT_REFUSED(call(VESCOMM_BITWISE_OR, VESCOMM_F32),
+                           "all_reduce: there is no bitwise or of f32; bitwise and logical "
+                           "operators combine integers");
+            EXPECT_REFUSED(call(VESCOMM_LOGICAL_XOR, VESCOMM_BF16), "no logical xor of bf16");
+            EXPECT_REFUSED(call(VESCOMM_BITWISE_AND, VESCOMM_F8E4M3), "no bitwise and of f8e4m3");
+            EXPECT_REFUSED(call(last_op + 1, VESCOMM_I32),
+                           "there is no op 12; use one of VESCOMM_SUM (0) to VESCOMM_LOGICAL_XOR");
+        }
+        check(call(VESCOMM_LOGICAL_AND, VESCOMM_I64));
+        expect_in_step(comm);
     });
 }
 

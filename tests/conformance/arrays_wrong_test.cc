@@ -7,6 +7,7 @@
 #include <barrier>
 #include <numeric>
 
+#include "base/types.h"
 #include "support/array_calls.h"
 
 namespace vescomm::internal {
@@ -52,6 +53,25 @@ TEST(MismatchedArrayCalls, DifferentOperatorsAreReported) {
         expect_mismatch(sum(comm, data, nullptr, odd ? VESCOMM_MAX : VESCOMM_SUM),
                         {"rank 0", "rank 1", "sum", "max"});
     });
+}
+
+// VESCOMM_BITWISE_XOR and VESCOMM_SUM have the same lower three bits.
+TEST(MismatchedArrayCalls, ABitwiseOperatorAndASumAreReported) {
+    for (const auto &setup : {two, apart}) {
+        for (const vescomm_op_t op : {VESCOMM_BITWISE_OR, VESCOMM_BITWISE_XOR}) {
+            run_array_ranks(setup, [op](vescomm_comm_t *comm) {
+                std::vector<std::int32_t> data(100, 1);
+                const bool odd = comm->value->rank() == 1;
+                vescomm_status_t status = VESCOMM_OK;
+                // A rank may complete its first calls before the mismatch is detected.
+                for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
+                    status = vescomm_all_reduce(comm, data.data(), data.data(), 100, VESCOMM_I32,
+                                                odd ? op : VESCOMM_SUM, nullptr, nullptr, nullptr);
+                expect_mismatch(status, {"all_reduce of i32 (sum", "rank 1",
+                                         "all_reduce of i32 (" + name_of_op(op)});
+            });
+        }
+    }
 }
 
 TEST(MismatchedArrayCalls, AreReportedWithMoreCallsInProgressThanStagingSlots) {
@@ -359,7 +379,7 @@ TEST(ArrayGroups, ContinueAfterARejectedCall) {
         options.algorithm = "magic";
         check(vescomm_group_begin(comm));
         check(sum(comm, data));
-        EXPECT_REFUSED(sum(comm, other, nullptr, 9), "no op 9");
+        EXPECT_REFUSED(sum(comm, other, nullptr, 99), "no op 99");
         EXPECT_REFUSED(vescomm_all_reduce(comm, other.data(), other.data(), -1, VESCOMM_F32,
                                           VESCOMM_SUM, nullptr, nullptr, nullptr),
                        "count is -1");

@@ -113,7 +113,7 @@ std::vector<TestMessage> random_messages(int ranks, int count, std::mt19937 &ran
         message.to = static_cast<int>(random() % static_cast<unsigned>(ranks));
         message.number = i;
         message.count = random_count(random);
-        message.type = static_cast<vescomm_type_t>(VESCOMM_F32 + random() % VESCOMM_U64);
+        message.type = static_cast<vescomm_type_t>(VESCOMM_F32 + random() % last_type);
     }
     return messages;
 }

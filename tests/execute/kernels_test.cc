@@ -74,5 +74,17 @@ TEST(Kernels, ReduceToTheTypeItselfAndToItsAccumulator) {
     EXPECT_FALSE(can_reduce(VESCOMM_TYPE_DEFAULT, VESCOMM_TYPE_DEFAULT));
 }
 
+TEST(Kernels, BitwiseAndLogicalOperatorsCombineIntegersOnly) {
+    for (vescomm_type_t type = VESCOMM_F32; type <= last_type; ++type) {
+        for (vescomm_op_t op = VESCOMM_SUM; op <= VESCOMM_PREMULTIPLIED_SUM; ++op)
+            EXPECT_TRUE(can_combine(op, type));
+        for (vescomm_op_t op = VESCOMM_BITWISE_AND; op <= last_op; ++op)
+            EXPECT_EQ(can_combine(op, type), is_integer(type)) << name_of_type(type);
+    }
+    EXPECT_FALSE(can_combine(VESCOMM_SUM, last_type + 1));
+    EXPECT_FALSE(can_combine(last_op + 1, VESCOMM_I32));
+    EXPECT_FALSE(can_combine(-1, VESCOMM_I32));
+}
+
 }  // namespace
 }  // namespace vescomm::internal

@@ -10,8 +10,10 @@
 // A reference for reductions, element by element.
 namespace vescomm::internal {
 
-inline constexpr vescomm_op_t all_ops[] = {VESCOMM_SUM, VESCOMM_AVERAGE, VESCOMM_PROD,
-                                           VESCOMM_MIN, VESCOMM_MAX,     VESCOMM_PREMULTIPLIED_SUM};
+inline constexpr vescomm_op_t all_ops[] = {
+    VESCOMM_SUM,         VESCOMM_AVERAGE,           VESCOMM_PROD,        VESCOMM_MIN,
+    VESCOMM_MAX,         VESCOMM_PREMULTIPLIED_SUM, VESCOMM_BITWISE_AND, VESCOMM_BITWISE_OR,
+    VESCOMM_BITWISE_XOR, VESCOMM_LOGICAL_AND,       VESCOMM_LOGICAL_OR,  VESCOMM_LOGICAL_XOR};
 
 using Arrays = std::vector<std::vector<char>>;
 
@@ -25,11 +27,9 @@ struct Case {
     bool started = false;
 
     std::string text() const {
-        static const char *const names[] = {"sum",     "average", "product",
-                                            "minimum", "maximum", "premultiplied sum"};
-        return std::string(names[op]) + " of " + std::to_string(sources) + " " +
-               name_of_type(type) + " and " + std::to_string(partials) + " partials into " +
-               name_of_type(to_type) + (started ? ", after another partial" : "");
+        return name_of_op(op) + " of " + std::to_string(sources) + " " + name_of_type(type) +
+               " and " + std::to_string(partials) + " partials into " + name_of_type(to_type) +
+               (started ? ", after another partial" : "");
     }
     int divisor() const { return op == VESCOMM_AVERAGE ? 7 : 1; }
 };
@@ -84,6 +84,27 @@ inline std::uint64_t whole_factor(double factor) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
 }
 
+inline bool is_logical(vescomm_op_t op) {
+    return op == VESCOMM_LOGICAL_AND || op == VESCOMM_LOGICAL_OR || op == VESCOMM_LOGICAL_XOR;
+}
+
+// Combines one integer in 64 bits. `combine` has the comparisons.
+inline std::uint64_t combine_bits(vescomm_op_t op, std::uint64_t a, std::uint64_t b) {
+    switch (op) {
+        case VESCOMM_BITWISE_AND:
+        case VESCOMM_LOGICAL_AND:
+            return a & b;
+        case VESCOMM_BITWISE_OR:
+        case VESCOMM_LOGICAL_OR:
+            return a | b;
+        case VESCOMM_BITWISE_XOR:
+        case VESCOMM_LOGICAL_XOR:
+            return a ^ b;
+        default:
+            return combine(op, a, b);
+    }
+}
+
 // Computes all integers in 64 bits, sign-extended if they are signed. Sums and products are correct
 // in their low bits; comparisons are those of I, which is std::int64_t or std::uint64_t.
 template <typename I>
@@ -94,7 +115,8 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
         return static_cast<std::uint64_t>(static_cast<I>(bits << unused) >> unused);
     };
     const auto at = [&](const std::vector<char> &array) {
-        return extended(bits_at(array.data(), c.type, i));
+        const std::uint64_t x = extended(bits_at(array.data(), c.type, i));
+        return is_logical(c.op) ? std::uint64_t{x != 0} : x;
     };
     bool started = c.started;
     std::uint64_t sum = started ? at(start) : 0;
@@ -102,7 +124,7 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
         if (!started) sum = x;
         else if (c.op == VESCOMM_MIN || c.op == VESCOMM_MAX)
             sum = static_cast<std::uint64_t>(combine(c.op, static_cast<I>(sum), static_cast<I>(x)));
-        else sum = combine(c.op, sum, x);
+        else sum = combine_bits(c.op, sum, x);
         started = true;
     };
     for (std::size_t k = 0; k < c.sources; ++k) {

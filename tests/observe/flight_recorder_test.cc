@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/types.h"
 #include "comm/flight.h"
 
 namespace vescomm::internal {
@@ -111,11 +112,12 @@ TEST(FlightText, RestoresEveryAlgorithmTypeAndSize) {
     for (const AlgorithmEntry &entry : algorithms()) {
         FlightRecorder recorder;
         constexpr std::uint64_t bytes = std::uint64_t{1} << 43;
-        recorder.start(flight_word(entry, VESCOMM_U64, VESCOMM_PREMULTIPLIED_SUM, bytes), false);
+        recorder.start(flight_word(entry, last_type, last_op, bytes), false);
         const json line = lines(flight_text({}, recorder)).at(1);
         EXPECT_EQ(line["collective"], name_of(entry.collective));
         EXPECT_EQ(line["algorithm"], entry.name);
-        EXPECT_EQ(line["type"], "u64");
+        EXPECT_EQ(line["type"], name_of_type(last_type));
+        EXPECT_EQ(line["op"], reduces(entry.collective) ? name_of_op(last_op) : "none");
         EXPECT_EQ(line["bytes"], bytes);
         EXPECT_EQ(line["state"], "started");
     }

@@ -229,9 +229,12 @@ static void requests(void) {
     REFUSED(vescomm_all_gather_v_create(comm, own, &options, &request), "\"magic\"", "all_gather_v",
             "there is: ");
     options = vescomm_request_options_init();
-    options.op = 6;
-    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 6",
-            "VESCOMM_PREMULTIPLIED_SUM");
+    options.op = 12;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "no op 12",
+            "VESCOMM_LOGICAL_XOR (11)");
+    options.op = VESCOMM_BITWISE_OR;
+    REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "all_reduce",
+            "no bitwise or of f32", "operators combine integers");
     options.op = VESCOMM_PREMULTIPLIED_SUM;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "factor is 0");
     options.op = VESCOMM_SUM;
@@ -275,7 +278,11 @@ static void requests(void) {
                 "vescomm_all_reduce: a stream was given", "pass NULL");
         REFUSED(vescomm_all_reduce(comm, in, out, 1, 15, VESCOMM_SUM, NULL, NULL, NULL),
                 "no type 15");
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 6, NULL, NULL, NULL), "no op 6");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 12, NULL, NULL, NULL),
+                "no op 12");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_LOGICAL_AND, NULL, NULL,
+                                   NULL),
+                "no logical and of f32");
         REFUSED(vescomm_all_gather_v(comm, in, out, NULL, NULL, VESCOMM_F32, NULL, NULL, NULL),
                 "counts is NULL");
         REFUSED(vescomm_all_gather_v(comm, in, out, &negative, NULL, VESCOMM_F32, NULL, NULL, NULL),
@@ -402,9 +409,9 @@ static void *reject_on_one_rank(void *argument) {
                 status = vescomm_buffer_create(comm, rank == 0 ? layout : NULL, NULL, &buffer);
                 break;
             case 2:
-                options.op = rank == 0 ? VESCOMM_SUM : 6;
+                options.op = rank == 0 ? VESCOMM_SUM : 12;
                 status = vescomm_all_reduce_create(comm, buffer, &options, &request);
-                why = "no op 6";
+                why = "no op 12";
                 break;
             default:
                 options = vescomm_request_options_init();

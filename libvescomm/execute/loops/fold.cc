@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The loops that fold accumulators: f32, f64 and all integers, each with every operator.
+// The loops that fold accumulators: f32, f64 and all integers, with every operator of the type.
 // Zone: per byte.
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,12 @@
 namespace vescomm::internal::VESCOMM_ISA {
 namespace {
 
-// Most sources in one call. Only for sums of floats are more loops worth the code size.
+// Most sources in one call. Only for sums of floats are more loops worth the code size; bitwise and
+// logical operators are rare.
 template <typename T, typename Op, bool weighted>
-constexpr int max = std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16 : 8;
+constexpr int max = std::is_base_of_v<Bitwise, Op>                                       ? 4
+                    : std::is_floating_point_v<T> &&std::is_same_v<Op, Sum> && !weighted ? 16
+                                                                                         : 8;
 
 // A factor for integers: rounds towards zero, saturates to an i64.
 VESCOMM_INLINE std::int64_t whole(double x) {
@@ -36,6 +39,7 @@ template <typename Op, bool weighted, int k, typename T>
 VESCOMM_INLINE T folded(const Operand<T> *s, std::size_t i) {
     T x = s[k].at[i];
     if constexpr (weighted) x = Product::apply(s[k].factor, x);
+    if constexpr (is_logical<Op>) x = static_cast<T>(x != 0);
     if constexpr (k == 0) return x;
     else return Op::apply(folded<Op, weighted, k - 1>(s, i), x);
 }
@@ -99,12 +103,8 @@ FoldLoop loop() {
 }
 
 template <typename Op, bool weighted = false>
-FoldLoop loop_of(vescomm_type_t type) {
+FoldLoop loop_of_integers(vescomm_type_t type) {
     switch (type) {
-        case VESCOMM_F32:
-            return loop<float, Op, weighted>();
-        case VESCOMM_F64:
-            return loop<double, Op, weighted>();
         case VESCOMM_I8:
             return loop<std::int8_t, Op, weighted>();
         case VESCOMM_U8:
@@ -126,22 +126,48 @@ FoldLoop loop_of(vescomm_type_t type) {
     }
 }
 
+template <typename Op, bool weighted = false>
+FoldLoop loop_of(vescomm_type_t type) {
+    switch (type) {
+        case VESCOMM_F32:
+            return loop<float, Op, weighted>();
+        case VESCOMM_F64:
+            return loop<double, Op, weighted>();
+        default:
+            return loop_of_integers<Op, weighted>(type);
+    }
+}
+
 }  // namespace
 
 FoldLoop find_fold(vescomm_op_t op, vescomm_type_t to, vescomm_type_t from) noexcept {
+    const bool is_sum = op == VESCOMM_SUM || op == VESCOMM_AVERAGE;
+    if (is_sum && (to != from || from == VESCOMM_BF16)) return find_bf16_sum(to, from);
+    if (to != from) return {};
     switch (op) {
         case VESCOMM_SUM:
         case VESCOMM_AVERAGE:
-            if (to == from && from != VESCOMM_BF16) return loop_of<Sum>(from);
-            return find_bf16_sum(to, from);
+            return loop_of<Sum>(from);
         case VESCOMM_PROD:
-            return to == from ? loop_of<Product>(from) : FoldLoop{};
+            return loop_of<Product>(from);
         case VESCOMM_MIN:
-            return to == from ? loop_of<Minimum>(from) : FoldLoop{};
+            return loop_of<Minimum>(from);
         case VESCOMM_MAX:
-            return to == from ? loop_of<Maximum>(from) : FoldLoop{};
+            return loop_of<Maximum>(from);
         case VESCOMM_PREMULTIPLIED_SUM:
-            return to == from ? loop_of<Sum, true>(from) : FoldLoop{};
+            return loop_of<Sum, true>(from);
+        case VESCOMM_BITWISE_AND:
+            return loop_of_integers<And>(from);
+        case VESCOMM_BITWISE_OR:
+            return loop_of_integers<Or>(from);
+        case VESCOMM_BITWISE_XOR:
+            return loop_of_integers<Xor>(from);
+        case VESCOMM_LOGICAL_AND:
+            return loop_of_integers<Logical<And>>(from);
+        case VESCOMM_LOGICAL_OR:
+            return loop_of_integers<Logical<Or>>(from);
+        case VESCOMM_LOGICAL_XOR:
+            return loop_of_integers<Logical<Xor>>(from);
         default:
             return {};
     }

@@ -40,8 +40,8 @@ using Convert = void(void *to, const void *from, std::size_t count) noexcept;
 // are the work of reduce.cc.
 struct Loops {
     // A loop from sources of type `from` to results of type `to`. Loops exist from every
-    // accumulator type to itself, for all operators, and from f32 or bf16 to f32 or bf16, for sums.
-    // Otherwise `run` is nullptr.
+    // accumulator type to itself, for all operators of the type, and from f32 or bf16 to f32 or
+    // bf16, for sums. Otherwise `run` is nullptr.
     FoldLoop (*fold)(vescomm_op_t op, vescomm_type_t to, vescomm_type_t from) noexcept;
 
     // A loop between two different types; see can_convert().

@@ -70,5 +70,39 @@ struct Maximum {
     }
 };
 
+struct Bitwise {
+    static constexpr bool ordered = false;
+};
+
+struct And : Bitwise {
+    template <typename T>
+    VESCOMM_INLINE T apply(T a, T b) {
+        return static_cast<T>(a & b);
+    }
+};
+
+struct Or : Bitwise {
+    template <typename T>
+    VESCOMM_INLINE T apply(T a, T b) {
+        return static_cast<T>(a | b);
+    }
+};
+
+struct Xor : Bitwise {
+    template <typename T>
+    VESCOMM_INLINE T apply(T a, T b) {
+        return static_cast<T>(a ^ b);
+    }
+};
+
+// A bitwise operator on truth values. Every operand becomes 0 or 1 first, also a single one.
+template <typename Bits>
+struct Logical : Bits {};
+
+template <typename Op>
+constexpr bool is_logical = false;
+template <typename Bits>
+constexpr bool is_logical<Logical<Bits>> = true;
+
 }  // namespace
 }  // namespace vescomm::internal::VESCOMM_ISA

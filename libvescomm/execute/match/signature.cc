@@ -18,6 +18,7 @@ constexpr int collective_bits = 4, type_bits = 5, op_bits = 4;
 constexpr int collective_at = 32 - collective_bits;
 constexpr int type_at = collective_at - type_bits;
 constexpr int digest_bits = type_at - op_bits;
+static_assert(last_type < 1 << type_bits && last_op < 1 << op_bits);
 constexpr std::uint32_t digest_mask = (1u << digest_bits) - 1;
 // A message signature holds a count below this as it is, and a larger one as a digest.
 constexpr std::uint32_t large = 1u << (type_at - 1);

@@ -958,7 +958,7 @@ typedef struct vescomm_request vescomm_request_t;
  *  f32 and rounded once; other types are accumulated in the type of the elements. Integers wrap
  *  modulo 2^bits. On one node, and on a reproducible communicator, contributions are combined in
  *  the order of ranks. On several nodes of any other communicator the order depends on the
- *  algorithm. */
+ *  algorithm. Floats have no bitwise and logical operators. */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
@@ -971,6 +971,14 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_MAX ((vescomm_op_t)4)
 /** The sum of all contributions, each multiplied by a factor first. */
 #define VESCOMM_PREMULTIPLIED_SUM ((vescomm_op_t)5)
+#define VESCOMM_BITWISE_AND ((vescomm_op_t)6)
+#define VESCOMM_BITWISE_OR ((vescomm_op_t)7)
+#define VESCOMM_BITWISE_XOR ((vescomm_op_t)8)
+/** Elements other than 0 are true. The result is 1 or 0, also on a communicator of one rank. */
+#define VESCOMM_LOGICAL_AND ((vescomm_op_t)9)
+#define VESCOMM_LOGICAL_OR ((vescomm_op_t)10)
+/** 1 if the number of ranks that contribute a true element is odd. */
+#define VESCOMM_LOGICAL_XOR ((vescomm_op_t)11)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
 typedef struct vescomm_request_options {
