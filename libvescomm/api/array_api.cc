@@ -61,9 +61,10 @@ struct Caller {
             refuse(std::string(name) + " is NULL, and has " + std::to_string(elements) +
                    " elements to hold");
         const std::size_t size = size_of(type);
-        if (reinterpret_cast<std::uintptr_t>(array) % size != 0)
-            refuse(std::string(name) + " is not aligned to its elements of " +
-                   std::to_string(size) + " bytes");
+        const std::size_t alignment = alignment_of(type);
+        if (reinterpret_cast<std::uintptr_t>(array) % alignment != 0)
+            refuse(std::string(name) + " is not aligned to " + std::to_string(alignment) +
+                   " bytes, as arrays of " + name_of_type(type) + " must be");
         auto *data = static_cast<std::byte *>(const_cast<void *>(array));
         return {data + static_cast<std::size_t>(offset) * size, elements};
     }
@@ -203,7 +204,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
         const Caller caller{function, comm, arguments.type};
         if (arguments.type < VESCOMM_F32 || arguments.type > last_type)
             caller.refuse("there is no " + name_of_type(arguments.type) +
-                          "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
+                          "; use one of VESCOMM_F32 (1) to VESCOMM_C128 (" +
                           std::to_string(last_type) + ")");
         if (in_group && request != nullptr)
             caller.refuse(

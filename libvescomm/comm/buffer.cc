@@ -50,7 +50,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Communicator> comm, const
     if (size == 0)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "buffer \"" + options.name + "\": there is no " + name_of_type(options.type) +
-                        "; use one of VESCOMM_F32 (1) to VESCOMM_U64 (" +
+                        "; use one of VESCOMM_F32 (1) to VESCOMM_C128 (" +
                         std::to_string(last_type) + ")");
     if (layout.ranks() != comm->ranks())
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,

@@ -11,6 +11,18 @@ void refuse(vescomm_status_t status, const RequestOptions &options, const std::s
     throw Error(status, std::string(name_of(options.collective)) + ": " + why);
 }
 
+namespace {
+
+// The rule that forbids some operators for this type, for messages.
+const char *operators_of(vescomm_type_t type) {
+    if (type == VESCOMM_BOOL)
+        return "bool has sum, prod, min, max, and the bitwise and logical operators";
+    if (is_complex(type)) return "complex numbers have sum, average, prod and premultiplied sum";
+    return "bitwise and logical operators combine integers and bool";
+}
+
+}  // namespace
+
 void check(const Communicator &comm, const RequestOptions &options, vescomm_type_t combined) {
     const bool message = is_message(options.collective);
     if (options.root < 0 || options.root >= comm.ranks())
@@ -26,8 +38,8 @@ void check(const Communicator &comm, const RequestOptions &options, vescomm_type
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no op; leave it zero");
     if (reduces(options.collective) && !can_combine(options.op, combined))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
-               "there is no " + name_of_op(options.op) + " of " + name_of_type(combined) +
-                   "; bitwise and logical operators combine integers");
+               "there is no " + name_of_op(options.op) + " of " + name_of_type(combined) + "; " +
+                   operators_of(combined));
     if (options.root != 0 && !message && !has_root(options.collective))
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options, "takes no root; leave it zero");
     if (options.op == VESCOMM_PREMULTIPLIED_SUM && options.factor == 0)

@@ -30,6 +30,10 @@ constexpr bool is_integer(vescomm_type_t type) noexcept {
     return type >= VESCOMM_I8 && type <= VESCOMM_U64;
 }
 
+constexpr bool is_complex(vescomm_type_t type) noexcept {
+    return type == VESCOMM_C64 || type == VESCOMM_C128;
+}
+
 // True for any float to and from f32 and f64, and for any type to itself.
 constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
     const auto wide = [](vescomm_type_t t) { return t == VESCOMM_F32 || t == VESCOMM_F64; };
@@ -40,6 +44,9 @@ constexpr bool can_convert(vescomm_type_t to, vescomm_type_t from) noexcept {
 // True if the operator is defined for elements of this type.
 constexpr bool can_combine(vescomm_op_t op, vescomm_type_t type) noexcept {
     if (!is_type(type) || op < VESCOMM_SUM || op > last_op) return false;
+    const bool scales = op == VESCOMM_AVERAGE || op == VESCOMM_PREMULTIPLIED_SUM;
+    if (type == VESCOMM_BOOL) return !scales;
+    if (is_complex(type)) return scales || op == VESCOMM_SUM || op == VESCOMM_PROD;
     return op < VESCOMM_BITWISE_AND || is_integer(type);
 }
 
@@ -52,8 +59,8 @@ constexpr bool can_reduce(vescomm_type_t to, vescomm_type_t from) noexcept {
 struct Reduction {
     // VESCOMM_AVERAGE is equal to VESCOMM_SUM: the divisor makes the average.
     vescomm_op_t op = VESCOMM_SUM;
-    // Divides finished sums; at least 1. Floats are multiplied by 1 / divisor in the accumulator
-    // type; integers are divided, towards zero. Must be 1 for other operators.
+    // Divides finished sums; at least 1. Floats and complex numbers are multiplied by 1 / divisor
+    // in the accumulator type; integers are divided, towards zero. Must be 1 for other operators.
     int divisor = 1;
     // VESCOMM_PREMULTIPLIED_SUM: one factor for each source (not for partials). It is rounded to
     // the accumulator type; for integers towards zero, to an i64.
@@ -72,7 +79,7 @@ struct Reduction {
 // be cut into several. Reductions and changes of type give one NaN only: positive, quiet, without
 // payload; 0x7f for both f8, as in PyTorch.
 //
-// Pointers must be aligned to their element (1 to 8 bytes).
+// Pointers must be aligned to their element, complex ones to one part: see alignment_of().
 //
 // Assumes the default floating-point environment (round to nearest, subnormals kept).
 struct Kernels {
@@ -98,7 +105,8 @@ struct Kernels {
     // computed in the accumulator type and rounded to `to_type` once; see can_reduce() and
     // can_combine(). Integers wrap modulo 2^bits, also averages before they are divided. Minimum
     // and maximum are those of IEEE 754-2019: NaN if any is NaN, as in PyTorch and NumPy; -0 is
-    // less than +0.
+    // less than +0. A product of complex numbers is (ac - bd) + (ad + bc)i. Every bool is 1 or 0
+    // afterwards.
     //
     // There must be at least one source or partial. Each of them may be `to` itself if the types
     // are equal; otherwise it must not overlap `to`.

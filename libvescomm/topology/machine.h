@@ -48,7 +48,8 @@ struct Machine {
     double cache_bytes = 32 << 20;  // of a host, shared by its ranks
     MemorySpeed in_cache{.copy = 110e9, .reduce = 90e9, .node = 0};  // working set fits the cache
     MemorySpeed in_memory{.copy = 40e9, .reduce = 35e9, .node = 300e9};  // from twice the cache
-    // Speed of reductions of elements of 1, 2, 4 and 8 bytes, relative to elements of 4 bytes.
+    // Speed of reductions of elements of 1, 2, 4, and 8 or more bytes, relative to elements of 4
+    // bytes.
     std::array<double, 4> reduce_of_width{1, 1, 1, 1};
     double call_seconds = 60e-9;  // core time to start an operation; twice that on arrays
     double step_seconds = 20e-9;  // core time of any step

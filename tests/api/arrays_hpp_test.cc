@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <complex>
 #include <numeric>
 
 #include "vescomm/vescomm.hpp"
@@ -53,6 +54,13 @@ TEST_F(ArraysHpp, TheTypeIsDeducedFromAnyContiguousRange) {
     std::vector<std::uint8_t> bytes = {255, 7};
     vescomm::all_reduce(comm, std::span(bytes), VESCOMM_MAX);
     EXPECT_EQ(bytes, (std::vector<std::uint8_t>{255, 7}));
+    std::array<bool, 2> flags = {true, false};
+    vescomm::all_reduce(comm, flags, VESCOMM_LOGICAL_AND);
+    EXPECT_EQ(flags, (std::array<bool, 2>{true, false}));
+    std::vector<std::complex<double>> waves = {{1, 2}, {3, 4}};
+    vescomm::all_reduce(comm, waves, VESCOMM_PROD);
+    EXPECT_EQ(waves, (std::vector<std::complex<double>>{{1, 2}, {3, 4}}));
+    static_assert(vescomm::type_of<const std::complex<float>>() == VESCOMM_C64);
     const Floats constant = source;
     vescomm::all_reduce(comm, constant, output, VESCOMM_PROD);
     EXPECT_EQ(output, source);

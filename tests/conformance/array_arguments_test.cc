@@ -66,6 +66,13 @@ TEST(ArrayArguments, UnalignedArraysAreRejected) {
         EXPECT_REFUSED(vescomm_broadcast(comm, odd, 2, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
                        "data is not aligned");
         check(vescomm_broadcast(comm, odd, 2, VESCOMM_BF16, 0, nullptr, nullptr, nullptr));
+        // A complex number is aligned to one part.
+        alignas(16) std::array<char, 48> wide{};
+        check(vescomm_broadcast(comm, &wide[8], 2, VESCOMM_C128, 0, nullptr, nullptr, nullptr));
+        check(vescomm_broadcast(comm, &wide[4], 2, VESCOMM_C64, 0, nullptr, nullptr, nullptr));
+        EXPECT_REFUSED(
+            vescomm_broadcast(comm, &wide[4], 2, VESCOMM_C128, 0, nullptr, nullptr, nullptr),
+            "data is not aligned to 8 bytes, as arrays of c128 must be");
     });
 }
 
@@ -97,13 +104,25 @@ TEST(ArrayArguments, OperatorsThatTheTypeDoesNotHaveAreRejected) {
         if (comm->value->rank() == 0) {
             EXPECT_REFUSED(call(VESCOMM_BITWISE_OR, VESCOMM_F32),
                            "all_reduce: there is no bitwise or of f32; bitwise and logical "
-                           "operators combine integers");
+                           "operators combine integers and bool");
             EXPECT_REFUSED(call(VESCOMM_LOGICAL_XOR, VESCOMM_BF16), "no logical xor of bf16");
             EXPECT_REFUSED(call(VESCOMM_BITWISE_AND, VESCOMM_F8E4M3), "no bitwise and of f8e4m3");
+            EXPECT_REFUSED(call(VESCOMM_AVERAGE, VESCOMM_BOOL),
+                           "all_reduce: there is no average of bool; bool has sum, prod, min, max, "
+                           "and the bitwise and logical operators");
+            EXPECT_REFUSED(call(VESCOMM_PREMULTIPLIED_SUM, VESCOMM_BOOL), "no premultiplied sum");
+            EXPECT_REFUSED(call(VESCOMM_MAX, VESCOMM_C64),
+                           "all_reduce: there is no max of c64; complex numbers have sum, average, "
+                           "prod and premultiplied sum");
+            EXPECT_REFUSED(call(VESCOMM_BITWISE_OR, VESCOMM_C128), "no bitwise or of c128");
+            EXPECT_REFUSED(call(VESCOMM_SUM, last_type + 1),
+                           "there is no type 18; use one of VESCOMM_F32 (1) to VESCOMM_C128 (17)");
             EXPECT_REFUSED(call(last_op + 1, VESCOMM_I32),
                            "there is no op 12; use one of VESCOMM_SUM (0) to VESCOMM_LOGICAL_XOR");
         }
         check(call(VESCOMM_LOGICAL_AND, VESCOMM_I64));
+        check(call(VESCOMM_BITWISE_XOR, VESCOMM_BOOL));
+        check(call(VESCOMM_PROD, VESCOMM_C128));
         expect_in_step(comm);
     });
 }

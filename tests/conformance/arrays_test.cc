@@ -6,13 +6,12 @@
 // results with expected values. All ranks draw the same random numbers, so all make the same calls.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <random>
 
 #include "base/types.h"
-#include "execute/kernels.h"
 #include "support/array_ranks.h"
+#include "support/contributions.h"
 
 namespace vescomm::internal {
 namespace {
@@ -403,25 +402,8 @@ TEST(ArrayConformanceAtRandom, ManyCallsOnManyCommunicators) {
 
 // ---- types and operators ----
 
-using Bytes = std::vector<std::byte>;
-
-// The contribution of a rank. With `any_bits` the bytes are random, for sums in the order of ranks.
-// Otherwise floats are one and two, whose sums and products are exact in every accumulator; the
-// results of integers do not depend on the order anyway.
-Bytes contribution(vescomm_type_t type, std::size_t count, int rank, bool any_bits) {
-    Random random(static_cast<unsigned>(100 * type + rank));
-    const std::size_t size = size_of(type);
-    Bytes bytes(count * size);
-    if (any_bits || is_integer(type)) {
-        for (std::byte &byte : bytes) byte = static_cast<std::byte>(random());
-        return bytes;
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto value = static_cast<float>(1 + random() % 2);
-        kernels().convert(&bytes[i * size], type, &value, VESCOMM_F32, 1);
-    }
-    return bytes;
-}
+using testing_support::Bytes;
+using testing_support::contribution;
 
 TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {
@@ -433,18 +415,11 @@ TEST_P(ArrayConformance, AllTypesAndOperatorsAreCorrect) {
         for (vescomm_type_t type = VESCOMM_F32; type <= last_type; ++type) {
             const std::size_t size = size_of(type);
             std::vector<Bytes> all;
-            std::vector<const void *> pointers;
             for (int k = 0; k < ranks; ++k) all.push_back(contribution(type, count, k, one_node));
-            for (const Bytes &bytes : all) pointers.push_back(bytes.data());
             for (vescomm_op_t op = VESCOMM_SUM; op <= last_op; ++op) {
                 if (!can_combine(op, type)) continue;
                 const bool scaled = op == VESCOMM_PREMULTIPLIED_SUM;
-                const std::vector<double> factors(pointers.size(), factor);
-                Bytes expected(count * size);
-                kernels().reduce({.op = op,
-                                  .divisor = op == VESCOMM_AVERAGE ? ranks : 1,
-                                  .factors = scaled ? factors.data() : nullptr},
-                                 pointers, type, {}, expected.data(), type, count);
+                const Bytes expected = testing_support::reduction(op, type, all, factor);
                 options.factor = scaled ? factor : 0;
                 const auto expect = [&](const Bytes &is, std::size_t begin, const char *what) {
                     if (std::equal(is.begin(), is.end(),

@@ -9,6 +9,7 @@
 
 #include "comm/request.h"
 #include "execute/kernels.h"
+#include "support/contributions.h"
 #include "support/thread_ranks.h"
 
 namespace vescomm::internal {
@@ -234,6 +235,50 @@ TEST_P(Conformance, AllReduceGivesEveryRankTheSums) {
                 }
             }
         });
+    });
+}
+
+TEST_P(Conformance, AllTypesAndOperatorsAreCorrect) {
+    run_ranks(GetParam(), [](const std::shared_ptr<Communicator> &comm) {
+        const int rank = comm->rank(), ranks = comm->ranks();
+        const auto staging = vescomm::internal::StagingBuffer::create(comm);
+        std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), 70);
+        counts[0] = 3;
+        const Layout layout = Layout::from_counts(counts);
+        const auto count = static_cast<std::size_t>(layout.elements());
+        const bool one_node = comm->nodes().count() == 1;
+        for (vescomm_type_t type = VESCOMM_F32; type <= last_type; ++type) {
+            const auto buffer = Buffer::create(comm, layout, {.type = type, .name = "types"});
+            std::vector<testing_support::Bytes> all;
+            for (int k = 0; k < ranks; ++k)
+                all.push_back(testing_support::contribution(type, count, k, one_node));
+            const auto shard = layout.shard(rank);
+            for (vescomm_op_t op = VESCOMM_SUM; op <= last_op; ++op) {
+                if (!can_combine(op, type)) continue;
+                const double factor = op == VESCOMM_PREMULTIPLIED_SUM ? 3 : 0;
+                const auto expected = testing_support::reduction(op, type, all, factor);
+                const auto expect = [&](Collective collective, std::int64_t begin,
+                                        std::int64_t end) {
+                    std::memcpy(buffer->at(0), all[static_cast<std::size_t>(rank)].data(),
+                                expected.size());
+                    const auto request = Request::create(
+                        staging, buffer, {.collective = collective, .op = op, .factor = factor});
+                    request->start();
+                    request->wait();
+                    const std::size_t size = size_of(type);
+                    ASSERT_EQ(std::memcmp(buffer->at(begin),
+                                          &expected[static_cast<std::size_t>(begin) * size],
+                                          static_cast<std::size_t>(end - begin) * size),
+                              0)
+                        << name_of(collective) << " with " << name_of_op(op) << " of "
+                        << name_of_type(type);
+                    comm->barrier();
+                };
+                expect(Collective::all_reduce, 0, layout.elements());
+                expect(Collective::reduce_scatter_v, shard.begin, shard.end);
+                expect(Collective::reduce, 0, rank == 0 ? layout.elements() : 0);
+            }
+        }
     });
 }
 

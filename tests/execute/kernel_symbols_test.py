@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the linker cannot keep code of one instruction set for all machines: the libraries of
-loops define no symbol that other objects may share, and none outside their own namespace.
+loops define no symbol that other objects may share, and none outside their own namespace. Also
+checks that no instruction multiplies and adds with one rounding, which would change bits.
 kernel_symbols_test.py LIBRARY..."""
 
 import re
@@ -25,5 +26,10 @@ for library in sys.argv[1:]:
             problems.append(f"{library}: {symbol[2]} is visible outside")
     if f"vescomm::internal::{isa}::find_fold" not in listing:
         problems.append(f"{library}: there is no find_fold; did nm work?")
+    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library], check=True,
+                          capture_output=True, text=True).stdout
+    fused = sorted(set(re.findall(r"\s(vfn?m(?:add|sub)\w+|fn?m(?:add|sub|la|ls)\b)", code)))
+    if fused:
+        problems.append(f"{library}: {', '.join(fused)} round once instead of twice")
 print("\n".join(problems) or f"{len(sys.argv) - 1} libraries define no shared symbol")
 sys.exit(bool(problems))

@@ -173,7 +173,12 @@ TEST(Conversions, SupportFloatsIfOneIsWide) {
     EXPECT_FALSE(can_convert(VESCOMM_BF16, VESCOMM_F16));
     EXPECT_FALSE(can_convert(VESCOMM_F32, VESCOMM_I32));
     EXPECT_FALSE(can_convert(-1, -1));
-    EXPECT_FALSE(can_convert(15, 15));
+    EXPECT_TRUE(can_convert(VESCOMM_BOOL, VESCOMM_BOOL));
+    EXPECT_TRUE(can_convert(VESCOMM_C128, VESCOMM_C128));
+    EXPECT_FALSE(can_convert(VESCOMM_C128, VESCOMM_C64));
+    EXPECT_FALSE(can_convert(VESCOMM_C64, VESCOMM_F32));
+    EXPECT_FALSE(can_convert(VESCOMM_BOOL, VESCOMM_U8));
+    EXPECT_FALSE(can_convert(last_type + 1, last_type + 1));
     EXPECT_FALSE(can_convert(VESCOMM_TYPE_DEFAULT, VESCOMM_TYPE_DEFAULT));
 }
 

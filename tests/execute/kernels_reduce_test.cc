@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
+#include <complex>
+
 #include "tests/execute/reduction_reference.h"
 
 namespace vescomm::internal {
@@ -46,9 +49,10 @@ protected:
             reduce(c, from, sums, to.data(), count, streaming, c.started ? first[0] : nullptr);
             if (std::equal(to.data(), to.data() + bytes, want.data()) && to.guards_intact())
                 continue;
-            for (std::size_t i = 0; i < count; ++i)
-                ASSERT_EQ(bits_at(to.data(), c.to_type, i), bits_at(want.data(), c.to_type, i))
-                    << "element " << i;
+            const vescomm_type_t part = part_of(c.to_type);
+            for (std::size_t i = 0; i < count * parts(c.to_type); ++i)
+                ASSERT_EQ(bits_at(to.data(), part, i), bits_at(want.data(), part, i))
+                    << (is_complex(c.to_type) ? "part " : "element ") << i;
             ASSERT_TRUE(to.guards_intact());
         }
     }
@@ -128,14 +132,16 @@ TEST_P(ReductionsOf, ReduceMoreThanFitsATile) {
 
 TEST_P(ReductionsOf, ReduceSpecialValuesInEveryCombination) {
     for_each_kind([&](Case c) {
-        const std::vector<std::uint64_t> specials = special_bits(c.type);
-        const std::size_t count = specials.size() * specials.size() * specials.size() + 1;
+        const vescomm_type_t part = part_of(c.type);
+        const std::vector<std::uint64_t> specials = special_bits(part);
+        const std::size_t all = specials.size() * specials.size() * specials.size() + 1;
+        const std::size_t count = (all + parts(c.type) - 1) / parts(c.type);
         // Digit k of the index, in base specials.size(), selects the value of source k.
         Arrays sources(3, std::vector<char>(count * size_of(c.type)));
         std::size_t place = 1;
         for (auto &source : sources) {
-            for (std::size_t i = 0; i < count; ++i)
-                set_bits(source.data(), c.type, i, specials[i / place % specials.size()]);
+            for (std::size_t i = 0; i < count * parts(c.type); ++i)
+                set_bits(source.data(), part, i, specials[i / place % specials.size()]);
             place *= specials.size();
         }
         const std::vector<char> start(count * size_of(accumulator_of(c.type)));
@@ -239,6 +245,46 @@ TEST_P(ReductionsOf, GiveKnownResults) {
     EXPECT_EQ(combine_u32(VESCOMM_LOGICAL_OR, VESCOMM_I16, 0x8000, 0), 1u);
     EXPECT_EQ(combine_u32(VESCOMM_LOGICAL_XOR, VESCOMM_U16, 0x0200, 0x0001), 0u);
     EXPECT_EQ(combine_u32(VESCOMM_LOGICAL_XOR, VESCOMM_I8, 0x80, 0), 1u);
+    for (const vescomm_op_t op : {VESCOMM_SUM, VESCOMM_MAX, VESCOMM_BITWISE_OR, VESCOMM_LOGICAL_OR})
+        EXPECT_EQ(combine_u32(op, VESCOMM_BOOL, 0x02, 0x04), 1u);
+    for (const vescomm_op_t op :
+         {VESCOMM_PROD, VESCOMM_MIN, VESCOMM_BITWISE_AND, VESCOMM_LOGICAL_AND})
+        EXPECT_EQ(combine_u32(op, VESCOMM_BOOL, 0x02, 0x04), 1u);
+    EXPECT_EQ(combine_u32(VESCOMM_SUM, VESCOMM_BOOL, 0x80, 0x80), 1u);
+    EXPECT_EQ(combine_u32(VESCOMM_BITWISE_XOR, VESCOMM_BOOL, 0x02, 0x04), 0u);
+}
+
+TEST_P(ReductionsOf, GiveKnownComplexResults) {
+    using Complex = std::complex<float>;
+    const Complex a{1, 2}, b{3, 4};
+    const double by[] = {2, -1};
+    const auto combine_two = [&](vescomm_op_t op, int divisor = 1) {
+        Complex to;
+        const Addresses from = {&a, &b};
+        kernel.reduce({.op = op,
+                       .divisor = divisor,
+                       .factors = op == VESCOMM_PREMULTIPLIED_SUM ? by : nullptr},
+                      from, VESCOMM_C64, {}, &to, VESCOMM_C64, 1);
+        return to;
+    };
+    EXPECT_EQ(combine_two(VESCOMM_SUM), Complex(4, 6));
+    EXPECT_EQ(combine_two(VESCOMM_AVERAGE, 2), Complex(2, 3));
+    EXPECT_EQ(combine_two(VESCOMM_PROD), Complex(-5, 10));
+    EXPECT_EQ(combine_two(VESCOMM_PREMULTIPLIED_SUM), Complex(-1, 0));
+}
+
+// A single contribution, as on a communicator of one rank.
+TEST_P(ReductionsOf, ASingleContributionBecomesATruthValue) {
+    const std::uint8_t from[] = {0, 1, 2, 128, 255};
+    std::uint8_t to[5] = {};
+    const Addresses one = {from};
+    for (const vescomm_type_t type : {VESCOMM_BOOL, VESCOMM_U8}) {
+        for (const vescomm_op_t op : all_ops) {
+            if (!can_combine(op, type) || (type == VESCOMM_U8 && !is_logical(op))) continue;
+            kernel.reduce({.op = op}, one, type, {}, to, type, 5);
+            EXPECT_TRUE(std::ranges::equal(to, std::array{0, 1, 1, 1, 1})) << name_of_op(op);
+        }
+    }
 }
 
 }  // namespace

@@ -24,11 +24,20 @@ namespace vescomm::internal {
 inline constexpr std::size_t max_shift = 33;  // elements; more than one 64-byte vector of bf16
 
 inline constexpr vescomm_type_t all_types[] = {
-    VESCOMM_F32,    VESCOMM_BF16, VESCOMM_F16, VESCOMM_F64, VESCOMM_F8E4M3,
-    VESCOMM_F8E5M2, VESCOMM_I8,   VESCOMM_U8,  VESCOMM_I16, VESCOMM_U16,
-    VESCOMM_I32,    VESCOMM_U32,  VESCOMM_I64, VESCOMM_U64};
+    VESCOMM_F32, VESCOMM_BF16, VESCOMM_F16,  VESCOMM_F64, VESCOMM_F8E4M3, VESCOMM_F8E5M2,
+    VESCOMM_I8,  VESCOMM_U8,   VESCOMM_I16,  VESCOMM_U16, VESCOMM_I32,    VESCOMM_U32,
+    VESCOMM_I64, VESCOMM_U64,  VESCOMM_BOOL, VESCOMM_C64, VESCOMM_C128};
 inline constexpr vescomm_type_t narrow_types[] = {VESCOMM_BF16, VESCOMM_F16, VESCOMM_F8E4M3,
                                                   VESCOMM_F8E5M2};
+
+// The type of the two parts of a complex number; every other type itself.
+inline vescomm_type_t part_of(vescomm_type_t type) {
+    return type == VESCOMM_C64 ? VESCOMM_F32 : type == VESCOMM_C128 ? VESCOMM_F64 : type;
+}
+
+inline std::size_t parts(vescomm_type_t type) {
+    return size_of(type) / size_of(part_of(type));
+}
 
 // `bytes` bytes, at `shift` bytes after a multiple of 64, between guard bytes that must not change.
 class Guarded {
@@ -76,7 +85,7 @@ inline const Format &format_of(vescomm_type_t type) {
 // Its numbers by code, positive half. The last is where the next one would be: infinity or, in
 // f8e4m3, NaN.
 inline const std::vector<double> &magnitudes_of(vescomm_type_t type) {
-    static std::vector<double> tables[VESCOMM_U64 + 1];
+    static std::vector<double> tables[last_type + 1];
     std::vector<double> &values = tables[type];
     const Format &format = format_of(type);
     const int bias = (1 << (format.exponent_bits - 1)) - 1;
@@ -116,15 +125,15 @@ inline double widen(vescomm_type_t type, std::uint64_t code) {
     return code & format.sign() ? -x : x;
 }
 
-// Bits of an element of any type, zero-extended.
+// Bits of an element of any type that is not complex, zero-extended.
 inline std::uint64_t bits_at(const char *from, vescomm_type_t type, std::size_t i) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, from + i * size_of(type), size_of(type));
+    std::memcpy(&bits, from + i * size_of(type), std::min(size_of(type), sizeof bits));
     return bits;
 }
 
 inline void set_bits(char *to, vescomm_type_t type, std::size_t i, std::uint64_t bits) {
-    std::memcpy(to + i * size_of(type), &bits, size_of(type));
+    std::memcpy(to + i * size_of(type), &bits, std::min(size_of(type), sizeof bits));
 }
 
 // A float of any type as a double, which is exact.
@@ -170,6 +179,7 @@ inline std::vector<std::uint64_t> special_bits(vescomm_type_t type) {
 // Mostly moderate numbers, for which the order of operations matters; sometimes a special one.
 inline std::vector<char> random_elements(std::mt19937_64 &random, vescomm_type_t type,
                                          std::size_t count) {
+    if (is_complex(type)) return random_elements(random, part_of(type), 2 * count);
     const std::vector<std::uint64_t> specials = special_bits(type);
     std::vector<char> bytes(count * size_of(type));
     for (std::size_t i = 0; i < count; ++i) {

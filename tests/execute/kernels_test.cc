@@ -70,20 +70,46 @@ TEST(Kernels, ReduceToTheTypeItselfAndToItsAccumulator) {
     EXPECT_TRUE(can_reduce(VESCOMM_U64, VESCOMM_U64));
     EXPECT_FALSE(can_reduce(VESCOMM_BF16, VESCOMM_F32));
     EXPECT_FALSE(can_reduce(VESCOMM_F32, VESCOMM_F64));
-    EXPECT_FALSE(can_reduce(15, 15));
+    EXPECT_TRUE(can_reduce(VESCOMM_C64, VESCOMM_C64));
+    EXPECT_FALSE(can_reduce(VESCOMM_F32, VESCOMM_C64));
+    EXPECT_FALSE(can_reduce(last_type + 1, last_type + 1));
     EXPECT_FALSE(can_reduce(VESCOMM_TYPE_DEFAULT, VESCOMM_TYPE_DEFAULT));
 }
 
-TEST(Kernels, BitwiseAndLogicalOperatorsCombineIntegersOnly) {
-    for (vescomm_type_t type = VESCOMM_F32; type <= last_type; ++type) {
-        for (vescomm_op_t op = VESCOMM_SUM; op <= VESCOMM_PREMULTIPLIED_SUM; ++op)
-            EXPECT_TRUE(can_combine(op, type));
-        for (vescomm_op_t op = VESCOMM_BITWISE_AND; op <= last_op; ++op)
-            EXPECT_EQ(can_combine(op, type), is_integer(type)) << name_of_type(type);
-    }
+TEST(Kernels, EveryTypeHasItsOperators) {
+    const std::string all = "sum average prod min max premultiplied bitwise logical";
+    const std::string floats = "sum average prod min max premultiplied";
+    const auto operators_of = [&](vescomm_type_t type) -> std::string {
+        if (type == VESCOMM_BOOL) return "sum prod min max bitwise logical";
+        if (type == VESCOMM_C64 || type == VESCOMM_C128) return "sum average prod premultiplied";
+        return type <= VESCOMM_F8E5M2 ? floats : all;
+    };
+    for (vescomm_type_t type = VESCOMM_F32; type <= last_type; ++type)
+        for (vescomm_op_t op = VESCOMM_SUM; op <= last_op; ++op) {
+            const std::string name = name_of_op(op);
+            const bool has = operators_of(type).find(name.substr(0, name.find(' '))) < all.size();
+            EXPECT_EQ(can_combine(op, type), has) << name << " of " << name_of_type(type);
+        }
     EXPECT_FALSE(can_combine(VESCOMM_SUM, last_type + 1));
     EXPECT_FALSE(can_combine(last_op + 1, VESCOMM_I32));
     EXPECT_FALSE(can_combine(-1, VESCOMM_I32));
+}
+
+TEST(Kernels, TypesHaveNamesSizesAndAlignments) {
+    EXPECT_EQ(name_of_type(VESCOMM_U64), "u64");
+    EXPECT_EQ(name_of_type(VESCOMM_BOOL), "bool");
+    EXPECT_EQ(name_of_type(VESCOMM_C64), "c64");
+    EXPECT_EQ(name_of_type(VESCOMM_C128), "c128");
+    EXPECT_EQ(name_of_type(last_type + 1), "type 18");
+    EXPECT_EQ(size_of(VESCOMM_BOOL), 1u);
+    EXPECT_EQ(size_of(VESCOMM_C64), 8u);
+    EXPECT_EQ(size_of(VESCOMM_C128), 16u);
+    EXPECT_EQ(alignment_of(VESCOMM_F64), 8u);
+    EXPECT_EQ(alignment_of(VESCOMM_C64), 4u);
+    EXPECT_EQ(alignment_of(VESCOMM_C128), 8u);
+    EXPECT_EQ(name_of_op(VESCOMM_BITWISE_OR), "bitwise or");
+    EXPECT_EQ(name_of_op(last_op), "logical xor");
+    EXPECT_EQ(name_of_op(last_op + 1), "op 12");
 }
 
 }  // namespace

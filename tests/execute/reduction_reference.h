@@ -84,6 +84,24 @@ inline std::uint64_t whole_factor(double factor) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
 }
 
+// The operator on truth values that an operator on bool is.
+inline vescomm_op_t of_truth(vescomm_op_t op) {
+    switch (op) {
+        case VESCOMM_SUM:
+        case VESCOMM_MAX:
+        case VESCOMM_BITWISE_OR:
+            return VESCOMM_LOGICAL_OR;
+        case VESCOMM_PROD:
+        case VESCOMM_MIN:
+        case VESCOMM_BITWISE_AND:
+            return VESCOMM_LOGICAL_AND;
+        case VESCOMM_BITWISE_XOR:
+            return VESCOMM_LOGICAL_XOR;
+        default:
+            return op;
+    }
+}
+
 inline bool is_logical(vescomm_op_t op) {
     return op == VESCOMM_LOGICAL_AND || op == VESCOMM_LOGICAL_OR || op == VESCOMM_LOGICAL_XOR;
 }
@@ -138,9 +156,47 @@ std::uint64_t expected_integer(const Case &c, const Arrays &sources, const Array
     return sum;
 }
 
+// The product of complex numbers whose parts are of type A.
+template <typename A>
+std::vector<char> expected_product(const Case &c, const Arrays &sources, const Arrays &partials,
+                                   std::size_t count, const std::vector<char> &start) {
+    const vescomm_type_t part = part_of(c.type);
+    std::vector<char> to(count * size_of(c.type));
+    for (std::size_t i = 0; i < count; ++i) {
+        bool started = false;
+        A real{}, imaginary{};
+        const auto take = [&](const std::vector<char> &array) {
+            const auto x = static_cast<A>(float_at(array.data(), part, 2 * i));
+            const auto y = static_cast<A>(float_at(array.data(), part, 2 * i + 1));
+            const A a = real, b = imaginary;
+            real = started ? a * x - b * y : x;
+            imaginary = started ? a * y + b * x : y;
+            started = true;
+        };
+        if (c.started) take(start);
+        for (std::size_t k = 0; k < c.sources; ++k) take(sources[k]);
+        for (std::size_t k = 0; k < c.partials; ++k) take(partials[k]);
+        set_bits(to.data(), part, 2 * i, float_bits(part, static_cast<double>(real)));
+        set_bits(to.data(), part, 2 * i + 1, float_bits(part, static_cast<double>(imaginary)));
+    }
+    return to;
+}
+
 // The first `count` elements of the result. `start` has the accumulator type.
 inline std::vector<char> expected(const Case &c, const Arrays &sources, const Arrays &partials,
                                   std::size_t count, const std::vector<char> &start) {
+    if (is_complex(c.type)) {
+        if (c.op == VESCOMM_PROD)
+            return (c.type == VESCOMM_C64
+                        ? expected_product<float>
+                        : expected_product<double>)(c, sources, partials, count, start);
+        Case of_parts = c;
+        of_parts.type = of_parts.to_type = part_of(c.type);
+        return expected(of_parts, sources, partials, 2 * count, start);
+    }
+    Case on_truth = c;
+    on_truth.op = of_truth(c.op);
+    const Case &what = c.type == VESCOMM_BOOL ? on_truth : c;
     const bool is_signed = c.type == VESCOMM_I8 || c.type == VESCOMM_I16 || c.type == VESCOMM_I32 ||
                            c.type == VESCOMM_I64;
     const auto element = c.type == VESCOMM_F64 ? expected_float<double>
@@ -149,7 +205,7 @@ inline std::vector<char> expected(const Case &c, const Arrays &sources, const Ar
                                                : expected_integer<std::uint64_t>;
     std::vector<char> to(count * size_of(c.to_type));
     for (std::size_t i = 0; i < count; ++i)
-        set_bits(to.data(), c.to_type, i, element(c, sources, partials, start, i));
+        set_bits(to.data(), c.to_type, i, element(what, sources, partials, start, i));
     return to;
 }
 

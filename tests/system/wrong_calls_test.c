@@ -234,7 +234,7 @@ static void requests(void) {
             "VESCOMM_LOGICAL_XOR (11)");
     options.op = VESCOMM_BITWISE_OR;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "all_reduce",
-            "no bitwise or of f32", "operators combine integers");
+            "no bitwise or of f32", "operators combine integers and bool");
     options.op = VESCOMM_PREMULTIPLIED_SUM;
     REFUSED(vescomm_all_reduce_create(comm, own, &options, &request), "factor is 0");
     options.op = VESCOMM_SUM;
@@ -276,8 +276,8 @@ static void requests(void) {
                 "no type 0", "VESCOMM_F32 (1)");
         REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, out, NULL),
                 "vescomm_all_reduce: a stream was given", "pass NULL");
-        REFUSED(vescomm_all_reduce(comm, in, out, 1, 15, VESCOMM_SUM, NULL, NULL, NULL),
-                "no type 15");
+        REFUSED(vescomm_all_reduce(comm, in, out, 1, 18, VESCOMM_SUM, NULL, NULL, NULL),
+                "no type 18");
         REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, 12, NULL, NULL, NULL),
                 "no op 12");
         REFUSED(vescomm_all_reduce(comm, in, out, 1, VESCOMM_F32, VESCOMM_LOGICAL_AND, NULL, NULL,

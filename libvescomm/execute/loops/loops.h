@@ -9,7 +9,8 @@
 namespace vescomm::internal {
 
 // to[i] = scale * (((start[i] + f[0] * s[0][i]) + f[1] * s[1][i]) + ...), or with another operator
-// instead of the sum. Only sums of floats use `scale`, and only premultiplied sums the factors f.
+// instead of the sum. Only sums of floats and of complex numbers use `scale`, and only
+// premultiplied sums the factors f.
 //
 // Sources have the type of the loop and are read from element `first` on. `start` has the
 // accumulator type. `start` and `to` point to element `first` already. All arrays of one type may

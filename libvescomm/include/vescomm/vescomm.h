@@ -730,6 +730,13 @@ typedef int32_t vescomm_type_t;
 #define VESCOMM_U32 ((vescomm_type_t)12)
 #define VESCOMM_I64 ((vescomm_type_t)13)
 #define VESCOMM_U64 ((vescomm_type_t)14)
+/** One byte. Every byte but 0 is true. Reductions write 1 and 0; other collectives copy the byte.
+ */
+#define VESCOMM_BOOL ((vescomm_type_t)15)
+/** Complex: two f32, the real part first. Arrays are aligned to one part, here and for c128. */
+#define VESCOMM_C64 ((vescomm_type_t)16)
+/** Complex: two f64, the real part first. */
+#define VESCOMM_C128 ((vescomm_type_t)17)
 
 /** Size of one element in bytes; 0 for a value that is not a type. */
 static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
@@ -738,6 +745,7 @@ static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
         case VESCOMM_F8E5M2:
         case VESCOMM_I8:
         case VESCOMM_U8:
+        case VESCOMM_BOOL:
             return 1;
         case VESCOMM_BF16:
         case VESCOMM_F16:
@@ -751,7 +759,10 @@ static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
         case VESCOMM_F64:
         case VESCOMM_I64:
         case VESCOMM_U64:
+        case VESCOMM_C64:
             return 8;
+        case VESCOMM_C128:
+            return 16;
         default:
             return 0;
     }
@@ -958,12 +969,21 @@ typedef struct vescomm_request vescomm_request_t;
  *  f32 and rounded once; other types are accumulated in the type of the elements. Integers wrap
  *  modulo 2^bits. On one node, and on a reproducible communicator, contributions are combined in
  *  the order of ranks. On several nodes of any other communicator the order depends on the
- *  algorithm. Floats have no bitwise and logical operators. */
+ *  algorithm.
+ *
+ *  Each type has these operators; VESCOMM_ERROR_INVALID_ARGUMENT for any other:
+ *
+ *      floats    sum, average, product, minimum, maximum, pre-multiplied sum
+ *      integers  these, bitwise and logical
+ *      bool      sum and maximum (both are "or"), product and minimum (both are "and"), bitwise and
+ *                logical (of truth values, so both are the same)
+ *      complex   sum, average, product, pre-multiplied sum (by a real factor) */
 typedef int32_t vescomm_op_t;
 
 #define VESCOMM_SUM ((vescomm_op_t)0)
 /** The sum, multiplied by 1 / ranks; integers are divided, towards zero. */
 #define VESCOMM_AVERAGE ((vescomm_op_t)1)
+/** The product; of complex numbers (ac - bd) + (ad + bc)i, also for infinities. */
 #define VESCOMM_PROD ((vescomm_op_t)2)
 /** The minimum; NaN if any contribution is NaN. -0 is less than +0. */
 #define VESCOMM_MIN ((vescomm_op_t)3)
@@ -1219,7 +1239,8 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  * the library: call vescomm_comm_progress() in long computations.
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
- * NULL where its count is 0. Arrays are aligned to their elements. A *block* is the elements that
+ * NULL where its count is 0. Arrays are aligned to their elements, complex ones to
+ * one part. A *block* is the elements that
  * one rank gets from another. Output blocks must not overlap each other or any source block, except
  * in place:
  *

@@ -22,6 +22,7 @@
 #error "vescomm.hpp needs C++20, for std::span and concepts; use vescomm.h in C++17"
 #endif
 
+#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -529,23 +530,31 @@ inline void require_ranks(const char *function, const Communicator &comm,
 template <typename T>
 constexpr vescomm_type_t type_of() noexcept {
     using U = std::remove_const_t<T>;
-    static_assert(std::is_arithmetic_v<U> && sizeof(U) <= 8 && !std::is_same_v<U, bool>,
-                  "no vescomm_type_t is deduced for this type; for bf16, f16 and f8 call the C "
-                  "functions");
-    if constexpr (std::is_floating_point_v<U>) {
-        static_assert(sizeof(U) >= 4, "give the type of f16 and bf16 to the C functions");
-        return sizeof(U) == 4 ? VESCOMM_F32 : VESCOMM_F64;
-    }
-    constexpr bool is_signed = std::is_signed_v<U>;
-    switch (sizeof(U)) {
-        case 1:
-            return is_signed ? VESCOMM_I8 : VESCOMM_U8;
-        case 2:
-            return is_signed ? VESCOMM_I16 : VESCOMM_U16;
-        case 4:
-            return is_signed ? VESCOMM_I32 : VESCOMM_U32;
-        default:
-            return is_signed ? VESCOMM_I64 : VESCOMM_U64;
+    if constexpr (std::is_same_v<U, std::complex<float>>) {
+        return VESCOMM_C64;
+    } else if constexpr (std::is_same_v<U, std::complex<double>>) {
+        return VESCOMM_C128;
+    } else if constexpr (std::is_same_v<U, bool>) {
+        return VESCOMM_BOOL;
+    } else {
+        static_assert(std::is_arithmetic_v<U> && sizeof(U) <= 8,
+                      "no vescomm_type_t is deduced for this type; for bf16, f16 and f8 call the C "
+                      "functions");
+        if constexpr (std::is_floating_point_v<U>) {
+            static_assert(sizeof(U) >= 4, "give the type of f16 and bf16 to the C functions");
+            return sizeof(U) == 4 ? VESCOMM_F32 : VESCOMM_F64;
+        }
+        constexpr bool is_signed = std::is_signed_v<U>;
+        switch (sizeof(U)) {
+            case 1:
+                return is_signed ? VESCOMM_I8 : VESCOMM_U8;
+            case 2:
+                return is_signed ? VESCOMM_I16 : VESCOMM_U16;
+            case 4:
+                return is_signed ? VESCOMM_I32 : VESCOMM_U32;
+            default:
+                return is_signed ? VESCOMM_I64 : VESCOMM_U64;
+        }
     }
 }
 
