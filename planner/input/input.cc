@@ -36,9 +36,11 @@ constexpr Type types[] = {
     {VESCOMM_U32, "u32", "uint32"},
     {VESCOMM_I64, "i64", "int64"},
     {VESCOMM_U64, "u64", "uint64"},
+    {VESCOMM_BOOL, "bool", "bool"},
+    {VESCOMM_C64, "c64", "complex64"},
+    {VESCOMM_C128, "c128", "complex128"},
     // These are only moved, never reduced, so any type of one byte serves. Names above are found
     // first.
-    {VESCOMM_U8, "bool", "bool"},
     {VESCOMM_U8, "f8e8m0", "float8_e8m0fnu"},
     {VESCOMM_U8, "f4x2", "float4_e2m1fn_x2"},
 };

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4}
+BYTES = {"c128": 16, "c64": 8, "f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4}
 BYTES |= {"bf16": 2, "f16": 2, "i16": 2, "u16": 2}
 # The palette of Okabe and Ito, which is distinguishable with any kind of colour vision. Tensors
 # beyond the palette are gray.

@@ -82,8 +82,8 @@ TEST(Safetensors, RefusesDamagedFiles) {
     EXPECT_SAYS(header(one(R"("shape": [], "data_offsets": [0, 2])"), 2), "dtype is missing");
     EXPECT_SAYS(header(one(R"("dtype": 1, "shape": [], "data_offsets": [0, 2])"), 2),
                 "dtype is 1, not a text");
-    EXPECT_SAYS(header(one(R"("dtype": "C64", "shape": [], "data_offsets": [0, 2])"), 2),
-                "dtype \"C64\" is none that vescomm has (f32, bf16");
+    EXPECT_SAYS(header(one(R"("dtype": "X64", "shape": [], "data_offsets": [0, 2])"), 2),
+                "dtype \"X64\" is none that vescomm has (f32, bf16");
     EXPECT_SAYS(header(one(R"("dtype": "BF16", "shape": [], "data_offsets": [0, 1, 2])"), 2),
                 "data_offsets has 3 numbers");
     EXPECT_SAYS(header(one(R"("dtype": "BF16", "shape": 3, "data_offsets": [0, 2])"), 2),

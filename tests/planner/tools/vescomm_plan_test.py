@@ -330,8 +330,15 @@ class Inputs(unittest.TestCase):
         self.assertEqual((unit["dtype"], unit["elements"]), ("u8", 2048 + 3072 + 128))
         write_safetensors(path, {"w": ("F4", [64, 3], 96)})
         self.expect_refusal(path, "do not end with a byte")
-        write_safetensors(path, {"w": ("C64", [4], 32)})
-        self.expect_refusal(path, "dtype \"C64\" is none that vescomm has")
+        write_safetensors(path, {"w": ("X64", [4], 32)})
+        self.expect_refusal(path, "dtype \"X64\" is none that vescomm has")
+
+    def test_bool_and_complex_tensors_are_planned(self):
+        path = self.path("complex.safetensors")
+        write_safetensors(path, {"w": ("C64", [64, 4], 2048), "mask": ("BOOL", [64], 64)})
+        units = plan("--safetensors", path, "--ranks", 2)["units"]
+        self.assertEqual({(unit["dtype"], unit["elements"]) for unit in units},
+                         {("c64", 256), ("bool", 64)})
 
     def test_names_cannot_move_the_cursor(self):
         path = self.path("t.json")
