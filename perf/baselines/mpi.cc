@@ -59,13 +59,14 @@ MPI_Datatype datatype_of(const Case &what) {
         const MPI_Datatype by_size[max] = {MPI_DATATYPE_NULL, MPI_BYTE,          MPI_INT16_T,
                                            MPI_DATATYPE_NULL, MPI_INT32_T,       MPI_DATATYPE_NULL,
                                            MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_INT64_T};
-        return by_size[type.bytes()];
+        return type.bytes() < max ? by_size[type.bytes()] : MPI_C_DOUBLE_COMPLEX;
     }
     if (what.output_type != what.type) throw Unsupported("MPI leaves the type as it is");
     const std::pair<const char *, MPI_Datatype> types[] = {
-        {"f32", MPI_FLOAT},   {"f64", MPI_DOUBLE},   {"i8", MPI_INT8_T},   {"u8", MPI_UINT8_T},
-        {"i16", MPI_INT16_T}, {"u16", MPI_UINT16_T}, {"i32", MPI_INT32_T}, {"u32", MPI_UINT32_T},
-        {"i64", MPI_INT64_T}, {"u64", MPI_UINT64_T}};
+        {"f32", MPI_FLOAT},    {"f64", MPI_DOUBLE},          {"i8", MPI_INT8_T},
+        {"u8", MPI_UINT8_T},   {"i16", MPI_INT16_T},         {"u16", MPI_UINT16_T},
+        {"i32", MPI_INT32_T},  {"u32", MPI_UINT32_T},        {"i64", MPI_INT64_T},
+        {"u64", MPI_UINT64_T}, {"c64", MPI_C_FLOAT_COMPLEX}, {"c128", MPI_C_DOUBLE_COMPLEX}};
     for (const auto &[name, number] : types)
         if (what.type == name) return number;
     throw Unsupported("MPI does not combine " + what.type);
@@ -75,6 +76,12 @@ MPI_Op op_of(const Case &what) {
     if (what.op == "prod") return MPI_PROD;
     if (what.op == "min") return MPI_MIN;
     if (what.op == "max") return MPI_MAX;
+    if (what.op == "band") return MPI_BAND;
+    if (what.op == "bor") return MPI_BOR;
+    if (what.op == "bxor") return MPI_BXOR;
+    if (what.op == "land") return MPI_LAND;
+    if (what.op == "lor") return MPI_LOR;
+    if (what.op == "lxor") return MPI_LXOR;
     if (what.op == "avg") throw Unsupported("MPI has no average");
     return MPI_SUM;
 }

@@ -88,6 +88,7 @@ ucc_datatype_t datatype_of(const Case &what) {
         constexpr ucc_datatype_t by_size[] = {UCC_DT_UINT8, UCC_DT_UINT8, UCC_DT_UINT16,
                                               UCC_DT_UINT8, UCC_DT_UINT32};
         const std::int64_t bytes = find_type(what.type).bytes();
+        if (bytes == 16) return UCC_DT_UINT128;
         return bytes == 8 ? UCC_DT_UINT64 : by_size[bytes];
     }
     if (what.output_type != what.type) throw Unsupported("UCC leaves the type as it is");

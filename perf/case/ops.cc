@@ -11,16 +11,39 @@
 namespace vescomm::perf {
 namespace {
 
-constexpr Op table[] = {{"sum", VESCOMM_SUM},
-                        {"prod", VESCOMM_PROD},
-                        {"min", VESCOMM_MIN},
-                        {"max", VESCOMM_MAX},
-                        {"avg", VESCOMM_AVERAGE}};
+using Number = std::int64_t;
+
+constexpr Op table[] = {
+    {"sum", VESCOMM_SUM, [](Number a, Number b) { return a + b; }},
+    {"prod", VESCOMM_PROD, [](Number a, Number b) { return a * b; }},
+    {"min", VESCOMM_MIN, [](Number a, Number b) { return std::min(a, b); }},
+    {"max", VESCOMM_MAX, [](Number a, Number b) { return std::max(a, b); }},
+    {"avg", VESCOMM_AVERAGE, [](Number a, Number b) { return a + b; }},
+    {"band", VESCOMM_BITWISE_AND, [](Number a, Number b) { return a & b; }},
+    {"bor", VESCOMM_BITWISE_OR, [](Number a, Number b) { return a | b; }},
+    {"bxor", VESCOMM_BITWISE_XOR, [](Number a, Number b) { return a ^ b; }},
+    {"land", VESCOMM_LOGICAL_AND, [](Number a, Number b) { return Number{a != 0 && b != 0}; }},
+    {"lor", VESCOMM_LOGICAL_OR, [](Number a, Number b) { return Number{a != 0 || b != 0}; }},
+    {"lxor", VESCOMM_LOGICAL_XOR, [](Number a, Number b) { return Number{(a != 0) != (b != 0)}; }}};
 
 }  // namespace
 
 std::span<const Op> ops() {
     return table;
+}
+
+bool combines(const Op &op, Kind kind) {
+    switch (kind) {
+        case Kind::floating:
+            return op.number < VESCOMM_BITWISE_AND;
+        case Kind::integer:
+            return true;
+        case Kind::truth:
+            return op.number != VESCOMM_AVERAGE;
+        case Kind::complex:
+            return op.number < VESCOMM_MIN;
+    }
+    return false;
 }
 
 const Op &find_op(std::string_view name) {

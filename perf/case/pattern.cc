@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "perf/case/collectives.h"
+#include "perf/case/ops.h"
 
 namespace vescomm::perf {
 namespace {
@@ -29,17 +30,19 @@ std::int64_t exact_in(const Case &what) {
     return std::min(find_type(what.type).exact, find_type(what.output_type).exact);
 }
 
+bool is_bool(const Case &what) {
+    return find_type(what.type).kind == Kind::truth;
+}
+
 std::vector<std::int64_t> combine(const Case &what, const std::vector<std::int64_t> &values) {
+    const Op &op = find_op(what.op);
     std::vector<std::int64_t> results;
     for (std::int64_t place = 0; place < period; ++place) {
         std::int64_t result = values[place];
-        for (int rank = 1; rank < what.ranks(); ++rank) {
-            const std::int64_t value = values[(place + shift_of(rank, 0)) % period];
-            if (what.op == "prod") result *= value;
-            else if (what.op == "min") result = std::min(result, value);
-            else if (what.op == "max") result = std::max(result, value);
-            else result += value;
-        }
+        for (int rank = 1; rank < what.ranks(); ++rank)
+            result = op.combine(result, values[(place + shift_of(rank, 0)) % period]);
+        // A logical operator makes a truth value of a single contribution.
+        if (op.number >= VESCOMM_LOGICAL_AND) result = result != 0 ? 1 : 0;
         results.push_back(what.op == "avg" ? result / what.ranks() : result);
     }
     return results;
@@ -68,7 +71,7 @@ std::vector<std::int64_t> values_to_multiply(const Case &what) {
 }
 
 std::vector<std::int64_t> values_of(const Case &what) {
-    if (what.op == "prod") return values_to_multiply(what);
+    if (what.op == "prod" && !is_bool(what)) return values_to_multiply(what);
     const bool added = what.op == "sum" || what.op == "avg";
     const std::int64_t max = added ? exact_in(what) / what.ranks() : exact_in(what);
     const auto different =
@@ -141,7 +144,7 @@ Pattern::Pattern(const Case &what, int rank)
     expected_.emplace(find_type(what.output_type), combine(what, values_of(what)));
     // Results are exact except averages, which are multiplied by a rounded 1 / ranks, and sums over
     // more ranks than the type has exact numbers.
-    if (what.op == "avg" || (what.op == "sum" && exact_in(what) < what.ranks()))
+    if (what.op == "avg" || (what.op == "sum" && !is_bool(what) && exact_in(what) < what.ranks()))
         tolerance_ = 2 / static_cast<double>(find_type(what.output_type).exact);
 }
 

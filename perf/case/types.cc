@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 namespace vescomm::perf {
 namespace {
@@ -72,16 +74,35 @@ using F8e5m2 = Narrow<std::uint8_t, 5, 2>;
 template <typename T>
 constexpr Type plain(std::string_view name, std::string_view nccl_name, vescomm_type_t number,
                      std::int64_t exact) {
-    return {name, nccl_name, number, exact, write_plain<T>, read_plain<T>};
+    constexpr Kind kind = std::is_floating_point_v<T> ? Kind::floating : Kind::integer;
+    return {name, nccl_name, number, kind, exact, write_plain<T>, read_plain<T>};
+}
+
+void write_bool(std::int64_t value, std::byte *to) {
+    *to = std::byte{value != 0};
+}
+
+template <typename T>
+void write_complex(std::int64_t value, std::byte *to) {
+    const std::complex<T> element(static_cast<T>(value));
+    std::memcpy(to, &element, sizeof element);
+}
+
+// NaN, which is never right, if there is an imaginary part.
+template <typename T>
+double read_complex(const std::byte *from) {
+    std::complex<T> element;
+    std::memcpy(&element, from, sizeof element);
+    return element.imag() == 0 ? static_cast<double>(element.real()) : std::nan("");
 }
 
 constexpr Type table[] = {
     plain<float>("f32", "float", VESCOMM_F32, 1 << 24),
-    {"bf16", "bfloat16", VESCOMM_BF16, 256, write_bf16, read_bf16},
-    {"f16", "half", VESCOMM_F16, 2048, F16::write, F16::read},
+    {"bf16", "bfloat16", VESCOMM_BF16, Kind::floating, 256, write_bf16, read_bf16},
+    {"f16", "half", VESCOMM_F16, Kind::floating, 2048, F16::write, F16::read},
     plain<double>("f64", "double", VESCOMM_F64, std::int64_t{1} << 53),
-    {"f8e4m3", "f8e4m3", VESCOMM_F8E4M3, 16, F8e4m3::write, F8e4m3::read},
-    {"f8e5m2", "f8e5m2", VESCOMM_F8E5M2, 8, F8e5m2::write, F8e5m2::read},
+    {"f8e4m3", "f8e4m3", VESCOMM_F8E4M3, Kind::floating, 16, F8e4m3::write, F8e4m3::read},
+    {"f8e5m2", "f8e5m2", VESCOMM_F8E5M2, Kind::floating, 8, F8e5m2::write, F8e5m2::read},
     plain<std::int8_t>("i8", "int8", VESCOMM_I8, 127),
     plain<std::uint8_t>("u8", "uint8", VESCOMM_U8, 255),
     plain<std::int16_t>("i16", "int16", VESCOMM_I16, 32767),
@@ -90,6 +111,11 @@ constexpr Type table[] = {
     plain<std::uint32_t>("u32", "uint32", VESCOMM_U32, INT32_MAX),
     plain<std::int64_t>("i64", "int64", VESCOMM_I64, INT32_MAX),
     plain<std::uint64_t>("u64", "uint64", VESCOMM_U64, INT32_MAX),
+    {"bool", "bool", VESCOMM_BOOL, Kind::truth, 1, write_bool, read_plain<std::uint8_t>},
+    {"c64", "complex64", VESCOMM_C64, Kind::complex, 1 << 24, write_complex<float>,
+     read_complex<float>},
+    {"c128", "complex128", VESCOMM_C128, Kind::complex, std::int64_t{1} << 53,
+     write_complex<double>, read_complex<double>},
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element types: their names, and the conversion of small whole numbers.
+// Element types: their names, and the conversion of small whole numbers. A bool is false for 0 and
+// true for all others; a complex number has the imaginary part 0.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +15,13 @@
 
 namespace vescomm::perf {
 
+enum class Kind { floating, integer, truth, complex };
+
 struct Type {
     std::string_view name;
-    std::string_view nccl_name;  // name in nccl-tests, accepted as well
+    std::string_view nccl_name;  // name in nccl-tests or in PyTorch, accepted as well
     vescomm_type_t number;
+    Kind kind;
     std::int64_t exact;  // whole numbers from 0 to this are exact
     void (*write)(std::int64_t value, std::byte *to);
     double (*read)(const std::byte *from);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "perf/case/collectives.h"
+#include "perf/case/ops.h"
 #include "perf/run/options.h"
 
 namespace vescomm::perf {
@@ -71,8 +72,12 @@ std::vector<Case> make_cases(const Options &options, int ranks) {
         for (const std::string &type : types)
             for (const std::string &op : ops)
                 for (const std::int64_t size : sizes)
-                    cases.push_back(make_case(options, ragged, row, type, op, size));
+                    if (!row.reduces() || combines(find_op(op), find_type(type).kind))
+                        cases.push_back(make_case(options, ragged, row, type, op, size));
     }
+    if (cases.empty())
+        throw std::invalid_argument(
+            fmt::format("--op {}: {} has no such operator", options.ops[0], options.types[0]));
     return cases;
 }
 

@@ -79,13 +79,14 @@ void add_data(CLI::App &app, Given &given) {
         ->option_text("NAME,...")
         ->group(group);
     app.add_option("-d,--datatype", options.types,
-                   "f32, f64, bf16, f16, f8e4m3, f8e5m2, i8 ... u64, or as nccl-tests calls\n"
-                   "them (f32).")
+                   "f32, f64, bf16, f16, f8e4m3, f8e5m2, i8 ... u64, bool, c64, c128, or as\n"
+                   "nccl-tests calls them (f32).")
         ->delimiter(',')
         ->option_text("TYPE,...")
         ->group(group);
     app.add_option("-o,--op", options.ops,
-                   "How contributions are combined: sum, prod, min, max, avg (sum).")
+                   "How contributions are combined: sum, prod, min, max, avg, band, bor, bxor,\n"
+                   "land, lor, lxor (sum). Types without an operator are left out.")
         ->delimiter(',')
         ->option_text("OP,...")
         ->group(group);

@@ -131,6 +131,14 @@ class Table(unittest.TestCase):
             )  # fmt: skip
             self.assertEqual(len(table), 2 * 14 * (5 + 1), out)
             self.assertTrue(all(row[8] == "0" for row in table), out)
+            # Bool has no average, complex numbers only sum, prod and avg.
+            table, out = self.check(
+                "--ranks", ranks, "-b", 4000, "-d", "i8,u64,bool,c64,c128", "-o",
+                "sum,prod,min,max,avg,band,bor,bxor,land,lor,lxor", "--collective", "all_reduce",
+                "--impl", "vescomm,vescomm-arrays",
+            )  # fmt: skip
+            self.assertEqual(len(table), 2 * (2 * 11 + 10 + 2 * 3), out)
+            self.assertTrue(all(row[8] == "0" for row in table), out)
 
     def test_all_to_all_and_send_receive_of_limit_are_verified(self):
         for ranks in (1, 2, 3):
@@ -299,6 +307,8 @@ class UsageErrors(unittest.TestCase):
         self.expect("--collective", "gossip", says="there is all_gather_v")
         self.expect("-d", "f7", says="there is f32")
         self.expect("-o", "xor", says="there is sum, prod, min, max, avg")
+        self.expect("--collective", "all_reduce", "-o", "bor",
+                    says="--op bor: f32 has no such operator")
         self.expect("--impl", "smoke", says="there is vescomm")
         self.expect("--impl", "limit,limit", says="named twice")
         self.expect("-b", "x", says="--minbytes \"x\"")
