@@ -53,6 +53,14 @@ struct Caller {
         }
     }
 
+    // The same count for every rank.
+    void equal_counts(std::int64_t given, std::vector<std::int64_t> &counts) const {
+        const std::int64_t sum = count(given) * ranks();
+        if (!countable(sum))
+            refuse_count("count for " + std::to_string(ranks()) + " ranks together", sum);
+        counts.assign(static_cast<std::size_t>(ranks()), given);
+    }
+
     // Sources are only read, but the executor has only one type of pointer, so const is cast away.
     Piece piece(const void *array, std::int64_t offset, std::int64_t elements,
                 const char *name) const {
@@ -246,11 +254,29 @@ vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const void *source, 
                  .type = type,
                  .source = source,
                  .output = output,
+                 .count = counts_in_lists,
                  .lists = {counts, offsets}},
                 options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     made.source = {caller.piece(source, 0, counts[caller.rank()], "source")};
                     caller.pieces(output, made.counts, offsets, "output", made.output);
+                });
+}
+
+vescomm_status_t vescomm_all_gather(vescomm_comm_t *comm, const void *source, void *output,
+                                    int64_t count, vescomm_type_t type,
+                                    const vescomm_call_options_t *options, void *stream,
+                                    vescomm_request_t **request) {
+    return call("vescomm_all_gather", comm,
+                {.collective = Collective::all_gather_v,
+                 .type = type,
+                 .source = source,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
+                    caller.equal_counts(count, made.counts);
+                    made.source = {caller.piece(source, 0, count, "source")};
+                    caller.pieces(output, made.counts, nullptr, "output", made.output);
                 });
 }
 
@@ -264,11 +290,30 @@ vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, const void *sour
                  .op = op,
                  .source = source,
                  .output = output,
+                 .count = counts_in_lists,
                  .lists = {counts}},
                 options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
                     caller.pieces(source, made.counts, nullptr, "source", made.source);
                     made.output = {caller.piece(output, 0, counts[caller.rank()], "output")};
+                });
+}
+
+vescomm_status_t vescomm_reduce_scatter(vescomm_comm_t *comm, const void *source, void *output,
+                                        int64_t count, vescomm_type_t type, vescomm_op_t op,
+                                        const vescomm_call_options_t *options, void *stream,
+                                        vescomm_request_t **request) {
+    return call("vescomm_reduce_scatter", comm,
+                {.collective = Collective::reduce_scatter_v,
+                 .type = type,
+                 .op = op,
+                 .source = source,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
+                    caller.equal_counts(count, made.counts);
+                    caller.pieces(source, made.counts, nullptr, "source", made.source);
+                    made.output = {caller.piece(output, 0, count, "output")};
                 });
 }
 
@@ -338,6 +383,7 @@ vescomm_status_t vescomm_gather_v(vescomm_comm_t *comm, const void *source, void
                  .root = root,
                  .source = source,
                  .output = output,
+                 .count = counts_in_lists,
                  .lists = {counts, offsets}},
                 options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
@@ -358,6 +404,7 @@ vescomm_status_t vescomm_scatter_v(vescomm_comm_t *comm, const void *source, voi
                  .root = root,
                  .source = source,
                  .output = output,
+                 .count = counts_in_lists,
                  .lists = {counts, offsets}},
                 options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(counts, "counts", made.counts);
@@ -378,6 +425,7 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                  .type = type,
                  .source = source,
                  .output = output,
+                 .count = counts_in_lists,
                  .lists = {source_counts, source_offsets, output_counts, output_offsets}},
                 options, stream, request, [&](const Caller &caller, Call &made) {
                     caller.counts(source_counts, "source_counts", made.sends);
@@ -389,6 +437,24 @@ vescomm_status_t vescomm_all_to_all_v(vescomm_comm_t *comm, const void *source,
                                       std::to_string(made.receives[caller.rank()]));
                     caller.pieces(source, made.sends, source_offsets, "source", made.source);
                     caller.pieces(output, made.receives, output_offsets, "output", made.output);
+                });
+}
+
+vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void *source, void *output,
+                                    int64_t count, vescomm_type_t type,
+                                    const vescomm_call_options_t *options, void *stream,
+                                    vescomm_request_t **request) {
+    return call("vescomm_all_to_all", comm,
+                {.collective = Collective::all_to_all_v,
+                 .type = type,
+                 .source = source,
+                 .output = output,
+                 .count = count},
+                options, stream, request, [&](const Caller &caller, Call &made) {
+                    caller.equal_counts(count, made.sends);
+                    made.receives = made.sends;
+                    caller.pieces(source, made.sends, nullptr, "source", made.source);
+                    caller.pieces(output, made.receives, nullptr, "output", made.output);
                 });
 }
 

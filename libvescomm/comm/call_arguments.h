@@ -12,6 +12,10 @@
 
 namespace vescomm::internal {
 
+// CallArguments::count of a call with lists of counts. A call whose list is missing then differs
+// from a call with one count for all ranks.
+inline constexpr std::int64_t counts_in_lists = -1;
+
 // The arguments of one call on arrays, as the caller gives them: unchecked.
 struct CallArguments {
     Collective collective = Collective::barrier;

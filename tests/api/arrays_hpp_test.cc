@@ -31,7 +31,13 @@ TEST_F(ArraysHpp, EveryCollectiveOfOneRankIsACopy) {
     using Span = std::span<const float>;
     vescomm::all_gather_v(comm, Span(source), output, counts);
     expect_copy();
+    vescomm::all_gather(comm, Span(source), output);
+    expect_copy();
     vescomm::reduce_scatter_v(comm, Span(source), output, counts, VESCOMM_MAX);
+    expect_copy();
+    vescomm::reduce_scatter(comm, Span(source), output, VESCOMM_MIN);
+    expect_copy();
+    vescomm::all_to_all(comm, Span(source), output);
     expect_copy();
     vescomm::all_reduce(comm, Span(source), output);
     expect_copy();
@@ -157,6 +163,9 @@ TEST_F(ArraysHpp, RefusesArraysThatAreTooShort) {
     EXPECT_THROW(vescomm::all_reduce(comm, all, two), std::invalid_argument);
     EXPECT_THROW(vescomm::all_gather_v(comm, all, two, counts), std::invalid_argument);
     EXPECT_THROW(vescomm::reduce_scatter_v(comm, two, output, counts), std::invalid_argument);
+    EXPECT_THROW(vescomm::all_gather(comm, all, two), std::invalid_argument);
+    EXPECT_THROW(vescomm::reduce_scatter(comm, two, output), std::invalid_argument);
+    EXPECT_THROW(vescomm::all_to_all(comm, all, two), std::invalid_argument);
     EXPECT_THROW(vescomm::gather_v(comm, all, output, {}), std::invalid_argument);
 }
 

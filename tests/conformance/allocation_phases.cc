@@ -265,6 +265,36 @@ void call_all_to_all(Rank &r) {
     r.expect("vescomm_all_to_all_v", all, should);
 }
 
+void call_with_one_count(Rank &r) {
+    const auto ranks = static_cast<std::size_t>(r.ranks());
+    const std::vector<float> mine = values(r.rank, 4 * ranks);
+    std::vector<float> all(4 * ranks), should;
+    for (int rank = 0; rank < r.ranks(); ++rank)
+        for (const float x : values(rank, 4)) should.push_back(x);
+    r.call("vescomm_all_gather", [&] {
+        return vescomm_all_gather(r.comm, mine.data(), all.data(), 4, VESCOMM_F32, nullptr, nullptr,
+                                  nullptr);
+    });
+    r.expect("vescomm_all_gather", all, should);
+    std::vector<float> sum(4);
+    const auto before = 4 * static_cast<std::size_t>(r.rank);
+    r.call("vescomm_reduce_scatter", [&] {
+        return vescomm_reduce_scatter(r.comm, mine.data(), sum.data(), 4, VESCOMM_F32, VESCOMM_SUM,
+                                      nullptr, nullptr, nullptr);
+    });
+    r.expect("vescomm_reduce_scatter", sum, sums(r.ranks(), 4, before));
+    should.clear();
+    for (int rank = 0; rank < r.ranks(); ++rank) {
+        const std::vector<float> theirs = values(rank, 4 * ranks);
+        for (std::size_t i = 0; i < 4; ++i) should.push_back(theirs[before + i]);
+    }
+    r.call("vescomm_all_to_all", [&] {
+        return vescomm_all_to_all(r.comm, mine.data(), all.data(), 4, VESCOMM_F32, nullptr, nullptr,
+                                  nullptr);
+    });
+    r.expect("vescomm_all_to_all", all, should);
+}
+
 // A nonblocking call, still in progress when the next call of the library is made.
 void call_in_background(Rank &r) {
     const std::vector<float> mine = values(r.rank, 50);
@@ -457,6 +487,7 @@ const std::vector<Phase> phases = {
     {"reduce_scatter_v", call_reduce_scatter},
     {"rooted", call_rooted},
     {"all_to_all_v", call_all_to_all},
+    {"one count", call_with_one_count},
     {"background", call_in_background},
     {"group", call_group},
     {"messages", send_and_receive},

@@ -37,6 +37,18 @@ TEST(ArrayArguments, OverlappingArraysAreRejected) {
         EXPECT_REFUSED(vescomm_all_to_all_v(comm, at, counts, nullptr, at, counts, nullptr,
                                             VESCOMM_F32, nullptr, nullptr, nullptr),
                        overlap);
+        EXPECT_REFUSED(vescomm_all_gather(comm, at + 10 * (1 - rank), at, 10, VESCOMM_F32, nullptr,
+                                          nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_reduce_scatter(comm, at, at + 10 * (1 - rank), 10, VESCOMM_F32,
+                                              VESCOMM_SUM, nullptr, nullptr, nullptr),
+                       overlap);
+        EXPECT_REFUSED(vescomm_all_to_all(comm, at, at, 10, VESCOMM_F32, nullptr, nullptr, nullptr),
+                       overlap);
+        check(vescomm_all_gather(comm, at + 10 * rank, at, 10, VESCOMM_F32, nullptr, nullptr,
+                                 nullptr));
+        check(vescomm_reduce_scatter(comm, at, at + 10 * rank, 10, VESCOMM_F32, VESCOMM_SUM,
+                                     nullptr, nullptr, nullptr));
         // Output blocks must not overlap. Source blocks may.
         const std::int64_t offsets[] = {0, 9};
         Floats other(40, 1);
@@ -141,6 +153,16 @@ TEST(ArrayArguments, CountsAboveTheMaximumAreRejected) {
         EXPECT_REFUSED(vescomm_all_gather_v(comm, data, data, counts, nullptr, VESCOMM_F32, nullptr,
                                             nullptr, nullptr),
                        "the sum of counts");
+        EXPECT_REFUSED(
+            vescomm_all_gather(comm, data, data, max, VESCOMM_F32, nullptr, nullptr, nullptr),
+            "vescomm_all_gather: count for 2 ranks together is 2199023255552; it must be from 0 to "
+            "1099511627776");
+        EXPECT_REFUSED(vescomm_reduce_scatter(comm, data, data, -1, VESCOMM_F32, VESCOMM_SUM,
+                                              nullptr, nullptr, nullptr),
+                       "vescomm_reduce_scatter: count is -1");
+        EXPECT_REFUSED(vescomm_all_to_all(comm, data, data, std::int64_t{1} << 62, VESCOMM_F32,
+                                          nullptr, nullptr, nullptr),
+                       "vescomm_all_to_all: count is 4611686018427387904");
         // The limit also applies to the sum over a group.
         check(vescomm_group_begin(comm));
         check(call(max));

@@ -73,6 +73,13 @@ public:
         gaps_ = random() % 2 == 0;
         for (int k = 0; k < ranks; ++k) counts_.push_back(random_count(random));
         for (int k = 0; k < ranks * ranks; ++k) matrix_.push_back(random_count(random) % 2'000);
+        if (random() % 3 == 0) {
+            // Some ranks make the calls with one count.
+            gaps_ = false;
+            std::ranges::fill(counts_, counts_[0]);
+            std::ranges::fill(matrix_, matrix_[0]);
+            one_count_ = (random() + static_cast<unsigned>(rank)) % 2 == 0;
+        }
         std::int64_t next = 0;
         for (const std::int64_t count : counts_) {
             next += gaps_ ? 3 : 0;
@@ -146,11 +153,17 @@ public:
         switch (collective_) {
             case Collective::all_gather_v:
                 if (in_place_) source = output + offsets_[rank_];
+                if (one_count_)
+                    return check(vescomm_all_gather(comm, source, output, counts_[0], type,
+                                                    &options_, nullptr, request));
                 return check(vescomm_all_gather_v(comm, source, output, counts_.data(), offsets,
                                                   type, &options_, nullptr, request));
             case Collective::reduce_scatter_v:
                 // In place the result lies in the source.
                 if (in_place_) output = source_.data() + begin(rank_);
+                if (one_count_)
+                    return check(vescomm_reduce_scatter(comm, source, output, counts_[0], type, op_,
+                                                        &options_, nullptr, request));
                 return check(vescomm_reduce_scatter_v(comm, source, output, counts_.data(), type,
                                                       op_, &options_, nullptr, request));
             case Collective::all_reduce:
@@ -173,6 +186,9 @@ public:
                                                offsets_.data(), type, root_, &options_, nullptr,
                                                request));
             default: {
+                if (one_count_)
+                    return check(vescomm_all_to_all(comm, source, output, matrix_[0], type,
+                                                    &options_, nullptr, request));
                 sends_.clear();
                 receives_.clear();
                 for (int k = 0; k < ranks_; ++k) {
@@ -291,6 +307,7 @@ private:
     int rank_, ranks_, number_, root_ = 0;
     vescomm_op_t op_ = VESCOMM_SUM;
     bool in_place_ = false, gaps_ = false;
+    bool one_count_ = false;  // this rank calls vescomm_all_gather(), ...
     std::size_t drawn_ = 0;
     vescomm_call_options_t options_ = vescomm_call_options_init();
     std::vector<std::int64_t> counts_, offsets_, matrix_, sends_, receives_;

@@ -74,6 +74,34 @@ TEST(MismatchedArrayCalls, ABitwiseOperatorAndASumAreReported) {
     }
 }
 
+TEST(MismatchedArrayCalls, DifferentEqualCountsAreReported) {
+    for (const auto &setup : {two, apart}) {
+        for (const int which : {0, 1, 2}) {
+            run_array_ranks(setup, [which](vescomm_comm_t *comm) {
+                const std::int64_t count = comm->value->rank() == 1 ? 11 : 10;
+                Floats source(40, 1), output(40);
+                const auto call = [&] {
+                    if (which == 0)
+                        return vescomm_all_gather(comm, source.data(), output.data(), count,
+                                                  VESCOMM_F32, nullptr, nullptr, nullptr);
+                    if (which == 1)
+                        return vescomm_reduce_scatter(comm, source.data(), output.data(), count,
+                                                      VESCOMM_F32, VESCOMM_SUM, nullptr, nullptr,
+                                                      nullptr);
+                    return vescomm_all_to_all(comm, source.data(), output.data(), count,
+                                              VESCOMM_F32, nullptr, nullptr, nullptr);
+                };
+                vescomm_status_t status = VESCOMM_OK;
+                // A rank may complete its first calls before the mismatch is detected.
+                for (int i = 0; i < 10 && status == VESCOMM_OK; ++i) status = call();
+                const char *names[] = {"all_gather_v of f32", "reduce_scatter_v of f32 (sum",
+                                       "all_to_all_v of f32"};
+                expect_mismatch(status, {"rank 1", names[which]});
+            });
+        }
+    }
+}
+
 TEST(MismatchedArrayCalls, AreReportedWithMoreCallsInProgressThanStagingSlots) {
     for (const auto &setup : {two, three, apart}) {
         run_array_ranks(setup, [](vescomm_comm_t *comm) {

@@ -58,6 +58,17 @@ TEST_P(RepeatedAllocations, AreNone) {
                       0U)
                 << "all_to_all_v";
             EXPECT_EQ(allocations_of([&] {
+                          check(vescomm_all_gather(comm, source.data(), output.data(), count,
+                                                   VESCOMM_F32, nullptr, nullptr, nullptr));
+                          check(vescomm_reduce_scatter(comm, source.data(), output.data(), count,
+                                                       VESCOMM_F32, VESCOMM_MAX, nullptr, nullptr,
+                                                       nullptr));
+                          check(vescomm_all_to_all(comm, source.data(), output.data(), count,
+                                                   VESCOMM_F32, nullptr, nullptr, nullptr));
+                      }),
+                      0U)
+                << "calls with one count";
+            EXPECT_EQ(allocations_of([&] {
                           vescomm_request_t *first = nullptr, *second = nullptr;
                           sum(output, &first);
                           sum(other, &second);

@@ -3,6 +3,7 @@
 //
 // Calls on arrays that are repeated, exactly or nearly. The library caches the calls, so what
 // differs must be noticed: counts and offsets in the same vector, another op, another type.
+#include <algorithm>
 #include <random>
 
 #include "support/array_calls.h"
@@ -26,6 +27,7 @@ struct Site {
     std::int64_t count = 0;
     vescomm_op_t op = VESCOMM_SUM;
     int root = 0;
+    bool equal = false;  // counts are equal, and every second rank gives one count for all
 
     std::int64_t exchanged(int from, int to, int ranks) const {
         return counts[static_cast<std::size_t>(from * ranks + to)];
@@ -52,6 +54,11 @@ Site random_site(Random &random, int ranks) {
     for (int i = 0; i < (exchange ? ranks * ranks : ranks); ++i) site.counts.push_back(below(20));
     if (below(2) == 0)
         for (int i = 0; i < ranks; ++i) site.gaps.push_back(below(3));
+    if (below(3) == 0) {
+        site.equal = true;
+        site.gaps.clear();
+        std::ranges::fill(site.counts, site.counts[0]);
+    }
     return site;
 }
 
@@ -111,6 +118,17 @@ private:
         }
         const std::int64_t *counts = counts_.data();
         const std::int64_t *offsets = site.gaps.empty() ? nullptr : offsets_.data();
+        if (site.equal && (rank_ + site.count) % 2 == 0) {
+            if (site.collective == Collective::all_gather_v)
+                return vescomm_all_gather(comm_, source, output, counts[0], VESCOMM_F32, nullptr,
+                                          nullptr, request);
+            if (site.collective == Collective::reduce_scatter_v)
+                return vescomm_reduce_scatter(comm_, source, output, counts[0], VESCOMM_F32,
+                                              site.op, nullptr, nullptr, request);
+            if (site.collective == Collective::all_to_all_v)
+                return vescomm_all_to_all(comm_, source, output, counts[0], VESCOMM_F32, nullptr,
+                                          nullptr, request);
+        }
         switch (site.collective) {
             case Collective::all_gather_v:
                 return vescomm_all_gather_v(comm_, source, output, counts, offsets, VESCOMM_F32,
@@ -319,6 +337,13 @@ TEST(RepeatedCalls, WrongArgumentsAreStillRefused) {
                                             offsets.data(), VESCOMM_F32, nullptr, nullptr, nullptr),
                        "counts is NULL");
         check(gather(source.data(), VESCOMM_F32));
+        // A call with one count, 0, has no list either.
+        for (int i = 0; i < 2; ++i)
+            check(vescomm_all_gather(comm, source.data(), output.data(), 0, VESCOMM_F32, nullptr,
+                                     nullptr, nullptr));
+        EXPECT_REFUSED(vescomm_all_gather_v(comm, source.data(), output.data(), nullptr, nullptr,
+                                            VESCOMM_F32, nullptr, nullptr, nullptr),
+                       "counts is NULL");
     });
 }
 

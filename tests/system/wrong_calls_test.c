@@ -291,6 +291,15 @@ static void requests(void) {
                 "counts[0] is 9223372036854775807");
         REFUSED(vescomm_all_gather_v(comm, in, out, &one, &negative, VESCOMM_F32, NULL, NULL, NULL),
                 "offsets[0] of output is -1");
+        REFUSED(vescomm_all_gather(NULL, in, out, 1, VESCOMM_F32, NULL, NULL, NULL),
+                "vescomm_all_gather", "comm is NULL");
+        REFUSED(vescomm_all_gather(comm, in, NULL, 1, VESCOMM_F32, NULL, NULL, NULL),
+                "vescomm_all_gather", "output is NULL");
+        REFUSED(
+            vescomm_reduce_scatter(comm, NULL, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL),
+            "vescomm_reduce_scatter", "source is NULL");
+        REFUSED(vescomm_all_to_all(comm, in, out, many, VESCOMM_F32, NULL, NULL, NULL),
+                "vescomm_all_to_all", "count is 9223372036854775807");
         REFUSED(vescomm_broadcast(comm, in, 1, VESCOMM_F32, 1, NULL, NULL, NULL), "root is 1",
                 "0 to 0");
         REFUSED(vescomm_all_to_all_v(comm, in, &one, NULL, out, &many, NULL, VESCOMM_F32, NULL,

@@ -1239,15 +1239,18 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  * the library: call vescomm_comm_progress() in long computations.
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
- * NULL where its count is 0. Arrays are aligned to their elements, complex ones to
- * one part. A *block* is the elements that
- * one rank gets from another. Output blocks must not overlap each other or any source block, except
- * in place:
+ * NULL where its count is 0. Arrays are aligned to their elements, complex ones to one part. A
+ * *block* is the elements that one rank gets from another. Output blocks must not overlap each
+ * other or any source block, except in place:
  *
  *     all_reduce, reduce            the whole source and the whole output may coincide
  *     all_gather_v, gather_v        the source may be the calling rank's block of the output
  *     reduce_scatter_v, scatter_v   the output may be the calling rank's block of the source
  *     all_to_all_v                  the calling rank's blocks of source and output may coincide
+ *
+ * all_gather, reduce_scatter and all_to_all are all_gather_v, reduce_scatter_v and all_to_all_v
+ * with equal counts and without offsets. They are the same operation: some ranks may call the one
+ * function and some the other.
  *
  * Parameters that have one meaning in all functions:
  *
@@ -1300,6 +1303,18 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v(vescomm_comm_t *comm, const vo
                                                   void *stream, vescomm_request_t **request);
 
 /**
+ * Gathers sources of equal size on all ranks.
+ * After completion: output holds the @p count elements of rank k at k * @p count, for every k.
+ * @param source  @p count elements.
+ * @param output  @p count elements for each rank.
+ * @param count   number of elements of one rank; the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_all_gather(vescomm_comm_t *comm, const void *source,
+                                                void *output, int64_t count, vescomm_type_t type,
+                                                const vescomm_call_options_t *options, void *stream,
+                                                vescomm_request_t **request);
+
+/**
  * Reduces the sources of all ranks and leaves each rank its own block of the result.
  * After completion: output of rank k holds the reduction of the counts[k] elements for rank k.
  * @param source  the elements for rank 0, then those for rank 1, and so on.
@@ -1312,6 +1327,20 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
                                                       vescomm_type_t type, vescomm_op_t op,
                                                       const vescomm_call_options_t *options,
                                                       void *stream, vescomm_request_t **request);
+
+/**
+ * Reduces the sources of all ranks and leaves each rank a block of the result, of equal size.
+ * After completion: output of rank k holds the reduction of the @p count elements for rank k.
+ * @param source  @p count elements for each rank: those for rank 0, then those for rank 1, and so
+ *                on.
+ * @param output  @p count elements.
+ * @param count   number of elements for one rank; the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_reduce_scatter(vescomm_comm_t *comm, const void *source,
+                                                    void *output, int64_t count,
+                                                    vescomm_type_t type, vescomm_op_t op,
+                                                    const vescomm_call_options_t *options,
+                                                    void *stream, vescomm_request_t **request);
 
 /**
  * Reduces the sources of all ranks and leaves every rank the same result, bit for bit.
@@ -1393,6 +1422,18 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all_v(
     const int64_t *source_offsets, void *output, const int64_t *output_counts,
     const int64_t *output_offsets, vescomm_type_t type, const vescomm_call_options_t *options,
     void *stream, vescomm_request_t **request);
+
+/**
+ * Sends one block of equal size from every rank to every rank.
+ * After completion: output holds the @p count elements of rank k for this rank at k * @p count.
+ * @param source  @p count elements for each rank, those for rank k at k * @p count.
+ * @param output  @p count elements for each rank.
+ * @param count   number of elements from one rank to one rank; the same on every rank.
+ */
+VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void *source,
+                                                void *output, int64_t count, vescomm_type_t type,
+                                                const vescomm_call_options_t *options, void *stream,
+                                                vescomm_request_t **request);
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.

@@ -519,9 +519,13 @@ inline std::size_t sum(std::span<const std::int64_t> counts) {
     return sum;
 }
 
+inline std::size_t ranks(const Communicator &comm) {
+    return static_cast<std::size_t>(comm.ranks());
+}
+
 inline void require_ranks(const char *function, const Communicator &comm,
                           std::span<const std::int64_t> counts) {
-    require_elements(function, "counts", counts.size(), static_cast<std::size_t>(comm.ranks()));
+    require_elements(function, "counts", counts.size(), ranks(comm));
 }
 
 }  // namespace detail
@@ -610,6 +614,19 @@ void all_gather_v(const Communicator &comm, const Source &source, Output &&outpu
                                       detail::type_in<Output &>, nullptr, stream, started.slot()));
 }
 
+// Every rank has a source of the same size.
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void all_gather(const Communicator &comm, const Source &source, Output &&output,
+                Request *request = nullptr, void *stream = nullptr) {
+    detail::require_elements("all_gather", "output", std::ranges::size(output),
+                             std::ranges::size(source) * detail::ranks(comm));
+    detail::Started started(request);
+    started.done(vescomm_all_gather(comm.get(), std::ranges::data(source),
+                                    std::ranges::data(output), detail::count(source),
+                                    detail::type_in<Output &>, nullptr, stream, started.slot()));
+}
+
 template <typename Source, typename Output>
 requires detail::Pair<const Source &, Output &>
 void reduce_scatter_v(const Communicator &comm, const Source &source, Output &&output,
@@ -623,6 +640,20 @@ void reduce_scatter_v(const Communicator &comm, const Source &source, Output &&o
     detail::Started started(request);
     started.done(vescomm_reduce_scatter_v(
         comm.get(), std::ranges::data(source), std::ranges::data(output), counts.data(),
+        detail::type_in<Output &>, op, nullptr, stream, started.slot()));
+}
+
+// Every rank has an output of the same size.
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void reduce_scatter(const Communicator &comm, const Source &source, Output &&output,
+                    vescomm_op_t op = VESCOMM_SUM, Request *request = nullptr,
+                    void *stream = nullptr) {
+    detail::require_elements("reduce_scatter", "source", std::ranges::size(source),
+                             std::ranges::size(output) * detail::ranks(comm));
+    detail::Started started(request);
+    started.done(vescomm_reduce_scatter(
+        comm.get(), std::ranges::data(source), std::ranges::data(output), detail::count(output),
         detail::type_in<Output &>, op, nullptr, stream, started.slot()));
 }
 
@@ -731,6 +762,25 @@ void all_to_all_v(const Communicator &comm, const Source &source,
                                       nullptr, std::ranges::data(output), output_counts.data(),
                                       nullptr, detail::type_in<Output &>, nullptr, stream,
                                       started.slot()));
+}
+
+// The source consists of a block of the same size for each rank.
+template <typename Source, typename Output>
+requires detail::Pair<const Source &, Output &>
+void all_to_all(const Communicator &comm, const Source &source, Output &&output,
+                Request *request = nullptr, void *stream = nullptr) {
+    const std::size_t ranks = detail::ranks(comm);
+    if (std::ranges::size(source) % ranks != 0)
+        throw std::invalid_argument(
+            "all_to_all: source has " + std::to_string(std::ranges::size(source)) +
+            " elements, which is no multiple of " + std::to_string(ranks) + " ranks");
+    detail::require_elements("all_to_all", "output", std::ranges::size(output),
+                             std::ranges::size(source));
+    detail::Started started(request);
+    started.done(vescomm_all_to_all(comm.get(), std::ranges::data(source),
+                                    std::ranges::data(output),
+                                    static_cast<std::int64_t>(std::ranges::size(source) / ranks),
+                                    detail::type_in<Output &>, nullptr, stream, started.slot()));
 }
 
 template <typename Source>
