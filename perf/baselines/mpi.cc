@@ -73,6 +73,9 @@ MPI_Datatype datatype_of(const Case &what) {
 }
 
 MPI_Op op_of(const Case &what) {
+    // MPI may copy a single contribution, which is then not 0 or 1.
+    if (what.ranks() == 1 && what.op.starts_with('l'))
+        throw Unsupported("MPI leaves a single contribution to a logical operator as it is");
     if (what.op == "prod") return MPI_PROD;
     if (what.op == "min") return MPI_MIN;
     if (what.op == "max") return MPI_MAX;

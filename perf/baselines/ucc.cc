@@ -104,7 +104,8 @@ ucc_reduction_op_t op_of(const Case &what) {
     if (what.op == "min") return UCC_OP_MIN;
     if (what.op == "max") return UCC_OP_MAX;
     if (what.op == "avg") return UCC_OP_AVG;
-    return UCC_OP_SUM;
+    if (what.op == "sum" || what.op == "none") return UCC_OP_SUM;
+    throw Unsupported("UCC runs here without " + what.op);
 }
 
 class Ucc final : public Implementation {

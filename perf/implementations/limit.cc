@@ -90,9 +90,10 @@ public:
                                    : moves_apart ? 2 * ranks_
                                                  : ranks_) >
                    stream_bytes;
-        private_.assign(
-            is_private ? static_cast<std::size_t>(private_elements * sizeof(float)) + 1 : 0,
-            std::byte{});
+        // An output of f32 may have larger elements than the input.
+        const std::int64_t element = std::max<std::int64_t>(bytes_, sizeof(float));
+        private_.assign(is_private ? static_cast<std::size_t>(private_elements * element) + 1 : 0,
+                        std::byte{});
         std::byte *region = memory_.region(rank_);
         input_ = what.shared ? private_.data() : region + mine.begin * bytes_;
         output_ = what.shared  ? memory_.slab()

@@ -32,7 +32,7 @@ std::vector<InputTensor> read_tensors(const PlanOptions &options) {
 // Converts an alignment from bytes to elements. The planner has one alignment for all buffers, so
 // the smallest type is used. Buffers of larger types are aligned to more than requested.
 std::int64_t to_elements(const Model &model, std::int64_t bytes, const char *option) {
-    std::int64_t smallest = 8;
+    std::int64_t smallest = model.units.empty() ? 1 : bytes_of(model.units.front().type);
     for (const Unit &unit : model.units) smallest = std::min(smallest, bytes_of(unit.type));
     constexpr std::int64_t max = std::int64_t{1} << 30;
     if (bytes < 1 || bytes > max || bytes % smallest != 0)

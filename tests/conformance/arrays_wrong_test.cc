@@ -5,6 +5,7 @@
 // that are destroyed while they run.
 #include <algorithm>
 #include <barrier>
+#include <complex>
 #include <numeric>
 
 #include "base/types.h"
@@ -71,6 +72,22 @@ TEST(MismatchedArrayCalls, ABitwiseOperatorAndASumAreReported) {
                                          "all_reduce of i32 (" + name_of_op(op)});
             });
         }
+    }
+}
+
+// VESCOMM_F32 and VESCOMM_C128 have the same lower four bits.
+TEST(MismatchedArrayCalls, ComplexAndFloatElementsAreReported) {
+    for (const auto &setup : {two, apart}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
+            std::vector<std::complex<double>> data(100, 1);
+            const bool odd = comm->value->rank() == 1;
+            vescomm_status_t status = VESCOMM_OK;
+            for (int i = 0; i < 10 && status == VESCOMM_OK; ++i)
+                status = vescomm_all_reduce(comm, data.data(), data.data(), 100,
+                                            odd ? VESCOMM_C128 : VESCOMM_F32, VESCOMM_SUM, nullptr,
+                                            nullptr, nullptr);
+            expect_mismatch(status, {"all_reduce of f32", "rank 1", "all_reduce of c128"});
+        });
     }
 }
 

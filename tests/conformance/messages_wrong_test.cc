@@ -50,6 +50,7 @@ TEST(MismatchedMessages, AreReportedToBothAndNothingIsWritten) {
     const Sides all[] = {
         {10, 11, VESCOMM_F32, "rank 1 receives 11 f32 from rank 0, which sent 10 f32"},
         {10, 10, VESCOMM_I32, "receives 10 i32 from rank 0, which sent 10 f32"},
+        {10, 10, VESCOMM_C128, "receives 10 c128 from rank 0, which sent 10 f32"},
         {0, 5, VESCOMM_F32, "which sent 0 f32"},
         {5, 0, VESCOMM_F32, "receives 0 f32"},
         {9'000'000, 5, VESCOMM_F32, "which sent 4194304 or more f32"},

@@ -146,6 +146,9 @@ class Table(unittest.TestCase):
                                     "--ragged", "one-owner:0.9", "--impl", "vescomm,limit",
                                     "--collective", "alltoall,sendrecv", "-m", 3)  # fmt: skip
             self.assertEqual(len(table), 8, out)
+        table, out = self.check("--ranks", 2, "-b", 4000, "--impl", "vescomm,limit", "-d", "c128",
+                                "--collective", "alltoall,sendrecv", "-m", 3)  # fmt: skip
+        self.assertEqual(len(table), 4, out)
 
     def test_shared_results_with_a_late_rank(self):
         table, out = self.check("--ranks", 3, "-b", "100K", "--shared", "--ragged", "linear",
@@ -230,6 +233,16 @@ class Json(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.path = os.path.join(self.folder.name, "run.json")
+
+    def test_reductions_follow_the_schema(self):
+        code, out, err = run("--ranks", 2, "-b", 1000, "--impl", "vescomm", "--collective",
+                             "all_reduce", "-d", "i32,bool,c128", "-o", "sum,bor,lxor", "-J",
+                             self.path, *SMALL)  # fmt: skip
+        self.assertEqual((code, err), (0, ""), out)
+        said = json.loads(Path(self.path).read_text(encoding="utf-8"))
+        schema = json.loads(Path(SCHEMA).read_text(encoding="utf-8"))
+        self.assertEqual(violations(said, schema, schema), [])
+        self.assertEqual({one["op"] for one in said["results"]}, {"sum", "bor", "lxor"})
 
     def test_follows_its_schema(self):
         code, out, err = run("--ranks", 2, "-b", 1000, "-e", 3000, "-i", 1000, "--ragged",

@@ -991,13 +991,17 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_MAX ((vescomm_op_t)4)
 /** The sum of all contributions, each multiplied by a factor first. */
 #define VESCOMM_PREMULTIPLIED_SUM ((vescomm_op_t)5)
+/** A bit is 1 if it is 1 in all contributions. */
 #define VESCOMM_BITWISE_AND ((vescomm_op_t)6)
+/** A bit is 1 if it is 1 in any contribution. */
 #define VESCOMM_BITWISE_OR ((vescomm_op_t)7)
+/** A bit is 1 if it is 1 in an odd number of contributions. */
 #define VESCOMM_BITWISE_XOR ((vescomm_op_t)8)
-/** Elements other than 0 are true. The result is 1 or 0, also on a communicator of one rank. */
+/** 1 if all ranks contribute an element other than 0, otherwise 0; also with one rank. */
 #define VESCOMM_LOGICAL_AND ((vescomm_op_t)9)
+/** 1 if any rank contributes an element other than 0, otherwise 0; also with one rank. */
 #define VESCOMM_LOGICAL_OR ((vescomm_op_t)10)
-/** 1 if the number of ranks that contribute a true element is odd. */
+/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0. */
 #define VESCOMM_LOGICAL_XOR ((vescomm_op_t)11)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
@@ -1335,6 +1339,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v(vescomm_comm_t *comm, cons
  *                on.
  * @param output  @p count elements.
  * @param count   number of elements for one rank; the same on every rank.
+ * @param op      the operator; the same on every rank.
  */
 VESCOMM_API vescomm_status_t vescomm_reduce_scatter(vescomm_comm_t *comm, const void *source,
                                                     void *output, int64_t count,

@@ -274,6 +274,14 @@ class Inputs(unittest.TestCase):
         self.assertIn(says, err)
         self.assertEqual(err.count("\n"), 1, err)
 
+    def test_alignment_is_in_elements_of_the_smallest_type(self):
+        path = self.path("complex.safetensors")
+        write_safetensors(path, {"w": ("C128", [4, 4], 256)})
+        code, _, err = run("--safetensors", path, "--ranks", 2, "--align-start", 8)
+        self.assertNotEqual(code, 0)
+        self.assertIn("which have 16 bytes", err)
+        plan("--safetensors", path, "--ranks", 2, "--align-start", 16)
+
     def test_plans_a_model_of_140_gigabytes_from_its_headers(self):
         side = 1 << 14
         for file in range(7):
