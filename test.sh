@@ -19,6 +19,13 @@ if [ -n "${SANITIZE:-}" ]; then
     options=(-Db_sanitize="$SANITIZE" -Db_lundef=false --buildtype=debugoptimized
         -Db_ndebug=false)
 fi
+# Python does not load libraries with sanitizers.
+if [ -z "${SANITIZE:-}" ]; then
+    mkdir -p build-python
+    if prepare_python "$PWD/build-python/environment"; then
+        options+=(-Dpython_program="$PWD/build-python/environment/bin/python")
+    fi
+fi
 # In continuous integration nobody reads warnings: they are errors.
 if [ "${CI:-}" = true ]; then options+=(-Dwerror=true); fi
 configure "$folder" -Dtests=enabled "${options[@]}"

@@ -26,7 +26,8 @@ int work(const std::string &name) {
     std::optional<vescomm::Communicator> comm;
     return serve(name, [&](const Worker &) {
         comm.emplace(vescomm::Communicator::from_environment());
-        return name == "vescomm-arrays" ? make_arrays(*comm) : make_vescomm(*comm);
+        if (name == "vescomm") return make_vescomm(*comm);
+        return make_arrays(*comm, name == "vescomm-registered");
     });
 }
 

@@ -20,7 +20,7 @@ status=0 all_passed=0 all_failed=0 all_skipped=0
 with_address=(
     frame launch control_simulation session session_death session_hostile
     tcp puts shared_memory ucx
-    groups peer_info leaving machine_exchange recycling
+    groups peer_info leaving machine_exchange recycling registered_arrays
     arrays_wrong repeated_calls exchange_fuzz messages_wrong mixed
     flight_recorder flight_report layout
 )
@@ -28,8 +28,8 @@ with_address=(
 with_thread=(
     biased_lock failure_value session session_death session_hostile
     tcp puts shared_memory ucx
-    groups shared_connections interleavings leaving recorder advertise
-    exchange_fuzz threads
+    groups shared_connections interleavings leaving recorder advertise registered_arrays
+    exchange_fuzz threads waits
     flight_recorder log metrics observe_file trace
 )
 # GCC takes longer to build: only tests of code that reads untrusted bytes.

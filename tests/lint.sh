@@ -32,8 +32,8 @@ case "${1:-}" in
     '')
         status=0
         # Examples are excluded: pages quote them without the SPDX lines.
-        for file in $(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.py' '*.sh' '*meson.build' |
-            grep -v '^docs/examples/'); do
+        for file in $(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.py' '*.sh' '*meson.build' \
+            '*.rs' '*.toml' | grep -v -E '^(docs|bindings/rust/vescomm)/examples/'); do
             if ! head -n 4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0'; then
                 echo "$file: the SPDX lines are missing" >&2
                 status=1

@@ -19,17 +19,18 @@ ROOT = Path(__file__).resolve().parent.parent
 # Folders and files that are checked. Add a folder when --count reports no hits in it.
 CHECKED = [
     "docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "demo.sh", "test.sh",
-    "libvescomm", "planner", "fsdp", "perf", "tests", "meson.build", "meson_options.txt",
+    "libvescomm", "planner", "fsdp", "bindings", "perf", "tests", "meson.build", "meson_options.txt",
 ]
 
 # The glossary defines words; the changelog is history; corpora are data; this file has the list.
 EXEMPT = ("docs/glossary.md", "CHANGELOG.md", "tests/fuzz/corpus/", "tests/lint_words.py")
 # Single lines: a table that vescomm-info prints (its words are those of libvescomm/config), the context
-# window of a model, the window of a moving average, and the stages of ResNet.
+# window of a model, the window of a moving average, the stages of ResNet, and an attribute of torch.
 EXEMPT_LINES = {
     "docs/configuration.md": re.compile(r"\| `VESCOMM_"),
     "fsdp/examples/train_gpt/sample.cc": re.compile(r".*window"),
     "fsdp/examples/train_gpt/plot_loss.py": re.compile(r".*window"),
+    "bindings/python/vescomm/torch/group.py": re.compile(r".*supports_window"),
     "tests/planner/other_models.h": re.compile(r".*stage"),
 }
 
@@ -70,8 +71,9 @@ RETIRED = {
 # A comment names its subject first.
 WRONG_BEGINNING = re.compile(r"(Of|What|Who|Where|Whether)\b")
 
-TEXT = {".md", ".txt", ".sh", ".py", ".build", ".c", ".cc", ".cpp", ".h", ".hpp", ".inl", ".def", ".json"}
-CODE = {".c", ".cc", ".cpp", ".h", ".hpp", ".inl"}
+TEXT = {".md", ".txt", ".sh", ".py", ".build", ".c", ".cc", ".cpp", ".h", ".hpp", ".inl", ".def", ".json",
+        ".rs", ".toml"}
+CODE = {".c", ".cc", ".cpp", ".h", ".hpp", ".inl", ".rs"}
 
 
 def expression():

@@ -13,7 +13,11 @@ packages=(
     python3 python3-matplotlib iproute2
 )
 # Packages of tests that are skipped without them.
-optional_packages=(doxygen)
+optional_packages=(doxygen cmake dpkg-dev help2man python3-dev python3-venv)
+# Any Rust from 1.63 on will do.
+command -v cargo >/dev/null || optional_packages+=(cargo)
+# Packages of PyPI for the Python package and its tests.
+python_packages=('nanobind>=3.1,<4' numpy ml_dtypes)
 
 say() { printf '==> %s\n' "$*"; }
 
@@ -53,6 +57,23 @@ install_packages() {
 install_optional_packages() {
     (install_packages "${optional_packages[@]}") ||
         say "without ${optional_packages[*]}, the tests that need it are skipped"
+}
+
+# prepare_python FOLDER: makes a virtual environment in FOLDER with what the Python package and its tests
+# need, once. Returns 1 if that is not possible; the tests of the package are skipped then.
+prepare_python() {
+    local folder=$1 system=/usr/bin/python3
+    [ -x "$system" ] || system=python3
+    if [ -f "$folder/ready" ] && [ "$(cat "$folder/ready")" = "${python_packages[*]}" ]; then return 0; fi
+    say "installing ${python_packages[*]} into $folder"
+    if "$system" -m venv "$folder" >"$folder.log" 2>&1 &&
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+            "${python_packages[@]}" >>"$folder.log" 2>&1; then
+        printf '%s' "${python_packages[*]}" >"$folder/ready"
+        return 0
+    fi
+    say "without them the tests of the Python package are skipped; $folder.log has the reason"
+    return 1
 }
 
 # configure FOLDER OPTION...

@@ -36,6 +36,11 @@ int main() try {
         vescomm::receive(comm, left, (rank + comm.ranks() - 1) % comm.ranks());
     });
 
+    // Local peers read registered memory where it is.
+    const vescomm::Allocator<float> registered(comm);
+    std::vector<float, vescomm::Allocator<float>> weights(1'000'000, 1.0f, registered);
+    vescomm::broadcast(comm, weights, 0);
+
     exchange.wait();
     comm.finalize();  // collective; the destructor then does not wait
     std::printf("largest %g, last token %d, gradient %g, left %d\n", largest[0], got.back(),

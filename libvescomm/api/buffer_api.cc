@@ -57,6 +57,21 @@ vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *memory, void **
     });
 }
 
+vescomm_status_t vescomm_malloc(vescomm_comm_t *comm, std::uint64_t bytes, void **pointer) {
+    return guarded([&] {
+        require(comm, "vescomm_malloc", "comm");
+        require(pointer, "vescomm_malloc", "pointer");
+        *pointer = comm->value->pool().memory->allocate(bytes);
+    });
+}
+
+vescomm_status_t vescomm_mfree(vescomm_comm_t *comm, void *pointer) {
+    return guarded([&] {
+        require(comm, "vescomm_mfree", "comm");
+        if (pointer != nullptr) comm->value->pool().memory->free(pointer);
+    });
+}
+
 vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory) {
     return guarded([&] {
         if (memory == nullptr) return;

@@ -55,6 +55,7 @@ vescomm_comm_counters_t counters_of(Communicator &comm) {
     counters.sleeps = counted.sleeps;
     counters.busy_seconds = counted.busy_seconds;
     counters.waiting_seconds = counted.waiting_seconds;
+    counters.bytes_registered = counted.bytes_registered;
     return counters;
 }
 

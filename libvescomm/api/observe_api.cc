@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/guard.h"
 #include "api/handles.h"
+#include "base/interrupt.h"
 #include "comm/agree.h"
 #include "comm/collective_create.h"
 #include "comm/communicator.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr std::uint64_t max_trace_bytes = std::uint64_t{512} << 20;
 
 }  // namespace
+
+vescomm_status_t vescomm_set_interrupt(vescomm_interrupt_function_t function, void *context) {
+    return guarded([&] { set_interrupt(function, context); });
+}
 
 vescomm_status_t vescomm_trace_start(vescomm_comm_t *comm, uint64_t spans) {
     return guarded([&] {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/request.h"
 
+#include <algorithm>
+
 #include "api/guard.h"
 #include "api/handles.h"
 #include "comm/collective_create.h"
@@ -99,10 +101,13 @@ vescomm_status_t vescomm_request_test(vescomm_request_t *request) {
 }
 
 vescomm_status_t vescomm_request_wait(vescomm_request_t *request) {
-    return guarded([&] {
+    bool complete = false;
+    const vescomm_status_t status = guarded([&] {
         require(request, "vescomm_request_wait", "request");
-        for (const auto &part : request->parts) part->wait();
+        complete =
+            std::ranges::all_of(request->parts, [](const auto &part) { return part->try_wait(); });
     });
+    return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
 }
 
 vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char **text) {

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/control.h"
 
+#include <string>
+
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace vescomm::internal {
 
@@ -15,7 +18,13 @@ std::vector<std::string> Control::all_gather(std::string_view label, std::string
         if (auto answer = test_all_gather()) return std::move(*answer);
         if (deadline.expired())
             expire_all_gather(std::chrono::duration<double>(Clock::now() - begin).count());
-        wait_event(seen, deadline.moment());
+        if (interrupted()) {
+            fail(VESCOMM_ERROR_ABORTED,
+                 "rank " + std::to_string(rank()) + " was interrupted in " + std::string(label));
+            // Throws that failure, or an earlier one.
+            if (auto answer = test_all_gather()) return std::move(*answer);
+        }
+        wait_event(seen, next_interrupt(deadline.moment()));
     }
 }
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/interrupt.h"
+
 namespace vescomm::internal {
 
 namespace {
@@ -79,7 +81,12 @@ void GroupControl::wait_until_open(const std::string &label, Deadline deadline) 
             give_up(0, std::chrono::duration<double>(Clock::now() - begin).count(), label);
             check();
         }
-        state_->wait(seen, deadline.moment());
+        if (interrupted()) {
+            fail(VESCOMM_ERROR_ABORTED,
+                 fmt::format("rank {} was interrupted in {}", rank(), label));
+            check();
+        }
+        state_->wait(seen, next_interrupt(deadline.moment()));
     }
 }
 

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -27,6 +26,7 @@
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "base/signals.h"
 #include "base/system.h"
 
 namespace vescomm::internal {
@@ -187,9 +187,7 @@ struct OsNetwork::Machinery {
 
 OsNetwork::OsNetwork(std::function<void(const std::exception &)> caught)
     : machinery_(std::make_shared<Machinery>()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
         machinery_->thread =
             std::thread([machinery = machinery_.get(), caught = std::move(caught)] {
@@ -203,11 +201,9 @@ OsNetwork::OsNetwork(std::function<void(const std::exception &)> caught)
                 }
             });
     } catch (const std::system_error &error) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw Error(VESCOMM_ERROR_SYSTEM,
                     std::string("cannot start the thread of the control plane: ") + error.what());
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 OsNetwork::~OsNetwork() {

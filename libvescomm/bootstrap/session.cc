@@ -5,12 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "bootstrap/group_control.h"
+#include "bootstrap/session_registry.h"
 
 namespace vescomm::internal {
 
@@ -53,20 +54,9 @@ void check(const SessionOptions &options) {
 
 // ---- the sessions of this process ----
 
-struct Entry {
-    std::weak_ptr<Session> session;
-    bool meeting = false;  // a thread is making the session
-};
-
-struct Registry {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::map<std::string, Entry> entries;
-};
-
 // Never destroyed: threads may free their communicators until the process ends.
-Registry &registry() {
-    static Registry &only = *new Registry;
+SessionRegistry<Session> &registry() {
+    static auto &only = *new SessionRegistry<Session>;
     return only;
 }
 
@@ -111,37 +101,17 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
                                        Creation &creation) {
     check(options);
     const std::string key = key_of(options);
-    std::unique_lock lock(registry().mutex);
-    for (;;) {
-        Entry &entry = registry().entries[key];
-        if (!entry.meeting) {
-            std::shared_ptr<Session> session = entry.session.lock();
-            lock.unlock();
-            if (session && creation.begin(session, session->intact())) return session;
-            session.reset();
-            lock.lock();
-            if (!registry().entries[key].meeting) break;
-            continue;
-        }
-        if (registry().changed.wait_until(lock, deadline.moment()) == std::cv_status::timeout)
-            throw Error(
-                VESCOMM_ERROR_TIMEOUT,
-                fmt::format("another thread of rank {} has not met the other ranks in time; "
-                            "see whether all processes started",
-                            options.rank));
-    }
-    registry().entries[key].meeting = true;
-    lock.unlock();
+    const auto found = registry().find_or_begin(key, deadline, [&](const auto &session) {
+        return creation.begin(session, session->intact());
+    });
+    if (!found)
+        throw Error(VESCOMM_ERROR_TIMEOUT,
+                    fmt::format("another thread of rank {} has not met the other ranks in time; "
+                                "see whether all processes started",
+                                options.rank));
+    if (*found) return *found;
     std::shared_ptr<Session> session;
-    const auto finish = [&] {
-        lock.lock();
-        std::erase_if(registry().entries, [](const auto &each) {
-            return !each.second.meeting && each.second.session.expired();
-        });
-        if (session) registry().entries[key] = {session, false};
-        else registry().entries.erase(key);
-        registry().changed.notify_all();
-    };
+    const auto finish = [&] { registry().made(key, session); };
     try {
         std::shared_ptr<Session> made(new Session(ControlThread::get(), options));
         made->thread_->network().run([&] {
@@ -189,8 +159,13 @@ void Session::wait_until_met(Deadline deadline) {
             thread_->network().run([&] { core_->expire(waited); });
             until = Clock::now() + std::chrono::seconds(2);
         }
+        if (interrupted())
+            throw Error(VESCOMM_ERROR_ABORTED,
+                        fmt::format("rank {} was interrupted after {:.1f} s while it waited for "
+                                    "all ranks to connect",
+                                    options_.rank, seconds_since(begin)));
         lock.lock();
-        changed_.wait_until(lock, until, [&] { return changes_ != seen; });
+        changed_.wait_until(lock, next_interrupt(until), [&] { return changes_ != seen; });
     }
     if (started && !failure) {
         thread_->network().run([&] { host_ = core_->host(); });

@@ -127,8 +127,8 @@ public:
 private:
     friend class Session;
 
-    // Called once. Returns false, without effect, if the session has ended and no other creation
-    // waits for its end.
+    // Called once. Returns false, without effect, if the session has ended. It may only be begun
+    // then if another creation with the tag is under way there, because the two overlap.
     bool begin(const std::shared_ptr<Session> &session, bool intact);
 
     std::shared_ptr<Session> session_;  // null before it has begun

@@ -27,7 +27,7 @@ bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool inta
     std::vector<std::shared_ptr<GroupState>> overlapping;
     {
         const std::lock_guard lock(session->mutex_);
-        if (!intact && session->creations_.empty()) return false;
+        if (!intact && !session->creations_.contains(tag_)) return false;
         const std::uint64_t number = session->created_[tag_]++;
         id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
         const auto [first, last] = session->creations_.equal_range(tag_);

@@ -6,9 +6,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "bootstrap/regroup.h"
 #include "bootstrap/session.h"
 
@@ -66,7 +68,16 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
     const auto over = [&] { return !shared.survivors.empty() || shared.error; };
     {
         std::unique_lock lock(shared.mutex);
-        shared.changed.wait_until(lock, deadline.moment(), over);
+        while (!shared.changed.wait_until(lock, next_interrupt(deadline.moment()), over) &&
+               !deadline.expired()) {
+            lock.unlock();
+            const bool end = interrupted();
+            lock.lock();
+            if (end && !over())
+                shared.error.emplace(
+                    VESCOMM_ERROR_ABORTED,
+                    "rank " + std::to_string(rank) + " was interrupted in vescomm_comm_shrink()");
+        }
     }
     network.run([&] {
         const std::lock_guard lock(shared.mutex);

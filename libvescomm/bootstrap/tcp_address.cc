@@ -10,7 +10,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <charconv>
@@ -19,6 +18,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/signals.h"
 #include "base/system.h"
 
 namespace vescomm::internal {
@@ -175,15 +175,12 @@ void resolve_in_background(const TcpAddress &address, Resolved done) {
     };
     Resolution numeric = look_up(address, AI_NUMERICHOST);
     if (numeric.code != EAI_NONAME) return report(std::move(numeric));
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
         std::thread([address, report] { report(look_up(address, 0)); }).detach();
     } catch (const std::system_error &) {
         report(Resolution{});
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 MeetingPoint open_meeting_point() {

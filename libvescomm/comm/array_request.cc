@@ -55,6 +55,17 @@ ArrayProblem problem_of(const StagingBuffer &staging, const RequestArrays &array
     return problem;
 }
 
+// The blocks of an all_to_all_v for the local peers of a rank, by local rank. The one for itself is
+// empty, because nobody else reads it.
+std::vector<Extent> local_blocks(const ArrayProblem &problem, int rank) {
+    std::vector<Extent> blocks;
+    for (const int peer : problem.nodes.members(problem.nodes.node_of(rank)))
+        blocks.push_back(peer == rank ? Extent{}
+                                      : Extent{problem.exchange.sent_at(rank, peer),
+                                               problem.exchange.count(rank, peer)});
+    return blocks;
+}
+
 }  // namespace
 
 std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &staging,
@@ -85,6 +96,10 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                                  size_of(options.type) * locals >
                              last_level_cache;
     bindings.pair_digests = pair_digests(problem, comm.rank());
+    bindings.registration.not_in_place =
+        algorithm.name == "flat" || options.collective == Collective::all_to_all_v;
+    if (options.collective == Collective::all_to_all_v)
+        bindings.registration.blocks = local_blocks(problem, comm.rank());
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;
     bindings.output.pieces = arrays.output;

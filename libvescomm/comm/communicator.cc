@@ -12,6 +12,7 @@
 #include "observe/file.h"
 #include "observe/log.h"
 #include "schedule/algorithms.h"
+#include "schedule/rails.h"
 
 namespace vescomm::internal {
 
@@ -98,13 +99,15 @@ bool Communicator::exchange_peer_info(const std::string &node, Deadline limit) {
     const PeerInfo mine{.node = node,
                         .machine = machine_text(rank(), config_),
                         .algorithms = algorithms,
-                        .reproducible = config_.reproducible};
+                        .reproducible = config_.reproducible,
+                        .pool = std::to_string(offered_pool_bytes(config_.malloc_bytes, ranks()))};
     const std::vector<PeerInfo> all = introduce(*control_, mine, limit);
     require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
     require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
     nodes_ = Nodes::from_names(each(all, &PeerInfo::node));
     const MachineExchange exchanged = machine_exchange(nodes_, each(all, &PeerInfo::machine));
     machine_ = exchanged.machine;
+    pool_.bytes = pool_bytes(each(all, &PeerInfo::pool), largest_node(nodes_));
     forced_ = Forced::parse(config_.algorithm);
     return local_ranks() <= exchanged.cores[nodes_.node_of(rank())];
 }

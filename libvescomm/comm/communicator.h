@@ -15,6 +15,7 @@
 #include "bootstrap/control.h"
 #include "comm/comm_failure.h"
 #include "comm/flight.h"
+#include "comm/memory_pool.h"
 #include "comm/object_numbers.h"
 #include "comm/observers.h"
 #include "comm/progress_engine.h"
@@ -65,6 +66,12 @@ public:
     // buffers take physical memory page by page.
     bool derived() const { return derived_; }
     void set_derived() { derived_ = true; }
+    // The memory of vescomm_malloc(). set_pool() is called once, before the first operation on
+    // arrays. `numbers`: see CommPool.
+    const CommPool &pool() const { return pool_; }
+    void set_pool(std::shared_ptr<MemoryPool> pool, std::vector<int> numbers) {
+        pool_.set(std::move(pool), std::move(numbers), nodes_.members(nodes_.node_of(rank())));
+    }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &intra_node() { return *engine_.transports().intra_node; }
@@ -95,6 +102,9 @@ public:
     bool test(Operation &operation) { return engine_.test(operation); }
     void wait(Operation &operation, const std::function<std::string()> &what) {
         engine_.wait(operation, what);
+    }
+    bool try_wait(Operation &operation, const std::function<std::string()> &what) {
+        return engine_.try_wait(operation, what);
     }
     void wait(const std::function<bool()> &done,
               const std::function<std::vector<int>()> &waiting_for,
@@ -155,6 +165,7 @@ private:
     ProgressEngine engine_;
     std::unique_ptr<Operation> barrier_;
     ObjectNumbers numbers_;
+    CommPool pool_;
     std::atomic<bool> left_{false};  // finalize() was called, or creation failed
 };
 

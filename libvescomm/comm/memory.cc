@@ -18,7 +18,7 @@ Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_
 
 std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                        vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
-                                       bool reserve) {
+                                       bool reserve, std::uint64_t spare) {
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
@@ -37,11 +37,11 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
-        return c.intra_node().share(bytes, sharing, reserve);
+        return c.intra_node().share(bytes + spare, sharing, reserve ? bytes : 0);
     });
     const auto offers = agree(c, "memory creation", deadline, [&] {
         // map() waits for a descriptor of another rank, so it runs without the lock.
-        memory->mapping_ = c.intra_node().map(bytes, sharing, shared, deadline);
+        memory->mapping_ = c.intra_node().map(bytes + spare, sharing, shared, deadline);
         std::string offer;
         c.with_transports([&](Transports &transports) {
             // Only the loopback transport both maps and puts; other intra-node transports offer

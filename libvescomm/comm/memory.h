@@ -16,10 +16,11 @@ namespace vescomm::internal {
 // is n has released the first n gathers.
 class Memory {
 public:
-    // Collective, blocking.
+    // Collective, blocking. `reserve`: allocates the pages now. `spare`: bytes of address space
+    // after those of each slab, which are mapped on the node only, and not reserved.
     static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                           vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
-                                          bool reserve = true);
+                                          bool reserve = true, std::uint64_t spare = 0);
     ~Memory();
 
     Communicator &comm() const { return *comm_; }

@@ -10,7 +10,8 @@ namespace {
 
 // Order of the parts in the text.
 constexpr std::string PeerInfo::*parts[] = {&PeerInfo::node, &PeerInfo::machine,
-                                            &PeerInfo::algorithms, &PeerInfo::reproducible};
+                                            &PeerInfo::algorithms, &PeerInfo::reproducible,
+                                            &PeerInfo::pool};
 
 }  // namespace
 

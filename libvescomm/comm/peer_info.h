@@ -13,6 +13,7 @@ struct PeerInfo {
     std::string machine;  // machine_text()
     std::string algorithms;  // VESCOMM_ALGORITHM
     std::string reproducible;  // yes or no
+    std::string pool;  // offered_pool_bytes()
 
     // Every part ends with a zero byte. No part contains one.
     std::string text() const;

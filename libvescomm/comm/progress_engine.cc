@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/signals.h"
 
 namespace vescomm::internal {
 
@@ -31,6 +32,7 @@ void ProgressEngine::start_thread() {
     pollers_.use_thread();
     lock_.stay_unbiased();
     sleepers_.use_thread();
+    const SignalsBlocked blocked;
     thread_ = std::thread([this] { run_thread(); });
 }
 

@@ -76,6 +76,8 @@ public:
     // ---- waits of callers; wait.cc ----
 
     void wait(Operation &operation, const std::function<std::string()> &what);
+    // Returns false if the program ended the wait (base/interrupt.h); wait() then throws.
+    bool try_wait(Operation &operation, const std::function<std::string()> &what);
     // Waits until `done` returns true; it runs under the lock, after each progress. When the
     // deadline passes, the error names `what` is waited for and the ranks that `waiting_for`
     // returns.
@@ -118,11 +120,13 @@ private:
     void let_others() const noexcept;
     // Throws unless the run can be started. Under the lock.
     static void check_startable(const Operation &operation, const Run &run);
-    void wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
+    // Returns false if the program ended the wait.
+    bool wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);
     // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().
     bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Deadline &limit,
                double &busy);
+    [[noreturn]] void give_up_interrupted(const std::function<std::string()> &what);
     // Breaks the communicator and throws.
     void give_up(vescomm_status_t status, const std::string &why);
     // Compares the calls of the ranks unless that was done a moment ago. Under the lock.

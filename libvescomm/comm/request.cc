@@ -37,6 +37,7 @@ bool Request::suits(const Options &options, const Arrays &arrays) const {
 
 void Request::move_arrays(const Arrays &arrays) {
     key_.reset();
+    explanation_.clear();
     operation_->move_arrays(arrays.source, arrays.output);
 }
 
@@ -60,12 +61,12 @@ Run Request::next_run() {
 
 void Request::start() {
     comm_->start(*operation_, next_run());
-    started_ = true;
+    started_.store(true, std::memory_order_relaxed);
 }
 
 void Request::run() {
     const bool complete = comm_->run(*operation_, next_run());
-    started_ = true;
+    started_.store(true, std::memory_order_relaxed);
     if (!complete) comm_->wait(*operation_, [this] { return describe(); });
     finish();
 }
@@ -77,7 +78,7 @@ void start_all(const std::vector<std::unique_ptr<Request>> &requests) {
 }
 
 bool Request::test() {
-    if (!started_) {
+    if (!running()) {
         comm_->failure().check();
         return true;
     }
@@ -87,12 +88,22 @@ bool Request::test() {
 }
 
 void Request::wait() {
-    if (!started_) {
+    if (!running()) {
         comm_->failure().check();
         return;
     }
     comm_->wait(*operation_, [this] { return describe(); });
     finish();
+}
+
+bool Request::try_wait() {
+    if (!running()) {
+        comm_->failure().check();
+        return true;
+    }
+    if (!comm_->try_wait(*operation_, [this] { return describe(); })) return false;
+    finish();
+    return true;
 }
 
 bool Request::under_way() {
@@ -104,11 +115,12 @@ bool Request::under_way() {
     }
 }
 
+// Several threads may wait for one run: one of them records it.
 void Request::finish() {
-    started_ = false;
-    if (comm_->trace().on() && started_at_ > 0)
+    if (comm_->trace().on() && started_at_ > 0 && started_.exchange(false))
         comm_->trace().record([this] { return describe(); }, "requests", started_at_,
                               trace_seconds());
+    started_.store(false, std::memory_order_release);
 }
 
 const std::string &Request::explanation() {
@@ -117,6 +129,11 @@ const std::string &Request::explanation() {
                        std::string(algorithm_.summary) + "; chosen because " + why_ + "\n";
     if (const auto seconds = path_->predict())
         text += "predicted to take " + microseconds(*seconds) + "\n";
+    if (operation_->can_register())
+        text += operation_->registers_source()
+                    ? "the source of this rank is registered: local peers read it where it is\n"
+                    : "the source of this rank is private, or the result replaces it: it passes "
+                      "through the staging buffer\n";
     explanation_ = text + vescomm::internal::describe(path_->schedule());
     return explanation_;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,7 @@ namespace vescomm::internal {
 
 // A collective, or one side of a message, that is created once and started many times.
 //
-// Threads: the caller serialises the calls on one request.
+// Threads: the caller serialises the calls on one request; test() and wait() may run together.
 class Request {
 public:
     using Options = RequestOptions;
@@ -58,9 +59,12 @@ public:
     void start();
     bool test();
     void wait();
+    // wait(). Returns false if the program ended the wait (base/interrupt.h) and the request is
+    // running; wait() then throws.
+    bool try_wait();
     // start() and wait().
     void run();
-    bool running() const { return started_; }
+    bool running() const { return started_.load(std::memory_order_acquire); }
     // True: bytes may still move. False if the communicator is broken. Makes progress.
     bool under_way();
     const std::string &explanation();
@@ -85,7 +89,7 @@ private:
     std::string why_;
     std::unique_ptr<Operation> operation_;
     std::string explanation_;  // empty until explanation() is called
-    bool started_ = false;
+    std::atomic<bool> started_{false};
     double started_at_ = 0;  // seconds of the trace's clock
 };
 

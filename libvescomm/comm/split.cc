@@ -32,6 +32,15 @@ Choice read_choice(const std::string &text, int rank) {
     return choice;
 }
 
+// `ranks`: by rank of the new communicator, the rank in the old one.
+void share_pool(const Communicator &from, Communicator &to, const std::vector<int> &ranks) {
+    if (!from.pool().memory) return;
+    std::vector<int> numbers;
+    for (const int rank : ranks)
+        numbers.push_back(from.pool().numbers[static_cast<std::size_t>(rank)]);
+    to.set_pool(from.pool().memory, std::move(numbers));
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
@@ -57,6 +66,7 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
     auto made =
         Communicator::create(std::move(control), config.node, config, transports_for(config));
     made->set_derived();
+    share_pool(comm, *made, ranks);
     return made;
 }
 
@@ -75,8 +85,10 @@ std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &fa
     auto control = comm.control().shrink(failed, comm.deadline(), survivors);
     // From here on no bytes move in the old communicator, on any rank.
     comm.abort("the communicator was shrunk");
-    return Communicator::create(std::move(control), comm.config().node, comm.config(),
-                                transports_for(comm.config()));
+    auto made = Communicator::create(std::move(control), comm.config().node, comm.config(),
+                                     transports_for(comm.config()));
+    share_pool(comm, *made, survivors);
+    return made;
 }
 
 }  // namespace vescomm::internal

@@ -3,11 +3,16 @@
 #include "comm/staging_buffer.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "base/types.h"
+#include "comm/memory_pool.h"
 #include "execute/kernels.h"
 #include "execute/match/signature.h"
+#include "execute/registered_arrays.h"
 #include "schedule/rails.h"
+#include "transport/shared_memory.h"
 
 namespace vescomm::internal {
 
@@ -15,6 +20,22 @@ namespace {
 
 constexpr std::uint64_t line = 64;  // bytes of a cache line
 static_assert(sizeof(InlineFlag) < line);
+
+// The memory of the slots. The pool of the communicator follows them in the same mapping, unless it
+// has one from the communicator from which it was created.
+std::shared_ptr<Memory> make_memory(const std::shared_ptr<Communicator> &comm,
+                                    std::uint64_t slots) {
+    const std::uint64_t offset = round_up_to_page(slots);
+    const std::uint64_t pool = comm->pool().memory ? 0 : comm->pool().bytes;
+    auto memory =
+        Memory::create(comm, offset, VESCOMM_HOST, VESCOMM_PER_RANK, !comm->derived(), pool);
+    if (comm->pool().memory) return memory;
+    std::vector<int> ranks(static_cast<std::size_t>(comm->ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    comm->set_pool(std::make_shared<MemoryPool>(memory->mapping(), comm->rank(), offset, pool),
+                   std::move(ranks));
+    return memory;
+}
 
 }  // namespace
 
@@ -35,14 +56,14 @@ StagingBuffer::SlotParts::SlotParts(const Nodes &nodes) {
     tables.pair_digests = take(each * sizeof(std::uint32_t));
     tables.receive_masks = take(each * sizeof(std::uint32_t));
     tables.forwarded = take(each * forwarded_blocks_per_rank * sizeof(std::uint64_t));
+    registered_words = take((first_block_word + locals) * sizeof(std::uint64_t));
     bytes = end;
 }
 
 StagingBuffer::StagingBuffer(const std::shared_ptr<Communicator> &comm)
     : comm_(comm),
       parts_(comm->nodes()),
-      memory_(Memory::create(comm, staging_slots * parts_.bytes, VESCOMM_HOST, VESCOMM_PER_RANK,
-                             !comm->derived())),
+      memory_(make_memory(comm, staging_slots * parts_.bytes)),
       channel_(comm->numbers().next_channel()),
       sequences_(comm->nodes().members(comm->nodes().node_of(comm->rank())).size()),
       recent_calls_(std::make_shared<RecentCalls>()) {
@@ -80,6 +101,8 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.partial.offset_bytes = parts_.partial;
     bindings.tables = parts_.tables;
     bindings.pairs = parts_.pairs;
+    bindings.registration.pools = comm_->pool().registered;
+    bindings.registration.words = parts_.registered_words;
     bindings.channel = channel_;
     bindings.release = {channel_, release_flag};
     bindings.releases = true;

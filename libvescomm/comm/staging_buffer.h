@@ -43,6 +43,7 @@ private:
         std::uint64_t partial;
         PairAreaBytes pairs;
         MatchTables tables;
+        std::uint64_t registered_words;
         std::uint64_t bytes;
 
         explicit SlotParts(const Nodes &nodes);

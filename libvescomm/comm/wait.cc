@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "comm/progress_engine.h"
 
 namespace vescomm::internal {
@@ -99,18 +100,22 @@ private:
 }  // namespace
 
 void ProgressEngine::wait(Operation &operation, const std::function<std::string()> &what) {
+    if (!try_wait(operation, what)) give_up_interrupted(what);
+}
+
+bool ProgressEngine::try_wait(Operation &operation, const std::function<std::string()> &what) {
     Pollers::Polling polling(pollers_);
-    if (attempt_often([&operation] { return operation.settled(); })) return;
-    wait_long(polling, [&operation] { return operation.settled(); },
-              {.limit = Deadline::after(timeout_seconds_),
-               .what = what,
-               .culprits = [&operation] { return operation.waiting_for(); },
-               .before_sleep =
-                   [this, &operation] {
-                       observers_.recorder.takes_long(operation.flight);
-                       // The run may wait for another one that was started before it.
-                       match_calls_locked();
-                   }});
+    if (attempt_often([&operation] { return operation.settled(); })) return true;
+    return wait_long(polling, [&operation] { return operation.settled(); },
+                     {.limit = Deadline::after(timeout_seconds_),
+                      .what = what,
+                      .culprits = [&operation] { return operation.waiting_for(); },
+                      .before_sleep =
+                          [this, &operation] {
+                              observers_.recorder.takes_long(operation.flight);
+                              // The run may wait for another one that was started before it.
+                              match_calls_locked();
+                          }});
 }
 
 void ProgressEngine::wait(const std::function<bool()> &done,
@@ -118,8 +123,10 @@ void ProgressEngine::wait(const std::function<bool()> &done,
                           const std::function<std::string()> &what) {
     Pollers::Polling polling(pollers_);
     if (attempt_often(done)) return;
-    wait_long(polling, done,
-              {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for});
+    if (!wait_long(
+            polling, done,
+            {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for}))
+        give_up_interrupted(what);
 }
 
 void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
@@ -144,12 +151,14 @@ std::vector<std::string> ProgressEngine::gather(std::string_view label, std::str
     control_.start_all_gather(label, bytes);
     Pollers::Polling polling(pollers_);
     try {
-        if (!attempt_often(done))
-            wait_long(polling, done,
-                      {.limit = limit,
-                       .what = [&] { return std::string(label); },
-                       .before_sleep = [this] { match_calls_locked(); },
-                       .expire = [&](double waited) { control_.expire_all_gather(waited); }});
+        const auto what = [&] { return std::string(label); };
+        if (!attempt_often(done) &&
+            !wait_long(polling, done,
+                       {.limit = limit,
+                        .what = what,
+                        .before_sleep = [this] { match_calls_locked(); },
+                        .expire = [&](double waited) { control_.expire_all_gather(waited); }}))
+            give_up_interrupted(what);
     } catch (const Error &) {
         // A rank that found an error in the result may have broken the communicator. The result
         // came before that failure, and names that error.
@@ -177,7 +186,7 @@ void ProgressEngine::let_others() const noexcept {
     else pause_core();
 }
 
-void ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
+bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                                const Waiting &waiting) {
     const double begin = trace_seconds();
     double busy = 0;  // moving bytes meanwhile
@@ -187,6 +196,7 @@ void ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         observers_.counters.waiting_seconds.fetch_add(std::max(0.0, end - begin - busy),
                                                       std::memory_order_relaxed);
         observers_.trace.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
+        return true;
     };
     const auto culprits = [&] {
         const EngineLock::Caller lock(lock_);
@@ -221,6 +231,10 @@ void ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
                 give_up(VESCOMM_ERROR_MISMATCH,
                         leaver_sentence(control_.rank(), waiting.what(), leaver));
         }
+        if (interrupted()) {
+            finish();
+            return false;
+        }
         if (waiting.before_sleep) {
             const EngineLock::Caller lock(lock_);
             if (!running_.stopped()) waiting.before_sleep();
@@ -244,6 +258,14 @@ bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()
     sleep.until(std::min(limit.moment(), Clock::now() + nap));
     polling.resume();
     return false;
+}
+
+void ProgressEngine::give_up_interrupted(const std::function<std::string()> &what) {
+    give_up(VESCOMM_ERROR_ABORTED, "rank " + std::to_string(control_.rank()) +
+                                       " was interrupted in " + what() +
+                                       ", and gave up the communicator");
+    // give_up() throws.
+    throw Error(VESCOMM_ERROR_INTERNAL, "a broken communicator has no failure; please report");
 }
 
 void ProgressEngine::give_up(vescomm_status_t status, const std::string &why) {

@@ -51,6 +51,14 @@ std::string parse_choice(const std::string &name, std::string_view given, std::s
     refuse(name, given, "none of its values; there is: " + std::string(values));
 }
 
+std::string parse_size(const std::string &name, std::string_view given, std::string_view) {
+    std::uint64_t parsed = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), parsed);
+    if (given != "auto" && (error != std::errc() || end != given.data() + given.size()))
+        refuse(name, given, "neither auto nor a number of bytes, such as 1073741824");
+    return std::string(given);
+}
+
 std::string parse_text(const std::string &, std::string_view given, std::string_view) {
     return std::string(given);
 }

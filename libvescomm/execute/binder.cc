@@ -8,6 +8,7 @@
 #include "base/types.h"
 #include "execute/kernels.h"
 #include "execute/program.h"
+#include "execute/registered_arrays.h"
 #include "schedule/rails.h"
 
 namespace vescomm::internal {
@@ -112,6 +113,24 @@ private:
         return at(piece, place.offset - begin);
     }
 
+    BoundSource source(const Place &place, Region array) {
+        BoundSource bound{.address = address(place), .registered = {}};
+        if (place.registered == only_here || place.rank == bindings_.rank ||
+            !bindings_.registration.pools)
+            return bound;
+        program_.uses_registered = true;
+        const auto local = [&](int rank) { return bindings_.nodes.local_rank(rank); };
+        bound.registered = {
+            .local = local(place.rank),
+            .word = !bindings_.registration.blocks.empty()
+                        ? first_block_word + static_cast<std::uint32_t>(local(bindings_.rank))
+                    : array == Region::source ? source_word
+                                              : output_word,
+            .offset =
+                static_cast<std::uint64_t>(place.registered) * size_of(binding(place.region).type)};
+        return bound;
+    }
+
     // Contiguous elements from `place` on, at most `count`.
     std::int64_t contiguous(const Place &place, std::int64_t count) const {
         if (binding(place.region).mapping) return count;
@@ -133,7 +152,7 @@ private:
             for (const Place &source : sources) places.push_back(rest(source));
             switch (step.action) {
                 case Action::copy:
-                    part.copy(places[0], rest(step.to), count);
+                    part.copy(places[0], rest(step.to), count, step.when);
                     break;
                 case Action::reduce:
                     part.reduce(places, rest(step.to), count, step.finish);
@@ -144,6 +163,7 @@ private:
                                        done + count == step.count ? step.value : 0,
                                        done == 0 ? step.final_peer : no_rank);
             }
+            part.steps()[0].array = step.array;
             bind_whole(lane, part, part.steps()[0]);
             done += count;
         }
@@ -152,6 +172,8 @@ private:
     void bind_whole(BoundLane &lane, const Lane &from, const Step &step) {
         BoundStep bound{.action = step.action,
                         .conditional = step.conditional,
+                        .when = step.when,
+                        .array = step.array,
                         .flag = step.flag,
                         .value = step.value,
                         .peer = step.peer == whole_node ? bindings_.rank : step.peer,
@@ -161,6 +183,8 @@ private:
         bound.eager = step.eager && bound.transport->keeps_unexpected();
         program_.uses_inline_flag |= !step.moves() && step.flag == inline_flag;
         program_.uses_pair_flags |= !step.moves() && step.flag == pair_flag;
+        program_.uses_registered |=
+            step.when != When::always && bindings_.registration.pools != nullptr;
         bind_match(bound, step);
         switch (step.action) {
             case Action::acquire:
@@ -219,10 +243,10 @@ private:
                                           bindings_.nodes.local_rank(to));
     }
 
-    void bind_places(BoundStep &bound, const Step &step) const {
+    void bind_places(BoundStep &bound, const Step &step) {
         bound.to_type = binding(step.to.region).type;
         bound.from_type = binding(step.from.region).type;
-        bound.from = address(step.from);
+        bound.from = source(step.from, step.array);
         if (step.action != Action::put) bound.to = address(step.to);
         bound.bytes = bound.count * size_of(bound.to_type);
     }
@@ -234,7 +258,7 @@ private:
         bound.bytes = 0;
         bound.started = starts_with_sum(places);
         for (const Place &place : places) {
-            lane.sources.push_back(address(place));
+            lane.sources.push_back(source(place, step.array));
             bound.bytes += bound.count * size_of(binding(place.region).type);
             if (place.region == Region::partial) {
                 ++bound.partials;

@@ -10,6 +10,7 @@
 #include "execute/match/signature.h"
 #include "execute/message_queue.h"
 #include "execute/slot_sequences.h"
+#include "schedule/extent.h"
 #include "topology/nodes.h"
 #include "transport/transport.h"
 
@@ -42,6 +43,24 @@ struct MatchTables {
     std::uint64_t forwarded = 0;  // 64 bits for each forwarded block: run number and signature
 };
 
+// Registered memory: a pool of each rank of this node, which all of them map.
+struct RegisteredPools {
+    std::vector<const std::byte *> base;  // by local rank
+    std::uint64_t bytes = 0;  // of each
+};
+
+// How an operation finds and publishes the arrays of the callers that lie in registered memory
+// (execute/registered_arrays.h).
+struct Registration {
+    std::shared_ptr<const RegisteredPools> pools;  // nullptr: there is no registered memory
+    std::uint64_t words = 0;  // offset of the published words in a slot of the staging buffer
+    // all_to_all_v: the block of this rank for each local peer, in elements of its source array.
+    std::vector<Extent> blocks;
+    // True: a source that overlaps the output counts as not registered, because this rank may write
+    // its output while others still read its source.
+    bool not_in_place = false;
+};
+
 // The pair areas in a slot of the staging buffer, in bytes: each begins with an InlineFlag.
 struct PairAreaBytes {
     std::uint64_t begin = 0;
@@ -70,6 +89,7 @@ struct Bindings {
     PairDigests pair_digests;
     MatchTables tables;
     PairAreaBytes pairs;
+    Registration registration;
     // The ranks of this node together write more than the caches hold: copies to buffers and
     // outputs bypass the caches.
     bool streaming = false;

@@ -7,6 +7,7 @@
 
 #include "base/cache.h"
 #include "base/deadline.h"
+#include "base/types.h"
 #include "transport/signal_board.h"
 
 namespace vescomm::internal {
@@ -30,6 +31,7 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
     : bindings_(bindings),
       context_(bindings_),
       program_(bind(schedule, bindings_)),
+      registration_(bindings_, context_),
       match_(bindings_, context_, schedule, program_),
       counters_(counters),
       board_(bindings_.intra_node->board()),
@@ -38,6 +40,8 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       factors_(program_.max_sources, bindings_.factor) {
     for (std::size_t lane = 0; lane < positions_.size(); ++lane)
         positions_[lane].at = program_.lanes[lane].steps.size();
+    registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces,
+                             size_of(bindings_.source.type));
 }
 
 void Operation::move_to(std::uint32_t slot) noexcept {
@@ -54,6 +58,7 @@ void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece
     };
     move(program_.first_source, bindings_.source.pieces.size(), source);
     move(program_.first_output, bindings_.output.pieces.size(), output);
+    registration_.set_arrays(source, output, size_of(bindings_.source.type));
 }
 
 void Operation::start(const Run &run) noexcept {
@@ -80,7 +85,7 @@ bool Operation::advance() noexcept {
             std::size_t &at = positions_[i].at;
             while (at < lane.steps.size() && ready(lane.steps[at])) {
                 const BoundStep &step = lane.steps[at];
-                execute(lane, step);
+                if (applies(step)) execute(lane, step);
                 if (++at == lane.steps.size()) --lanes_running_;
                 again = true;
                 if (!step.long_running) continue;
@@ -149,6 +154,7 @@ bool Operation::has_buffer(const BoundStep &step) const noexcept {
 }
 
 bool Operation::ready(const BoundStep &step) noexcept {
+    if (!applies(step)) return true;
     if (step.conditional) {
         if (!match_.has_masks()) return false;
         if (!match_.forwarded().any_local_receives(step.peer)) return true;
@@ -182,7 +188,8 @@ bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
 }
 
 void Operation::acquired() noexcept {
-    match_.acquired();
+    // Local peers may read the words as soon as one lane has raised a flag.
+    if (match_.acquired() && program_.uses_registered) registration_.publish();
     // A receiver takes nothing of a message that it does not expect: it goes to its last step.
     const bool receives = bindings_.queues != nullptr && bindings_.queues->receives;
     if (receives && match_.find_mismatch()) positions_[0].at = program_.lanes[0].steps.size() - 1;
@@ -220,12 +227,20 @@ void Operation::signal(const BoundStep &step) noexcept {
     else step.transport->signal(step.peer, name, word);
 }
 
+const std::byte *Operation::at(const BoundSource &source, std::uint64_t bytes) noexcept {
+    const std::byte *registered =
+        source.registered.local < 0 ? nullptr : registration_.find(source.registered);
+    if (registered == nullptr) return at(source.address);
+    add(counters_.bytes_registered, bytes);
+    return registered;
+}
+
 void Operation::put(const BoundStep &step) noexcept {
     if (step.final_peer != no_rank) match_.put_signature(step, puts_pending_);
     puts_pending_.fetch_add(1, std::memory_order_relaxed);
     add(counters_.bytes_sent, step.bytes);
     step.transport->put({.peer = step.peer,
-                         .from = at(step.from),
+                         .from = at(step.from.address),
                          .memory = step.memory,
                          .offset = step.offset_bytes + (step.in_slot ? context_.slot_offset() : 0),
                          .bytes = step.bytes,
@@ -253,8 +268,8 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
     }
     const auto begin = step.timed ? Clock::now() : Clock::time_point{};
     if (step.action == Action::copy) {
-        kernels_.convert(at(step.to), step.to_type, at(step.from), step.from_type, step.count,
-                         step.streaming);
+        kernels_.convert(at(step.to), step.to_type, at(step.from, step.bytes), step.from_type,
+                         step.count, step.streaming);
         add(counters_.bytes_written, step.bytes);
     } else {
         reduce(lane, step);
@@ -267,7 +282,9 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
 void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
     const std::size_t started = step.started ? 1 : 0;
     const std::size_t count = started + step.contributions + step.partials;
-    for (std::size_t i = 0; i < count; ++i) pointers_[i] = at(lane.sources[step.sources + i]);
+    const std::uint64_t bytes = step.count * size_of(step.from_type);
+    for (std::size_t i = 0; i < count; ++i)
+        pointers_[i] = at(lane.sources[step.sources + i], bytes);
     const auto pointers = std::span<const void *const>(pointers_).subspan(started, count - started);
     kernels_.reduce(
         {.op = bindings_.op,

@@ -12,6 +12,7 @@
 #include "execute/kernels.h"
 #include "execute/match/call_match.h"
 #include "execute/program.h"
+#include "execute/registered_arrays.h"
 #include "execute/run_context.h"
 #include "schedule/schedule.h"
 
@@ -20,7 +21,7 @@ namespace vescomm::internal {
 // Totals over the operations of a communicator, for vescomm_comm_get_counters().
 struct Counters {
     std::atomic<std::uint64_t> operations{0}, bytes_written{0}, bytes_reduced{0}, bytes_sent{0},
-        sleeps{0};
+        bytes_registered{0}, sleeps{0};
     std::atomic<double> busy_seconds{0}, waiting_seconds{0};
 };
 
@@ -65,6 +66,10 @@ public:
     // The signature of every run, without the history of earlier calls.
     std::uint32_t signature() const noexcept { return bindings_.signature; }
     std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }
+    // True: local peers read the source of the next run where it is.
+    bool registers_source() const noexcept { return registration_.contains(Region::source); }
+    // True: they would, if it were in registered memory.
+    bool can_register() const noexcept { return program_.uses_registered; }
     // For the owner: the number of this run in the flight recorder.
     std::uint64_t flight = 0;
 
@@ -82,6 +87,13 @@ private:
     std::byte *at(const Address &address) const noexcept {
         return program_.bases[address.base] + address.offset;
     }
+    // The first of `bytes` that a step reads.
+    const std::byte *at(const BoundSource &source, std::uint64_t bytes) noexcept;
+    // False: the step is skipped in this run.
+    bool applies(const BoundStep &step) const noexcept {
+        return step.when == When::always ||
+               (step.when == When::registered) == registration_.contains(step.array);
+    }
     bool has_buffer(const BoundStep &step) const noexcept;
     bool released_by(std::size_t local) const noexcept;
     bool ready(const BoundStep &step) noexcept;
@@ -98,6 +110,7 @@ private:
     Bindings bindings_;
     RunContext context_;
     Program program_;
+    ArrayRegistration registration_;
     CallMatch match_;
     Counters &counters_;
     const Kernels &kernels_ = kernels();

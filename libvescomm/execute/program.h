@@ -17,6 +17,20 @@ struct Address {
     std::uint64_t offset = 0;  // bytes
 };
 
+// Elements that a local peer has registered, if it has: in this pool, at the offset that the peer
+// publishes in this word, and `offset` bytes further.
+struct RegisteredAddress {
+    std::int32_t local = -1;  // local rank of the peer; -1: not registered in any run
+    std::uint32_t word = 0;
+    std::uint64_t offset = 0;
+};
+
+// A source of a copy, reduction or put.
+struct BoundSource {
+    Address address;
+    RegisteredAddress registered;
+};
+
 // A step with its addresses, types and transport.
 struct BoundStep {
     Action action;
@@ -28,6 +42,8 @@ struct BoundStep {
     bool compares = false;  // wait: compare signatures with `peer` once it is over
     bool shows = false;  // signal to another node: carries the signature
     bool conditional = false;  // see Step
+    When when = When::always;
+    Region array = Region::source;  // of `when`
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
     int peer = 0;
@@ -41,7 +57,7 @@ struct BoundStep {
     vescomm_type_t to_type = 0;
     vescomm_type_t from_type = 0;
     Address to = {};
-    Address from = {};
+    BoundSource from = {};
     // Reduction: its sources begin at BoundLane::sources[sources]. They are a partial sum if
     // `started`, then contributions, then partial sums.
     std::uint32_t sources = 0, contributions = 0, partials = 0;
@@ -54,7 +70,7 @@ struct BoundStep {
 
 struct BoundLane {
     std::vector<BoundStep> steps;
-    std::vector<Address> sources;
+    std::vector<BoundSource> sources;
 };
 
 // A schedule bound to the memory and the transports of one rank. The executor runs it.
@@ -66,6 +82,7 @@ struct Program {
     std::size_t first_source = 0, first_output = 0, first_slotted = 0;  // indices in `bases`
     std::size_t max_sources = 0;  // of a reduction
     bool uses_inline_flag = false, uses_pair_flags = false;
+    bool uses_registered = false;  // publishes, or reads, registered arrays
 };
 
 // Throws Error (UNSUPPORTED) if a step is impossible: no conversion between two types, for example.

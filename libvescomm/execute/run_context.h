@@ -31,7 +31,8 @@ public:
         : own_channel_(bindings.channel),
           peer_channel_(bindings.queues != nullptr ? bindings.peer_channel : bindings.channel),
           slot_bytes_(bindings.staging.slot_bytes),
-          pairs_(bindings.pairs) {
+          pairs_(bindings.pairs),
+          registered_words_(bindings.registration.words) {
         const auto members = bindings.nodes.members(bindings.nodes.node_of(bindings.rank));
         locals_.assign(members.begin(), members.end());
         local_ = static_cast<std::size_t>(bindings.nodes.local_rank(bindings.rank));
@@ -70,6 +71,10 @@ public:
     InlineFlag &pair_flag_of(std::size_t of, std::size_t to) const noexcept {
         return *reinterpret_cast<InlineFlag *>(in_slot(of, pairs_.begin + to * pairs_.stride));
     }
+    // A word that a local peer publishes about its registered arrays.
+    std::uint64_t *registered_word(std::size_t local, std::size_t word) const noexcept {
+        return reinterpret_cast<std::uint64_t *>(in_slot(local, registered_words_)) + word;
+    }
     // Offset of this run's slot from the first byte of a memory with slots.
     std::uint64_t slot_offset() const noexcept { return slot_offset_; }
 
@@ -80,6 +85,7 @@ private:
     std::uint32_t own_channel_, peer_channel_;
     std::uint64_t slot_bytes_;
     PairAreaBytes pairs_;
+    std::uint64_t registered_words_;
     std::uint64_t slot_offset_ = 0;
     std::vector<std::byte *> slots_;  // slot 0 of the staging buffer, by local rank
 };

@@ -3,14 +3,12 @@
 #include "observe/file.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -20,6 +18,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "base/system.h"
 
 namespace vescomm::internal {
@@ -129,20 +128,13 @@ void write_in_background(Writing &writing) noexcept {
 
 // Starts the thread with all signals blocked: the program's own threads handle its signals.
 void start_detached(const std::shared_ptr<Writing> &writing) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
         std::thread([writing] { write_in_background(*writing); }).detach();
     } catch (const std::system_error &error) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw Error(VESCOMM_ERROR_SYSTEM, "cannot write " + writing->what + " to " + writing->name +
                                               ": no thread can be started: " + error.what());
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace

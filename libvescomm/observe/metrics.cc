@@ -28,6 +28,8 @@ std::string metrics_text(const vescomm_comm_info_t &info, const vescomm_comm_cou
            counters.bytes_reduced);
     append("vescomm_sent_bytes_total", "counter", "Bytes sent to other nodes.",
            counters.bytes_sent);
+    append("vescomm_registered_bytes_total", "counter",
+           "Bytes read in registered arrays of other ranks.", counters.bytes_registered);
     append("vescomm_sleeps_total", "counter", "Times a wait gave up its core.", counters.sleeps);
     append("vescomm_busy_seconds_total", "counter",
            "Seconds of moving and reducing bytes, 16 KiB and more at a time.",

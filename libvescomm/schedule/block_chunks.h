@@ -54,7 +54,12 @@ public:
     }
     // The slot of chunk k in the staging buffer of the sender, for a reader of its node.
     Place slot_at_sender(int from, int to, std::int64_t k) const {
-        return slot(from, blocks_ == 1 ? 0 : nodes_.local_rank(to), k);
+        Place place = slot(from, blocks_ == 1 ? 0 : nodes_.local_rank(to), k);
+        // A rank does not know where the blocks of an all_to_all_v are in the array of another
+        // rank.
+        place.registered =
+            problem_.collective == Collective::all_to_all_v ? k * size_ : given(from, to, k).offset;
+        return place;
     }
     // The slot of chunk k in the staging buffer of `at`, for the n-th sender of other nodes.
     Place slot_at_receiver(int at, std::int64_t n, std::int64_t k) const {

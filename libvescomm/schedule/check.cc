@@ -21,6 +21,29 @@ using symbolic::Thread;
 
 constexpr int operations = 2;
 
+// The schedule that a rank executes if these arrays are registered: without the steps whose
+// condition is false, and with sources in registered arrays instead of staging buffers.
+Schedule resolve(const AnyProblem &problem, const Schedule &schedule, int rank,
+                 const RegisteredArrays &registered) {
+    const auto begin = [&](int peer) {
+        return problem->collective == Collective::all_to_all_v
+                   ? problem.arrays()->exchange.sent_at(peer, rank)
+                   : 0;
+    };
+    Schedule resolved = schedule;
+    for (Lane &lane : resolved.lanes) {
+        std::erase_if(lane.steps(), [&](const Step &step) {
+            return step.when != When::always &&
+                   (step.when == When::registered) != registered.contains(rank, step.array);
+        });
+        for (Step &step : lane.steps())
+            for (Place *place : lane.source_places(step))
+                if (place->registered != only_here && registered.contains(place->rank, step.array))
+                    *place = {place->rank, step.array, begin(place->rank) + place->registered};
+    }
+    return resolved;
+}
+
 std::string rank_text(int rank) {
     return "rank " + std::to_string(rank);
 }
@@ -48,12 +71,13 @@ struct Counter {
 
 class Checker {
 public:
-    Checker(const AnyProblem &problem, std::span<const Schedule> schedules)
+    Checker(const AnyProblem &problem, std::span<const Schedule> schedules,
+            const RegisteredArrays &registered)
         : problem_(*problem),
           buffers_(problem.buffers()),
           messages_(problem.arrays() != nullptr && problem.arrays()->messages),
           schedules_(schedules),
-          memory_(problem, schedules) {
+          memory_(problem, schedules, registered) {
         for (int rank = 0; rank < problem_.ranks(); ++rank) {
             Rank state;
             state.user.id = threads_++;
@@ -333,12 +357,17 @@ private:
 
 }  // namespace
 
-std::string check(const AnyProblem &problem, std::span<const Schedule> schedules) {
+std::string check(const AnyProblem &problem, std::span<const Schedule> unresolved,
+                  const RegisteredArrays &registered) {
+    std::vector<Schedule> schedules;
+    for (const Schedule &schedule : unresolved)
+        schedules.push_back(
+            resolve(problem, schedule, static_cast<int>(schedules.size()), registered));
     if (static_cast<int>(schedules.size()) != problem->ranks())
         return "there are " + std::to_string(schedules.size()) + " schedules for " +
                std::to_string(problem->ranks()) + " ranks";
     try {
-        Checker(problem, schedules).run();
+        Checker(problem, schedules, registered).run();
     } catch (const Fault &fault) {
         return fault.what();
     }

@@ -21,6 +21,9 @@ namespace vescomm::internal {
 //
 // Cost: O(steps * threads) time and memory, where threads are all lanes and puts of all ranks. For
 // tests and for debug builds of small jobs.
-std::string check(const AnyProblem &problem, std::span<const Schedule> schedules);
+//
+// `registered`: the arrays that are registered.
+std::string check(const AnyProblem &problem, std::span<const Schedule> schedules,
+                  const RegisteredArrays &registered = {});
 
 }  // namespace vescomm::internal

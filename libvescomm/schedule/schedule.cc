@@ -28,6 +28,7 @@ void Lane::reduce(std::span<const Place> from, Place to, std::int64_t count, boo
     if (count == 0) return;
     steps_.push_back({.action = Action::reduce,
                       .finish = finish,
+                      .array = array_,
                       .count = count,
                       .to = to,
                       .from = from[0],
@@ -44,12 +45,22 @@ std::vector<Place> Lane::sources(const Step &step) const {
     return all;
 }
 
+std::vector<Place *> Lane::source_places(Step &step) {
+    if (!step.moves()) return {};
+    std::vector<Place *> all{&step.from};
+    for (std::uint32_t i = 0; i < step.more; ++i) all.push_back(&more_[step.more_begin + i]);
+    return all;
+}
+
 std::string describe(const Place &place) {
     static constexpr const char *names[] = {"source", "buffer", "output", "staging",
                                             "partial sums"};
     static_assert(std::size(names) == regions);
     return std::string(names[static_cast<int>(place.region)]) + " of " +
-           std::to_string(place.rank) + " at " + std::to_string(place.offset);
+           std::to_string(place.rank) + " at " + std::to_string(place.offset) +
+           (place.registered == only_here
+                ? ""
+                : " (or at " + std::to_string(place.registered) + " of its registered array)");
 }
 
 std::string describe(const Lane &lane, const Step &step) {
@@ -57,14 +68,17 @@ std::string describe(const Lane &lane, const Step &step) {
     const std::string flag =
         "flag " + std::to_string(step.flag) + " to " + std::to_string(step.value);
     const std::string condition =
-        step.conditional ? ", if a rank of this node receives from it" : "";
+        step.conditional                ? ", if a rank of this node receives from it"
+        : step.when == When::staged     ? ", unless the array of this rank is registered"
+        : step.when == When::registered ? ", if the array of this rank is registered"
+                                        : "";
     switch (step.action) {
         case Action::acquire:
             return step.peer == whole_node ? "acquire the memory from all of this node"
                                            : "wait for the previous message, to or from rank " +
                                                  std::to_string(step.peer);
         case Action::copy:
-            return "copy " + count + describe(step.from) + " -> " + describe(step.to);
+            return "copy " + count + describe(step.from) + " -> " + describe(step.to) + condition;
         case Action::reduce: {
             std::string sources = describe(step.from);
             for (const Place &place : lane.more(step)) sources += " + " + describe(place);

@@ -23,17 +23,24 @@ enum class Region : std::uint8_t {
 };
 inline constexpr int regions = 5;
 
+inline constexpr std::int64_t only_here = -1;
+
 // One element of a region of one rank. Offsets count elements.
 struct Place {
     int rank = 0;
     Region region = Region::buffer;
     std::int64_t offset = 0;
+    // In the staging buffer of a local peer: the offset in the peer's array (Step::array), in an
+    // all_to_all_v in its block for this rank, at which the same elements are. If that array is
+    // registered, they are read there. only_here: nowhere else.
+    std::int64_t registered = only_here;
     bool operator==(const Place &) const = default;
 };
 
 // The place `elements` after another one.
 inline Place later(Place place, std::int64_t elements) {
     place.offset += elements;
+    if (place.registered != only_here) place.registered += elements;
     return place;
 }
 
@@ -46,6 +53,14 @@ enum class Action : std::uint8_t {
           // of the next put of its lane, which goes to the same peer
     signal,  // raise `flag`: at `peer`, or for all ranks of this node
     wait,  // until `peer` has raised `flag` to `value`
+};
+
+// Condition of a step. An array of the caller is registered if its local peers map it, and read it
+// without a copy in the staging buffer (RegisteredArrays).
+enum class When : std::uint8_t {
+    always,
+    staged,  // only if this rank's array is not registered
+    registered,  // only if it is
 };
 
 // `peer` of a signal for all ranks of the node.
@@ -70,6 +85,8 @@ struct Step {
     int final_peer = no_rank;
     std::uint32_t flag = 0;
     std::uint32_t value = 0;
+    When when = When::always;
+    Region array = Region::source;  // the array that `when` and Place::registered are about
     std::int64_t count = 0;  // elements
     Place to = {};
     Place from = {};  // the first source
@@ -87,15 +104,25 @@ struct Step {
 // the transport has taken it.
 class Lane {
 public:
-    void acquire() { steps_.push_back({.action = Action::acquire}); }
+    Lane() = default;
+    // `array`: Step::array of all steps.
+    explicit Lane(Region array) : array_(array) {}
+
+    void acquire() { steps_.push_back({.action = Action::acquire, .array = array_}); }
     // Acquires the eager buffer of a message to or from `peer`. If `value` is not 0, the step also
     // waits until the peer has raised `flag` to the `value` of the previous message.
     void acquire_from(int peer, std::uint32_t flag, std::uint32_t value) {
         steps_.push_back({.action = Action::acquire, .peer = peer, .flag = flag, .value = value});
     }
-    void copy(Place from, Place to, std::int64_t count) {
-        if (count > 0)
-            steps_.push_back({.action = Action::copy, .count = count, .to = to, .from = from});
+    void copy(Place from, Place to, std::int64_t count, When when = When::always) {
+        if (count == 0) return;
+        to.registered = only_here;
+        steps_.push_back({.action = Action::copy,
+                          .when = when,
+                          .array = array_,
+                          .count = count,
+                          .to = to,
+                          .from = from});
     }
     // Combines in the order of `from`, which must not be empty. Contributions precede partial sums;
     // one partial sum may precede the contributions.
@@ -119,6 +146,11 @@ public:
     void wait(int peer, std::uint32_t flag, std::uint32_t value, bool eager = false) {
         steps_.push_back(
             {.action = Action::wait, .eager = eager, .peer = peer, .flag = flag, .value = value});
+    }
+    void wait_when(When when, int peer, std::uint32_t flag, std::uint32_t value) {
+        wait(peer, flag, value);
+        steps_.back().when = when;
+        steps_.back().array = array_;
     }
 
     // A put to a forwarding rank, for `receiver`.
@@ -149,11 +181,13 @@ public:
     }
     // All places that a step reads.
     std::vector<Place> sources(const Step &step) const;
+    std::vector<Place *> source_places(Step &step);
     bool operator==(const Lane &) const = default;
 
 private:
     std::vector<Step> steps_;
     std::vector<Place> more_;
+    Region array_ = Region::source;
 };
 
 // True if the first source of a reduction is a partial sum to which contributions are added.
@@ -182,6 +216,18 @@ struct Schedule {
 std::string describe(const Schedule &schedule);
 std::string describe(const Lane &lane, const Step &step);
 std::string describe(const Place &place);
+
+// Arrays of the callers that are registered, by rank; empty: none. For the schedule checker.
+struct RegisteredArrays {
+    std::vector<bool> source, output;
+    // all_reduce: ranks whose source and output are one array.
+    std::vector<bool> in_place;
+
+    bool contains(int rank, Region array) const {
+        const std::vector<bool> &those = array == Region::source ? source : output;
+        return !those.empty() && those[static_cast<std::size_t>(rank)];
+    }
+};
 
 // Joins two schedules of one rank, which use the same flags. The lanes of `second` start when lane
 // 0 of `first` is at its end. Every rank must join the same two algorithms. These must use separate

@@ -40,8 +40,9 @@ std::int64_t staging_end(const ArrayProblem &problem, int rank) {
 
 }  // namespace
 
-Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules)
-    : problem_(*any), buffers_(any.buffers()), arrays_(any.arrays()) {
+Memory::Memory(const AnyProblem &any, std::span<const Schedule> schedules,
+               const RegisteredArrays &registered)
+    : problem_(*any), buffers_(any.buffers()), arrays_(any.arrays()), registered_(registered) {
     const Problem &problem = *any;
     const auto ranks = static_cast<std::size_t>(problem.ranks());
     stores_.resize(regions * ranks);
@@ -69,7 +70,10 @@ std::size_t Memory::index(const Place &place) const {
     const int owner = place.region == Region::buffer && buffers_ != nullptr && buffers_->per_node
                           ? problem_.nodes.members(problem_.nodes.node_of(place.rank))[0]
                           : place.rank;
-    return static_cast<std::size_t>(place.region) * problem_.ranks() + owner;
+    const bool in_place = place.region == Region::output && !registered_.in_place.empty() &&
+                          registered_.in_place[static_cast<std::size_t>(owner)];
+    const Region region = in_place ? Region::source : place.region;
+    return static_cast<std::size_t>(region) * problem_.ranks() + owner;
 }
 
 std::string Memory::name(const Place &place) const {
@@ -83,8 +87,10 @@ void Memory::require_reachable(int rank, const Lane &lane, const Step &step,
                                const Place &place) const {
     const bool own = place.region == Region::source || place.region == Region::output;
     const bool target = step.action == Action::put && place == step.to;
-    const bool reachable =
-        place.rank == rank || (!own && (target || problem_.nodes.together(rank, place.rank)));
+    const bool reads = !(place == step.to);
+    const bool mapped = !own || (reads && registered_.contains(place.rank, place.region));
+    const bool reachable = place.rank == rank || (!own && target) ||
+                           (mapped && problem_.nodes.together(rank, place.rank));
     const std::int64_t size = stores_[index(place)].size;
     if (!reachable || (own && target))
         throw Fault("rank " + std::to_string(rank) + ", " + describe(lane, step) +
@@ -248,6 +254,7 @@ void Memory::expect(const Place &place, std::int64_t first_element, std::int64_t
             cell.contributions != contributions)
             throw Fault("element " + std::to_string(element) + " in " + name(place) +
                         " does not hold the result of operation " + std::to_string(operation));
+        if (arrays_ != nullptr) write(cell, place, thread);
     }
 }
 

@@ -38,11 +38,13 @@ struct Thread {
 // contributions summed in it, their element and operation, and the threads and times of accesses.
 class Memory {
 public:
-    Memory(const AnyProblem &problem, std::span<const Schedule> schedules);
+    Memory(const AnyProblem &problem, std::span<const Schedule> schedules,
+           const RegisteredArrays &registered);
 
     // The caller of `rank` writes its contribution to an operation.
     void fill_inputs(int rank, int operation, const Thread &thread);
-    // The caller of `rank` reads its results. Throws Fault if one is wrong.
+    // The caller of `rank` reads its results, and may write to them from then on. Throws Fault if
+    // one is wrong.
     void verify_outputs(int rank, int operation, const Thread &thread);
     // A copy, reduce or put by `rank`. An eager put is written later than it is read, so reader and
     // writer may differ.
@@ -90,6 +92,7 @@ private:
     const Problem &problem_;
     const BufferProblem *const buffers_;  // nullptr: a problem on arrays
     const ArrayProblem *const arrays_;  // nullptr: a problem on buffers
+    const RegisteredArrays registered_;
     std::vector<Store> stores_;
 };
 

@@ -51,6 +51,7 @@ SimulatedProgram::SimulatedProgram(const Nodes &nodes, const MakeSchedule &make,
             const auto begin = static_cast<std::uint32_t>(steps.size());
             double parts = 0;  // bytes of puts without a flag: they belong to the next put with one
             for (const Step &step : lane.steps()) {
+                if (step.when == When::registered) continue;  // arrays are assumed to be private
                 if (step.action == Action::put && step.value == 0) {
                     parts += bytes_of(bytes, lane, step);
                     continue;

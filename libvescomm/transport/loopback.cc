@@ -3,6 +3,7 @@
 #include "transport/loopback.h"
 
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 
 #include <condition_variable>
 #include <cstring>
@@ -59,12 +60,12 @@ public:
     }
 
     static std::shared_ptr<std::byte[]> make_slab(std::uint64_t bytes) {
-        // Page-aligned like shared memory, because callers may rely on it.
+        // On pages that are allocated when they are touched, as in shared memory.
         const std::size_t size = round_up_to_page(std::max<std::uint64_t>(bytes, 1));
-        auto *data = static_cast<std::byte *>(std::aligned_alloc(page_bytes(), size));
-        if (data == nullptr) throw std::bad_alloc();
-        std::memset(data, 0, size);
-        return {data, [](std::byte *p) { std::free(p); }};
+        void *data = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (data == MAP_FAILED) throw std::bad_alloc();
+        return {static_cast<std::byte *>(data), [size](std::byte *p) { munmap(p, size); }};
     }
 
     struct Message {

@@ -81,15 +81,16 @@ public:
         return kind == VESCOMM_HOST;
     }
 
-    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve) override {
-        reserve_ = reserve;
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing,
+                      std::uint64_t reserved) override {
+        reserved_ = reserved;
         // No machine has this much memory. The limit keeps the sums below from overflowing.
         if (bytes > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(locals_))
             throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
                         std::to_string(bytes) + " bytes are more than any node has");
         if (!leads()) return {};
         const std::size_t total = total_bytes(bytes, sharing);
-        if (reserve) require_free_memory(total);
+        if (reserved > 0) require_free_memory(total_bytes(reserved, sharing));
         shared_ = make("vescomm memory", total);
         return shared_.offer.ticket();
     }
@@ -103,18 +104,19 @@ public:
         shared_.ticket = shared[static_cast<std::size_t>(leader())];
         const Descriptor file = fetch(shared_, total, deadline);
         const auto local = static_cast<std::size_t>(nodes_.local_rank(rank_));
-        if (!reserve_) {
+        const std::size_t reserved = round_up_to_page(reserved_);
+        if (reserved == 0) {
             // Pages are allocated when they are touched.
         } else if (one) {
             // Each rank allocates its part of the common slab, so that the pages spread over the
             // machine.
             const auto edge = [&](std::size_t part) {
-                return slab / page_bytes() * part / static_cast<std::size_t>(locals_) *
+                return reserved / page_bytes() * part / static_cast<std::size_t>(locals_) *
                        page_bytes();
             };
             reserve_memory(file, edge(local), edge(local + 1) - edge(local), deadline);
         } else {
-            reserve_memory(file, slab * local, slab, deadline);
+            reserve_memory(file, slab * local, reserved, deadline);
         }
         MappedMemory memory(file, total);
         std::vector<std::byte *> bases(nodes_.ranks(), nullptr);
@@ -175,7 +177,7 @@ private:
     MappedMemory signals_;
     std::unique_ptr<SignalBoard> board_;
     Shared shared_;  // valid between share() and end_sharing()
-    bool reserve_ = true;  // allocate the pages of shared_ in map()
+    std::uint64_t reserved_ = 0;  // bytes of each slab that map() allocates
 };
 
 }  // namespace

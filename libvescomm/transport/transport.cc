@@ -9,7 +9,7 @@
 
 namespace vescomm::internal {
 
-std::string Transport::share(std::uint64_t, vescomm_sharing_t, bool) {
+std::string Transport::share(std::uint64_t, vescomm_sharing_t, std::uint64_t) {
     return {};
 }
 

@@ -94,9 +94,11 @@ public:
     // need to map it. The caller sends that to them.
     //   OUT_OF_MEMORY  not enough memory is free; the caller notifies the other ranks
     //   SYSTEM         the operating system refused
-    // `reserve`: allocates all pages now, so that running out of memory is an error here. Otherwise
-    // pages are allocated when they are first touched, as with malloc().
-    virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve);
+    // `reserved`: this many bytes of each slab are allocated now, so that running out of memory is
+    // an error here. The pages after them are allocated when they are first touched, as with
+    // malloc(). The same at map().
+    virtual std::string share(std::uint64_t bytes, vescomm_sharing_t sharing,
+                              std::uint64_t reserved);
     // map(): maps the memory; `shared` holds the result of share() of every rank of the
     // communicator.
     virtual std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,

@@ -8,7 +8,19 @@
 
 namespace vescomm::perf {
 
-ArrayCalls::ArrayCalls(Communicator &comm, const Case &what)
+namespace {
+
+PrivateBuffers buffers_for(Communicator &comm, const Case &what, bool registered) {
+    if (!registered) return {what, comm.rank()};
+    return {what, comm.rank(), [&comm](std::size_t bytes) {
+                return PrivateBuffers::Bytes(static_cast<std::byte *>(comm.malloc(bytes)),
+                                             [&comm](std::byte *data) { comm.mfree(data); });
+            }};
+}
+
+}  // namespace
+
+ArrayCalls::ArrayCalls(Communicator &comm, const Case &what, bool registered)
     : comm_(&comm),
       rank_(comm.rank()),
       what_(what),
@@ -18,7 +30,7 @@ ArrayCalls::ArrayCalls(Communicator &comm, const Case &what)
       parts_(parts_of(what)),
       counts_(static_cast<std::size_t>(what.ranks())),
       offsets_(static_cast<std::size_t>(what.ranks())),
-      buffers_(what, rank_) {
+      buffers_(buffers_for(comm, what, registered)) {
     if (what.shared) throw Unsupported("an array belongs to one rank");
     if (what.output_type != what.type) throw Unsupported("both arrays have one type");
 }

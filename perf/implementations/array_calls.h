@@ -15,8 +15,8 @@ namespace vescomm::perf {
 class ArrayCalls {
 public:
     ArrayCalls() = default;
-    // Throws Unsupported.
-    ArrayCalls(Communicator &comm, const Case &what);
+    // `registered`: in memory of vescomm_malloc(). Throws Unsupported.
+    ArrayCalls(Communicator &comm, const Case &what, bool registered = false);
 
     std::byte *input() { return buffers_.input(); }
     std::byte *output() { return buffers_.output(); }

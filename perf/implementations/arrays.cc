@@ -12,12 +12,12 @@ namespace {
 
 class Arrays final : public Implementation {
 public:
-    explicit Arrays(Communicator &comm) : comm_(comm) {}
+    Arrays(Communicator &comm, bool registered) : comm_(comm), registered_(registered) {}
 
     std::string version() const override { return std::string("vescomm ") + vescomm_get_version(); }
 
     Costs prepare(const Case &what) override {
-        calls_ = ArrayCalls(comm_, what);
+        calls_ = ArrayCalls(comm_, what, registered_);
         non_blocking_ = what.non_blocking && what.collective != "barrier";
         Costs costs;
         if (what.collective == "barrier") return costs;
@@ -46,6 +46,7 @@ public:
 
 private:
     Communicator &comm_;
+    const bool registered_;
     ArrayCalls calls_;
     Request request_;
     bool non_blocking_ = false;
@@ -53,8 +54,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Implementation> make_arrays(Communicator &comm) {
-    return std::make_unique<Arrays>(comm);
+std::unique_ptr<Implementation> make_arrays(Communicator &comm, bool registered) {
+    return std::make_unique<Arrays>(comm, registered);
 }
 
 }  // namespace vescomm::perf

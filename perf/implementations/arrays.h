@@ -10,7 +10,8 @@
 namespace vescomm::perf {
 
 // vescomm through its collectives on arrays, as other libraries are used: blocking calls on any
-// memory; several tensors are a group. The caller owns the communicator.
-std::unique_ptr<Implementation> make_arrays(Communicator &comm);
+// memory; several tensors are a group. The caller owns the communicator. `registered`: in memory of
+// vescomm_malloc().
+std::unique_ptr<Implementation> make_arrays(Communicator &comm, bool registered);
 
 }  // namespace vescomm::perf

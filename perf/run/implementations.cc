@@ -74,6 +74,8 @@ const ImplementationRow table[] = {
     {"vescomm", "this library", "", nullptr, any_number, ""},
     {"vescomm-arrays", "this library on arrays of the caller, called at once", "", nullptr,
      any_number, ""},
+    {"vescomm-registered", "the same on arrays in memory of vescomm_malloc()", "", nullptr,
+     any_number, ""},
     {"limit", "direct copies and sums in shared memory with counters, or plain TCP between hosts",
      "", nullptr, 1, ""},
     {"mpi", "Open MPI, shared memory (ob1, vader, CMA), and TCP", "vescomm_perf_mpi", mpi,

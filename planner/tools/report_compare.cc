@@ -27,8 +27,8 @@ std::string describe(const std::vector<Compared> &comparison) {
     for (const Compared &line : comparison) text += to_text(line);
     return text +
            "(fullest: what the fullest rank holds of all buffers; wire: two gathers and a "
-           "reduction\nof every buffer, which last as long as its largest shard takes to get to "
-           "all; rows:\nblocks of more than one row are cut)\n";
+           "reduction\nof every buffer, each counted as (ranks - 1) times the buffer's largest "
+           "shard; rows:\nblocks of more than one row are cut)\n";
 }
 
 }  // namespace vescomm::planner

@@ -56,7 +56,8 @@ MEMBER(vescomm_comm_counters_t, bytes_sent, 32);
 MEMBER(vescomm_comm_counters_t, sleeps, 40);
 MEMBER(vescomm_comm_counters_t, busy_seconds, 48);
 MEMBER(vescomm_comm_counters_t, waiting_seconds, 56);
-FREEZE(sizeof(vescomm_comm_counters_t) == 64);
+MEMBER(vescomm_comm_counters_t, bytes_registered, 64);
+FREEZE(sizeof(vescomm_comm_counters_t) == 72);
 
 MEMBER(vescomm_tensor_t, dimensions, 4);
 MEMBER(vescomm_tensor_t, name, 8);

@@ -1,12 +1,19 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators that the C++ class creates from another one.
+// Communicators that the C++ class creates from another one, and their threads.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <latch>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "support/free_port.h"
@@ -53,6 +60,48 @@ TEST(CommunicatorHpp, SplitOrdersRanksByKey) {
         }
         comm.finalize();
     });
+}
+
+// The ids of all threads of this process.
+std::set<int> threads() {
+    std::set<int> found;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/task"))
+        found.insert(std::stoi(entry.path().filename().string()));
+    return found;
+}
+
+// The signals that a thread blocks; bit k - 1 is signal k.
+std::uint64_t blocked_by(int thread) {
+    std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("SigBlk:")) return std::stoull(line.substr(7), nullptr, 16);
+    return 0;
+}
+
+TEST(CommunicatorHpp, ThreadsOfTheLibraryBlockTheSignalsOfTheProgram) {
+    std::set<int> known = threads();
+    std::mutex mutex;
+    setenv("VESCOMM_PROGRESS", "thread", 1);
+    run_three([&](Communicator &comm) {
+        {
+            const std::lock_guard lock(mutex);
+            known.insert(gettid());
+        }
+        comm.barrier();
+        if (comm.rank() == 0) {
+            int count = 0;
+            for (const int thread : threads()) {
+                if (known.contains(thread)) continue;
+                ++count;
+                for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM})
+                    EXPECT_TRUE(blocked_by(thread) >> (signal - 1) & 1) << signal;
+            }
+            EXPECT_GE(count, 4) << "three progress threads, and the thread of the control plane";
+        }
+        comm.barrier();
+        comm.finalize();
+    });
+    unsetenv("VESCOMM_PROGRESS");
 }
 
 TEST(CommunicatorHpp, SplitWithoutKeyKeepsTheOrder) {

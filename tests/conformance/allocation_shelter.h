@@ -98,9 +98,10 @@ public:
     bool supports(vescomm_memory_kind_t kind) const noexcept override {
         return inner_->supports(kind);
     }
-    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing, bool reserve) override {
+    std::string share(std::uint64_t bytes, vescomm_sharing_t sharing,
+                      std::uint64_t reserved) override {
         const WithoutFailing shelter;
-        return inner_->share(bytes, sharing, reserve);
+        return inner_->share(bytes, sharing, reserved);
     }
     std::shared_ptr<Mapping> map(std::uint64_t bytes, vescomm_sharing_t sharing,
                                  const std::vector<std::string> &shared,

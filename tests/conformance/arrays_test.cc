@@ -12,6 +12,7 @@
 #include "base/types.h"
 #include "support/array_ranks.h"
 #include "support/contributions.h"
+#include "support/registered_vector.h"
 
 namespace vescomm::internal {
 namespace {
@@ -62,9 +63,15 @@ std::int64_t random_count(Random &random) {
 
 template <typename T>
 class TypedCase : public Case {
+    using Array = testing_support::RegisteredVector<T>;
+
 public:
-    TypedCase(Collective collective, int rank, int ranks, int number, Random &random)
-        : collective_(collective), rank_(rank), ranks_(ranks), number_(number) {
+    TypedCase(Collective collective, vescomm_comm_t *comm, int number, Random &random)
+        : collective_(collective),
+          rank_(comm->value->rank()),
+          ranks_(comm->value->ranks()),
+          number_(number) {
+        const int rank = rank_, ranks = ranks_;
         root_ = static_cast<int>(random() % static_cast<unsigned>(ranks));
         // AllTypesAndOperatorsAreCorrect tests the other operators.
         static constexpr vescomm_op_t ops[] = {VESCOMM_SUM, VESCOMM_PROD, VESCOMM_MIN, VESCOMM_MAX};
@@ -88,6 +95,16 @@ public:
         }
         end_ = next;
         drawn_ = random();
+        // All ranks, some of them, or none have registered arrays.
+        const auto registered = [&](std::size_t which) {
+            const std::size_t all = drawn_ / 64 % 4;
+            return all == 0 || (all == 1 &&
+                                (drawn_ / 256 + which + static_cast<std::size_t>(rank)) % 2 == 0)
+                       ? comm
+                       : nullptr;
+        };
+        source_ = Array(testing_support::PoolAllocator<T>(registered(0)));
+        output_ = Array(testing_support::PoolAllocator<T>(registered(1)));
     }
 
     void force(vescomm_comm_t *comm) override {
@@ -266,8 +283,8 @@ private:
         }
         return sum;
     }
-    void append(std::vector<T> &array, int rank, std::int64_t first, std::int64_t count,
-                int run) const {
+    void append(Array &array, int rank, std::int64_t first, std::int64_t count, int run) const {
+        array.reserve(array.size() + static_cast<std::size_t>(count));
         for (std::int64_t i = 0; i < count; ++i) array.push_back(value(rank, first + i, run));
     }
     void expect(T is, T must_be, std::int64_t i) const {
@@ -312,10 +329,11 @@ private:
     vescomm_call_options_t options_ = vescomm_call_options_init();
     std::vector<std::int64_t> counts_, offsets_, matrix_, sends_, receives_;
     std::int64_t end_ = 0;
-    std::vector<T> source_, output_;
+    Array source_{testing_support::PoolAllocator<T>(nullptr)};
+    Array output_{testing_support::PoolAllocator<T>(nullptr)};
 };
 
-std::unique_ptr<Case> random_case(int rank, int ranks, int number, Random &random) {
+std::unique_ptr<Case> random_case(vescomm_comm_t *comm, int number, Random &random) {
     static constexpr Collective all[] = {Collective::all_gather_v, Collective::reduce_scatter_v,
                                          Collective::all_reduce,   Collective::broadcast,
                                          Collective::reduce,       Collective::gather_v,
@@ -323,18 +341,15 @@ std::unique_ptr<Case> random_case(int rank, int ranks, int number, Random &rando
     const Collective collective = all[random() % std::size(all)];
     switch (random() % 5) {
         case 0:
-            return std::make_unique<TypedCase<float>>(collective, rank, ranks, number, random);
+            return std::make_unique<TypedCase<float>>(collective, comm, number, random);
         case 1:
-            return std::make_unique<TypedCase<double>>(collective, rank, ranks, number, random);
+            return std::make_unique<TypedCase<double>>(collective, comm, number, random);
         case 2:
-            return std::make_unique<TypedCase<std::uint8_t>>(collective, rank, ranks, number,
-                                                             random);
+            return std::make_unique<TypedCase<std::uint8_t>>(collective, comm, number, random);
         case 3:
-            return std::make_unique<TypedCase<std::int32_t>>(collective, rank, ranks, number,
-                                                             random);
+            return std::make_unique<TypedCase<std::int32_t>>(collective, comm, number, random);
         default:
-            return std::make_unique<TypedCase<std::int64_t>>(collective, rank, ranks, number,
-                                                             random);
+            return std::make_unique<TypedCase<std::int64_t>>(collective, comm, number, random);
     }
 }
 
@@ -359,7 +374,6 @@ struct Started {
 
 // Makes at least `calls` random calls on one rank. All ranks use the same seed.
 void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
-    const int rank = comm->value->rank(), ranks = comm->value->ranks();
     Random random(seed);
     std::vector<Started> open;
     for (int number = 0; number < calls;) {
@@ -369,7 +383,7 @@ void call_at_random(vescomm_comm_t *comm, unsigned seed, int calls) {
         const int size = group ? 1 + static_cast<int>(random() % 6) : 1;
         if (group) check(vescomm_group_begin(comm));
         for (int i = 0; i < size; ++i, ++number) {
-            started.cases.push_back(random_case(rank, ranks, number, random));
+            started.cases.push_back(random_case(comm, number, random));
             if (!group && random() % 2 == 0) started.cases.back()->force(comm);
             started.cases.back()->fill(0);
             started.cases.back()->call(comm, group || blocking ? nullptr : &started.request);

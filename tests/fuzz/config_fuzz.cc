@@ -50,6 +50,11 @@ void check_choice(const std::string &value, std::string_view values) {
                 (", " + std::string(values) + ", ").find(", " + value + ", ") != std::string::npos,
             "a choice is one of its values");
 }
+void check_size(const std::string &value, std::string_view) {
+    require(value == "auto" ||
+                (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos),
+            "a size is auto or a number");
+}
 void check_text(const std::string &, std::string_view) {}
 
 Variables settings_of(const Config &config) {

@@ -64,7 +64,9 @@ TEST(Metrics, AreTheCountersAsText) {
                   static_cast<double>(counters.bytes_reduced));
         EXPECT_EQ(found["vescomm_busy_seconds_total"], counters.busy_seconds);
         EXPECT_GT(found["vescomm_written_bytes_total"], 0);
-        EXPECT_EQ(found.size(), 9u);
+        EXPECT_EQ(found["vescomm_registered_bytes_total"],
+                  static_cast<double>(counters.bytes_registered));
+        EXPECT_EQ(found.size(), 10u);
     });
 }
 

@@ -125,6 +125,35 @@ TEST_P(Check, DetectsEveryMoveToAWrongPlace) {
     });
 }
 
+// The last waits keep registered arrays unchanged while others read them.
+TEST_P(Check, DetectsAMissingWaitForReadersOfRegisteredArrays) {
+    for_each_problem([](const AnyProblem &problem) {
+        const auto sound = make_all(GetParam(), problem);
+        const std::vector<bool> all(static_cast<std::size_t>(problem->ranks()), true);
+        const RegisteredArrays registered{.source = all, .output = all, .in_place = {}};
+        ASSERT_EQ(check(problem, sound, registered), "");
+        auto broken = sound;
+        std::size_t removed = 0;
+        for (Schedule &schedule : broken)
+            for (Lane &lane : schedule.lanes)
+                removed += std::erase_if(
+                    lane.steps(), [](const Step &step) { return step.when == When::registered; });
+        if (removed > 0) {
+            EXPECT_NE(check(problem, broken, registered), "");
+        }
+    });
+}
+
+TEST(CheckSchedules, DetectsARegisteredSourceThatTheResultReplaces) {
+    const AlgorithmEntry &flat = *find_algorithm(Collective::all_reduce, "flat");
+    ArrayProblem problem = on_arrays(flat);
+    problem.nodes = Nodes::single(problem.ranks());
+    const auto schedules = make_all(flat, problem);
+    const std::vector<bool> all(static_cast<std::size_t>(problem.ranks()), true);
+    EXPECT_EQ(check(problem, schedules, {.source = {}, .output = {}, .in_place = all}), "");
+    EXPECT_NE(check(problem, schedules, {.source = all, .output = {}, .in_place = all}), "");
+}
+
 bool any_local_receives(const AnyProblem &problem, const std::vector<Schedule> &schedules,
                         std::size_t rank, int peer) {
     const int node = problem->nodes.node_of(static_cast<int>(rank));

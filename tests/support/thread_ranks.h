@@ -78,6 +78,9 @@ inline std::shared_ptr<Communicator> join(const TestSetup &setup, int rank,
                                           const std::shared_ptr<LoopbackHub> &hub) {
     Config config = setup.config;
     if (config.timeout_seconds == Config().timeout_seconds) config.timeout_seconds = 60;
+    // Every rank maps the pools of all ranks in this process, and loopback allocates them at once.
+    if (config.malloc_bytes == Config().malloc_bytes)
+        config.malloc_bytes = setup.kind == Kind::loopback ? "4194304" : "67108864";
     const auto make = [&](const Nodes &nodes, Control &c, Failure &failure,
                           std::function<void()> on_signal, Deadline deadline) {
         if (setup.kind != Kind::loopback)

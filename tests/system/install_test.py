@@ -1,87 +1,52 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The vescomm authors
 # SPDX-License-Identifier: Apache-2.0
-"""Installs vescomm into an empty folder and uses it only through pkg-config.
-install_test.py SOURCE_ROOT BUILD_ROOT [CASE...]"""
+"""Installs vescomm into an empty folder and uses it as other projects do.
+install_test.py SOURCE_ROOT BUILD_ROOT [--slow] [CASE...]
+--slow: cases that build vescomm again, instead of the others."""
 
-import json
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import consumers
+import packages
 import ranks
+from installation import STRICT, install, run
 from ranks import Job, expect, run_cases
 
 SOURCE, BUILD = (Path(arg).resolve() for arg in sys.argv[1:3])
-STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic-errors"]
 EXAMPLES = [("gather_reduce.c", "cc", "c99"), ("gather_reduce.cpp", "c++", "c++20")]
 
 
-def run(*command, **more):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          check=False, **more)
-    expect(done.returncode == 0, f"{shlex.join(map(str, command))} ended with {done.returncode}\n"
-                                 f"{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-class Installation:
-    """An installation with DESTDIR, as packages are built."""
-
-    def __init__(self, folder):
-        self.folder = Path(folder)
-        self.root = self.folder / "root"
-        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", self.root)
-        (config,) = self.root.rglob("vescomm.pc")
-        # PKG_CONFIG_LIBDIR excludes the folders of the machine.
-        self.environment = dict(os.environ, PKG_CONFIG_LIBDIR=str(config.parent),
-                                PKG_CONFIG_SYSROOT_DIR=str(self.root))
-        self.environment.pop("PKG_CONFIG_PATH", None)
-        (self.library,) = [p for p in self.root.rglob("libvescomm.so.*") if not p.is_symlink()]
-        (self.header,) = self.root.rglob("vescomm.h")
-        options = json.loads(run("meson", "introspect", BUILD, "--buildoptions"))
-        sanitize = next(o["value"] for o in options if o["name"] == "b_sanitize")
-        # A library built with sanitizers needs programs built with them.
-        self.sanitize = [] if sanitize == "none" else [f"-fsanitize={sanitize}"]
-
-    def pkg_config(self, *arguments):
-        return shlex.split(run("pkg-config", *arguments, "vescomm", env=self.environment))
-
-    def build(self, example, compiler, standard):
-        program = self.folder / example.replace(".", "_")
-        run(compiler, f"-std={standard}", *STRICT, *self.sanitize,
-            SOURCE / "docs" / "examples" / example, "-o", program,
-            *self.pkg_config("--cflags", "--libs"))
-        return program
+def example(installation, name, compiler, standard):
+    program = installation.root.parent / name.replace(".", "_")
+    return installation.build(SOURCE / "docs" / "examples" / name, program, compiler, standard)
 
 
 def examples_run(installation):
     """Compares the printed lines with values that Python computes."""
-    for example, compiler, standard in EXAMPLES:
-        program = installation.build(example, compiler, standard)
+    for name, compiler, standard in EXAMPLES:
+        program = example(installation, name, compiler, standard)
         for count in (1, 3, 5):
             gathered = [str(owner) for owner in range(count) for _ in range(owner + 1)]
-            environment = {"LD_LIBRARY_PATH": str(installation.library.parent)}
-            with Job([program], count, environment=environment) as job:
+            with Job([program], count, environment=installation.library_path) as job:
                 job.expect_success()
                 for number in range(count):
                     # The gathered values, and the sum of the own value over all ranks.
                     expected = f"{' '.join(gathered)} | rank {number}: {number * count}"
                     expect(job.ranks[number].lines == [expected],
-                           f"{example} at {count} ranks printed {job.ranks[number].lines}, "
+                           f"{name} at {count} ranks printed {job.ranks[number].lines}, "
                            f"expected {expected}")
 
 
 def collectives_on_arrays(installation):
-    program = installation.build("arrays.cpp", "c++", "c++20")
-    environment = {"LD_LIBRARY_PATH": str(installation.library.parent)}
+    program = example(installation, "arrays.cpp", "c++", "c++20")
     for count in (1, 3, 5):
-        with Job([program], count, environment=environment) as job:
+        with Job([program], count, environment=installation.library_path) as job:
             job.expect_success()
             for number in range(count):
                 expected = (f"largest {count}, last token {count - 1}, gradient {count}, "
@@ -94,7 +59,7 @@ def collectives_on_arrays(installation):
 def headers_compile_alone(installation):
     compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
     expect(compilers, "there is no compiler")
-    includes = installation.pkg_config("--cflags")
+    includes = installation.pkg_config("--cflags", "vescomm")
     headers = sorted(installation.header.parent.glob("*.h*"))
     expect(len(headers) >= 2, f"only {headers} are installed")
     compiled = 0
@@ -187,16 +152,21 @@ def versions_agree(installation):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="vescomm-install-") as folder:
+    slow = "--slow" in sys.argv
+    with tempfile.TemporaryDirectory(prefix="vescomm-install-") as name:
+        folder = Path(name)
         try:
-            installation = Installation(folder)
+            installation = install(BUILD, folder / "root")
         except ranks.Failed as failure:
             print(f"FAIL  installing: {failure}")
             return 1
-        return run_cases([(case.__name__.replace("_", " "), lambda c=case: c(installation))
-                          for case in (headers_compile_alone, library_shows_only_its_api,
-                                       names_follow_the_rules, versions_agree, examples_run,
-                                       collectives_on_arrays)], sys.argv[3:])
+        cases = [] if slow else [
+            (case.__name__.replace("_", " "), lambda c=case: c(installation))
+            for case in (headers_compile_alone, library_shows_only_its_api, names_follow_the_rules,
+                         versions_agree, examples_run, collectives_on_arrays)]
+        cases += [] if slow else consumers.cases(installation, folder)
+        cases += packages.cases(installation, BUILD, folder, slow)
+        return run_cases(cases, [word for word in sys.argv[3:] if word != "--slow"])
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ class Failed(Exception):
     """A test failed, for the reason in the text."""
 
 
+class Skipped(Exception):
+    """A case cannot run on this machine, for the reason in the text."""
+
+
 def expect(condition, text):
     if not condition:
         raise Failed(text)
@@ -286,6 +290,9 @@ def run_case(name, function):
     try:
         note = function()
         text = f"ok    {time.monotonic() - begin:6.2f} s  {name}{f': {note}' if note else ''}"
+        failed = False
+    except Skipped as reason:
+        text = f"skip  {time.monotonic() - begin:6.2f} s  {name}: {reason}"
         failed = False
     except Failed as failure:
         text = f"FAIL  {time.monotonic() - begin:6.2f} s  {name}: {failure}"

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/match/call_match.h"
 
+#include <utility>
+
 namespace vescomm::internal {
 
 namespace {
@@ -42,9 +44,10 @@ void CallMatch::start(const Run &run) noexcept {
         bindings_.recent_calls->record(run.sequence, signature_, bindings_.pair_digests);
 }
 
-void CallMatch::acquired() noexcept {
-    acquired_ = true;
+bool CallMatch::acquired() noexcept {
+    if (std::exchange(acquired_, true)) return false;
     if (advertises_on_acquire_) advertise_to_node();
+    return true;
 }
 
 void CallMatch::advertise_to_node() noexcept {

@@ -34,9 +34,9 @@ public:
 
     // Begins a run. `run`: that of the context.
     void start(const Run &run) noexcept;
-    // The run has acquired its slot. Before that, local peers may still compare calls of the
-    // previous run.
-    void acquired() noexcept;
+    // A lane has acquired the slot of the run. Before that, local peers may still compare calls of
+    // the previous run. Returns true for the first lane.
+    bool acquired() noexcept;
     // This rank is about to raise a flag.
     void before_signal() noexcept {
         if (advertises_with_flag_) advertise_to_node();

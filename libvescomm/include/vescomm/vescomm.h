@@ -20,7 +20,8 @@
  * node. An *array* lies in the caller's own memory, which no other rank can access. An *operation*
  * is one execution of a collective or of a message. A *transport* moves bytes between ranks:
  * through shared memory within a node, over TCP or UCX between nodes. The *control plane* is a TCP
- * connection from each process to that of rank 0. It carries set-up and failures, never data.
+ * connection from each process to that of rank 0. It carries set-up, traces and failures, never
+ * data.
  *
  * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
@@ -31,9 +32,9 @@
  * Names. A function of an object is `vescomm_OBJECT_VERB_NOUN`, and one that reads a property of it
  * is `vescomm_OBJECT_get_NOUN`. A collective has its usual name.
  *
- * *In place* means that source and output have the same address where the calling rank's own
- * elements are. This holds for buffers and for arrays. In the options of a request on a buffer,
- * NULL means in place too.
+ * *In place* means that the calling rank's own elements have the same address in source and output.
+ * This holds for buffers and for arrays. In the options of a request on a buffer, NULL means in
+ * place too.
  *
  * A communicator is *broken* after a failure that ended it for all ranks. From then on every call
  * that creates, starts or waits returns the first error. The functions that read properties, the
@@ -62,7 +63,10 @@
  * order. They may wait, test and free in any order.
  *
  * A communicator holds at most 65,536 memories and requests on buffers at a time. Objects that
- * every rank has freed do not count. A request can be started at least 2^31 times.
+ * every rank has freed do not count. A request can be started at least 2^31 times. A communicator
+ * executes at most 2^34 - 4 operations that use its staging buffer (collectives on arrays, and some
+ * requests on buffers), 2^34 - 4 messages from one rank to another, and 2^32 - 1 calls of
+ * vescomm_barrier(). The next one returns VESCOMM_ERROR_UNSUPPORTED and has no effect.
  */
 #ifndef VESCOMM_VESCOMM_H
 #define VESCOMM_VESCOMM_H
@@ -159,6 +163,39 @@ typedef void (*vescomm_log_function_t)(void *context, int32_t level, const char 
  */
 VESCOMM_API vescomm_status_t vescomm_set_log(vescomm_log_function_t sink, void *context);
 
+/**
+ * Decides whether a wait goes on. Called by a thread that waits in a function of the library, about
+ * ten times each second, and when a signal has interrupted its sleep. The thread holds no lock of
+ * the library. The function may run for long, and may call functions of vescomm that are safe for
+ * threads.
+ *
+ * @param context  as passed to vescomm_set_interrupt().
+ * @return 0: the wait goes on. Not 0: it ends.
+ */
+typedef int (*vescomm_interrupt_function_t)(void *context);
+
+/**
+ * Sets a function that can end the waits of this process early. An interpreter handles signals in
+ * it, a program its own deadlines.
+ *
+ * A wait that it ends returns
+ *
+ * - VESCOMM_IN_PROGRESS from vescomm_request_wait(): the request is still running, and may be
+ *   waited for again;
+ * - VESCOMM_ERROR_ABORTED from any other function, because other ranks rely on the call: the
+ *   communicator is broken, and the sentence on the other ranks names this rank and the call.
+ *
+ * Waits of a few milliseconds may end without a call of the function.
+ *
+ * @param function  called by all threads, also concurrently. NULL: none, the default.
+ * @param context   passed to @p function.
+ * @return VESCOMM_OK.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_set_interrupt(vescomm_interrupt_function_t function,
+                                                   void *context);
+
 /* -------------------------------------------------------------------------- communicator ---- */
 
 /** The ranks that work together, and the connections between them. */
@@ -188,6 +225,7 @@ typedef struct vescomm_comm_options {
     const char *tag;
 } vescomm_comm_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_comm_options_t vescomm_comm_options_init(void) {
     vescomm_comm_options_t options = {sizeof(vescomm_comm_options_t), 0, 0.0, NULL, 0, 0, NULL};
     return options;
@@ -220,8 +258,10 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  *         of the same ranks at the same time without different tags; both calls fail, on all ranks.
  *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the sentence names them.
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
- *         number of ranks or the build of the library differs. VESCOMM_ERROR_SYSTEM. After any
- *         error all resources have been freed.
+ *         number of ranks or the build of the library differs. VESCOMM_ERROR_UNSUPPORTED: the
+ *         variables require UCX, and this build or machine has none, or UCX and encryption.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_SYSTEM. After any error all resources have
+ *         been freed.
  *
  * Communicators of a process with the same ranks, address and secret share the connection of the
  * control plane, its thread, and the connections to other nodes.
@@ -348,6 +388,7 @@ typedef struct vescomm_comm_info {
     int32_t reserved;
 } vescomm_comm_info_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_comm_info_t vescomm_comm_info_init(void) {
     vescomm_comm_info_t info = {sizeof(vescomm_comm_info_t), 0, 0, 0, 0, 0, 0, 0};
     return info;
@@ -378,11 +419,15 @@ typedef struct vescomm_comm_counters {
     /** Time in waits that have ended, without the busy time in them. A wait that ends within its
      *  first polls is not timed. */
     double waiting_seconds;
+    /** bytes that this rank's copies and reductions have read in registered arrays of other ranks,
+     *  instead of the staging buffer */
+    uint64_t bytes_registered;
 } vescomm_comm_counters_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_comm_counters_t vescomm_comm_counters_init(void) {
     vescomm_comm_counters_t counters = {
-        sizeof(vescomm_comm_counters_t), 0, 0, 0, 0, 0, 0, 0.0, 0.0};
+        sizeof(vescomm_comm_counters_t), 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0};
     return counters;
 }
 
@@ -434,10 +479,11 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
  * Waits until every rank has called it.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the
- *         rank.
+ *         rank. VESCOMM_ERROR_MISMATCH: a rank has finalized the communicator instead.
+ *         VESCOMM_ERROR_UNSUPPORTED: after 2^32 - 1 calls; create another communicator.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout.
- * Threads: one at a time per communicator.  Cost: one signal to each rank of the node, and
+ * Threads: one at a time per communicator.  Cost: one store, which all ranks of the node see, and
  * ceil(log2(nodes)) steps between nodes.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
@@ -483,7 +529,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_finalize(vescomm_comm_t *comm);
  * object is freed.
  *
  * @param comm  NULL: no effect. Must not be used afterwards, whatever the call returns.
- * @return VESCOMM_OK.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
  *
  * Collective: no, once it is finalized or broken; otherwise as vescomm_comm_finalize().
  * Blocking: no, once it is finalized or broken.  Threads: one, the last to use the communicator.
@@ -517,6 +563,7 @@ typedef struct vescomm_tensor {
     int32_t reserved;
 } vescomm_tensor_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_tensor_t vescomm_tensor_init(void) {
     vescomm_tensor_t tensor = {sizeof(vescomm_tensor_t), 0, NULL, NULL, 0, 0, 0, 0};
     return tensor;
@@ -557,6 +604,7 @@ VESCOMM_API vescomm_status_t vescomm_layout_create_from_counts(const int64_t *co
  * Frees a layout. Buffers created from it keep their own copy.
  *
  * @param layout  NULL: no effect.
+ * @return VESCOMM_OK.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -570,9 +618,11 @@ typedef struct vescomm_layout_info {
     int64_t padding; /**< number of elements that belong to no tensor */
     int64_t largest; /**< size of the largest shard, in elements */
     uint64_t tensors; /**< number of tensors */
-    uint64_t hash; /**< XXH3-64 of the serialised layout; the same on every platform */
+    uint64_t hash; /**< XXH3-64 of the serialised layout, for comparing layouts; the same on every
+                      platform, but a new version of the format changes it */
 } vescomm_layout_info_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_layout_info_t vescomm_layout_info_init(void) {
     vescomm_layout_info_t info = {sizeof(vescomm_layout_info_t), 0, 0, 0, 0, 0, 0};
     return info;
@@ -679,7 +729,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_get_boxes(const vescomm_layout_t *la
 
 /**
  * Serialises a layout, to store it with a checkpoint or to send it. Equal layouts have equal bytes
- * on every platform; vescomm_layout_info_t.hash is their XXH3-64.
+ * on every platform; vescomm_layout_info_t.hash is their XXH3-64. The bytes begin with the version
+ * of their format.
  *
  * @param bytes     [out] all bytes when @p capacity suffices, otherwise unchanged. May be NULL
  *                  when @p capacity is 0.
@@ -738,7 +789,7 @@ typedef int32_t vescomm_type_t;
 /** Complex: two f64, the real part first. */
 #define VESCOMM_C128 ((vescomm_type_t)17)
 
-/** Size of one element in bytes; 0 for a value that is not a type. */
+/** Size of one element in bytes; 0 for a value that is not a type. Since: 0.1 */
 static inline size_t vescomm_type_get_bytes(vescomm_type_t type) {
     switch (type) {
         case VESCOMM_F8E4M3:
@@ -800,6 +851,7 @@ typedef struct vescomm_memory_options {
     uint64_t bytes;
 } vescomm_memory_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
     vescomm_memory_options_t options = {sizeof(vescomm_memory_options_t), 0, 0, 0, 0};
     return options;
@@ -813,9 +865,11 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
  *
  * @param options  its member bytes must be set. Borrowed for the call.
  * @param memory   [out] owned by the caller; free with vescomm_memory_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the ranks passed different options; the sentence
- *         names two ranks and the first difference. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when
- *         one rank has too little. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for an unknown sharing.
+ *         VESCOMM_ERROR_UNSUPPORTED: an unknown kind of memory. VESCOMM_ERROR_MISMATCH: the ranks
+ *         passed different options; the sentence names two ranks and the first difference.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one rank has too little.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
  * Since: 0.1
@@ -841,10 +895,47 @@ VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *mem
  * Frees memory. Buffers in it keep it alive.
  *
  * @param memory  NULL: no effect.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
+
+/**
+ * Allocates registered memory: arrays in it move within a node without a copy in between.
+ *
+ * After: every byte is zero. Calls on arrays recognise the memory by its address. Any rank of a
+ * call may give registered or private arrays; results and errors are the same. A call with
+ * registered arrays completes when the other ranks of the node have read them. If
+ * VESCOMM_MALLOC_BYTES is 0, or the system refuses to map the address space, the memory is private.
+ * A forked process shares the memory with its parent.
+ *
+ * @param comm     calls on this communicator, on those that it was created from, and on those that
+ *                 are created from them recognise the memory. All of them keep it alive.
+ * @param bytes    rounded up to whole pages; 0: one page.
+ * @param pointer  [out] aligned to a page; free with vescomm_mfree(). It is freed at the latest
+ * with the last of these communicators.
+ * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY: the machine, or the address space of this rank
+ *         (VESCOMM_MALLOC_BYTES), has too little. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.
+ * Cost: the pages are allocated now, as by writing each of them once.
+ * Source: ncclMemAlloc, MPI_Alloc_mem.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_malloc(vescomm_comm_t *comm, uint64_t bytes, void **pointer);
+
+/**
+ * Frees memory of vescomm_malloc().
+ *
+ * Before: no operation of this rank uses the memory any more.
+ *
+ * @param comm     the communicator given to vescomm_malloc(), or one that shares its memory.
+ * @param pointer  NULL: no effect.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_mfree(vescomm_comm_t *comm, void *pointer);
 
 /** Memory seen through a layout: tensors and shards at stable addresses. */
 typedef struct vescomm_buffer vescomm_buffer_t;
@@ -865,6 +956,7 @@ typedef struct vescomm_buffer_options {
     const char *name;
 } vescomm_buffer_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_buffer_options_t vescomm_buffer_options_init(void) {
     vescomm_buffer_options_t options = {sizeof(vescomm_buffer_options_t), 0, NULL, 0, 0, 0, NULL};
     return options;
@@ -878,7 +970,8 @@ static inline vescomm_buffer_options_t vescomm_buffer_options_init(void) {
  * @param buffer   [out] owned by the caller; free with vescomm_buffer_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the sentence names two
  *         ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT.
- *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_UNSUPPORTED: an unknown kind of memory. VESCOMM_ERROR_OUT_OF_MEMORY.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one at a time per communicator.
  * Since: 0.1
@@ -944,6 +1037,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_release(vescomm_buffer_t *buffer);
  * in place; a gather from a separate source does it. Returns immediately for VESCOMM_PER_RANK.
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the rank that still reads.
+ *         VESCOMM_ERROR_MISMATCH: that rank has finalized the communicator.
  *         VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
@@ -955,6 +1049,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_acquire(vescomm_buffer_t *buffer);
  * Frees a buffer. Requests created on it keep it alive.
  *
  * @param buffer  NULL: no effect.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -983,7 +1078,8 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_SUM ((vescomm_op_t)0)
 /** The sum, multiplied by 1 / ranks; integers are divided, towards zero. */
 #define VESCOMM_AVERAGE ((vescomm_op_t)1)
-/** The product; of complex numbers (ac - bd) + (ad + bc)i, also for infinities. */
+/** The product. For complex numbers it is computed as (ac - bd) + (ad + bc)i. Unlike `*` in C,
+ *  infinities get no special treatment, and may give NaN. */
 #define VESCOMM_PROD ((vescomm_op_t)2)
 /** The minimum; NaN if any contribution is NaN. -0 is less than +0. */
 #define VESCOMM_MIN ((vescomm_op_t)3)
@@ -1031,6 +1127,7 @@ typedef struct vescomm_request_options {
     double factor;
 } vescomm_request_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_request_options_t vescomm_request_options_init(void) {
     vescomm_request_options_t options = {
         sizeof(vescomm_request_options_t), 0, 0, 0, NULL, NULL, NULL, 0.0};
@@ -1051,7 +1148,7 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
  *         between these types; f32 and f64 convert to and from every float, other types only to
  *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
@@ -1076,8 +1173,8 @@ VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
  * @param options  NULL: sum, in place, the library chooses the algorithm. op, factor, type, output
  *                 and algorithm are used.
  * @param request  [out] owned by the caller; free with vescomm_request_free().
- * @return as vescomm_all_gather_v_create(). VESCOMM_ERROR_UNSUPPORTED: the output has a type that
- *         the buffer cannot be reduced to.
+ * @return as vescomm_all_gather_v_create(), but VESCOMM_ERROR_UNSUPPORTED means: the output has a
+ *         type that the buffer cannot be reduced to.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node a single pass that reads each element
@@ -1097,7 +1194,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_scatter_v_create(
  *
  * @param options  NULL: sum, the library chooses the algorithm. op, factor and algorithm are used.
  * @param request  [out] owned by the caller; free with vescomm_request_free().
- * @return as vescomm_reduce_scatter_v_create().
+ * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: a reduce_scatter_v and an all_gather_v.
@@ -1117,7 +1214,7 @@ VESCOMM_API vescomm_status_t vescomm_all_reduce_create(vescomm_comm_t *comm,
  * @param options  NULL: sum, to rank 0, the library chooses the algorithm. op, factor, root and
  *                 algorithm are used.
  * @param request  [out] owned by the caller; free with vescomm_request_free().
- * @return as vescomm_reduce_scatter_v_create().
+ * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: the root reads each element once per rank of its
@@ -1136,7 +1233,7 @@ VESCOMM_API vescomm_status_t vescomm_reduce_create(vescomm_comm_t *comm, vescomm
  * @param options  NULL: from rank 0, the library chooses the algorithm. root and algorithm are
  *                 used.
  * @param request  [out] owned by the caller; free with vescomm_request_free().
- * @return as vescomm_all_gather_v_create().
+ * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: every other rank writes the buffer once; between
@@ -1152,7 +1249,7 @@ VESCOMM_API vescomm_status_t vescomm_broadcast_create(vescomm_comm_t *comm,
  *
  * @param options  NULL: the library chooses the algorithm. Only algorithm is used.
  * @param request  [out] owned by the caller; free with vescomm_request_free().
- * @return as vescomm_all_gather_v_create().
+ * @return as vescomm_all_gather_v_create(), without VESCOMM_ERROR_UNSUPPORTED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: as vescomm_barrier().  Since: 0.1
@@ -1169,7 +1266,9 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  *                immediately. Reserved for device memory, where the operation will run after the
  *                earlier work of the stream.
  * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or the
- *         stream is not NULL; the call had no effect. The first error of a broken communicator.
+ *         stream is not NULL; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the request or its
+ *         communicator has had as many operations as it can have; the call had no effect. The first
+ *         error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
@@ -1177,25 +1276,29 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
 VESCOMM_API vescomm_status_t vescomm_request_start(vescomm_request_t *request, void *stream);
 
 /**
- * Makes progress on a request and tests whether it is complete.
+ * Makes progress on a request and tests whether it is complete. See vescomm_request_wait() for
+ * several threads.
  *
  * @return VESCOMM_OK: complete, or never started. VESCOMM_IN_PROGRESS. The first error of a broken
  *         communicator: the contents of the buffer and of outputs are undefined. After this call
  *         nothing writes to the caller's arrays. Other ranks of this node may still write to the
  *         buffer until they observe the failure; this rank and other nodes do not.
  *
- * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 
 /**
- * Waits until a request is complete.
+ * Waits until a request is complete. Several threads may wait for one request, while another thread
+ * makes calls on its communicator; no thread may start or free the request meanwhile.
  *
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the peer that did not respond.
- *         VESCOMM_ERROR_PEER_FAILED, VESCOMM_ERROR_ABORTED: as vescomm_request_test().
+ * @return VESCOMM_OK. VESCOMM_IN_PROGRESS: the function of vescomm_set_interrupt() ended the wait;
+ *         without such a function never. VESCOMM_ERROR_TIMEOUT: the sentence names the peer that
+ * did not respond. VESCOMM_ERROR_MISMATCH: the ranks made different calls on arrays, or the request
+ * waits for a rank that has finalized the communicator. VESCOMM_ERROR_PEER_FAILED,
+ *         VESCOMM_ERROR_ABORTED: as vescomm_request_test().
  *
- * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
- * Since: 0.1
+ * Collective: no.  Blocking: yes, at most the timeout.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
 
@@ -1268,6 +1371,8 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  *         this rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks made different
  *         calls; the sentence names two of them, and the communicator is broken. A rank that does
  *         not depend on another rank in this call may get this error from a later call.
+ *         VESCOMM_ERROR_OUT_OF_MEMORY: the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
+ *         communicator has executed as many operations as it can; create another one.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Cost: as on a buffer, plus one copy of the data between
@@ -1287,6 +1392,7 @@ typedef struct vescomm_call_options {
     const char *algorithm;
 } vescomm_call_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_call_options_t vescomm_call_options_init(void) {
     vescomm_call_options_t options = {sizeof(vescomm_call_options_t), 0, 0.0, NULL};
     return options;
@@ -1446,11 +1552,11 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * one rank to another are received in the order in which they are sent. There are no tags.
  * After completion: source may be changed.
  *
- * A send may complete before the peer receives. A small message (up to 128 KiB in a communicator of
- * up to 8 ranks, up to 2 KiB in one of 512 and more) completes immediately while fewer than four
- * earlier messages to the same peer have not been received. A larger message completes when all but
- * that many bytes of it have been received. Programs must not rely on this, as in MPI: two ranks
- * that send to each other put their sends and receives in a group.
+ * A send may complete before the peer receives. The limit is 128 KiB in a communicator of up to 8
+ * ranks, less in a larger one, and 2 KiB in one of 512 ranks and more. A message within the limit
+ * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
+ * one completes when no more of it is unreceived than the limit. Programs must not rely on this, as
+ * in MPI: two ranks that send to each other put their sends and receives in a group.
  *
  * @param source  @p count elements.
  * @param count   number of elements; 0: a message without data.
@@ -1520,7 +1626,7 @@ VESCOMM_API vescomm_status_t vescomm_group_end(vescomm_comm_t *comm, vescomm_req
  * caller.
  *
  * @param spans  maximum number of spans to keep; later ones are counted and dropped. 0: 1,000,000.
- * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p comm is NULL.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -1549,7 +1655,8 @@ VESCOMM_API vescomm_status_t vescomm_trace_add_span(vescomm_comm_t *comm, const 
 /**
  * Writes the spans of all ranks into one file in the Chrome trace event format, which Perfetto
  * opens. The limit is 512 MiB for all ranks together; each rank has an equal part of it. Spans
- * beyond a rank's part are dropped, and their number is in the rank's label.
+ * beyond a rank's part are dropped, and their number is shown as a label of the rank's process in
+ * the timeline.
  *
  * @param path  path of the file, which rank 0 writes; an existing file is replaced. Other ranks may
  *              pass NULL.
@@ -1567,10 +1674,10 @@ VESCOMM_API vescomm_status_t vescomm_trace_write(vescomm_comm_t *comm, const cha
 /**
  * Writes the last operations of this rank into a file; an existing file is replaced. The file has
  * one line of JSON that identifies the rank, and one line for each operation with its number, its
- * description, its state, and its times. A communicator always records its last 128 operations. If
- * VESCOMM_FLIGHT_RECORDER names a file, the communicator also writes that file when it breaks.
- * `vescomm-info --flight FILES` compares the files of several ranks and reports the rank that is
- * behind.
+ * description, its state and, except for most short operations, the time of its start. A
+ * communicator always records its last 128 operations. If VESCOMM_FLIGHT_RECORDER names a file, the
+ * communicator also writes that file when it breaks. `vescomm-info --flight FILES` compares the
+ * files of several ranks and reports the rank that is behind.
  *
  * @param path  path of the file. In it %r stands for this rank, %c for the number of the
  *              communicator in this process, counted from 0, %p for the process id, and %% for a %.

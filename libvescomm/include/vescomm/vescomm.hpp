@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // vescomm for C++20: owners for the objects of vescomm.h, and exceptions for its statuses. Header
-// only. vescomm.h documents each call and its errors at the C function of the same name.
+// only. vescomm.h documents each call and its errors at the C function whose name contains that of
+// the C++ function: vescomm_layout_get_shard() for Layout::shard(), vescomm_layout_find_tensor()
+// for Layout::find(). start_trace(), write_trace() and write_flight_recorder() of Communicator call
+// vescomm_trace_start(), vescomm_trace_write() and vescomm_flight_recorder_write(). Request::run()
+// is start() and wait(). group() calls vescomm_group_begin() and vescomm_group_end().
 //
 // A failed call throws vescomm::Error. A range that is too short throws std::invalid_argument
 // before the call. An owner frees its object in its destructor. Owners can be moved, not copied. A
@@ -28,6 +32,8 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <limits>
+#include <new>
 #include <ranges>
 #include <span>
 #include <stdexcept>
@@ -258,6 +264,14 @@ public:
         return Communicator(made);
     }
 
+    // Registered memory, see also Allocator.
+    void *malloc(std::uint64_t bytes) {
+        void *data = nullptr;
+        check(vescomm_malloc(get(), bytes, &data));
+        return data;
+    }
+    void mfree(void *data) { check(vescomm_mfree(get(), data)); }
+
     vescomm_comm_info_t info() const {
         vescomm_comm_info_t info = vescomm_comm_info_init();
         check(vescomm_comm_get_info(get(), &info));
@@ -313,6 +327,36 @@ private:
     using Owner = detail::Owner<vescomm_comm_t, vescomm_comm_free>;
     Owner owner_;
     int exceptions_ = std::uncaught_exceptions();
+};
+
+// Allocates registered memory, so that std::vector<float, vescomm::Allocator<float>> is an array
+// that moves within a node without a copy in between. The communicator must outlive the containers.
+template <typename T>
+class Allocator {
+public:
+    using value_type = T;
+    using propagate_on_container_copy_assignment = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    explicit Allocator(const Communicator &comm) noexcept : comm_(comm.get()) {}
+    template <typename U>
+    Allocator(const Allocator<U> &other) noexcept : comm_(other.comm()) {}
+
+    T *allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T))
+            throw std::bad_array_new_length();
+        void *data = nullptr;
+        check(vescomm_malloc(comm_, count * sizeof(T), &data));
+        return static_cast<T *>(data);
+    }
+    void deallocate(T *data, std::size_t) noexcept { vescomm_mfree(comm_, data); }
+
+    vescomm_comm_t *comm() const noexcept { return comm_; }
+    bool operator==(const Allocator &) const = default;
+
+private:
+    vescomm_comm_t *comm_;
 };
 
 // Bytes that several buffers may lie in.

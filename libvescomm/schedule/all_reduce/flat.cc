@@ -17,6 +17,9 @@ enum Flag : std::uint32_t {
 // Flat: every rank of the one node sums the whole vector for itself, in the order of ranks, so all
 // end with the same bits.
 //
+// Registered sources are read where they are, and each rank waits at the end until all have read
+// its source.
+//
 // Cost: one signal, and then one pass that reads the contributions of all m ranks. Best while they
 // fit the cache and waiting costs more than reading.
 // Source: the all-to-all exchange of small messages in MPICH and NCCL's one-shot all-reduce.
@@ -25,7 +28,8 @@ Schedule flat(const ArrayProblem &problem, int rank) {
     const auto [size, slots] = chunk_slots_on_node(problem.staging.count, 1, problem);
     const Chunks chunks(problem.elements(), size, slots);
     const auto staging = [&](int peer, std::int64_t k) {
-        return Place{peer, Region::staging, problem.staging.begin + chunks.slot(k)};
+        return Place{peer, Region::staging, problem.staging.begin + chunks.slot(k),
+                     chunks.begin(k)};
     };
     Schedule schedule;
     schedule.staging = problem.staging.begin + problem.staging.count;
@@ -37,8 +41,10 @@ Schedule flat(const ArrayProblem &problem, int rank) {
         const Place mine{rank, Region::source, begin};
         if (ranks > 1) {
             for (int peer = 0; peer < ranks && k >= slots; ++peer)
-                if (peer != rank) lane.wait(peer, read, value - static_cast<std::uint32_t>(slots));
-            lane.copy(mine, staging(rank, k), count);
+                if (peer != rank)
+                    lane.wait_when(When::staged, peer, read,
+                                   value - static_cast<std::uint32_t>(slots));
+            lane.copy(mine, staging(rank, k), count, When::staged);
             lane.signal_node(written, value);
         }
         std::vector<Place> from;
@@ -47,8 +53,13 @@ Schedule flat(const ArrayProblem &problem, int rank) {
             from.push_back(peer == rank ? mine : staging(peer, k));
         }
         lane.reduce(from, {rank, Region::output, begin}, count, true);
-        if (ranks > 1 && k + slots < chunks.count()) lane.signal_node(read, value);
+        const bool awaited = k + slots < chunks.count() || k + 1 == chunks.count();
+        if (ranks > 1 && awaited) lane.signal_node(read, value);
     }
+    for (int peer = 0; peer < ranks && chunks.count() > 0; ++peer)
+        if (peer != rank)
+            lane.wait_when(When::registered, peer, read,
+                           static_cast<std::uint32_t>(chunks.count()));
     return schedule;
 }
 

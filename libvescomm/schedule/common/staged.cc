@@ -32,7 +32,7 @@ public:
           rank_(rank),
           node_(nodes_.node_of(rank)),
           locals_(static_cast<int>(nodes_.members(node_).size())) {
-        schedule_.lanes.emplace_back();
+        schedule_.lanes.emplace_back(array());
     }
 
     Schedule make() {
@@ -73,6 +73,8 @@ private:
         std::uint32_t chunks = 0;  // that have been awaited
     };
 
+    // The array in which the blocks that this rank sends lie.
+    Region array() const { return problem_.half ? Region::output : Region::source; }
     // True if the put of chunk k may be eager. The slots of the first two chunks are always free.
     bool eager(int from, int to, std::int64_t k) const {
         if (k >= 2 || problem_.collective == Collective::broadcast) return false;
@@ -138,6 +140,8 @@ private:
             collect(lane, k);
         }
         for (std::int64_t k = max; k < chunks_.count(rank_, rank_); ++k) copy_own_chunk(lane, k);
+        for (const int peer : readers_)
+            lane.wait_when(When::registered, peer, read, count_of(chunks_.count(rank_, peer)));
         if (chunks_.has_pair_areas()) empty_pair_areas(lane);
     }
 
@@ -174,12 +178,12 @@ private:
         bool any = false;
         for (const int peer : readers_)
             if (k >= slots && chunks_.count(rank_, peer) > k)
-                lane.wait(peer, read, count_of(k - slots + 1));
+                lane.wait_when(When::staged, peer, read, count_of(k - slots + 1));
         for (const int peer : readers_) {
             if (chunks_.count(rank_, peer) <= k) continue;
             if (!any || !chunks_.shared())
                 lane.copy(chunks_.given(rank_, peer, k), chunks_.slot_at_sender(rank_, peer, k),
-                          chunks_.elements(rank_, peer, k));
+                          chunks_.elements(rank_, peer, k), When::staged);
             any = true;
         }
         if (any) lane.signal_node(written, count_of(k + 1));
@@ -188,13 +192,14 @@ private:
     // Reads chunk k of all blocks for this rank.
     void collect(Lane &lane, std::int64_t k) {
         const std::int64_t slots = chunks_.slots();
-        bool awaited = false;  // true if the slots are filled again
+        bool awaited = false;  // true if the slots are filled again, or a sender may wait for this
         for (const int peer : writers_) {
-            if (chunks_.count(peer, rank_) <= k) continue;
+            const std::int64_t count = chunks_.count(peer, rank_);
+            if (count <= k) continue;
             lane.wait(peer, written, count_of(k + 1));
             lane.copy(chunks_.slot_at_sender(peer, rank_, k), chunks_.taken(peer, rank_, k),
                       chunks_.elements(peer, rank_, k));
-            awaited |= chunks_.count(peer, rank_) > k + slots;
+            awaited |= count > k + slots || count == k + 1;
         }
         for (Forwarder &forwarder : forwarders_) {
             for (const auto &[peer, number] : forwarder.senders) {

@@ -18,6 +18,9 @@ namespace vescomm::internal::common {
 // another node it puts into slots of the receiver. A block for all ranks goes to each other node
 // once, to the rail peer of the sender, and the ranks of that node copy it from there.
 //
+// Local peers read a registered array where it is. Its rank then copies nothing into its staging
+// buffer, and waits at the end until all blocks have been read.
+//
 // In an all_to_all_v, a small block for a local peer passes through a pair area instead, all at
 // once and beside its flag.
 //

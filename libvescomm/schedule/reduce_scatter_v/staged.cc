@@ -71,10 +71,11 @@ public:
     }
     // The slot of chunk k in the staging buffer of a rank.
     Place slot(int rank, int owner, std::int64_t k) const {
-        if (at_once_)
-            return {rank, Region::staging, problem_.staging.begin + problem_.begin(owner)};
-        return {rank, Region::staging,
-                problem_.staging.begin + slots_ * numbers_[owner] * size_ + chunks(owner).slot(k)};
+        const std::int64_t offset = at_once_
+                                        ? problem_.begin(owner)
+                                        : slots_ * numbers_[owner] * size_ + chunks(owner).slot(k);
+        return {rank, Region::staging, problem_.staging.begin + offset,
+                given(rank, owner, k).offset};
     }
     // The place at `owner` of the sum that `node` has made for it.
     Place sum_from(int node, int owner, std::int64_t k) const {
@@ -134,8 +135,11 @@ bool can_use_staging(const ArrayProblem &problem) {
 // contribution from its array. For an owner on another node its rail peer makes the sum of the node
 // and puts it, as in direct.cc.
 //
-// Cost: every contribution is read and written once more than in direct.cc, in the cache.
-// Source: direct.cc; double buffering of chunks as in any copy through shared memory.
+// Registered sources are read where they are, and their ranks wait at the end until all have been
+// read.
+//
+// Cost: every contribution in private memory is read and written once more than in direct.cc, in
+// the cache. Source: direct.cc; double buffering of chunks as in any copy through shared memory.
 Schedule staged(const ArrayProblem &problem, int rank) {
     const Nodes &nodes = problem.nodes;
     const ShardChunks chunks(problem);
@@ -186,21 +190,27 @@ Schedule staged(const ArrayProblem &problem, int rank) {
         }
         return places;
     };
+    // True if local peers wait until chunk k of all contributions for `owner` has been read: its
+    // slots are filled again, or it is the last one of registered sources.
+    const auto is_awaited = [&](int owner, std::int64_t k) {
+        return members.size() > 1 &&
+               (chunks.count(owner) > k + slots || chunks.count(owner) == k + 1);
+    };
     for (std::int64_t k = 0; k < max_chunks; ++k) {
         bool writes = false, awaited = false;
         if (chunks.at_once()) {
             for (const Extent &extent : extents_of(problem, given))
                 lane.copy({rank, Region::source, extent.begin},
                           {rank, Region::staging, problem.staging.begin + extent.begin},
-                          extent.count);
+                          extent.count, When::staged);
             writes = !given.empty();
         }
         for (const int owner : given) {
             if (chunks.at_once() || chunks.count(owner) <= k) continue;
             if (k >= slots && first_time(waited_for_read, reader(owner), k))
-                lane.wait(reader(owner), read, count_of(k - slots + 1));
+                lane.wait_when(When::staged, reader(owner), read, count_of(k - slots + 1));
             lane.copy(chunks.given(rank, owner, k), chunks.slot(rank, owner, k),
-                      chunks.elements(owner, k));
+                      chunks.elements(owner, k), When::staged);
             writes = true;
         }
         if (writes) lane.signal_node(written, count_of(k + 1));
@@ -216,7 +226,7 @@ Schedule staged(const ArrayProblem &problem, int rank) {
             if (eager) lane.wait(owner, clear_to_send, count_of(k + 1), true);
             lane.put(sum, chunks.sum_from(node, owner, k), chunks.elements(owner, k), arrived,
                      count_of(k + 1));
-            awaited |= chunks.count(owner) > k + slots;
+            awaited |= is_awaited(owner, k);
         }
         if (problem.size(rank) > 0 && chunks.count(rank) > k) {
             auto from = contributions(rank, k);
@@ -228,10 +238,18 @@ Schedule staged(const ArrayProblem &problem, int rank) {
             for (const int partner : partners)
                 if (chunks.count(rank) > k + 2)
                     lane.signal(partner, clear_to_send, count_of(k + 3));
-            awaited |= chunks.count(rank) > k + slots;
+            awaited |= is_awaited(rank, k);
         }
         if (awaited) lane.signal_node(read, count_of(k + 1));
     }
+    std::vector<std::int64_t> last(members.size(), 0);  // chunks that each local peer reads
+    for (const int owner : given) {
+        std::int64_t &count = last[static_cast<std::size_t>(nodes.local_rank(reader(owner)))];
+        count = std::max(count, chunks.count(owner));
+    }
+    for (const int member : members)
+        if (const auto count = last[static_cast<std::size_t>(nodes.local_rank(member))]; count > 0)
+            lane.wait_when(When::registered, member, read, count_of(count));
     return schedule;
 }
 

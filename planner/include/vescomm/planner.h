@@ -53,6 +53,7 @@ typedef struct vescomm_planner_tensor {
     int64_t alignment;
 } vescomm_planner_tensor_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_planner_tensor_t vescomm_planner_tensor_init(void) {
     vescomm_planner_tensor_t tensor = {sizeof(vescomm_planner_tensor_t), 0, NULL, NULL, 0, 0, 0, 0};
     return tensor;
@@ -120,6 +121,7 @@ typedef struct vescomm_planner_options {
     double seconds_per_unequal;
 } vescomm_planner_options_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_planner_options_t vescomm_planner_options_init(void) {
     vescomm_planner_options_t options = {
         sizeof(vescomm_planner_options_t), 0, 0, 0, 0, NULL, 0, 0.0, 0, 0, 0.0, 0.0, 0.0};
@@ -145,6 +147,7 @@ typedef struct vescomm_planner_figures {
     double lower_bound_over_share; /**< no layout of this mode has a smaller largest_over_share */
 } vescomm_planner_figures_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
     vescomm_planner_figures_t figures = {
         sizeof(vescomm_planner_figures_t), 0, 0, 0, 0, 0, 0.0, NULL, 0.0, 0, 0.0};
@@ -152,8 +155,9 @@ static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
 }
 
 /**
- * Finds a layout of one buffer. The modes balanced, owner and automatic plan it as a model of one
- * unit, with elements of one byte, because the call has no type.
+ * Plans one buffer: finds its layout. It creates no vescomm_plan_t, which is the plan of a whole
+ * model: see vescomm_plan_create(). The modes balanced, owner and automatic plan the buffer as a
+ * model of one unit, with elements of one byte, because the call has no type.
  *
  * @param tensors  @p count tensors. Borrowed for the call.
  * @param ranks    number of shards, at least 1.
@@ -177,9 +181,10 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
 
 /**
  * Explains the calling thread's last call of a function of this header in one sentence: the quality
- * of the layout, the reason why there is none, or the error. vescomm_get_last_error() does not have
- * these sentences. A successful vescomm_plan_get_units() or vescomm_plan_free() does not change the
- * sentence.
+ * of the layout, the reason why there is none, or the error. It takes no plan: to explain a
+ * vescomm_plan_t, call vescomm_plan_get_totals() or vescomm_plan_get_figures() before it.
+ * vescomm_get_last_error() does not have these sentences. A successful vescomm_plan_get_units() or
+ * vescomm_plan_free() does not change the sentence.
  *
  * @return never NULL, empty before the first call; valid until this thread's next call of a
  *         function of this header.
@@ -202,6 +207,7 @@ typedef struct vescomm_planner_unit {
     size_t count;
 } vescomm_planner_unit_t;
 
+/** Returns the struct with struct_size set, type VESCOMM_BF16, the others zero. Since: 0.1 */
 static inline vescomm_planner_unit_t vescomm_planner_unit_init(void) {
     vescomm_planner_unit_t unit = {sizeof(vescomm_planner_unit_t), VESCOMM_BF16, NULL, NULL, 0};
     return unit;
@@ -230,13 +236,15 @@ typedef struct vescomm_planner_totals {
     double seconds_per_step; /**< estimated time of these collectives */
 } vescomm_planner_totals_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_planner_totals_t vescomm_planner_totals_init(void) {
     vescomm_planner_totals_t totals = {
         sizeof(vescomm_planner_totals_t), 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     return totals;
 }
 
-/** The layouts of all units of a model, planned together. Immutable. */
+/** The plan of a model: the layouts of all its units, planned together. Only vescomm_plan_create()
+ *  makes one. Immutable. */
 typedef struct vescomm_model_plan vescomm_plan_t;
 
 /**
@@ -269,13 +277,14 @@ VESCOMM_API vescomm_status_t vescomm_plan_create(const vescomm_planner_unit_t *u
  * Frees a plan. Layouts created from it remain.
  *
  * @param plan  NULL: no effect.
+ * @return VESCOMM_OK.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_plan_free(vescomm_plan_t *plan);
 
 /**
- * Returns the number of units of a plan.
+ * Returns the number of units of a plan. vescomm_plan_create_layout() returns the layout of each.
  *
  * @param count  [out] as given to vescomm_plan_create().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: an argument is NULL.

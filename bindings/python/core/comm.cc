@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "comm.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "docs.h"
+#include "integer.h"
+#include "request.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+namespace {
+
+// The communicators of this process that are not freed, in the order of their creation. Guarded by
+// the GIL.
+struct OpenComm {
+    vescomm_comm_t *comm = nullptr;
+    const CommHandle *handle = nullptr;  // null: Python has dropped it
+};
+std::vector<OpenComm> &open_comms() {
+    static auto *all = new std::vector<OpenComm>;  // used until the process has ended
+    return *all;
+}
+
+// Arrays that an operation may still use: they must outlive it, and its end is not known.
+void leak(Arguments arrays) {
+    new Arguments(std::move(arrays));
+}
+
+nb::dict info(const Comm &comm) {
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    check(vescomm_comm_get_info(comm.handle().get(), &info));
+    nb::dict all;
+    all["rank"] = info.rank;
+    all["ranks"] = info.ranks;
+    all["node"] = info.node;
+    all["nodes"] = info.nodes;
+    all["local_rank"] = info.local_rank;
+    all["local_ranks"] = info.local_ranks;
+    return all;
+}
+
+nb::dict counters(const Comm &comm) {
+    vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+    check(vescomm_comm_get_counters(comm.handle().get(), &counters));
+    nb::dict all;
+    all["operations"] = counters.operations;
+    all["bytes_written"] = counters.bytes_written;
+    all["bytes_reduced"] = counters.bytes_reduced;
+    all["bytes_sent"] = counters.bytes_sent;
+    all["bytes_registered"] = counters.bytes_registered;
+    all["sleeps"] = counters.sleeps;
+    all["busy_seconds"] = counters.busy_seconds;
+    all["waiting_seconds"] = counters.waiting_seconds;
+    return all;
+}
+
+std::string metrics(const Comm &comm) {
+    vescomm_comm_t *const handle = comm.handle().get();
+    std::string text;
+    std::size_t size = 4096;
+    do {
+        text.resize(size);
+        check(vescomm_comm_get_metrics(handle, text.data(), text.size(), &size));
+    } while (size > text.size());
+    text.resize(size - 1);
+    return text;
+}
+
+void abort(const Comm &comm, const std::optional<std::string> &reason) {
+    check(vescomm_comm_abort(comm.handle().get(), reason ? reason->c_str() : nullptr));
+}
+
+void progress(const Comm &comm) {
+    vescomm_comm_t *const handle = comm.handle().get();
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        const nb::gil_scoped_release released;
+        status = vescomm_comm_progress(handle);
+    }
+    check(status);
+}
+
+void barrier(Comm &comm) {
+    comm.run([](vescomm_comm_t *on) { return vescomm_barrier(on); });
+}
+
+void group_begin(Comm &comm) {
+    CommHandle &handle = comm.handle();
+    check(handle.call_briefly([&] { return vescomm_group_begin(handle.get()); }));
+    comm.in_group = true;
+    comm.group_arrays.clear();
+}
+
+void group_end(Comm &comm) {
+    // They live until the group is complete, and have no use after a failure.
+    const Arguments arrays = std::exchange(comm.group_arrays, {});
+    comm.in_group = false;
+    comm.run([](vescomm_comm_t *on) { return vescomm_group_end(on, nullptr); });
+}
+
+Request start_group_end(Comm &comm) {
+    vescomm_request_t *request = nullptr;
+    Arguments arrays = std::exchange(comm.group_arrays, {});
+    comm.in_group = false;
+    comm.run([&](vescomm_comm_t *on) { return vescomm_group_end(on, &request); });
+    return Request(comm.share(), request, std::move(arrays));
+}
+
+std::uintptr_t allocate(Comm &comm, std::uint64_t bytes) {
+    void *pointer = nullptr;
+    vescomm_comm_t *const handle = comm.handle().get();
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        // Pages are allocated, which takes time. Safe for threads.
+        const nb::gil_scoped_release released;
+        status = vescomm_malloc(handle, bytes, &pointer);
+    }
+    check(status);
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+void deallocate(Comm &comm, Integer address) {
+    check(vescomm_mfree(comm.handle().get(), address.pointer()));
+}
+
+void free_comm(Comm &comm) {
+    if (comm.freed()) return;
+    CommHandle &handle = comm.handle();
+    if (handle.busy()) comm.run([](vescomm_comm_t *) { return VESCOMM_OK; });
+    try {
+        handle.finalize();
+    } catch (const nb::python_error &error) {
+        // As vescomm_comm_free() does. A signal handler's exception is not an error of the library.
+        if (!error.matches(nb::module_::import_("vescomm.errors").attr("Error"))) throw;
+    }
+    comm.release();
+}
+
+// At the end of the process: finalizes the communicators that are left or, with a reason, aborts
+// them, so that the other ranks do not wait for this one.
+void end_all(const std::optional<std::string> &reason) {
+    const std::vector<OpenComm> all = open_comms();
+    for (const OpenComm &open : all) {
+        if (reason) vescomm_comm_abort(open.comm, reason->c_str());
+    }
+    if (reason) return;
+    const nb::gil_scoped_release released;
+    for (const OpenComm &open : all)
+        if (open.handle == nullptr || !open.handle->busy()) vescomm_comm_finalize(open.comm);
+}
+
+}  // namespace
+
+CommHandle::CommHandle(vescomm_comm_t *comm) : comm_(comm) {
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    vescomm_comm_get_info(comm, &info);
+    rank_ = info.rank;
+    ranks_ = info.ranks;
+    open_comms().push_back({comm, this});
+}
+
+CommHandle::~CommHandle() {
+    auto &all = open_comms();
+    const auto mine = std::ranges::find(all, this, &OpenComm::handle);
+    if (!finalized_ && !broken()) {
+        // The end of the process finalizes it: until then nothing may be freed.
+        if (mine != all.end()) mine->handle = nullptr;
+        for (DroppedRequest &dropped : dropped_) leak(std::move(dropped.arrays));
+        return;
+    }
+    free_dropped();
+    // Left are requests of a process that has forked: they belong to the parent.
+    for (DroppedRequest &dropped : dropped_) leak(std::move(dropped.arrays));
+    vescomm_comm_free(comm_);
+    if (mine != all.end()) all.erase(mine);
+}
+
+bool CommHandle::broken() const noexcept {
+    return vescomm_comm_progress(comm_) < 0;
+}
+
+void CommHandle::finalize() {
+    if (finalized_) return;
+    if (broken()) {
+        finalized_ = true;
+        return;
+    }
+    const vescomm_status_t status = call([&] { return vescomm_comm_finalize(comm_); });
+    finalized_ = true;
+    check(status);
+}
+
+void CommHandle::drop(DroppedRequest dropped) {
+    dropped_.push_back(std::move(dropped));
+    if (!busy_) free_dropped();
+}
+
+void CommHandle::free_dropped() {
+    std::vector<DroppedRequest> running;
+    for (DroppedRequest &dropped : dropped_) {
+        if (vescomm_request_test(dropped.request) == VESCOMM_IN_PROGRESS ||
+            vescomm_request_free(dropped.request) != VESCOMM_OK)
+            running.push_back(std::move(dropped));
+    }
+    // Destructors of arrays may drop other requests.
+    std::vector<DroppedRequest> complete = std::exchange(dropped_, std::move(running));
+}
+
+void CommHandle::refuse_overlap() const {
+    refuse("rank " + std::to_string(rank_) +
+           ": another thread is in a call on this communicator; give each thread a communicator of "
+           "its own: dup()");
+}
+
+void define_comm(nb::module_ &module, nb::class_<Comm> &type) {
+    nb::class_<CreatedComm>(module, "CreatedCommunicator");
+    module.def("end_all", end_all, nb::arg("reason").none());
+
+    type.def(nb::init<std::shared_ptr<CommHandle>>());
+    type.def("__init__",
+             [](Comm *comm, const CreatedComm &created) { new (comm) Comm(created.handle); });
+    type.def_prop_ro(
+        "rank", [](const Comm &comm) { return comm.handle().rank(); }, docs::rank);
+    type.def_prop_ro(
+        "ranks", [](const Comm &comm) { return comm.handle().ranks(); }, docs::ranks);
+    type.def_prop_ro("freed", &Comm::freed, docs::freed);
+    type.def_prop_ro(
+        "broken", [](const Comm &comm) { return comm.handle().broken(); }, docs::broken);
+    type.def("_info", info);
+    type.def("_counters", counters);
+    type.def("metrics", metrics, docs::metrics);
+    type.def("progress", progress, docs::progress);
+    type.def("abort", abort, nb::arg("reason").none() = nb::none(), docs::abort);
+    type.def(
+        "finalize", [](Comm &comm) { comm.handle().finalize(); }, docs::finalize);
+    type.def("free", free_comm, docs::free_comm);
+    type.def("barrier", barrier, docs::barrier);
+    type.def("group_begin", group_begin, docs::group_begin);
+    type.def("group_end", group_end, docs::group_end);
+    type.def("start_group_end", start_group_end, docs::start_group_end);
+    type.def("malloc", allocate, docs::malloc);
+    type.def("mfree", deallocate, docs::mfree);
+}
+
+}  // namespace vescomm::python

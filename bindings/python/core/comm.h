@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators, and how their functions are called: without the GIL, one thread at a time.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "argument.h"
+#include "errors.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::python {
+
+// A request that Python has dropped. It is freed, with the arrays that it holds, when no thread is
+// in a call and it is complete.
+struct DroppedRequest {
+    vescomm_request_t *request = nullptr;
+    Arguments arrays;
+};
+
+// Owner of a communicator of the library. The communicator of Python, its requests, buffers and
+// arrays share it. All members but those that never change are guarded by the GIL.
+class CommHandle {
+public:
+    explicit CommHandle(vescomm_comm_t *comm);
+    CommHandle(const CommHandle &) = delete;
+    CommHandle &operator=(const CommHandle &) = delete;
+    // Waits for no other rank: a communicator that is neither finalized nor broken stays until the
+    // process ends.
+    ~CommHandle();
+
+    vescomm_comm_t *get() const noexcept { return comm_; }
+    int rank() const noexcept { return rank_; }
+    int ranks() const noexcept { return ranks_; }
+    bool busy() const noexcept { return busy_; }
+    bool broken() const noexcept;
+
+    // Runs `function`, which may wait, without the GIL. No other thread may be in such a call on
+    // this communicator: the library does not permit it. Returns the status.
+    template <typename Function>
+    vescomm_status_t call(Function &&function) {
+        enter();
+        vescomm_status_t status = VESCOMM_OK;
+        {
+            const nanobind::gil_scoped_release released;
+            status = function();
+        }
+        busy_ = false;
+        return status;
+    }
+    // The same for a function that returns at once: the GIL is kept.
+    template <typename Function>
+    vescomm_status_t call_briefly(Function &&function) {
+        enter();
+        const vescomm_status_t status = function();
+        busy_ = false;
+        return status;
+    }
+
+    void drop(DroppedRequest dropped);
+    // Frees dropped requests that are complete.
+    void free_dropped();
+    // Requests, buffers and memories that are freed. They must wait while a thread is in a call.
+    void finalize();
+
+private:
+    void enter() {
+        if (busy_) [[unlikely]]
+            refuse_overlap();
+        if (!dropped_.empty()) [[unlikely]]
+            free_dropped();
+        busy_ = true;
+    }
+    [[noreturn]] void refuse_overlap() const;
+
+    vescomm_comm_t *const comm_;
+    int rank_ = 0;
+    int ranks_ = 1;
+    bool busy_ = false;  // a thread is in call()
+    bool finalized_ = false;  // freeing the communicator does not wait
+    std::vector<DroppedRequest> dropped_;
+};
+
+// The base class of vescomm.Communicator.
+class Comm {
+public:
+    explicit Comm(std::shared_ptr<CommHandle> handle) : handle_(std::move(handle)) {}
+
+    // Raises an exception after free().
+    const std::shared_ptr<CommHandle> &share() const {
+        if (!handle_) [[unlikely]]
+            refuse("the communicator has been freed; create another one");
+        return handle_;
+    }
+    CommHandle &handle() const { return *share(); }
+    bool freed() const noexcept { return !handle_; }
+    // Drops the reference to the communicator of the library.
+    void release() noexcept { handle_.reset(); }
+
+    // A call on arrays that returns when it is complete.
+    template <typename Function>
+    void run(Function &&function) {
+        CommHandle &comm = handle();
+        check(comm.call([&] { return function(comm.get()); }));
+    }
+
+    // A group has begun, and the arrays of its calls.
+    bool in_group = false;
+    Arguments group_arrays;
+
+private:
+    std::shared_ptr<CommHandle> handle_;
+};
+
+// The result of the functions that create communicators, for the constructor of the class in
+// Python.
+struct CreatedComm {
+    std::shared_ptr<CommHandle> handle;
+};
+
+void define_comm(nanobind::module_ &module, nanobind::class_<Comm> &type);
+void define_creation(nanobind::module_ &module, nanobind::class_<Comm> &type);
+void define_calls(nanobind::class_<Comm> &type);
+void define_calls_at(nanobind::class_<Comm> &type);
+
+}  // namespace vescomm::python

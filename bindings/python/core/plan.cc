@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The planner.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "integer.h"
+#include "layout.h"
+#include "vescomm/planner.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+namespace {
+
+void check_plan(vescomm_status_t status) {
+    if (status < 0) raise(status, vescomm_plan_explain());
+}
+
+// Tensors of Python, objects with the members of vescomm.PlannerTensor, as the planner reads them.
+class Tensors {
+public:
+    explicit Tensors(const nb::sequence &tensors) {
+        for (const nb::handle each : tensors) {
+            names_.push_back(nb::cast<std::string>(each.attr("name")));
+            shapes_.push_back(nb::cast<Integers>(each.attr("shape")));
+            vescomm_planner_tensor_t tensor = vescomm_planner_tensor_init();
+            tensor.name = names_.back().c_str();
+            tensor.dimensions = static_cast<std::int32_t>(shapes_.back().values.size());
+            tensor.shape = shapes_.back().values.data();
+            tensor.block_rows = nb::cast<std::int64_t>(each.attr("block_rows"));
+            tensor.batch_dimensions = nb::cast<std::int32_t>(each.attr("batch_dimensions"));
+            tensor.alignment = nb::cast<std::int64_t>(each.attr("alignment"));
+            plain_.push_back(tensor);
+        }
+    }
+    const std::vector<vescomm_planner_tensor_t> &plain() const noexcept { return plain_; }
+
+private:
+    // Elements of a deque keep their addresses.
+    std::deque<std::string> names_;
+    std::deque<Integers> shapes_;
+    std::vector<vescomm_planner_tensor_t> plain_;
+};
+
+// Options of the planner, from a dictionary of its members.
+class Options {
+public:
+    explicit Options(const nb::dict &given) {
+        value_.mode = static_cast<vescomm_planner_mode_t>(integer(given, "mode"));
+        value_.start_alignment = integer(given, "start_alignment");
+        value_.cut_alignment = integer(given, "cut_alignment");
+        value_.shard_limit = integer(given, "shard_limit");
+        value_.search_steps = integer(given, "search_steps");
+        value_.work = static_cast<vescomm_planner_work_t>(integer(given, "work"));
+        value_.unit_imbalance = number(given, "unit_imbalance");
+        value_.bytes_per_second = number(given, "bytes_per_second");
+        value_.seconds_per_collective = number(given, "seconds_per_collective");
+        value_.seconds_per_unequal = number(given, "seconds_per_unequal");
+    }
+    // `weights` must live as long.
+    void set_weights(const std::optional<Integers> &weights, std::int64_t ranks) {
+        if (!weights) return;
+        if (weights->values.size() != static_cast<std::size_t>(ranks))
+            refuse("weights has " + std::to_string(weights->values.size()) +
+                   " numbers; give one for each of the " + std::to_string(ranks) + " ranks");
+        value_.weights = weights->values.data();
+    }
+    const vescomm_planner_options_t *get() const noexcept { return &value_; }
+
+private:
+    static std::int64_t integer(const nb::dict &given, const char *name) {
+        return nb::cast<Integer>(given[name]);
+    }
+    static double number(const nb::dict &given, const char *name) {
+        return nb::cast<double>(given[name]);
+    }
+
+    vescomm_planner_options_t value_ = vescomm_planner_options_init();
+};
+
+nb::dict to_dict(const vescomm_planner_figures_t &figures) {
+    nb::dict all;
+    all["optimal"] = figures.optimal != 0;
+    all["elements"] = figures.elements;
+    all["padding"] = figures.padding;
+    all["largest_shard"] = figures.largest_shard;
+    all["lower_bound"] = figures.lower_bound;
+    all["mean_shard"] = figures.mean_shard;
+    all["order"] = figures.order == nullptr ? "" : figures.order;
+    all["largest_over_share"] = figures.largest_over_share;
+    all["lower_bound_over_share"] = figures.lower_bound_over_share;
+    all["steps"] = figures.steps;
+    return all;
+}
+
+nb::dict to_dict(const vescomm_planner_totals_t &totals) {
+    nb::dict all;
+    all["feasible"] = totals.feasible != 0;
+    all["mode"] = totals.mode;
+    all["bytes"] = totals.bytes;
+    all["padding_bytes"] = totals.padding_bytes;
+    all["largest_rank_bytes"] = totals.largest_rank_bytes;
+    all["lower_bound_bytes"] = totals.lower_bound_bytes;
+    all["mean_rank_bytes"] = totals.mean_rank_bytes;
+    all["largest_over_share"] = totals.largest_over_share;
+    all["largest_rank_cost_over_mean"] = totals.largest_rank_cost_over_mean;
+    all["lower_bound_cost_over_mean"] = totals.lower_bound_cost_over_mean;
+    all["wire_bytes_per_step"] = totals.wire_bytes_per_step;
+    all["seconds_per_step"] = totals.seconds_per_step;
+    return all;
+}
+
+nb::object own(vescomm_layout_t *layout) {
+    return layout == nullptr ? nb::none() : nb::cast(Layout(layout));
+}
+
+// Returns (layout or None, figures, explanation).
+nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_options,
+               const std::optional<Integers> &weights) {
+    const Tensors tensors(given);
+    Options options(given_options);
+    options.set_weights(weights, ranks);
+    vescomm_layout_t *layout = nullptr;
+    vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        const nb::gil_scoped_release released;
+        status = vescomm_plan(tensors.plain().data(), tensors.plain().size(), ranks.small(),
+                              options.get(), &layout, &figures);
+    }
+    check_plan(status);
+    return nb::make_tuple(own(layout), to_dict(figures), vescomm_plan_explain());
+}
+
+// Units are tuples (name, type, tensors). Returns (totals, explanation, units), where a unit is a
+// tuple (layout or None, figures, explanation).
+nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &given_options,
+                     const std::optional<Integers> &weights) {
+    std::deque<Tensors> tensors;
+    std::deque<std::string> names;
+    std::vector<vescomm_planner_unit_t> units;
+    for (const nb::handle each : given) {
+        names.push_back(nb::cast<std::string>(each[0]));
+        tensors.emplace_back(nb::cast<nb::sequence>(each[2]));
+        vescomm_planner_unit_t unit = vescomm_planner_unit_init();
+        unit.name = names.back().c_str();
+        unit.type = nb::cast<Integer>(each[1]).small();
+        unit.tensors = tensors.back().plain().data();
+        unit.count = tensors.back().plain().size();
+        units.push_back(unit);
+    }
+    Options options(given_options);
+    options.set_weights(weights, ranks);
+    vescomm_plan_t *made = nullptr;
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        const nb::gil_scoped_release released;
+        status =
+            vescomm_plan_create(units.data(), units.size(), ranks.small(), options.get(), &made);
+    }
+    check_plan(status);
+    const std::unique_ptr<vescomm_plan_t, decltype(&vescomm_plan_free)> plan(made,
+                                                                             vescomm_plan_free);
+    vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+    check_plan(vescomm_plan_get_totals(made, &totals));
+    const nb::str explanation(vescomm_plan_explain());
+    nb::list layouts;
+    for (std::size_t unit = 0; unit < units.size(); ++unit) {
+        vescomm_layout_t *layout = nullptr;
+        check_plan(vescomm_plan_create_layout(made, unit, &layout));
+        const nb::object owned = own(layout);
+        vescomm_planner_figures_t figures = vescomm_planner_figures_init();
+        check_plan(vescomm_plan_get_figures(made, unit, &figures));
+        layouts.append(nb::make_tuple(owned, to_dict(figures), vescomm_plan_explain()));
+    }
+    return nb::make_tuple(to_dict(totals), explanation, layouts);
+}
+
+}  // namespace
+
+void define_plan(nb::module_ &module) {
+    module.def("plan", plan, nb::arg("tensors"), nb::arg("ranks"), nb::arg("options"),
+               nb::arg("weights").none());
+    module.def("plan_model", plan_model, nb::arg("units"), nb::arg("ranks"), nb::arg("options"),
+               nb::arg("weights").none());
+}
+
+}  // namespace vescomm::python

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "request.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <string>
+
+#include "docs.h"
+#include "interrupt.h"
+
+namespace nb = nanobind;
+
+namespace vescomm::python {
+
+void Request::refuse_freed() const {
+    refuse("the request has been freed; create another one");
+}
+
+CommHandle &Request::comm() const {
+    if (request_ == nullptr) refuse_freed();
+    return *comm_;
+}
+
+void Request::start() {
+    CommHandle &on = comm();
+    check(on.call([&] { return vescomm_request_start(request_, nullptr); }));
+}
+
+// Other threads may be in calls on the communicator, and in waits for the same request. They own
+// references to it, so nothing frees it meanwhile but an explicit free().
+template <typename Function>
+vescomm_status_t Request::call_beside_others(Function &&function) {
+    if (request_ == nullptr) refuse_freed();
+    vescomm_request_t *const request = request_;
+    ++waits_;
+    vescomm_status_t status = VESCOMM_OK;
+    {
+        const nb::gil_scoped_release released;
+        status = function(request);
+    }
+    --waits_;
+    return status;
+}
+
+bool Request::test() {
+    const vescomm_status_t status = call_beside_others(vescomm_request_test);
+    check(status);
+    return status == VESCOMM_OK;
+}
+
+bool Request::wait(std::optional<double> seconds) {
+    if (seconds && !(*seconds >= 0))
+        throw nb::value_error("timeout is negative; give seconds, or None to wait until the end");
+    std::optional<WaitLimit> limit;
+    if (seconds) limit.emplace(std::chrono::duration<double>(*seconds));
+    const vescomm_status_t status = call_beside_others(vescomm_request_wait);
+    check(status);
+    if (status == VESCOMM_OK) return true;
+    // The limit has passed, or the handler of a signal has raised an exception.
+    if (PyErr_Occurred()) throw nb::python_error();
+    return false;
+}
+
+std::string Request::explain() {
+    CommHandle &on = comm();
+    const char *text = nullptr;
+    check(on.call_briefly([&] { return vescomm_request_explain(request_, &text); }));
+    return text;
+}
+
+void Request::free() {
+    if (waits_ > 0) refuse("another thread waits for the request; free it after the wait");
+    drop();
+}
+
+void Request::drop() noexcept {
+    if (request_ == nullptr) return;
+    comm_->drop({std::exchange(request_, nullptr), std::move(arrays_)});
+    comm_.reset();
+}
+
+void define_request(nb::module_ &module) {
+    nb::class_<Request>(module, "Request", docs::request, nb::is_weak_referenceable())
+        .def("start", &Request::start, docs::request_start)
+        .def("test", &Request::test, docs::request_test)
+        .def("wait", &Request::wait, nb::arg("timeout").none() = nb::none(), docs::request_wait)
+        .def(
+            "run",
+            [](Request &request) {
+                request.start();
+                request.wait({});
+            },
+            docs::request_run)
+        .def("explain", &Request::explain, docs::request_explain)
+        .def("free", &Request::free, docs::request_free);
+}
+
+}  // namespace vescomm::python

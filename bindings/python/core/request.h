@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <optional>
+
+#include "argument.h"
+#include "comm.h"
+
+namespace vescomm::python {
+
+// A request of the library, and its arrays. Several threads may test it and wait for it. All
+// members are guarded by the GIL.
+class Request {
+public:
+    Request(std::shared_ptr<CommHandle> comm, vescomm_request_t *request, Arguments arrays)
+        : comm_(std::move(comm)), request_(request), arrays_(std::move(arrays)) {}
+    Request(Request &&other) noexcept
+        : comm_(std::move(other.comm_)),
+          request_(std::exchange(other.request_, nullptr)),
+          arrays_(std::move(other.arrays_)) {}
+    Request &operator=(Request &&) = delete;
+    ~Request() { drop(); }
+
+    void start();
+    bool test();
+    // Returns false if the request is not complete after `seconds`.
+    bool wait(std::optional<double> seconds);
+    std::string explain();
+    // A request that is running is freed when it is complete.
+    void free();
+
+private:
+    CommHandle &comm() const;
+    [[noreturn]] void refuse_freed() const;
+    void drop() noexcept;
+    // Runs a function on the request, without the GIL.
+    template <typename Function>
+    vescomm_status_t call_beside_others(Function &&function);
+
+    std::shared_ptr<CommHandle> comm_;
+    vescomm_request_t *request_ = nullptr;
+    Arguments arrays_;
+    int waits_ = 0;  // threads that test it or wait for it
+};
+
+void define_request(nanobind::module_ &module);
+
+}  // namespace vescomm::python

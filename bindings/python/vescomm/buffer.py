@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fused buffers, and the arrays that show their memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _core
+from .layout import Layout
+
+__all__ = ["Buffer", "to_numpy", "to_torch"]
+
+
+class Buffer(_core.Buffer):
+    __doc__ = _core.Buffer.__doc__
+
+    @property
+    def layout(self) -> Layout:
+        """The layout. Since: 0.1"""
+        return Layout._of(self._layout)
+
+    def __repr__(self) -> str:
+        return f"<vescomm.Buffer of {self._layout.elements} {self.type.name}>"
+
+
+def to_numpy(array: _core.Array) -> Any:
+    """Returns a NumPy array that shares the memory of an array; Array.numpy() calls it.
+
+    Types that NumPy has not become those of the package ml_dtypes. Since: 0.1
+    """
+    import numpy
+
+    try:
+        return numpy.asarray(memoryview(array))
+    except BufferError:
+        pass
+    names = {"BF16": "bfloat16", "F8E4M3": "float8_e4m3fn", "F8E5M2": "float8_e5m2"}
+    import ml_dtypes
+
+    raw = numpy.asarray(memoryview(array._raw()))
+    return raw.view(getattr(ml_dtypes, names[array.type.name])).reshape(array.shape)
+
+
+def to_torch(array: _core.Array) -> Any:
+    """Returns a tensor of torch that shares the memory of an array; Array.torch() calls it.
+
+    Since: 0.1
+    """
+    import torch
+
+    return torch.from_dlpack(array)

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of tensors as the library sees it: addresses of contiguous elements."""
+
+import torch
+
+# Offsets of the library are from 0 to this number of elements.
+_MAX_OFFSET = 1 << 40
+
+
+def contiguous(tensor):
+    """A contiguous tensor with the same elements: the tensor itself if it is one."""
+    if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+        return tensor
+    require_host(tensor)
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def is_plain(tensor):
+    """True: its elements lie one after another in host memory."""
+    return (
+        tensor.is_contiguous()
+        and tensor.is_cpu
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+    )
+
+
+def require_host(tensor):
+    if not tensor.is_cpu or tensor.layout != torch.strided:
+        raise ValueError(
+            f"vescomm: the tensor is {tensor.layout} on device {tensor.device}; this backend takes "
+            "dense tensors of device cpu. Name a backend for the other device too, as in "
+            'init_process_group("cpu:vescomm,cuda:nccl")'
+        )
+
+
+class Copies:
+    """Copies that follow an operation, from contiguous memory to the tensors of the caller."""
+
+    def __init__(self):
+        self._pairs = []
+
+    def __bool__(self):
+        return bool(self._pairs)
+
+    def __call__(self):
+        for tensor, copy in self._pairs:
+            tensor.copy_(copy.view_as(tensor))
+        self._pairs = []
+
+    def output(self, tensor):
+        """Contiguous memory for the elements of a tensor that is only written."""
+        if is_plain(tensor):
+            return tensor
+        require_host(tensor)
+        return self._add(tensor, torch.empty(tensor.shape, dtype=tensor.dtype))
+
+    def in_place(self, tensor):
+        """Contiguous memory with the elements of a tensor that is read and written."""
+        if is_plain(tensor):
+            return tensor
+        require_host(tensor)
+        return self._add(tensor, contiguous(tensor))
+
+    def outputs(self, tensors, counts):
+        """Memory for several tensors: (address, offsets or None, tensor to keep). Offsets are None
+        if the tensors follow one another.
+        """
+        if all(map(is_plain, tensors)):
+            placed = _offsets(tensors, counts)
+            if placed is not None:
+                return (*placed, tensors)
+        for tensor in tensors:
+            require_host(tensor)
+        flat = torch.empty(sum(counts), dtype=tensors[0].dtype)
+        for tensor, part in zip(tensors, flat.split(counts)):
+            self._add(tensor, part)
+        return flat.data_ptr(), None, flat
+
+    def _add(self, tensor, copy):
+        self._pairs.append((tensor, copy))
+        return copy
+
+
+def sources(tensors, counts):
+    """As Copies.outputs(), for tensors that are only read."""
+    if all(map(is_plain, tensors)):
+        placed = _offsets(tensors, counts)
+        if placed is not None:
+            return (*placed, tensors)
+    flat = joined(tensors)
+    return flat.data_ptr(), None, flat
+
+
+def joined(tensors):
+    """One contiguous tensor with the elements of all: the memory of the tensors themselves if they
+    follow one another.
+    """
+    if all(map(is_plain, tensors)):
+        counts = [tensor.numel() for tensor in tensors]
+        placed = _offsets(tensors, counts)
+        if placed is not None and placed[1] is None:
+            first = next((each for each in tensors if each.numel()), tensors[0])
+            return _Joined(first, sum(counts), tensors)
+    return torch.cat([contiguous(tensor).view(-1) for tensor in tensors])
+
+
+class _Joined:
+    """Several tensors that follow one another in memory."""
+
+    def __init__(self, first, count, tensors):
+        self._address = first.data_ptr()
+        self._count = count
+        self.dtype = first.dtype
+        self._tensors = tensors
+
+    def data_ptr(self):
+        return self._address
+
+    def numel(self):
+        return self._count
+
+
+def _offsets(tensors, counts):
+    """(address, offsets or None) of tensors whose places can be given as offsets, else None."""
+    size = tensors[0].element_size()
+    used = [tensor.data_ptr() for tensor, count in zip(tensors, counts) if count]
+    if not used:
+        return 0, None
+    base = min(used)
+    offsets = []
+    next_place, adjacent = base, True
+    for tensor, count in zip(tensors, counts):
+        if not count:
+            offsets.append(0)
+            continue
+        address = tensor.data_ptr()
+        offset, rest = divmod(address - base, size)
+        if rest or offset > _MAX_OFFSET:
+            return None
+        offsets.append(offset)
+        adjacent = adjacent and address == next_place
+        next_place = address + count * size
+    return base, None if adjacent else offsets

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""barrier and monitored_barrier."""
+
+import time
+from datetime import timedelta
+
+import torch
+
+from .. import _core
+from .bootstrap import clone
+from .calls import Calls, options, seconds_of
+from .dtypes import BITWISE_XOR, U8
+
+_all_reduce = _core.Communicator.start_all_reduce_at
+
+
+class Barriers(Calls):
+    _store = None
+    _monitored = 0  # calls of monitored_barrier so far
+
+    # A reduction of one byte: unlike a barrier of the library, it is a request that a thread can
+    # wait for beside other calls.
+    def barrier(self, opts=None, *more, **named):
+        opts = options(opts, more, named)
+        byte = torch.zeros(1, dtype=torch.uint8)
+        address = byte.data_ptr()
+        request = self._link.start(_all_reduce, address, address, 1, U8, BITWISE_XOR)
+        return self._end(request, opts, "barrier", byte, [], 1)
+
+    # Over the store, because a rank that does not come must not break the communicator. The texts
+    # are those of torch's gloo backend.
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        timeout = getattr(timeout, "timeout", timeout)  # a Backend is given options
+        if isinstance(timeout, (int, float)):
+            timeout = timedelta(seconds=timeout)
+        seconds = seconds_of(timeout)
+        if seconds is None:
+            seconds = self._link.seconds
+        if self._store is None:
+            self._store = clone(self._link.store)
+        number = self._monitored
+        self._monitored += 1
+        if self._link.rank == 0:
+            self._lead_barrier(number, seconds, wait_all_ranks)
+        else:
+            self._join_barrier(number, seconds)
+
+    def _lead_barrier(self, number, seconds, wait_all_ranks):
+        end = time.monotonic() + seconds
+        milliseconds = round(seconds * 1000)
+        missing = []
+        for rank in range(1, self._link.size):
+            left = end - time.monotonic()
+            if left <= 0 and not missing:
+                self._fail_barrier(
+                    number, f"Rank 0 timed out in monitoredBarrier after {milliseconds} ms."
+                )
+            if not self._reached(_key(number, rank), left):
+                missing.append(rank)
+                if not wait_all_ranks:
+                    break
+        if missing:
+            ranks = ", ".join(map(str, missing))
+            self._fail_barrier(
+                number,
+                f"Rank{'s' if len(missing) > 1 or wait_all_ranks else ''} {ranks} failed to pass "
+                f"monitoredBarrier in {milliseconds} ms",
+            )
+        self._store.set(_key(number, "passed"), b"")
+        self._forget(number - 1)
+
+    def _fail_barrier(self, number, why):
+        self._store.set(_key(number, "passed"), why)
+        raise RuntimeError(why)
+
+    def _join_barrier(self, number, seconds):
+        rank = self._link.rank
+        self._store.set(_key(number, rank), b"")
+        why = "it did not answer"
+        if self._reached(_key(number, "passed"), seconds):
+            why = self._store.get(_key(number, "passed")).decode()
+            if not why:
+                return
+        raise RuntimeError(
+            f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting "
+            f"for send/recv from rank 0. Please check rank 0 logs for faulty rank. Original "
+            f"exception: {why}"
+        )
+
+    def _reached(self, key, seconds):
+        try:
+            self._store.wait([key], timedelta(seconds=max(seconds, 0.001)))
+            return True
+        except RuntimeError:
+            return False
+
+    def _forget(self, number):
+        """Deletes the keys of an earlier barrier, which all ranks have passed."""
+        if number < 0:
+            return
+        try:
+            for part in ["passed", *range(1, self._link.size)]:
+                self._store.delete_key(_key(number, part))
+        except (NotImplementedError, RuntimeError):
+            pass
+
+
+def _key(number, part):
+    return f"vescomm/monitored/{number}/{part}"

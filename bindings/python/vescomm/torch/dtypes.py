@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Types and operators of torch, as numbers of vescomm.h."""
+
+import torch
+from torch.distributed import ReduceOp
+
+U8, U16, U32, U64, C128 = 8, 10, 12, 14, 17
+
+_NUMBERS = {
+    "float32": 1,
+    "bfloat16": 2,
+    "float16": 3,
+    "float64": 4,
+    "float8_e4m3fn": 5,
+    "float8_e5m2": 6,
+    "int8": 7,
+    "uint8": U8,
+    "int16": 9,
+    "uint16": U16,
+    "int32": 11,
+    "uint32": U32,
+    "int64": 13,
+    "uint64": U64,
+    "bool": 15,
+    "complex64": 16,
+    "complex128": C128,
+}
+
+# Types that the library reduces. Every type of torch can be moved: as an unsigned integer of its
+# size if the library does not have it.
+REDUCED = {getattr(torch, name): n for name, n in _NUMBERS.items() if hasattr(torch, name)}
+_UNSIGNED = {1: U8, 2: U16, 4: U32, 8: U64, 16: C128}
+_moved = dict(REDUCED)
+
+SUM, AVERAGE, PREMULTIPLIED_SUM, BITWISE_XOR = 0, 1, 5, 8
+
+_OPERATORS = {
+    "SUM": SUM,
+    "AVG": AVERAGE,
+    "PRODUCT": 2,
+    "MIN": 3,
+    "MAX": 4,
+    "PREMUL_SUM": PREMULTIPLIED_SUM,
+    "BAND": 6,
+    "BOR": 7,
+    "BXOR": BITWISE_XOR,
+}
+# By number of torch. A dictionary of the enumerators themselves takes four times as long to read.
+OPERATORS = [None] * 16
+for _name, _number in _OPERATORS.items():
+    OPERATORS[int(getattr(ReduceOp, _name))] = _number
+
+
+def moved(dtype):
+    """The number of a type whose elements are only moved."""
+    try:
+        return _moved[dtype]
+    except KeyError:
+        number = _UNSIGNED[torch.empty((), dtype=dtype).element_size()]
+        _moved[dtype] = number
+        return number
+
+
+def reduced(tensor, op):
+    """The tensor as the library reduces it, the number of its type, that of the operator, and the
+    arguments of a pre-multiplied sum: () or (factor, None).
+    """
+    operator = OPERATORS[op.op]
+    number = REDUCED.get(tensor.dtype)
+    if number is None and tensor.dtype == torch.complex32:
+        tensor = torch.view_as_real(tensor)
+        number = REDUCED[torch.float16]
+    if operator is None or number is None:
+        raise ValueError(
+            f"vescomm: cannot reduce {tensor.dtype} with {op.op}; convert the tensor to another "
+            "type, such as float32"
+        )
+    if operator != PREMULTIPLIED_SUM:
+        return tensor, number, operator, ()
+    factor = op.factor
+    if isinstance(factor, torch.Tensor):
+        if factor.numel() != 1:
+            raise ValueError(
+                f"vescomm: the factor of PREMUL_SUM has {factor.numel()} elements; it must have one"
+            )
+        factor = factor.item()
+    return tensor, number, operator, (float(factor), None)

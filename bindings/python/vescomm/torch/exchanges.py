@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that send different elements to different ranks, or those of one rank to all: broadcast,
+scatter, all_to_all.
+"""
+
+import torch
+
+from .. import _core
+from .arrays import Copies, contiguous, require_host, sources
+from .calls import Calls, options, require_equal, require_types, single
+from .dtypes import moved
+
+_broadcast = _core.Communicator.start_broadcast_at
+_scatter_v = _core.Communicator.start_scatter_v_at
+_all_to_all = _core.Communicator.start_all_to_all_at
+_all_to_all_v = _core.Communicator.start_all_to_all_v_at
+
+
+class Exchanges(Calls):
+    def broadcast(self, tensors, opts=None, *more, **named):
+        tensor = single(tensors, "broadcast")
+        opts = options(opts, more, named)
+        copies = Copies()
+        root = opts.rootRank
+        data = contiguous(tensor) if root == self._link.rank else copies.output(tensor)
+        require_host(data)
+        request = self._link.start(
+            _broadcast, data.data_ptr(), data.numel(), moved(data.dtype), root
+        )
+        return self._end(request, opts, "broadcast", data, [tensor], data.nbytes, copies)
+
+    def scatter(self, outputs, inputs, opts=None, *more, **named):
+        if isinstance(outputs, torch.Tensor):
+            inputs = [inputs] if inputs else []
+        output = single(outputs, "scatter")
+        opts = options(opts, more, named)
+        copies = Copies()
+        counts = [output.numel()] * self._link.size
+        address, offsets, kept = 0, None, None
+        if opts.rootRank == self._link.rank:
+            parts = self._each(single(inputs, "scatter"), "scatter", "inputs")
+            require_equal(parts, output, "scatter", "inputs", "output")
+            address, offsets, kept = sources(parts, counts)
+        target = copies.output(output)
+        request = self._link.start(
+            _scatter_v,
+            address,
+            target.data_ptr(),
+            counts,
+            offsets,
+            moved(output.dtype),
+            opts.rootRank,
+        )
+        return self._end(
+            request, opts, "scatter", (kept, target), [output], output.nbytes, copies
+        )
+
+    def all_to_all_single(self, output, input, output_splits, input_splits, opts=None, *more, **named):
+        opts = options(opts, more, named)
+        require_types([output, input], "all_to_all")
+        copies = Copies()
+        source = contiguous(input)
+        require_host(source)
+        target = copies.output(output)
+        number = moved(source.dtype)
+        if not output_splits and not input_splits:
+            if output.numel() != input.numel() or input.numel() % self._link.size:
+                raise ValueError(
+                    f"vescomm: all_to_all without splits has {input.numel()} elements as input and "
+                    f"{output.numel()} as output; the numbers must be equal, and multiples of the "
+                    f"{self._link.size} ranks"
+                )
+            request = self._link.start(
+                _all_to_all,
+                source.data_ptr(),
+                target.data_ptr(),
+                source.numel() // self._link.size,
+                number,
+            )
+        else:
+            given = self._splits(input, input_splits, "input")
+            taken = self._splits(output, output_splits, "output")
+            request = self._link.start(
+                _all_to_all_v, source.data_ptr(), given, None, target.data_ptr(), taken, None, number
+            )
+        nbytes = max(source.nbytes, target.nbytes)
+        return self._end(request, opts, "all_to_all", (source, target), [output], nbytes, copies)
+
+    def alltoall(self, outputs, inputs, opts=None, *more, **named):
+        opts = options(opts, more, named)
+        outputs = self._each(outputs, "all_to_all", "outputs")
+        inputs = self._each(inputs, "all_to_all", "inputs")
+        require_types([*outputs, *inputs], "all_to_all")
+        copies = Copies()
+        given = [input.numel() for input in inputs]
+        taken = [output.numel() for output in outputs]
+        source, source_offsets, kept_source = sources(inputs, given)
+        target, target_offsets, kept_target = copies.outputs(outputs, taken)
+        number = moved(inputs[0].dtype)
+        request = self._link.start(
+            _all_to_all_v, source, given, source_offsets, target, taken, target_offsets, number
+        )
+        nbytes = max(sum(given), sum(taken)) * inputs[0].element_size()
+        return self._end(
+            request, opts, "all_to_all", (kept_source, kept_target), list(outputs), nbytes, copies
+        )
+
+    def _splits(self, tensor, splits, name):
+        """Elements for each rank, of splits of the first dimension."""
+        rows = tensor.shape[0] if tensor.dim() else 1
+        size = self._link.size
+        if not splits:
+            splits = [rows // size] * size
+        if len(splits) != size or sum(splits) != rows:
+            raise ValueError(
+                f"vescomm: the splits of the {name} of all_to_all are {list(splits)}; give one for "
+                f"each of the {size} ranks, with the sum {rows}, the size of dimension 0"
+            )
+        row = tensor.numel() // rows if rows else 0
+        return [split * row for split in splits]

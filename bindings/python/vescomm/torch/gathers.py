@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers: all_gather, gather."""
+
+import torch
+
+from .. import _core
+from .arrays import Copies, contiguous, require_host
+from .calls import Calls, options, require_equal, require_pairs, require_types, require_whole, single
+from .dtypes import moved
+
+_all_gather = _core.Communicator.start_all_gather_at
+_all_gather_in_group = _core.Communicator.all_gather_at
+_all_gather_v = _core.Communicator.start_all_gather_v_at
+_all_gather_v_in_group = _core.Communicator.all_gather_v_at
+_gather_v = _core.Communicator.start_gather_v_at
+
+
+class Gathers(Calls):
+    def all_gather_single(self, output, input, opts=None):
+        opts = options(opts)
+        call, kept, copies = self._all_gather_call(_all_gather, output, input)
+        request = self._link.start(*call)
+        return self._end(request, opts, "all_gather", kept, [output], output.nbytes, copies)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        opts = options(opts)
+        require_pairs(outputs, inputs, "all_gather")
+        if len(outputs) == 1:
+            return self.all_gather_single(outputs[0], inputs[0], opts)
+        copies = Copies()
+        calls, kept, nbytes = [], [], 0
+        for output, input in zip(outputs, inputs):
+            call, keep, _ = self._all_gather_call(_all_gather_in_group, output, input, copies)
+            calls.append(call)
+            kept.append(keep)
+            nbytes += output.nbytes
+        return self._end_group(calls, opts, "all_gather", kept, list(outputs), nbytes, copies)
+
+    def _all_gather_call(self, call, output, input, copies=None):
+        if copies is None:
+            copies = Copies()
+        require_whole(output, input, self._link.size, "all_gather", "output", "input")
+        source = contiguous(input)
+        require_host(source)
+        target = copies.output(output)
+        arguments = (source.data_ptr(), target.data_ptr(), source.numel(), moved(source.dtype))
+        return (call, *arguments), (source, target), copies
+
+    def allgather(self, outputs, inputs, opts=None, *more, **named):
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        input = single(inputs, "all_gather")
+        opts = options(opts, more, named)
+        copies = Copies()
+        parts = self._each(single(outputs, "all_gather"), "all_gather", "outputs")
+        call, kept = self._all_gather_v_call(_all_gather_v, parts, input, copies)
+        request = self._link.start(*call)
+        nbytes = sum(part.nbytes for part in parts)
+        return self._end(request, opts, "all_gather", kept, list(parts), nbytes, copies)
+
+    # outputs[k][i] gets the i-th tensor of rank k.
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        opts = options(opts)
+        self._each(outputs, "all_gather", "lists of outputs")
+        for parts in outputs:
+            require_pairs(parts, inputs, "all_gather")
+        copies = Copies()
+        calls, kept, nbytes = [], [], 0
+        for i, input in enumerate(inputs):
+            parts = [parts[i] for parts in outputs]
+            call, keep = self._all_gather_v_call(_all_gather_v_in_group, parts, input, copies)
+            calls.append(call)
+            kept.append(keep)
+            nbytes += sum(part.nbytes for part in parts)
+        result = [part for parts in outputs for part in parts]
+        return self._end_group(calls, opts, "all_gather", kept, result, nbytes, copies)
+
+    def _all_gather_v_call(self, call, parts, input, copies):
+        rank = self._link.rank
+        require_types([input, *parts], "all_gather")
+        counts = [part.numel() for part in parts]
+        if input.numel() != counts[rank]:
+            raise ValueError(
+                f"vescomm: the input of all_gather has {input.numel()} elements on rank {rank}, and "
+                f"the output for it {counts[rank]}; they must be equal"
+            )
+        source = contiguous(input)
+        require_host(source)
+        address, offsets, kept = copies.outputs(parts, counts)
+        arguments = (source.data_ptr(), address, counts, offsets, moved(source.dtype))
+        return (call, *arguments), (source, kept)
+
+    def gather(self, outputs, inputs, opts=None, *more, **named):
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs] if outputs else [], [inputs]
+        input = single(inputs, "gather")
+        opts = options(opts, more, named)
+        copies = Copies()
+        counts = [input.numel()] * self._link.size
+        address, offsets, kept, result = 0, None, None, []
+        if opts.rootRank == self._link.rank:
+            parts = self._each(single(outputs, "gather"), "gather", "outputs")
+            require_equal(parts, input, "gather", "outputs", "input")
+            address, offsets, kept = copies.outputs(parts, counts)
+            result = list(parts)
+        return self._gather(input, address, counts, offsets, kept, result, opts, copies)
+
+    def gather_single(self, output, input, opts=None):
+        opts = options(opts)
+        copies = Copies()
+        counts = [input.numel()] * self._link.size
+        address, target = 0, None
+        if opts.rootRank == self._link.rank:
+            require_whole(output, input, self._link.size, "gather", "output", "input")
+            target = copies.output(output)
+            address = target.data_ptr()
+        return self._gather(input, address, counts, None, target, [output], opts, copies)
+
+    def _gather(self, input, address, counts, offsets, kept, result, opts, copies):
+        source = contiguous(input)
+        require_host(source)
+        number = moved(source.dtype)
+        request = self._link.start(
+            _gather_v, source.data_ptr(), address, counts, offsets, number, opts.rootRank
+        )
+        nbytes = source.nbytes * self._link.size
+        return self._end(request, opts, "gather", (source, kept), result, nbytes, copies)

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""The communicator of one group: its calls, its waits, and its end."""
+
+import os
+import sys
+import threading
+
+import torch
+
+from .. import _core
+from . import bootstrap, closing
+from .closing import describe
+from .completer import InAnyOrder, InOrder
+from .errors import failure_of, timeout_of
+
+# Links whose communicator is not finalized.
+open_links = {}
+
+
+class Link:
+    """Starts calls of one group on its communicator, and waits for them.
+
+    Threads: safe. Calls start one at a time, in the order in which threads take the lock; waits hold
+    no lock.
+    """
+
+    def __init__(self, store, rank, size, timeout, name):
+        self.store = store
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.seconds = timeout.total_seconds()
+        self._process = os.getpid()
+        self._limit = None  # seconds; shorter than those of the communicator
+        self._lock = threading.Lock()
+        self._collectives = InOrder(f"vescomm {name} collectives")
+        self._messages = InAnyOrder(f"vescomm {name} messages")
+        self._closing = None
+        self.failure = None
+        self.calls = 0  # started so far
+        created = bootstrap.create(store, rank, size, self.seconds, name)
+        self.comm = _core.Communicator(created)
+        self.has_free_cores = _cores_of_a_rank(self.comm) >= torch.get_num_threads() + 1
+        open_links[id(self)] = self
+        closing.register()
+
+    def start(self, call, *arguments):
+        """Starts a call of the communicator, and returns its request."""
+        try:
+            with self._lock:
+                self.calls += 1
+                return call(self.comm, *arguments)
+        except Exception as error:
+            raise self.failed(error, f"starting a call on rank {self.rank}") from None
+
+    def start_group(self, calls):
+        """Starts calls, given as tuples of a call and its arguments, as one request."""
+        try:
+            with self._lock:
+                self.calls += 1
+                self.comm.group_begin()
+                try:
+                    for call, *arguments in calls:
+                        call(self.comm, *arguments)
+                except Exception as error:
+                    # The group cannot be left half-made: the other ranks make all of its calls.
+                    self.comm.abort(f"a call of a group failed: {error}")
+                    raise
+                return self.comm.start_group_end()
+        except Exception as error:
+            raise self.failed(error, f"starting calls on rank {self.rank}") from None
+
+    def wait(self, request, what, limit=None, seconds=None):
+        """Returns False if the request is not complete after `seconds`. Raises the failure of the
+        communicator. After `limit` seconds, or the timeout of the group, the communicator breaks.
+        """
+        if limit is None or (self._limit is not None and self._limit < limit):
+            limit = self._limit
+        if limit is None or (seconds is not None and seconds < limit):
+            if seconds is None:
+                request.wait()
+                return True
+            return request.wait(seconds)
+        if request.wait(limit):
+            return True
+        error = timeout_of(what, limit, "the group is unusable")
+        self.abort(str(error))
+        raise error
+
+    def failed(self, error, what):
+        """The exception to raise for one that an operation raised; noted as the failure of the link."""
+        raised = failure_of(error, what)
+        if not isinstance(raised, ValueError):
+            self.failure = raised
+        return raised
+
+    def set_timeout(self, seconds):
+        self._limit = seconds if seconds < self.seconds else None
+
+    def complete_in_thread(self, operation):
+        """Has a thread complete an operation that the caller may not wait for."""
+        if operation.given or operation.done:
+            return
+        operation.given = True
+        thread = self._messages if operation.is_message else self._collectives
+        thread.give(operation)
+
+    def abort(self, reason):
+        """Breaks the communicator: the operations of all ranks fail with the reason."""
+        if self.usable():
+            self.comm.abort(reason)
+
+    def close(self):
+        """Ends the use of the communicator. Other ranks may do so later, so a thread waits for them."""
+        if not self.usable() or self._closing is not None:
+            return
+        raised = sys.exc_info()[1]
+        if raised is not None:
+            # The program unwinds: the other ranks must not wait for its calls.
+            self.abort(f"rank {self.rank} raised {describe(raised)}")
+        self._collectives.end()
+        self._messages.end()
+        self._closing = closing.start(self)
+
+    def join(self):
+        """Returns after the end of close(), which does not take long when the process ends."""
+        if self._closing is not None:
+            self._closing.join()
+
+    def finalize(self):
+        """Returns when all ranks have called it, or the communicator is broken."""
+        try:
+            self.comm.finalize()
+        except Exception:
+            pass  # every operation has got the reason
+        open_links.pop(id(self), None)
+
+    def usable(self):
+        return self._process == os.getpid()
+
+
+def _cores_of_a_rank(comm):
+    return len(os.sched_getaffinity(0)) / comm._info()["local_ranks"]

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waits that the program ends early; see vescomm_set_interrupt().
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/deadline.h"
+#include "vescomm/vescomm.h"
+
+namespace vescomm::internal {
+
+void set_interrupt(vescomm_interrupt_function_t function, void *context);
+
+// Asks the program whether the calling thread, which waits, is to end its wait. The program's
+// function may take long: the caller holds no lock.
+bool interrupted();
+
+// End of a sleep after which a waiting thread asks again.
+inline Clock::time_point next_interrupt(Clock::time_point until) {
+    constexpr auto period = std::chrono::milliseconds(100);
+    return std::min(until, Clock::now() + period);
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Failures, signals, threads and processes with the Python package: failing_ranks.py has the cases."""
+
+import signal
+import unittest
+
+from job import Job, JobTest
+
+
+class Failures(JobTest):
+    def test_a_killed_rank(self):
+        with Job(3, "failing_ranks.py", "killed") as job:
+            self.assertEqual(job.wait(1)[0], -signal.SIGKILL)
+            del job.processes[1]
+            for text in self.expect_success(job).values():
+                self.assertIn("PeerFailedError rank=1: ", text)
+
+    def test_mismatched_calls(self):
+        with Job(2, "failing_ranks.py", "mismatch") as job:
+            for text in self.expect_success(job).values():
+                self.assertIn("MismatchError", text)
+
+    def test_a_timeout_names_the_rank(self):
+        with Job(2, "failing_ranks.py", "timeout") as job:
+            self.assertIn("TimeoutError rank=1: ", self.expect_success(job)[0])
+
+    def test_an_exception_that_nothing_catches_reaches_the_other_ranks(self):
+        for case in ("uncaught", "uncaught_in_block"):
+            with self.subTest(case), Job(3, "failing_ranks.py", case) as job:
+                status, text = job.wait(1)
+                self.assertEqual(status, 1)
+                self.assertIn("ValueError: the data is gone", text)
+                del job.processes[1]
+                self.expect_success(job)
+
+    def test_communicators_that_are_dropped_are_finalized_at_the_end(self):
+        with Job(3, "failing_ranks.py", "dropped") as job:
+            self.expect_success(job)
+
+
+class Signals(JobTest):
+    def test_a_call_is_interrupted(self):
+        with Job(2, "failing_ranks.py", "interrupted_call") as job:
+            self.expect_success(job)
+
+    def test_a_request_stays_running(self):
+        with Job(3, "failing_ranks.py", "interrupted_request") as job:
+            self.expect_success(job)
+
+    def test_a_creation_is_interrupted(self):
+        with Job(2, "failing_ranks.py", "interrupted_creation", absent=[1]) as job:
+            self.expect_success(job)
+
+    def test_handlers_run_in_waits(self):
+        with Job(2, "failing_ranks.py", "handler_raises") as job:
+            self.expect_success(job)
+
+
+class Processes(JobTest):
+    def test_threads(self):
+        with Job(2, "failing_ranks.py", "threads") as job:
+            self.expect_success(job)
+
+    def test_fork(self):
+        with Job(2, "failing_ranks.py", "forked") as job:
+            self.expect_success(job)
+
+    def test_log_trace_and_flight_recorder(self):
+        with Job(2, "failing_ranks.py", "observed", VESCOMM_LOG="info") as job:
+            self.expect_success(job)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cases of install_test.py: the Debian packages, and the tarball of a release."""
+
+import os
+import re
+import tarfile
+from pathlib import Path
+
+import consumers
+from consumers import SOURCE, need
+from installation import Installation, install, run
+from ranks import Skipped, expect
+
+BUILD_PACKAGES = SOURCE / "bindings/debian/build.sh"
+# Files of an installation that are in no package.
+UNPACKAGED = re.compile(r"bin/train_gpt|share/vescomm/plot_loss\.py|"
+                        r"libexec/vescomm/vescomm_perf_(mpi|mpich|gloo|ucc)|"
+                        r".*/python3[^/]*/[a-z]*-packages/vescomm/.*")
+
+
+def files_of(folder):
+    """The files below a folder, relative to it."""
+    return {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*")
+            if path.is_symlink() or not path.is_dir()}
+
+
+def fields_of(package):
+    text = run("dpkg-deb", "--field", package)
+    return {key: value for key, _, value in (line.partition(": ") for line in text.splitlines())}
+
+
+def check_packages(folder, root):
+    """Checks the packages of a folder, and extracts them into `root`."""
+    packages = {fields_of(path)["Package"]: path for path in folder.glob("*.deb")}
+    expect(set(packages) == {"libvescomm0", "libvescomm-dev", "vescomm-tools"}, f"{packages}")
+    depends = {name: fields_of(path).get("Depends", "") for name, path in packages.items()}
+    version = fields_of(packages["libvescomm0"])["Version"]
+    for name, wanted in (("libvescomm0", ["libc6 (>=", "libssl3", "libstdc++6 (>="]),
+                         ("libvescomm-dev", [f"libvescomm0 (= {version})"]),
+                         ("vescomm-tools", ["libc6 (>=", "libhwloc15", "libvescomm0 (>=", "python3"])):
+        for one in wanted:
+            expect(one in depends[name], f"{name} does not depend on {one}: {depends[name]}")
+        expect(not re.search("libucx|libopenmpi|libdnnl|libgtest", depends[name]), depends[name])
+    names = set()
+    for path in packages.values():
+        alone = root.parent / path.stem
+        run("dpkg-deb", "-x", path, alone)
+        expect(not names & files_of(alone), f"{names & files_of(alone)} are in two packages")
+        names |= files_of(alone)
+        run("dpkg-deb", "-x", path, root)
+        control = root.parent / f"{path.stem}.control"
+        run("dpkg-deb", "-e", path, control)
+        run("md5sum", "--quiet", "--check", control / "md5sums", cwd=root)
+    expect("activate-noawait ldconfig" in (root.parent / f"{packages['libvescomm0'].stem}.control"
+                                           / "triggers").read_text(encoding="ascii"), "no trigger")
+    return f"{version}, {len(names)} files"
+
+
+def debian_packages(installation, build, folder):
+    """Packages of the build folder as it is."""
+    need("dpkg-deb", "dpkg-shlibdeps", "help2man")
+    if installation.sanitize:
+        raise Skipped("packages have no sanitizers")
+    run(BUILD_PACKAGES, "--from", build, folder / "packages",
+        env={**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip"})
+    note = check_packages(folder / "packages", folder / "root")
+    packaged = Installation(folder / "root")
+    installed = {name for name in files_of(installation.prefix) if not UNPACKAGED.fullmatch(name)}
+    expect(installed <= files_of(packaged.prefix),
+           f"in no package: {sorted(installed - files_of(packaged.prefix))}")
+    program = consumers.trainer(packaged, folder, "trainer.c")
+    consumers.losses(packaged, 3, program, packaged.library_path)
+    return note
+
+
+def release(build, folder):
+    """The tarball of a release, extracted."""
+    # A release may lie in the build folder of a clone, so asking git does not suffice.
+    if not (SOURCE / ".git").exists():
+        raise Skipped("this is not a clone")
+    if run("git", "-C", SOURCE, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise Skipped("`meson dist` does not support shallow clones")
+    folder.mkdir()
+    run("meson", "dist", "-C", build, "--no-tests", "--allow-dirty", "--formats", "gztar")
+    (tarball,) = (build / "meson-dist").glob("*.tar.gz")
+    with tarfile.open(tarball) as archive:
+        archive.extractall(folder)
+    (extracted,) = folder.iterdir()
+    return extracted
+
+
+def tarball_of_a_release(_, build, folder):
+    """It has all files of the commit, and can be configured."""
+    extracted = release(build, folder)
+    listed = run("git", "-C", SOURCE, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    wanted = {name for name in listed if not re.search(r"(^|/)\.git", name)}
+    found = {name for name in files_of(extracted) if not re.search(r"(^|/)\.git", name)}
+    expect(found == wanted, f"missing {wanted - found}, too many {found - wanted}")
+    run("meson", "setup", folder / "build", extracted, "-Dtests=disabled")
+    return f"{len(found)} files"
+
+
+def release_is_built(_, build, folder):
+    extracted = release(build, folder)
+    run("meson", "setup", folder / "build", extracted, "-Dtests=disabled", "-Dexamples=disabled")
+    run("ninja", "-C", folder / "build")
+    (folder / "programs").mkdir()
+    installed = install(folder / "build", folder / "root")
+    program = consumers.trainer(installed, folder / "programs", "trainer.c")
+    consumers.losses(installed, 3, program, installed.library_path)
+
+
+def packages_are_built(_, __, folder):
+    """By the command of the page, and checked by lintian."""
+    need("dpkg-deb", "dpkg-shlibdeps", "help2man")
+    folder.mkdir()
+    environment = {**os.environ, "DEBEMAIL": "packages@vescomm.invalid"}
+    run(BUILD_PACKAGES, folder / "packages", env=environment)
+    note = check_packages(folder / "packages", folder / "root")
+    need("lintian")
+    report = run("lintian", "--allow-root", "--fail-on", "error,warning",
+                 *(folder / "packages").glob("*.deb"))
+    return f"{note}\n{report}"
+
+
+def subproject_is_built(installation, _, folder):
+    """The wrap clones this repository."""
+    consumers.subproject(folder)
+    wrap = folder / "subprojects/vescomm.wrap"
+    head = run("git", "-C", SOURCE, "rev-parse", "HEAD").strip()
+    text = re.sub(r"^url *=.*", f"url = {SOURCE.as_uri()}", wrap.read_text(encoding="utf-8"),
+                  flags=re.MULTILINE)
+    wrap.write_text(re.sub(r"^revision *=.*", f"revision = {head}", text, flags=re.MULTILINE),
+                    encoding="utf-8")
+    run("meson", "setup", folder / "build", folder, "--wrap-mode=forcefallback")
+    run("ninja", "-C", folder / "build")
+    consumers.expect_trained(installation, folder / "build")
+
+
+def cases(installation, build, folder, slow):
+    """(name, function) of each case."""
+    quick_cases = (debian_packages, tarball_of_a_release)
+    slow_cases = (packages_are_built, release_is_built, subproject_is_built)
+    for case in slow_cases if slow else quick_cases:
+        name = case.__name__
+        yield name.replace("_", " "), lambda c=case, n=name: c(installation, build, folder / n)
