@@ -5,7 +5,8 @@
 //
 //     allocations_test [--all] [--only CLUSTER/PHASE] [--from N]
 //
-// Each trial is a process of its own, and its ranks are threads. The test requires:
+// Each trial is a process of its own, and its ranks are threads. Most of the time a trial waits, so
+// several phases are swept at the same time. The test requires:
 // - Every call of every rank returns a status soon after the timeout at the latest.
 // - Every rank can free all its objects afterwards.
 // - If a call fails and the communicator is not broken, the call can be repeated and succeeds.
@@ -16,10 +17,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -94,18 +97,29 @@ std::string judge(const Cluster &cluster, bool ends, const Found &found, int sta
     return {};
 }
 
+// In memory that all processes of the test share.
 struct Totals {
-    std::uint64_t trials = 0;
-    std::uint64_t problems = 0;
+    std::atomic<std::uint64_t> trials{0};
+    std::atomic<std::uint64_t> problems{0};
 };
+
+template <typename T>
+T *make_shared_between_processes() {
+    void *memory =
+        mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        std::perror("mmap");
+        std::exit(2);
+    }
+    return new (memory) T{};
+}
 
 class Driver {
 public:
     Driver() {
         char name[] = "/tmp/vescomm-allocations-test-XXXXXX";
         if (mkdtemp(name) != nullptr) folder_ = name;
-        found_ = static_cast<Found *>(mmap(nullptr, sizeof(Found), PROT_READ | PROT_WRITE,
-                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        found_ = make_shared_between_processes<Found>();
     }
     ~Driver() { std::filesystem::remove_all(folder_); }
 
@@ -155,6 +169,53 @@ private:
     Found *found_ = nullptr;
 };
 
+struct Sweep {
+    const Cluster *cluster;
+    int phase;
+};
+
+std::vector<Sweep> selected(const std::string &only) {
+    std::vector<Sweep> sweeps;
+    for (const Cluster &cluster : clusters)
+        for (int phase = 0; phase < static_cast<int>(all_phases().size()); ++phase) {
+            const std::string name = std::string(cluster.name) + "/" + all_phases()[phase].name;
+            if (name.starts_with(only) && !(only.empty() && cluster.real_control))
+                sweeps.push_back({&cluster, phase});
+        }
+    return sweeps;
+}
+
+// Each sweep in a process of its own, several at a time. A process that does not exit with 0 counts
+// as a problem.
+void run_all(const std::vector<Sweep> &sweeps, bool all, std::uint64_t from, Totals &totals) {
+    constexpr int at_once = 8;
+    int running = 0;
+    const auto wait_for_one = [&] {
+        int status = 0;
+        const pid_t ended = wait(&status);
+        --running;
+        if (ended > 0 && status == 0) return;
+        std::printf("FAIL  process %d, which swept a phase, ended with status %#x\n", ended,
+                    status);
+        ++totals.problems;
+    };
+    for (const Sweep &sweep : sweeps) {
+        if (running == at_once) wait_for_one();
+        const pid_t child = fork();
+        if (child < 0) {
+            std::perror("fork");
+            ++totals.problems;
+            break;
+        }
+        if (child == 0) {
+            Driver().sweep(*sweep.cluster, sweep.phase, all, from, totals);
+            _exit(0);
+        }
+        ++running;
+    }
+    while (running > 0) wait_for_one();
+}
+
 }  // namespace
 }  // namespace vescomm::internal
 
@@ -172,14 +233,10 @@ int main(int count, char **words) {
         else if (word == "--from" && i + 1 < count) from = std::strtoull(words[++i], nullptr, 10);
         else return std::fprintf(stderr, "there is no option %s\n", words[i]), 2;
     }
-    Driver driver;
-    Totals totals;
-    for (const Cluster &cluster : clusters)
-        for (std::size_t phase = 0; phase < all_phases().size(); ++phase)
-            if ((std::string(cluster.name) + "/" + all_phases()[phase].name).starts_with(only) &&
-                !(only.empty() && cluster.real_control))
-                driver.sweep(cluster, static_cast<int>(phase), all, from, totals);
-    std::printf("%llu trials, %llu problems\n", static_cast<unsigned long long>(totals.trials),
-                static_cast<unsigned long long>(totals.problems));
+    auto &totals = *make_shared_between_processes<Totals>();
+    run_all(selected(only), all, from, totals);
+    std::printf("%llu trials, %llu problems\n",
+                static_cast<unsigned long long>(totals.trials.load()),
+                static_cast<unsigned long long>(totals.problems.load()));
     return totals.trials == 0 || totals.problems > 0;
 }
