@@ -25,6 +25,9 @@ void check(const Options &options, int ranks) {
     if (options.overlap && options.skew_us > 0) refuse("--overlap and --skew exclude each other");
     for (const std::string &name : options.collectives) {
         const Collective &row = find_collective(name);
+        if (options.keep_sources && row.reduces() && row.in_place)
+            refuse(
+                fmt::format("--sources kept: {} works in place, and overwrites its source", name));
         if (options.shared && !row.may_share)
             refuse(fmt::format("--shared: {} has a result for each rank", name));
         if (options.wide_output && !row.converts)

@@ -17,12 +17,14 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "perf/case/collectives.h"
 #include "perf/run/hosts.h"
 #include "perf/run/implementations.h"
 #include "perf/run/interrupt.h"
 #include "perf/run/launched_team.h"
+#include "perf/run/line_time.h"
 #include "perf/run/local_team.h"
 #include "perf/run/measure.h"
 #include "perf/run/results_json.h"
@@ -114,16 +116,25 @@ ExitCode coordinate(const Options &options, const std::vector<Case> &cases,
     for (const auto &team : teams) run.members.push_back({team->name(), team->version()});
     print(describe(run, options));
     std::vector<Result> results;
+    std::string last_distance;
     const Progress progress;
     for (const Case &what : cases) {
+        Result result{what, {}, {}};
+        int last_round = 0;
         const auto watch = [&](const std::string &name, int round) {
+            if (run.knows_cores && std::exchange(last_round, round) != round)
+                if (const double ns = measure_line_ns(run.ranks); ns >= 0)
+                    result.lines_ns.push_back(ns);
             progress.say(fmt::format("{} {} B, {}: round {} of {}", what.collective, what.bytes(),
                                      name, round, options.rounds));
         };
-        Result result{what, measure(what, teams, options, watch)};
+        result.samples = measure(what, teams, options, watch);
         progress.clear();
         if (results.empty() || !same_heading(results.back().what, what))
             print(column_heads(what, options));
+        if (const std::string distance = distance_of(result);
+            std::exchange(last_distance, distance) != distance)
+            print(distance_line(result));
         print(rows_of(result, options));
         results.push_back(std::move(result));
     }
@@ -146,6 +157,7 @@ ExitCode coordinate_here(const Options &options) {
     const int ranks = options.ranks > 0 ? options.ranks : usable_cores();
     const std::vector<Case> cases = make_checked_cases(options, ranks);
     Run run = begin_run(ranks);
+    run.knows_cores = options.bind == "core";
     // Declared in this order so that the teams are destroyed before their hosts.
     std::optional<Hosts> hosts;
     std::optional<Folder> folder(std::in_place);

@@ -97,6 +97,7 @@ private:
         turn.iterations = iterations;
         turn.operations = options_.operations;
         turn.round = round_;
+        turn.keep_source = options_.keep_sources;
         turn.skew_us = options_.skew_us;
         turn.late_rank = options_.late_rank < 0 ? what_.ranks() - 1 : options_.late_rank;
         round_ += static_cast<std::uint64_t>(warm_up + iterations);

@@ -32,6 +32,7 @@ struct Given {
     std::string step;
     double factor = 0;
     std::string skew = "0";
+    std::string sources = "new";
     int average = 3;
     int check = 1;
     int timestamps = 0;
@@ -142,6 +143,10 @@ void add_repetition(CLI::App &app, Given &given) {
         "Time of an iteration: 0 first rank, 1 mean, 2 fastest, 3 slowest rank (3).", "0|1|2|3");
     add("-c,--check", given.check, "Verify the last timed result of each turn (1).", "0|1");
     add("-K,--skip", options.skip, "Leave out the first timed iterations of a turn (0).", "COUNT");
+    add("--sources", given.sources,
+        "When sources are written: new: before each iteration; kept: once in each turn,\n"
+        "as benchmarks of OSU do (new).",
+        "new|kept");
     add("--skew", given.skew, "Delay of one rank, the last one if none is named.", "US[:RANK]");
     app.add_flag("--overlap", options.overlap,
                  "Measure again with computation between start() and wait(), as long as\n"
@@ -257,6 +262,9 @@ Options finish(Given &given) {
         refuse("--link limits emulated hosts: give --hosts, at least 2");
     if (options.hosts > 1 && options.ranks < options.hosts)
         refuse(fmt::format("--hosts {} needs --ranks, at least as many", options.hosts));
+    if (given.sources != "new" && given.sources != "kept")
+        refuse(fmt::format("--sources {}: there is new and kept", given.sources));
+    options.keep_sources = given.sources == "kept";
     options.average = static_cast<Average>(given.average);
     if (options.bind != "core" && options.bind != "none")
         refuse(fmt::format("--bind {}: there is core and none", options.bind));

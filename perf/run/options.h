@@ -36,6 +36,7 @@ struct Options {
     int skip = 0;
     double skew_us = 0;
     int late_rank = 0;
+    bool keep_sources = false;  // sources are written once for each turn
     bool overlap = false;  // measure again with computation between start() and wait()
     Average average = Average::slowest;
     bool check = true;

@@ -53,6 +53,12 @@ json overlap(const Samples &samples) {
             {"hidden_percent", figures.hidden_percent}};
 }
 
+json line_of(const Result &result) {
+    if (result.lines_ns.empty()) return nullptr;
+    const auto [least, most] = std::ranges::minmax(result.lines_ns);
+    return {{"min", least}, {"max", most}};
+}
+
 json members_of(const std::vector<Run::Member> &members, const char *text) {
     json result = json::array();
     for (const Run::Member &member : members)
@@ -60,7 +66,8 @@ json members_of(const std::vector<Run::Member> &members, const char *text) {
     return result;
 }
 
-json to_json(const Run &run, const Options &options, const Case &what, const Samples &samples) {
+json to_json(const Run &run, const Options &options, const Result &result, const Samples &samples) {
+    const Case &what = result.what;
     const Figures figures = figures_of(samples);
     std::size_t iterations = 0;
     for (const auto &round : samples.rounds_us) iterations += round.size();
@@ -85,6 +92,8 @@ json to_json(const Run &run, const Options &options, const Case &what, const Sam
         {"block", what.block},
         {"tensors", options.tensors},
         {"skew_us", options.skew_us},
+        {"sources", options.keep_sources ? "kept" : "new"},
+        {"line_ns", line_of(result)},
         {"iterations", iterations},
         {"time_us",
          {{"min", figures.min}, {"p50", figures.p50}, {"p99", figures.p99}, {"max", figures.max}}},
@@ -115,7 +124,7 @@ std::string to_json(const Run &run, const Options &options, const std::vector<Re
     for (const Result &result : results)
         for (const Samples &samples : result.samples) {
             if (!samples.unsupported.empty()) continue;
-            text += separator + to_line(to_json(run, options, result.what, samples));
+            text += separator + to_line(to_json(run, options, result, samples));
             separator = ",\n";
         }
     return text + fmt::format("],\n\"out_of_bounds\": {},\n\"average_bus_bandwidth\": {}}}\n",

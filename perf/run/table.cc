@@ -7,9 +7,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
+
+#include "perf/run/line_time.h"
 
 namespace vescomm::perf {
 namespace {
@@ -93,6 +96,7 @@ std::string describe(const Run &run, const Options &options) {
     text += fmt::format("# shards {}", options.ragged);
     if (options.block > 1) text += fmt::format(", blocks of {} elements", options.block);
     if (options.tensors > 1) text += fmt::format(", {} tensors", options.tensors);
+    if (options.keep_sources) text += ", sources kept";
     if (options.skew_us > 0)
         text += fmt::format(
             ", {} comes {} us late",
@@ -135,6 +139,19 @@ std::string column_heads(const Case &what, const Options &options) {
         return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     };
     return text + trim(heads) + trim(units);
+}
+
+std::string distance_of(const Result &result) {
+    if (result.lines_ns.empty()) return "";
+    const auto [least, most] = std::ranges::minmax(result.lines_ns);
+    if (most < near_line_ns) return "near";
+    return least < near_line_ns ? "near and far" : "far";
+}
+
+std::string distance_line(const Result &result) {
+    if (result.lines_ns.empty()) return "";
+    return fmt::format("# cores {}: a cache line takes {:.0f} ns\n", distance_of(result),
+                       median(result.lines_ns));
 }
 
 std::string rows_of(const Result &result, const Options &options) {

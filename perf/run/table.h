@@ -14,6 +14,8 @@ struct Run {
     int ranks = 1;
     int nodes = 1;
     int cores = 1;
+    // True: the ranks run on the first cores that this process may use.
+    bool knows_cores = false;
     std::string started;  // time of the start, in UTC
     struct Member {
         std::string name;
@@ -26,7 +28,12 @@ struct Run {
 struct Result {
     Case what;
     std::vector<Samples> samples;
+    // Time of a cache line between cores before each round (run/line_time.h); empty: not measured.
+    std::vector<double> lines_ns;
 };
+
+// "near", "far", or "near and far" if the cores moved during the case; empty if not measured.
+std::string distance_of(const Result &result);
 
 // Summary of a whole run.
 struct Summary {
@@ -42,6 +49,8 @@ Summary summarise(const std::vector<Result> &results, double floor);
 // begin with '#'.
 std::string describe(const Run &run, const Options &options);
 std::string column_heads(const Case &what, const Options &options);
+// A comment for the rows that follow it, empty if distances were not measured.
+std::string distance_line(const Result &result);
 std::string rows_of(const Result &result, const Options &options);
 std::string footer_of(const std::vector<Result> &results, const Summary &summary);
 

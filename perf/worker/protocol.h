@@ -28,6 +28,7 @@ struct Turn {
     int iterations = 1;  // timed
     int operations = 1;  // in each iteration, one after another
     std::uint64_t round = 0;  // number of the first iteration, unique within a case
+    bool keep_source = false;  // write the source before the first iteration only
     double skew_us = 0;  // delay of late_rank
     int late_rank = 0;  // rank that starts late
     double compute_us = 0;  // computation between start() and wait()

@@ -96,9 +96,15 @@ Answer Service::run(const Turn &turn) {
     return answer;
 }
 
+void Service::write_source(const Turn &turn) {
+    if (turn.keep_source && round_ != turn.round) return;
+    pattern_->write_input(round_, implementation_.input());
+    written_ = round_;
+}
+
 // Returns the microseconds of one operation, from the time at which the last rank is due.
 double Service::run_once(const Turn &turn, std::vector<double> *starts) {
-    pattern_->write_input(round_, implementation_.input());
+    write_source(turn);
     const bool timed_starts = starts != nullptr && implementation_.starts_non_blocking();
     meet_();
     const double begin = now_us() + turn.skew_us;
@@ -130,7 +136,7 @@ Answer Service::verify() {
     if (fault_.kind == "corrupt" && output_bytes_ > 0)
         implementation_.output()[output_bytes_ / 2] ^= std::byte{0x55};
     Answer answer;
-    answer.verdict = pattern_->verify(round_, implementation_.output());
+    answer.verdict = pattern_->verify(written_, implementation_.output());
     return answer;
 }
 

@@ -33,6 +33,7 @@ private:
     Answer run(const Turn &turn);
     // Appends the durations of start() to `starts`, unless it is null. Used in the warm-up.
     double run_once(const Turn &turn, std::vector<double> *starts);
+    void write_source(const Turn &turn);
     double compute_once(const Turn &turn);
     Answer verify();
     void end();
@@ -45,6 +46,7 @@ private:
     std::optional<Pattern> pattern_;  // while prepared
     std::int64_t output_bytes_ = 0;
     std::uint64_t round_ = 0;  // of the last iteration
+    std::uint64_t written_ = 0;  // round of the source
 };
 
 }  // namespace vescomm::perf

@@ -166,6 +166,23 @@ class Table(unittest.TestCase):
         self.assertEqual(table[0][8], "N/A")
         self.assertEqual(table[1][13:16], ["-", "-", "-"])
 
+    def test_rows_state_whether_cores_are_near_or_far(self):
+        _, out = self.check("--ranks", 2, "-b", 4000)
+        bound = len(os.sched_getaffinity(0)) > 1
+        stated = re.findall(r"(?m)^# cores (near|far|near and far): a cache line takes [0-9]+ ns$", out)
+        self.assertEqual(len(stated), 1 if bound else 0, out)
+        _, out = self.check("--ranks", 2, "-b", 4000, "--bind", "none")
+        self.assertNotIn("# cores", out)
+        _, out = self.check("--ranks", 1, "-b", 4000)
+        self.assertNotIn("# cores", out)
+
+    def test_kept_sources_are_verified_too(self):
+        for collective in ("all_gather_v", "reduce_scatter_v", "all_to_all_v", "broadcast", "gather_v"):
+            table, out = self.check("--ranks", 3, "-b", 4000, "--sources", "kept", "--ragged", "linear",
+                                    "--collective", collective, "--impl", "vescomm,vescomm-arrays")
+            self.assertIn(", sources kept;", out)
+            self.assertEqual([row[8] for row in table], ["0", "0"], out)
+
     def test_overlap_has_columns_and_leaves_out_blocking_implementations(self):
         table, out = self.check("--ranks", 2, "-b", 4000, "--overlap", "--impl",
                                 "vescomm,vescomm-arrays,limit", "--tensors", 2, "--collective",
@@ -341,6 +358,9 @@ class UsageErrors(unittest.TestCase):
         self.expect("-a", 4, says="from 0 to 3")
         self.expect("-m", 2, "--collective", "all_reduce", says="works in place")
         self.expect("--hosts", 3, "--ranks", 2, says="at least as many")
+        self.expect("--sources", "old", says="--sources old: there is new and kept")
+        self.expect("--sources", "kept", "--collective", "all_reduce",
+                    says="all_reduce works in place, and overwrites its source")
         self.expect("--overlap", "--skew", 5, says="exclude each other")
         self.expect("--link", 1, says="give --hosts")
         self.expect("--link", -1, "--hosts", 2, "--ranks", 2, says="--link -1")
