@@ -22,9 +22,14 @@ public:
         for (auto part = free_.begin(); part != free_.end(); ++part) {
             const auto [offset, size] = *part;
             if (size < bytes) continue;
+            // Only this allocates: if it throws, nothing has changed.
             taken_.emplace(offset, bytes);
-            if (size > bytes) free_.emplace(offset + bytes, size - bytes);
-            free_.erase(part);
+            auto node = free_.extract(part);
+            if (size > bytes) {
+                node.key() = offset + bytes;
+                node.mapped() = size - bytes;
+                free_.insert(std::move(node));
+            }
             return offset;
         }
         return std::nullopt;

@@ -7,13 +7,17 @@
 
 namespace vescomm::internal {
 
-// Blocks all signals in the calling thread for the lifetime of the object. A thread that is started
-// in this time inherits the mask, so that the program's own threads handle its signals.
+// Blocks all signals from elsewhere in the calling thread for the lifetime of the object. A thread
+// that is started in this time inherits the mask, so that the program's own threads handle its
+// signals. Those that an instruction of the thread itself causes stay: the kernel would end the
+// process without calling the program's handler.
 class SignalsBlocked {
 public:
     SignalsBlocked() noexcept {
         sigset_t all;
         sigfillset(&all);
+        for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
+            sigdelset(&all, own);
         pthread_sigmask(SIG_SETMASK, &all, &before_);
     }
     ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

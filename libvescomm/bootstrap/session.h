@@ -117,6 +117,13 @@ public:
     const GroupId &id() const { return id_; }
     // Throws when another creation overlaps with this one.
     void check() const;
+    // The kind of thread that creates, if several threads of this process have created
+    // communicators of this rank without a tag; otherwise empty. Ranks compare it: in different
+    // orders, creations that do not overlap in any process could connect threads that do not belong
+    // together.
+    const std::string &creator() const { return creator_; }
+    // The error if ranks have different creators. Throws nothing if one of them is empty.
+    static void require_same_creators(const std::vector<std::string> &creators);
     // True if creation failed because two overlapped, on whichever rank.
     static bool overlapped(const Error &error);
     // Keeps the session until the second of two overlapping creations has been refused here as
@@ -133,6 +140,7 @@ private:
 
     std::shared_ptr<Session> session_;  // null before it has begun
     std::string tag_;
+    std::string creator_;
     GroupId id_;
     bool overlaps_ = false;  // guarded by the session's mutex
     std::shared_ptr<GroupState> group_;  // set once the group is open

@@ -3,6 +3,7 @@
 //
 // Creations of communicators of all processes of a session.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -19,6 +20,25 @@ constexpr auto max_overlap_time = std::chrono::seconds(3);
 constexpr std::string_view overlap_words =
     "create communicators of the same processes at the same time";
 
+// Records that the calling thread creates a communicator of this rank. Returns its kind, or nothing
+// if no other thread has done so. For the life of the process: a session ends with its
+// communicators.
+std::string note_creator(int rank) {
+    struct Creators {
+        pid_t first = 0;
+        bool several = false;
+    };
+    static std::mutex mutex;
+    static std::map<int, Creators> by_rank;  // usually one
+    const pid_t thread = gettid();
+    const std::lock_guard lock(mutex);
+    Creators &creators = by_rank[rank];
+    if (creators.first == 0) creators.first = thread;
+    creators.several |= creators.first != thread;
+    if (!creators.several) return {};
+    return thread == getpid() ? "its main thread" : "another thread than its main one";
+}
+
 }  // namespace
 
 Session::Creation::Creation(std::string tag) : tag_(std::move(tag)) {}
@@ -28,6 +48,7 @@ bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool inta
     {
         const std::lock_guard lock(session->mutex_);
         if (!intact && !session->creations_.contains(tag_)) return false;
+        if (tag_.empty()) creator_ = note_creator(session->rank());
         const std::uint64_t number = session->created_[tag_]++;
         id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
         const auto [first, last] = session->creations_.equal_range(tag_);
@@ -46,6 +67,22 @@ bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool inta
         }
     }
     return true;
+}
+
+void Session::Creation::require_same_creators(const std::vector<std::string> &creators) {
+    int first = -1;
+    for (int rank = 0; rank < static_cast<int>(creators.size()); ++rank) {
+        const std::string &creator = creators[static_cast<std::size_t>(rank)];
+        if (creator.empty()) continue;
+        if (first < 0) first = rank;
+        const std::string &other = creators[static_cast<std::size_t>(first)];
+        if (creator != other)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        fmt::format("rank {} creates a communicator in {}, and rank {} in {}: "
+                                    "threads {}; give each a tag of its own "
+                                    "(vescomm_comm_options_t::tag), or create them in one thread",
+                                    first, other, rank, creator, overlap_words));
+    }
 }
 
 Session::Creation::~Creation() {

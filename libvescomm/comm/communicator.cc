@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "bootstrap/session.h"
 #include "comm/agree.h"
 #include "comm/machine_exchange.h"
 #include "comm/peer_info.h"
@@ -53,10 +54,11 @@ Communicator::Communicator(std::unique_ptr<Control> control, const Config &confi
 
 std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> control,
                                                    const std::string &node, const Config &config,
-                                                   const MakeTransports &make) {
+                                                   const MakeTransports &make,
+                                                   const std::string &creator) {
     std::shared_ptr<Communicator> comm(new Communicator(std::move(control), config));
     try {
-        comm->set_up(node, make);
+        comm->set_up(node, make, creator);
     } catch (const Error &error) {
         comm->left_ = true;
         const bool echo =
@@ -72,12 +74,13 @@ std::shared_ptr<Communicator> Communicator::create(std::unique_ptr<Control> cont
     return comm;
 }
 
-void Communicator::set_up(const std::string &node, const MakeTransports &make) {
+void Communicator::set_up(const std::string &node, const MakeTransports &make,
+                          const std::string &creator) {
     const Deadline limit = deadline();
     const auto wake = [this] { engine_.wake(); };
     record_failures();
     failure_.listen(wake);
-    const int spins = exchange_peer_info(node, limit) ? spins_with_cores : 0;
+    const int spins = exchange_peer_info(node, creator, limit) ? spins_with_cores : 0;
     engine_.set_transports(make(nodes_, *control_, failure_.inter_node(), wake, limit),
                            nodes_.local_rank(rank()), spins);
     const Transports &transports = engine_.transports();
@@ -94,14 +97,17 @@ void Communicator::set_up(const std::string &node, const MakeTransports &make) {
         engine_.start_thread();
 }
 
-bool Communicator::exchange_peer_info(const std::string &node, Deadline limit) {
+bool Communicator::exchange_peer_info(const std::string &node, const std::string &creator,
+                                      Deadline limit) {
     const std::string algorithms = config_.algorithm.empty() ? "not set" : config_.algorithm;
     const PeerInfo mine{.node = node,
                         .machine = machine_text(rank(), config_),
                         .algorithms = algorithms,
                         .reproducible = config_.reproducible,
-                        .pool = std::to_string(offered_pool_bytes(config_.malloc_bytes, ranks()))};
+                        .pool = std::to_string(offered_pool_bytes(config_.malloc_bytes, ranks())),
+                        .creator = creator};
     const std::vector<PeerInfo> all = introduce(*control_, mine, limit);
+    Session::Creation::require_same_creators(each(all, &PeerInfo::creator));
     require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
     require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
     nodes_ = Nodes::from_names(each(all, &PeerInfo::node));

@@ -38,10 +38,12 @@ public:
     using MakeTransports = std::function<Transports(const Nodes &, Control &, Failure &,
                                                     std::function<void()> on_signal, Deadline)>;
 
-    // Collective, blocking. `node` is the name of this rank's node.
+    // Collective, blocking. `node` is the name of this rank's node. `creator`: see
+    // Session::Creation::creator().
     static std::shared_ptr<Communicator> create(std::unique_ptr<Control> control,
                                                 const std::string &node, const Config &config,
-                                                const MakeTransports &make);
+                                                const MakeTransports &make,
+                                                const std::string &creator = {});
     ~Communicator();
 
     int rank() const { return control_->rank(); }
@@ -139,10 +141,10 @@ public:
 private:
     Communicator(std::unique_ptr<Control> control, const Config &config);
 
-    void set_up(const std::string &node, const MakeTransports &make);
+    void set_up(const std::string &node, const MakeTransports &make, const std::string &creator);
     // Exchanges peer info with all ranks, and sets what follows from it. Returns true if every rank
     // of this node has a core.
-    bool exchange_peer_info(const std::string &node, Deadline limit);
+    bool exchange_peer_info(const std::string &node, const std::string &creator, Deadline limit);
     void create_barrier();
     void log_transports() const;
     int local_ranks() const;

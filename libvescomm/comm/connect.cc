@@ -127,7 +127,7 @@ std::shared_ptr<Communicator> connect(SessionOptions session, const Settings &se
             opened = true;
             if (settings.refused) refuse(*control);
             auto comm = Communicator::create(std::move(control), config.node, config,
-                                             transports_for(config));
+                                             transports_for(config), creation.creator());
             creation.check();
             return comm;
         } catch (const Error &error) {

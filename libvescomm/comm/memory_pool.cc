@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -27,11 +28,32 @@ constexpr std::uint64_t max_node_bytes = std::uint64_t{16} << 40;
 void populate(std::byte *data, std::uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
     if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return;
+    // EFAULT: the kernel refuses the pages, for example under vm.overcommit_memory=2.
+    if (errno == EFAULT) errno = ENOMEM;
     if (errno != EINVAL)
         throw system_error("cannot allocate " + std::to_string(bytes) + " bytes of shared memory");
 #endif
     for (std::uint64_t at = 0; at < bytes; at += page_bytes())
         *reinterpret_cast<volatile char *>(data + at) = 0;
+}
+
+// The pages read as zeros afterwards, and are returned to the system. It refuses to take pages that
+// the program has locked.
+void release_pages(std::byte *data, std::uint64_t bytes) {
+    if (madvise(data, bytes, MADV_REMOVE) == 0) return;
+    munlock(data, bytes);
+    if (madvise(data, bytes, MADV_REMOVE) != 0) std::memset(data, 0, bytes);
+}
+
+// True if the system allocates pages when they are mapped, as after mlockall(MCL_FUTURE).
+bool populates_mappings() {
+    void *page =
+        mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return true;
+    unsigned char resident = 0;
+    const bool populated = mincore(page, page_bytes(), &resident) == 0 && (resident & 1) != 0;
+    munmap(page, page_bytes());
+    return populated;
 }
 
 std::uint64_t number_of(const std::string &text) {
@@ -50,18 +72,23 @@ std::uint64_t number_of(const std::string &text) {
 
 }  // namespace
 
-MemoryPool::MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::uint64_t offset,
-                       std::uint64_t bytes)
+MemoryPool::MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::span<const int> locals,
+                       std::uint64_t offset, std::uint64_t bytes)
     : mapping_(std::move(mapping)),
       offset_(offset),
       bytes_(bytes),
       own_(mapping_->base(rank) + offset),
+      process_(getpid()),
       ranges_(bytes) {
-    // A core dump would read every page of the address space.
-    if (bytes_ > 0) madvise(own_, bytes_, MADV_DONTDUMP);
+    // A core dump would allocate every page that it reads, also in the pools of the other ranks.
+    for (const int local : locals)
+        if (std::byte *slab = mapping_->base(local); bytes_ > 0 && slab != nullptr)
+            madvise(slab + offset_, bytes_, MADV_DONTDUMP);
 }
 
 MemoryPool::~MemoryPool() {
+    // Other ranks may map the pool for longer.
+    if (bytes_ > 0 && getpid() == process_) madvise(own_, bytes_, MADV_REMOVE);
     for (const auto &[data, bytes] : private_) munmap(data, bytes);
 }
 
@@ -111,7 +138,7 @@ void MemoryPool::free(void *data) {
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "no memory of vescomm_malloc() on this communicator, or on one that it was "
                     "created from, begins at the given address; each is freed once");
-    madvise(data, size, MADV_REMOVE);
+    release_pages(static_cast<std::byte *>(data), size);
     ranges_.give_back(at - begin);
 }
 
@@ -138,7 +165,7 @@ std::uint64_t offered_pool_bytes(const std::string &setting, int ranks) {
     // The pools lie in one file, and a process that exceeds the limit of file sizes gets a signal.
     rlimit files{};
     if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_cur != RLIM_INFINITY) return 0;
-    if (node == 0) return 0;
+    if (node == 0 || populates_mappings()) return 0;
     // The pools of the node are mapped in one piece.
     void *probe =
         mmap(nullptr, node, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

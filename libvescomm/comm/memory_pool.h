@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,10 +26,10 @@ namespace vescomm::internal {
 // Threads: safe.
 class MemoryPool {
 public:
-    // `mapping`: a slab of each rank of the node, in which the pool begins at `offset` and has
-    // `bytes`, whole pages. 0 bytes: allocate() returns private memory of this rank.
-    MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::uint64_t offset,
-               std::uint64_t bytes);
+    // `mapping`: a slab of each rank of the node (`locals`), in which the pool begins at `offset`
+    // and has `bytes`, whole pages. 0 bytes: allocate() returns private memory of this rank.
+    MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::span<const int> locals,
+               std::uint64_t offset, std::uint64_t bytes);
     MemoryPool(const MemoryPool &) = delete;
     MemoryPool &operator=(const MemoryPool &) = delete;
     ~MemoryPool();
@@ -52,6 +54,7 @@ private:
     const std::shared_ptr<Mapping> mapping_;
     const std::uint64_t offset_, bytes_;
     std::byte *const own_;  // the pool of this rank
+    const pid_t process_;  // a child of fork() must not free the pages
     std::mutex mutex_;
     FreeRanges ranges_;
     std::map<void *, std::uint64_t> private_;  // sizes of private memory

@@ -9,9 +9,9 @@ namespace vescomm::internal {
 namespace {
 
 // Order of the parts in the text.
-constexpr std::string PeerInfo::*parts[] = {&PeerInfo::node, &PeerInfo::machine,
+constexpr std::string PeerInfo::*parts[] = {&PeerInfo::node,       &PeerInfo::machine,
                                             &PeerInfo::algorithms, &PeerInfo::reproducible,
-                                            &PeerInfo::pool};
+                                            &PeerInfo::pool,       &PeerInfo::creator};
 
 }  // namespace
 

@@ -14,6 +14,7 @@ struct PeerInfo {
     std::string algorithms;  // VESCOMM_ALGORITHM
     std::string reproducible;  // yes or no
     std::string pool;  // offered_pool_bytes()
+    std::string creator;  // Session::Creation::creator()
 
     // Every part ends with a zero byte. No part contains one.
     std::string text() const;

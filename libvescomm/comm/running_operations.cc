@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/running_operations.h"
 
+#include "transport/signal_board.h"
+
 namespace vescomm::internal {
 
 bool RunningOperations::progress() noexcept {
@@ -19,6 +21,8 @@ bool RunningOperations::progress() noexcept {
 void RunningOperations::stop() noexcept {
     if (stopped_) return;
     stopped_ = true;
+    if (board_ != nullptr && failure_.stops_transports() && !operations_.running().empty())
+        board_->withdraw();
     if (transports_.intra_node) transports_.intra_node->stop();
     for (auto &transport : transports_.inter_node) transport->stop();
 }
@@ -38,6 +42,11 @@ bool RunningOperations::settle(Operation &operation) noexcept {
     if (operation.stopped() && !require_match(operation)) return false;
     if (!operation.complete()) return false;
     if (!operation.proven_by_completion() && !require_match(operation)) return false;
+    if (board_ != nullptr && board_->withdrawn()) {
+        // Its failure will arrive.
+        operation.mark_failed();
+        return false;
+    }
     recorder_.complete(operation.flight);
     operation.settle();
     return true;

@@ -30,7 +30,10 @@ public:
         : failure_(failure), recorder_(recorder), sleepers_(sleepers) {}
 
     // Once, before all other functions, without the lock.
-    void set_transports(Transports transports) { transports_ = std::move(transports); }
+    void set_transports(Transports transports) {
+        transports_ = std::move(transports);
+        board_ = transports_.intra_node->board();
+    }
     // Without the lock: the transports stay the same. Calls that move bytes or register memory need
     // the lock.
     Transports &transports() noexcept { return transports_; }
@@ -87,6 +90,7 @@ private:
     FlightRecorder &recorder_;
     Sleepers &sleepers_;
     Transports transports_;
+    SignalBoard *board_ = nullptr;
     bool stopped_ = false;
     OperationList operations_;
     CallWatch call_watch_;

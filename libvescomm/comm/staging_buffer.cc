@@ -32,8 +32,11 @@ std::shared_ptr<Memory> make_memory(const std::shared_ptr<Communicator> &comm,
     if (comm->pool().memory) return memory;
     std::vector<int> ranks(static_cast<std::size_t>(comm->ranks()));
     std::iota(ranks.begin(), ranks.end(), 0);
-    comm->set_pool(std::make_shared<MemoryPool>(memory->mapping(), comm->rank(), offset, pool),
-                   std::move(ranks));
+    const Nodes &nodes = comm->nodes();
+    comm->set_pool(
+        std::make_shared<MemoryPool>(memory->mapping(), comm->rank(),
+                                     nodes.members(nodes.node_of(comm->rank())), offset, pool),
+        std::move(ranks));
     return memory;
 }
 

@@ -231,7 +231,11 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
                 give_up(VESCOMM_ERROR_MISMATCH,
                         leaver_sentence(control_.rank(), waiting.what(), leaver));
         }
-        if (interrupted()) {
+        // The function of the program may run for long: the progress thread polls meanwhile.
+        polling.pause();
+        const bool end = interrupted();
+        polling.resume();
+        if (end) {
             finish();
             return false;
         }

@@ -8,7 +8,10 @@ namespace vescomm::internal {
 
 namespace {
 
-bool overlap(std::span<const Piece> some, std::span<const Piece> others, std::size_t bytes) {
+// True also if there are too many pieces to compare.
+bool may_overlap(std::span<const Piece> some, std::span<const Piece> others, std::size_t bytes) {
+    constexpr std::size_t max_comparisons = 1 << 14;
+    if (!others.empty() && some.size() > max_comparisons / others.size()) return true;
     const auto end = [bytes](const Piece &piece) {
         return piece.data + static_cast<std::size_t>(piece.elements) * bytes;
     };
@@ -26,15 +29,17 @@ void ArrayRegistration::set_arrays(std::span<const Piece> source, std::span<cons
     std::ranges::fill(words_, 0);
     if (!registration_.pools) return;
     words_[output_word] = word_of(output, bytes);
-    if (registration_.not_in_place && overlap(source, output, bytes)) return;
     if (registration_.blocks.empty()) {
         words_[source_word] = word_of(source, bytes);
         source_registered_ = words_[source_word] != 0;
     } else {
         source_registered_ = set_blocks(source, bytes);
-        if (!source_registered_)
-            std::fill(words_.begin() + first_block_word, words_.end(), std::uint64_t{0});
     }
+    if (source_registered_ && registration_.not_in_place && may_overlap(source, output, bytes))
+        source_registered_ = false;
+    if (source_registered_) return;
+    words_[source_word] = 0;
+    std::fill(words_.begin() + first_block_word, words_.end(), std::uint64_t{0});
 }
 
 std::uint64_t ArrayRegistration::word_of(const std::byte *data,

@@ -84,6 +84,11 @@ void SignalBoard::stored() noexcept {
         if (local_rank != own_local_rank_) ring(local_rank);
 }
 
+void SignalBoard::withdraw() noexcept {
+    header().withdrawn.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 std::uint64_t SignalBoard::value(int local_rank, SignalName signal) const noexcept {
     return counter(local_rank, signal).load(std::memory_order_acquire);
 }

@@ -37,6 +37,15 @@ public:
     void stored() noexcept;
     std::uint64_t value(int local_rank, SignalName signal) const noexcept;
 
+    // This rank gives up while others of the node may still read its memory, and is about to return
+    // that memory to its program. A rank that has read it completes nothing any more: whatever it
+    // has read before withdrawn() is false was intact.
+    void withdraw() noexcept;
+    bool withdrawn() const noexcept {
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return header().withdrawn.load(std::memory_order_relaxed) != 0;
+    }
+
     // Wakes the threads of one rank, whatever they sleep on.
     void ring(int local_rank) noexcept;
 
@@ -60,6 +69,7 @@ private:
     struct alignas(64) Header {
         std::atomic<std::uint32_t> asleep;
         std::atomic<std::uint32_t> unfenced;  // number of ranks that cannot be fenced by others
+        std::atomic<std::uint32_t> withdrawn;  // not 0: a rank has withdrawn
     };
 
     Header &header() const noexcept { return *reinterpret_cast<Header *>(memory_); }

@@ -95,6 +95,8 @@ TEST(CommunicatorHpp, ThreadsOfTheLibraryBlockTheSignalsOfTheProgram) {
                 ++count;
                 for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM})
                     EXPECT_TRUE(blocked_by(thread) >> (signal - 1) & 1) << signal;
+                for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+                    EXPECT_FALSE(blocked_by(thread) >> (own - 1) & 1) << own;
             }
             EXPECT_GE(count, 4) << "three progress threads, and the thread of the control plane";
         }

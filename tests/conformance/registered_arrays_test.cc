@@ -3,6 +3,8 @@
 //
 // vescomm_malloc() and vescomm_mfree(), and which bytes of registered arrays move without a copy in
 // the staging buffer. arrays_test.cc mixes registered and private arrays at random.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -183,6 +185,18 @@ TEST(Malloc, GivesZeroedPagesThatCanBeFreedAndUsedAgain) {
         check(vescomm_mfree(comm, first));
         check(vescomm_mfree(comm, second));
         check(vescomm_mfree(comm, nullptr));
+    });
+}
+
+TEST(Malloc, PagesThatTheProgramHasLockedAreZeroedToo) {
+    run_array_ranks(two, [](vescomm_comm_t *comm) {
+        auto *bytes = static_cast<unsigned char *>(allocate(comm, 8192));
+        if (mlock(bytes, 8192) != 0) GTEST_SKIP() << "memory cannot be locked";
+        std::fill_n(bytes, 8192, static_cast<unsigned char>(9));
+        check(vescomm_mfree(comm, bytes));
+        EXPECT_EQ(allocate(comm, 8192), bytes);
+        EXPECT_TRUE(std::all_of(bytes, bytes + 8192, [](int byte) { return byte == 0; }));
+        check(vescomm_mfree(comm, bytes));
     });
 }
 

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 
 std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     const auto text = [](const std::string &node, const std::string &machine) {
-        return PeerInfo{node, machine, "all_reduce=flat", "no", "4096"}.text();
+        return PeerInfo{node, machine, "all_reduce=flat", "no", "4096", ""}.text();
     };
     const std::string file = to_text({"AMD EPYC 9575F", 64, MachineFile::Links::tcp, {}});
     const std::string next(1, '\1');

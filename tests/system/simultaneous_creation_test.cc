@@ -114,6 +114,27 @@ TEST(SimultaneousCreation, SucceedsOrIsRejectedWithoutTags) {
     create_in_one_job(job_of(3, 3, rounds), false, rounds);
 }
 
+// Creations that do not overlap in any process, but in another order of threads on one rank: only a
+// comparison between ranks can detect that.
+TEST(SimultaneousCreation, ThreadsInDifferentOrdersAreRejected) {
+    const Job job{3, 2};
+    Shared *shared = make_shared_page<Shared>();
+    run(job, [&](int rank) {
+        const auto create = [&](bool main, int round) {
+            if (main) create_and_sum(job, rank, nullptr, 0, round, shared);
+            else std::thread([&] { create_and_sum(job, rank, nullptr, 1, round, shared); }).join();
+        };
+        for (const bool main : {true, false}) create(main, 0);  // the same order everywhere
+        expect(shared->wrong == 0 && shared->refused == 0, "creations in the same order");
+        for (const bool main : {true, false}) create(main == (rank != 1), 1);
+    });
+    EXPECT_EQ(shared->right, 2 * job.ranks);
+    EXPECT_EQ(shared->refused, 2 * job.ranks);
+    EXPECT_EQ(shared->wrong, 0);
+    EXPECT_EQ(shared->failed, 0);
+    munmap(shared, sizeof *shared);
+}
+
 // The first communicators of new processes: the threads also create the session at the same time.
 TEST(SimultaneousCreation, SucceedsOrIsRejectedWithoutTagsInNewProcesses) {
     const int rounds = repetitions(20);
