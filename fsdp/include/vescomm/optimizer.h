@@ -23,7 +23,8 @@ extern "C" {
 /** Maximum number of states of a kind. */
 #define VESCOMM_OPTIMIZER_MAX_STATES 4
 
-/** The needs of a kind with given settings. Filled by vescomm_optimizer_kind::needs; append-only. */
+/** The needs of a kind with given settings. Filled by vescomm_optimizer_kind::needs; append-only.
+ */
 typedef struct vescomm_optimizer_needs {
     uint32_t struct_size;
     /** Number of states, at most VESCOMM_OPTIMIZER_MAX_STATES. A state has one element for each
@@ -50,8 +51,8 @@ typedef struct vescomm_optimizer_piece {
     int64_t offset; /**< position of the first element in the arrays of the run */
 } vescomm_optimizer_piece_t;
 
-/** One call of vescomm_optimizer_kind::step: consecutive elements of this rank's shards. All members
- *  are valid during the call. Append-only. */
+/** One call of vescomm_optimizer_kind::step: consecutive elements of this rank's shards. All
+ * members are valid during the call. Append-only. */
 typedef struct vescomm_optimizer_run {
     uint32_t struct_size;
     uint32_t states; /**< entries of @p state */
@@ -96,8 +97,8 @@ typedef struct vescomm_adamw_settings {
     double weight_decay; /**< decoupled: p *= 1 - learning_rate * weight_decay */
 } vescomm_adamw_settings_t;
 
-/** Returns learning rate 1e-3, betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01, the defaults of
- *  PyTorch. Since: 0.1 */
+/** Returns learning rate 1e-3, betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01, the defaults
+ * of PyTorch. Since: 0.1 */
 static inline vescomm_adamw_settings_t vescomm_adamw_settings_init(void) {
     vescomm_adamw_settings_t settings = {
         sizeof(vescomm_adamw_settings_t), 0, 1e-3, 0.9, 0.999, 1e-8, 0.01};
@@ -107,15 +108,20 @@ static inline vescomm_adamw_settings_t vescomm_adamw_settings_init(void) {
 /** Settings of vescomm_optimizer_get_sgd(). Append-only. */
 typedef struct vescomm_sgd_settings {
     uint32_t struct_size;
-    int32_t nesterov; /**< not 0: Nesterov momentum, which needs a momentum */
+    int32_t nesterov; /**< not 0: Nesterov momentum, which needs a momentum and no dampening */
     double learning_rate; /**< at least 0; vescomm_fsdp_step() may replace it for a step */
     double momentum; /**< at least 0; 0: none, and no state */
-    double weight_decay; /**< added to the gradient: g += weight_decay * p */
+    double dampening; /**< the momentum takes 1 - dampening of a gradient, but all of the first */
+    double weight_decay; /**< at least 0; added to the gradient: g += weight_decay * p */
+    /** Not 0: weight_decay is decoupled, p *= 1 - learning_rate * weight_decay. */
+    int32_t decoupled;
+    int32_t reserved;
 } vescomm_sgd_settings_t;
 
 /** Returns learning rate 1e-3, the others zero, the defaults of PyTorch. Since: 0.1 */
 static inline vescomm_sgd_settings_t vescomm_sgd_settings_init(void) {
-    vescomm_sgd_settings_t settings = {sizeof(vescomm_sgd_settings_t), 0, 1e-3, 0.0, 0.0};
+    vescomm_sgd_settings_t settings = {
+        sizeof(vescomm_sgd_settings_t), 0, 1e-3, 0.0, 0.0, 0.0, 0, 0};
     return settings;
 }
 
