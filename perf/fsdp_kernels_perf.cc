@@ -22,6 +22,7 @@
 #include "fsdp/adamw.h"
 #include "fsdp/norm/exact_sum.h"
 #include "fsdp/optimizers/sgd.h"
+#include "fsdp/quantise/block_quantise.h"
 
 namespace {
 
@@ -50,7 +51,7 @@ void compare(const char *name, double bytes, const Run &run, const char *other_n
         other_times.push_back(other_time);
     }
     const double time = median(times), other_time = median(other_times);
-    std::printf("%-32s %8.3f ms %6.1f GB/s   %5.2f times %s (%.3f ms)\n", name, time * 1e3,
+    std::printf("%-34s %8.3f ms %6.1f GB/s   %5.2f times %s (%.3f ms)\n", name, time * 1e3,
                 bytes / time * 1e-9, time / other_time, other_name, other_time * 1e3);
 }
 
@@ -130,6 +131,57 @@ void measure_optimizers(std::size_t n, int iterations) {
         [&] { copy(p, g); }, iterations);
 }
 
+void measure_codes(const char *name, vescomm::fsdp::CodeType type, std::size_t n, std::size_t block,
+                   int iterations) {
+    const auto &kernels = vescomm::internal::kernels();
+    constexpr std::size_t ranks = 4;
+    const std::vector<float> values = random_values(n, 4, 1);
+    std::vector<float> back(n);
+    std::vector<std::uint16_t> bf16(n);
+    std::vector<std::vector<std::uint8_t>> codes(ranks, std::vector<std::uint8_t>(n));
+    std::vector<std::vector<float>> scales(ranks,
+                                           std::vector<float>(vescomm::fsdp::blocks_of(n, block)));
+    std::vector<vescomm::fsdp::QuantisedSource> sources;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        sources.push_back({codes[rank].data(), scales[rank].data()});
+        vescomm::fsdp::quantise(type, values.data(), VESCOMM_F32, n, block, codes[rank].data(),
+                                scales[rank].data());
+    }
+    const auto title = [&](const char *what) {
+        return std::string(name) + ", block " + std::to_string(block) + ", " + what;
+    };
+    const double per_code = 1 + 4.0 / static_cast<double>(block);
+    const auto elements = static_cast<double>(n);
+    const Run to_bf16 = [&] {
+        kernels.convert(bf16.data(), VESCOMM_BF16, values.data(), VESCOMM_F32, n);
+    };
+    const Run from_bf16 = [&] {
+        kernels.convert(back.data(), VESCOMM_F32, bf16.data(), VESCOMM_BF16, n);
+    };
+    const std::vector<const void *> bf16_sources(ranks, bf16.data());
+    const Run sum_bf16 = [&] {
+        kernels.reduce({}, bf16_sources, VESCOMM_BF16, {}, back.data(), VESCOMM_F32, n);
+    };
+    compare(
+        title("quantise").c_str(), elements * (4 + per_code),
+        [&] {
+            vescomm::fsdp::quantise(type, values.data(), VESCOMM_F32, n, block, codes[0].data(),
+                                    scales[0].data());
+        },
+        "f32 to bf16", to_bf16, iterations);
+    compare(
+        title("dequantise").c_str(), elements * (4 + per_code),
+        [&] {
+            vescomm::fsdp::dequantise(type, codes[0].data(), scales[0].data(), n, block,
+                                      back.data(), VESCOMM_F32);
+        },
+        "bf16 to f32", from_bf16, iterations);
+    compare(
+        title("sum of 4").c_str(), elements * (4 + 4 * per_code),
+        [&] { vescomm::fsdp::sum_quantised(type, sources, n, block, 1.0f, back.data()); },
+        "a sum of 4 times one bf16", sum_bf16, iterations);
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -145,5 +197,9 @@ int main(int argc, char **argv) {
                 vescomm::internal::kernels().isa, iterations);
     measure_norms(n, iterations);
     measure_optimizers(n, iterations);
+    for (const std::size_t block : {32, 256}) {
+        measure_codes("int8", vescomm::fsdp::CodeType::int8, n, block, iterations);
+        measure_codes("f8e4m3", vescomm::fsdp::CodeType::f8e4m3, n, block, iterations);
+    }
     return 0;
 }
