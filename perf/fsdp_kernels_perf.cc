@@ -21,6 +21,7 @@
 #include "execute/kernels.h"
 #include "fsdp/adamw.h"
 #include "fsdp/norm/exact_sum.h"
+#include "fsdp/optimizers/adam8bit.h"
 #include "fsdp/optimizers/sgd.h"
 #include "fsdp/quantise/block_quantise.h"
 
@@ -124,6 +125,18 @@ void measure_optimizers(std::size_t n, int iterations) {
         "adamw", 7 * bytes,
         [&] { vescomm::fsdp::adamw(p.data(), g.data(), m.data(), v.data(), n, adamw); },
         "a copy of g to p", [&] { copy(p, g); }, iterations);
+    std::vector<std::uint8_t> first(n), second(n);
+    const std::size_t blocks = vescomm::fsdp::blocks_of(n, vescomm::fsdp::adam8bit_block);
+    std::vector<float> first_scale(blocks), second_scale(blocks);
+    compare(
+        "adam8bit", 16 * static_cast<double>(n),
+        [&] {
+            vescomm::fsdp::adam8bit(
+                p.data(), g.data(),
+                {first.data(), second.data(), first_scale.data(), second_scale.data()}, n, adamw);
+        },
+        "adamw", [&] { vescomm::fsdp::adamw(p.data(), g.data(), m.data(), v.data(), n, adamw); },
+        iterations);
     const vescomm::fsdp::SgdStep sgd{1, 0, 1, 0.9f, 1, 1e-3f, true};
     compare(
         "sgd, nesterov", 5 * bytes,
