@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
                 vescomm::internal::kernels().isa, iterations);
     measure_norms(n, iterations);
     measure_optimizers(n, iterations);
-    for (const std::size_t block : {32, 256}) {
+    for (const std::size_t block : {32, 128, 250}) {
         measure_codes("int8", vescomm::fsdp::CodeType::int8, n, block, iterations);
         measure_codes("f8e4m3", vescomm::fsdp::CodeType::f8e4m3, n, block, iterations);
     }

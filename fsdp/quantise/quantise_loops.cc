@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The loops of block_quantise.h. Zone: per byte.
+//
+// The conversion between codes and floats vectorises best over many elements, also if blocks are
+// small. So it runs over tiles of whole blocks, or over parts of a large block; the multiplications
+// by scales in between run block by block.
 #include "fsdp/quantise/quantise_loops.h"
 
 #include "execute/loops/elements.h"
@@ -49,48 +53,68 @@ VESCOMM_INLINE float scale_of(float magnitude) {
     return overflows ? as_float(as_bits(scale) - 1) : scale;
 }
 
+// Elements are multiplied by shift, and then by reciprocal: the reciprocal of a small magnitude
+// alone would overflow.
+struct Factors {
+    float shift;
+    float reciprocal;
+    bool zero;  // all codes are 0
+};
+
 template <typename Code, typename Element>
-VESCOMM_INLINE void quantise_block(const typename Element::Storage *__restrict__ from,
-                                   std::size_t count, typename Code::Storage *__restrict__ codes,
-                                   float *scale) {
+VESCOMM_INLINE Factors factors_of(const typename Element::Storage *from, std::size_t count,
+                                  float *scale) {
     const std::uint32_t max = max_magnitude<Element>(from, count);
     if (max == 0 || max >= infinity) {
         *scale = max == 0 ? 0 : as_float(quiet_nan);
-        for (std::size_t i = 0; i < count; ++i) codes[i] = 0;
-        return;
+        return {0, 0, true};
     }
     const float magnitude = as_float(max);
     *scale = scale_of<Code>(magnitude);
-    // The reciprocal of a small magnitude would overflow.
     const float shift = magnitude < 0x1p-64f ? 0x1p64f : 1.0f;
-    const float reciprocal = Code::max / (magnitude * shift);
-    for (std::size_t i = 0; i < count; ++i)
-        codes[i] = Code::encode(Element::widen(from[i]) * shift * reciprocal);
+    return {shift, Code::max / (magnitude * shift), false};
 }
 
-template <typename Code, typename Element>
-VESCOMM_INLINE void dequantise_block(const typename Code::Storage *__restrict__ codes, float scale,
-                                     std::size_t count,
-                                     typename Element::Storage *__restrict__ to) {
-    for (std::size_t i = 0; i < count; ++i) to[i] = Element::narrow(Code::decode(codes[i]) * scale);
-}
+constexpr std::size_t max_tile = 1024;  // elements; a tile of floats stays in L1
 
-// Calls body(begin, count, block) for each block. A block of 32, 64, 128 or 256 elements has a
-// constant count there, so that its loops have no remainder.
+// A tile: parts of `part` elements, the last one may be shorter. Each part is a block, or all of
+// the tile is a part of one block.
+struct Tile {
+    std::size_t begin;
+    std::size_t count;
+    std::size_t part;
+    std::size_t block;  // index of that of the first part
+};
+
 template <typename Body>
-VESCOMM_INLINE void for_blocks(std::size_t count, std::size_t block, const Body &body) {
-    std::size_t begin = 0, index = 0;
-    const auto full = [&](std::size_t elements) __attribute__((always_inline)) {
-        for (; begin + elements <= count; begin += elements) body(begin, elements, index++);
-    };
-    if (block == 32) full(32);
-    if (block == 64) full(64);
-    if (block == 128) full(128);
-    if (block == 256) full(256);
-    while (begin < count) {
-        const std::size_t elements = count - begin < block ? count - begin : block;
-        body(begin, elements, index++);
-        begin += elements;
+VESCOMM_INLINE void for_tiles(std::size_t count, std::size_t block, const Body &body) {
+    if (block < max_tile) {
+        const std::size_t blocks = max_tile / block, elements = blocks * block;
+        for (std::size_t begin = 0, index = 0; begin < count; begin += elements, index += blocks) {
+            const std::size_t left = count - begin;
+            body(Tile{begin, left < elements ? left : elements, block, index});
+        }
+        return;
+    }
+    std::size_t index = 0;
+    for (std::size_t begin = 0; begin < count; ++index) {
+        std::size_t left = count - begin < block ? count - begin : block;
+        while (left > 0) {
+            const std::size_t elements = left < max_tile ? left : max_tile;
+            body(Tile{begin, elements, elements, index});
+            begin += elements;
+            left -= elements;
+        }
+    }
+}
+
+// Calls body(first element in the tile, elements, index of the block) for each part.
+template <typename Body>
+VESCOMM_INLINE void for_parts(const Tile &tile, const Body &body) {
+    std::size_t index = tile.block;
+    for (std::size_t first = 0; first < tile.count; first += tile.part, ++index) {
+        const std::size_t left = tile.count - first;
+        body(first, left < tile.part ? left : tile.part, index);
     }
 }
 
@@ -99,52 +123,73 @@ void quantise_elements(const void *data, std::size_t count, std::size_t block, v
                        float *scales) noexcept {
     const auto *const from = static_cast<const typename Element::Storage *>(data);
     auto *const to = static_cast<typename Code::Storage *>(codes);
-    for_blocks(count, block, [&](std::size_t begin, std::size_t elements, std::size_t index) {
-        quantise_block<Code, Element>(from + begin, elements, to + begin, scales + index);
+    alignas(64) float scaled[max_tile];
+    Factors factors = {0, 0, true};
+    for_tiles(count, block, [&](const Tile &tile) {
+        for_parts(tile, [&](std::size_t first, std::size_t elements, std::size_t index) {
+            const std::size_t begin = tile.begin + first;
+            if (begin == index * block) {
+                const std::size_t whole = count - begin < block ? count - begin : block;
+                factors = factors_of<Code, Element>(from + begin, whole, scales + index);
+            }
+            float *__restrict__ const part = scaled + first;
+            if (factors.zero) {
+                for (std::size_t i = 0; i < elements; ++i) part[i] = 0;
+                return;
+            }
+            const float shift = factors.shift, reciprocal = factors.reciprocal;
+            for (std::size_t i = 0; i < elements; ++i)
+                part[i] = Element::widen(from[begin + i]) * shift * reciprocal;
+        });
+        typename Code::Storage *__restrict__ const tile_codes = to + tile.begin;
+        for (std::size_t i = 0; i < tile.count; ++i) tile_codes[i] = Code::encode(scaled[i]);
     });
+}
+
+template <typename Code>
+VESCOMM_INLINE void decode_tile(const void *codes, const Tile &tile, float *__restrict__ values) {
+    const auto *__restrict__ const from =
+        static_cast<const typename Code::Storage *>(codes) + tile.begin;
+    for (std::size_t i = 0; i < tile.count; ++i) values[i] = Code::decode(from[i]);
 }
 
 template <typename Code, typename Element>
 void dequantise_elements(const void *codes, const float *scales, std::size_t count,
                          std::size_t block, void *data) noexcept {
-    const auto *const from = static_cast<const typename Code::Storage *>(codes);
     auto *const to = static_cast<typename Element::Storage *>(data);
-    for_blocks(count, block, [&](std::size_t begin, std::size_t elements, std::size_t index) {
-        dequantise_block<Code, Element>(from + begin, scales[index], elements, to + begin);
+    alignas(64) float values[max_tile];
+    for_tiles(count, block, [&](const Tile &tile) {
+        decode_tile<Code>(codes, tile, values);
+        for_parts(tile, [&](std::size_t first, std::size_t elements, std::size_t index) {
+            typename Element::Storage *__restrict__ const part = to + tile.begin + first;
+            const float scale = scales[index];
+            for (std::size_t i = 0; i < elements; ++i)
+                part[i] = Element::narrow(values[first + i] * scale);
+        });
     });
-}
-
-// Partial sums stay in L1.
-constexpr std::size_t tile = 1024;
-
-template <typename Code>
-VESCOMM_INLINE void sum_tile(const QuantisedSource *sources, std::size_t source_count,
-                             std::size_t begin, std::size_t count, std::size_t index, float factor,
-                             float *to) {
-    alignas(64) float sums[tile];
-    for (std::size_t source = 0; source < source_count; ++source) {
-        const auto *codes =
-            static_cast<const typename Code::Storage *>(sources[source].codes) + begin;
-        const float scale = sources[source].scales[index];
-        if (source == 0) {
-            for (std::size_t i = 0; i < count; ++i) sums[i] = Code::decode(codes[i]) * scale;
-        } else {
-            for (std::size_t i = 0; i < count; ++i) sums[i] += Code::decode(codes[i]) * scale;
-        }
-    }
-    for (std::size_t i = 0; i < count; ++i) to[begin + i] = canonical(sums[i] * factor);
 }
 
 template <typename Code>
 void sum_elements(const QuantisedSource *sources, std::size_t source_count, std::size_t count,
                   std::size_t block, float factor, float *to) noexcept {
-    for_blocks(count, block, [&](std::size_t begin, std::size_t elements, std::size_t index) {
-        while (elements > tile) {
-            sum_tile<Code>(sources, source_count, begin, tile, index, factor, to);
-            begin += tile;
-            elements -= tile;
+    alignas(64) float values[max_tile], sums[max_tile];
+    for_tiles(count, block, [&](const Tile &tile) {
+        for (std::size_t source = 0; source < source_count; ++source) {
+            decode_tile<Code>(sources[source].codes, tile, values);
+            const float *const scales = sources[source].scales;
+            for_parts(tile, [&](std::size_t first, std::size_t elements, std::size_t index) {
+                float *__restrict__ const part = sums + first;
+                const float *__restrict__ const terms = values + first;
+                const float scale = scales[index];
+                if (source == 0) {
+                    for (std::size_t i = 0; i < elements; ++i) part[i] = terms[i] * scale;
+                } else {
+                    for (std::size_t i = 0; i < elements; ++i) part[i] += terms[i] * scale;
+                }
+            });
         }
-        sum_tile<Code>(sources, source_count, begin, elements, index, factor, to);
+        for (std::size_t i = 0; i < tile.count; ++i)
+            to[tile.begin + i] = canonical(sums[i] * factor);
     });
 }
 
