@@ -23,8 +23,10 @@ constexpr decltype(&vescomm_adamw_baseline) table[] = {
 };
 static_assert(std::size(table) == std::size(internal::isa_names));
 
+}  // namespace
+
 // Computed in double, because 1 - beta^step cancels.
-vescomm_adamw_t constants(const AdamWStep &step) noexcept {
+vescomm_adamw adamw_constants(const AdamWStep &step) noexcept {
     const double count = static_cast<double>(step.step);
     const double correction1 = 1 - std::pow(step.beta1, count);
     const double correction2 = 1 - std::pow(step.beta2, count);
@@ -40,12 +42,10 @@ vescomm_adamw_t constants(const AdamWStep &step) noexcept {
     };
 }
 
-}  // namespace
-
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept {
     assert(step.step >= 1 && isa >= 0 && isa < internal::supported_isas());
-    const vescomm_adamw_t values = constants(step);
+    const vescomm_adamw_t values = adamw_constants(step);
     table[isa](p, g, m, v, n, &values);
 }
 

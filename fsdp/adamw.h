@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+struct vescomm_adamw;
+
 namespace vescomm::fsdp {
 
 struct AdamWStep {
@@ -37,5 +39,8 @@ void adamw(float *p, const float *g, float *m, float *v, std::size_t n,
 // Variant for tests that uses the instruction set isa_names[isa]; isa is below supported_isas().
 void adamw(float *p, const float *g, float *m, float *v, std::size_t n, const AdamWStep &step,
            int isa) noexcept;
+
+// Returns the constants of a step, rounded as PyTorch does; adamw_isa.h has the struct.
+vescomm_adamw adamw_constants(const AdamWStep &step) noexcept;
 
 }  // namespace vescomm::fsdp

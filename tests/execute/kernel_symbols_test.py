@@ -13,7 +13,9 @@ import sys
 SHARED = "WVui"  # weak, unique and indirect symbols, in the letters of nm
 problems = []
 for library in sys.argv[1:]:
-    isa = re.search(r"vescomm_kernels_(\w+)\.a$", library).group(1)
+    fsdp, isa = re.search(r"vescomm_(fsdp_)?kernels_(\w+)\.a$", library).groups()
+    space = f"vescomm::{'fsdp' if fsdp else 'internal'}::{isa}::"
+    known = space + ("add_exact_squares" if fsdp else "find_fold")
     listing = subprocess.run(["nm", "-C", "--defined-only", library], check=True,
                              capture_output=True, text=True).stdout
     for line in listing.splitlines():
@@ -22,10 +24,10 @@ for library in sys.argv[1:]:
             continue
         if symbol[1] in SHARED:
             problems.append(f"{library}: the linker may keep this {symbol[2]} for all machines")
-        elif symbol[1].isupper() and not symbol[2].startswith(f"vescomm::internal::{isa}::"):
+        elif symbol[1].isupper() and not symbol[2].startswith(space):
             problems.append(f"{library}: {symbol[2]} is visible outside")
-    if f"vescomm::internal::{isa}::find_fold" not in listing:
-        problems.append(f"{library}: there is no find_fold; did nm work?")
+    if known not in listing:
+        problems.append(f"{library}: there is no {known}; did nm work?")
     code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library], check=True,
                           capture_output=True, text=True).stdout
     fused = sorted(set(re.findall(r"\s(vfn?m(?:add|sub)\w+|fn?m(?:add|sub|la|ls)\b)", code)))

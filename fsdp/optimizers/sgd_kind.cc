@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Stochastic gradient descent as an optimizer kind; sgd.h has the formula.
+#include <cmath>
+#include <cstddef>
+
+#include "fsdp/optimizers/settings.h"
+#include "fsdp/optimizers/sgd.h"
+#include "vescomm/optimizer.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+vescomm_sgd_settings_t read(const void *settings) noexcept {
+    return read_settings(settings, vescomm_sgd_settings_init());
+}
+
+// Constant sentence about the first wrong member, or nullptr. A comparison with NaN is false.
+const char *wrong(const vescomm_sgd_settings_t &s) noexcept {
+    if (!(s.learning_rate >= 0 && std::isfinite(s.learning_rate)))
+        return "sgd: learning_rate must be a finite number of at least 0";
+    if (!(s.momentum >= 0 && std::isfinite(s.momentum)))
+        return "sgd: momentum must be a finite number of at least 0";
+    if (!std::isfinite(s.dampening)) return "sgd: dampening must be a finite number";
+    if (!(s.weight_decay >= 0 && std::isfinite(s.weight_decay)))
+        return "sgd: weight_decay must be a finite number of at least 0";
+    if (s.nesterov != 0 && (s.momentum == 0 || s.dampening != 0))
+        return "sgd: nesterov needs a momentum above 0 and a dampening of 0";
+    return nullptr;
+}
+
+int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
+          const char **reason) noexcept {
+    const vescomm_sgd_settings_t s = read(settings);
+    const char *const problem = wrong(s);
+    if (problem != nullptr) {
+        *reason = problem;
+        return VESCOMM_ERROR_INVALID_ARGUMENT;
+    }
+    needs->states = s.momentum != 0 ? 1 : 0;
+    if (needs->states == 1) {
+        needs->types[0] = VESCOMM_F32;
+        needs->names[0] = "momentum";
+    }
+    return VESCOMM_OK;
+}
+
+int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexcept {
+    const vescomm_sgd_settings_t s = read(settings);
+    const bool first = run->step == 1;
+    const double decoupled = s.decoupled != 0 ? s.weight_decay : 0;
+    const SgdStep constants = {
+        .gradient_scale = run->gradient_scale,
+        .coupled_decay = static_cast<float>(s.decoupled != 0 ? 0 : s.weight_decay),
+        .decay = static_cast<float>(1 - run->learning_rate * decoupled),
+        .momentum = static_cast<float>(s.momentum),
+        .fresh = first ? 1.0f : static_cast<float>(1 - s.dampening),
+        .learning_rate = static_cast<float>(run->learning_rate),
+        .nesterov = s.nesterov != 0,
+    };
+    float *const momentum = s.momentum != 0 ? static_cast<float *>(run->state[0]) : nullptr;
+    sgd(run->master, run->gradient, momentum, static_cast<std::size_t>(run->elements), constants);
+    return VESCOMM_OK;
+}
+
+constexpr vescomm_optimizer_kind_t kind = {
+    sizeof(vescomm_optimizer_kind_t), sizeof(vescomm_sgd_settings_t), "sgd", nullptr, needs, step,
+};
+
+}  // namespace
+
+}  // namespace vescomm::fsdp
+
+const vescomm_optimizer_kind_t *vescomm_optimizer_get_sgd(void) {
+    return &vescomm::fsdp::kind;
+}
