@@ -230,6 +230,7 @@ void Engine::reset() {
     log_ = {};
     try {
         wiring_ = std::make_unique<Wiring>(model_, shards_, parent_, counters_);
+        catch_up();
     } catch (const Error &error) {
         failure_.emplace(error.status(), std::string("reset: ") + error.what());
         throw *failure_;

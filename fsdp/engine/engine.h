@@ -53,6 +53,15 @@ private:
         std::optional<double> norm;  // of unscaled gradients
     };
 
+    // One update of the masters. An error can reach a rank after other ranks have updated theirs;
+    // then reset() makes up for it.
+    struct Update {
+        std::uint64_t number = 0;  // of updates so far, skipped ones included
+        std::uint64_t skipped = 0;
+        double factor = 1;  // of the gradients
+        double learning_rate_scale = 1;
+    };
+
     // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
@@ -62,6 +71,8 @@ private:
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
+    void apply(const Update &update);
+    void catch_up();
     // Throws unless there is such a parameter with memory; returns its unit.
     const Parameter &require_parameter(std::uint64_t id) const;
     // Throws unless a gradient of the parameter may be written.
@@ -79,6 +90,7 @@ private:
     std::unique_ptr<Wiring> wiring_;
     std::optional<Failure> failure_;
     Gradients gradients_;
+    Update last_update_;
 };
 
 // Plans the model and compares the specification with those of the other ranks. Collective.

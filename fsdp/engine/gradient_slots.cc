@@ -128,6 +128,7 @@ Request &GradientSlots::request(const Key &key) {
     options.output =
         key.adds ? scratch_of(slots_[key.slot], key.bucket) : shards_.gradient(key.bucket).data();
     options.type = VESCOMM_F32;
+    options.op = spec_.options().average != 0 ? VESCOMM_AVERAGE : VESCOMM_SUM;
     return requests_
         .emplace(key, Request::reduce_scatter_v(comms_.shard(), buffer->second, options))
         .first->second;

@@ -84,17 +84,35 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         states_.step();
         wiring_->gradients.begin_step();
         gradients_ = {};
-        const double factor = scale * clip_factor(step.max_norm, norm);
         step.norm = norm;
         step.skipped = std::isfinite(norm) ? 0 : 1;
-        if (step.skipped != 0) {
-            ++counters_.skipped;
-        } else {
-            const Stopwatch watch(counters_.optimizer_seconds);
-            optimizer_.step(static_cast<float>(factor), step.learning_rate_scale);
-        }
+        apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped),
+               scale * clip_factor(step.max_norm, norm), step.learning_rate_scale});
         step.step = optimizer_.steps();
     });
+}
+
+void Engine::apply(const Update &update) {
+    last_update_ = update;
+    if (update.skipped != 0) {
+        ++counters_.skipped;
+        return;
+    }
+    const Stopwatch watch(counters_.optimizer_seconds);
+    optimizer_.step(static_cast<float>(update.factor), update.learning_rate_scale);
+}
+
+// A rank that has updated its masters has seen the announcement of this step by every other rank.
+// So a rank that is behind was in step(), its gradient shards are complete, and nothing has
+// overwritten them.
+void Engine::catch_up() {
+    const int ranks = wiring_->comms.world().ranks();
+    std::vector<Update> all(static_cast<std::size_t>(ranks));
+    check(vescomm_all_gather(wiring_->comms.world().get(), &last_update_, all.data(),
+                             sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
+                             nullptr));
+    for (const Update &other : all)
+        if (other.number > last_update_.number) apply(other);
 }
 
 }  // namespace vescomm::fsdp

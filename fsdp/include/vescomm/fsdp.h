@@ -607,7 +607,9 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * Returns to the start of a step after an error or an exception in the trainer: closes all units
  * and drops all gradients.
  *
- * After: parameters and states of the optimizer are as after the last step. Views are invalid.
+ * After: parameters and states of the optimizer are as after the last step. Views are invalid. If
+ * vescomm_fsdp_step() succeeded on some ranks and failed on others, because a rank failed after it,
+ * the step is complete on all ranks.
  *
  * @return VESCOMM_OK. The first error of the communicator given to vescomm_fsdp_create(), if that
  *         one is broken. VESCOMM_ERROR_TIMEOUT: a rank has not called it.
