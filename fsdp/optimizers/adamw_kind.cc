@@ -48,8 +48,8 @@ int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexc
     const vescomm_adamw_settings_t s = read(settings);
     adamw(run->master, run->gradient, static_cast<float *>(run->state[0]),
           static_cast<float *>(run->state[1]), static_cast<std::size_t>(run->elements),
-          {run->learning_rate, s.beta1, s.beta2, s.epsilon, s.weight_decay, run->gradient_scale,
-           run->step});
+          {s.learning_rate * run->learning_rate_scale, s.beta1, s.beta2, s.epsilon, s.weight_decay,
+           run->gradient_scale, run->step});
     return VESCOMM_OK;
 }
 

@@ -49,15 +49,16 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
 
 int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexcept {
     const vescomm_sgd_settings_t s = read(settings);
+    const double rate = s.learning_rate * run->learning_rate_scale;
     const bool first = run->step == 1;
     const double decoupled = s.decoupled != 0 ? s.weight_decay : 0;
     const SgdStep constants = {
         .gradient_scale = run->gradient_scale,
         .coupled_decay = static_cast<float>(s.decoupled != 0 ? 0 : s.weight_decay),
-        .decay = static_cast<float>(1 - run->learning_rate * decoupled),
+        .decay = static_cast<float>(1 - rate * decoupled),
         .momentum = static_cast<float>(s.momentum),
         .fresh = first ? 1.0f : static_cast<float>(1 - s.dampening),
-        .learning_rate = static_cast<float>(run->learning_rate),
+        .learning_rate = static_cast<float>(rate),
         .nesterov = s.nesterov != 0,
     };
     float *const momentum = s.momentum != 0 ? static_cast<float *>(run->state[0]) : nullptr;

@@ -32,6 +32,10 @@ void set_last_error(const char *sentence, const char *more) noexcept {
 
 }  // namespace vescomm::internal
 
+void vescomm_set_last_error(const char *sentence) noexcept {
+    vescomm::internal::set_last_error(sentence);
+}
+
 const char *vescomm_get_last_error(void) {
     return vescomm::internal::text;
 }

@@ -12,3 +12,8 @@ void set_last_error(const char *sentence, const char *more = "") noexcept;
 constexpr int max_error_bytes = 1023;
 
 }  // namespace vescomm::internal
+
+// set_last_error() for libraries that are built on this one, such as the FSDP engine. Exported, but
+// not part of the public API.
+extern "C" __attribute__((visibility("default"))) void vescomm_set_last_error(
+    const char *sentence) noexcept;

@@ -33,11 +33,11 @@ void check(const Shape &shape, int max_sequences) {
 
 }  // namespace
 
-Gpt::Gpt(const Shape &shape, Precision precision, int max_sequences)
+Gpt::Gpt(const Shape &shape, Precision precision, int max_sequences, bool recompute)
     : shape_(shape), max_sequences_(max_sequences) {
     check(shape, max_sequences);
     use_one_thread();
-    network_ = make_network(shape, precision, max_sequences);
+    network_ = make_network(shape, precision, max_sequences, recompute);
 }
 
 Gpt::~Gpt() = default;

@@ -63,9 +63,10 @@ std::vector<UnitDescription> describe(const Shape &shape);
 // thread's number of OpenMP threads to one, because oneDNN would otherwise use every core.
 class Gpt {
 public:
-    // Allocates all activations. Memory of unused sequences is never touched. Throws
-    // std::invalid_argument for an invalid shape.
-    Gpt(const Shape &shape, Precision precision, int max_sequences);
+    // Allocates all activations. Memory of unused sequences is never touched. With `recompute`,
+    // blocks share the memory of everything but their input: call forward() of a block again
+    // immediately before its backward(). Throws std::invalid_argument for an invalid shape.
+    Gpt(const Shape &shape, Precision precision, int max_sequences, bool recompute = false);
     ~Gpt();
     Gpt(Gpt &&) noexcept;
     Gpt &operator=(Gpt &&) noexcept;

@@ -95,8 +95,8 @@ void add_communication(Trainer &trainer, Results &results) {
         exposed += step.exposed_seconds;
     }
     const double all = static_cast<double>(results.steps.size()) * results.comm.ranks;
-    results.communication_seconds = trainer.engine().sum(communication) / all;
-    results.exposed_seconds = trainer.engine().sum(exposed) / all;
+    results.communication_seconds = sum_over_ranks(trainer.comm(), communication) / all;
+    results.exposed_seconds = sum_over_ranks(trainer.comm(), exposed) / all;
 }
 
 void write_file(const std::string &path, const std::string &text) {
@@ -146,13 +146,15 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     text.emplace(load_text(options.data, options.shape.context));
     require_same_everywhere(comm, options, *text);
     trainer.emplace(comm, options, *text);
-    results.engine = trainer->engine().memory();
+    results.largest = trainer->spec().report(results.comm.ranks, -1, options.accumulate);
+    results.mine =
+        trainer->spec().report(results.comm.ranks, results.comm.rank, options.accumulate);
     say(header_text(options, *text, results));
 
     if (!options.trace.empty()) comm.start_trace();
     train(*trainer, options, quiet, results);
     add_communication(*trainer, results);
-    results.memory = measure_memory(comm, results.engine, trainer->activation_bytes());
+    results.memory = measure_memory(comm, results.mine, trainer->activation_bytes());
     say("\n" + memory_text(results) + "\n");
     say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
 

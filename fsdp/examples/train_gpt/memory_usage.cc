@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "fsdp/examples/train_gpt/gather.h"
 
@@ -49,34 +51,39 @@ Holdings MemoryUse::largest(const std::vector<Holdings> &all) {
     return largest;
 }
 
-MemoryUse measure_memory(const vescomm::Communicator &comm,
-                         const vescomm::fsdp::MemoryReport &report, std::size_t activation_bytes) {
+MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_report_t &report,
+                         std::size_t activation_bytes) {
     const ProcessMemory process = process_memory();
     const vescomm_comm_info_t info = comm.info();
     const double mine[] = {static_cast<double>(info.node),
-                           static_cast<double>(report.shards),
-                           static_cast<double>(report.gradient_shards),
-                           static_cast<double>(report.gradient_slots),
-                           static_cast<double>(report.optimizer),
+                           static_cast<double>(report.master_bytes),
+                           static_cast<double>(report.gradient_bytes),
+                           static_cast<double>(report.gradient_slot_bytes + report.scratch_bytes),
+                           static_cast<double>(report.optimizer_bytes),
                            static_cast<double>(activation_bytes),
                            process.proportional,
                            process.peak};
     MemoryUse use;
     use.nodes.resize(static_cast<std::size_t>(info.nodes));
+    // The ranks of a node that are in one shard group share one copy of the slots.
+    std::set<std::pair<int, int>> copies;
     for (const std::vector<double> &numbers : gather(comm, mine)) {
+        const int node = static_cast<int>(numbers[0]);
+        copies.emplace(node, static_cast<int>(use.ranks.size()) / report.shard_ranks);
         Holdings rank;
         rank.shards = numbers[1];
         rank.gradients = numbers[2] + numbers[3];
         rank.gradient_slots = numbers[3];
         rank.optimizer = numbers[4];
-        rank.replicated = static_cast<double>(report.replicated);
+        rank.replicated = static_cast<double>(report.replicated_bytes);
         rank.activations = numbers[5];
         rank.process = {.proportional = numbers[6], .peak = numbers[7]};
         use.ranks.push_back(rank);
-        combine(use.nodes[static_cast<std::size_t>(numbers[0])], rank,
+        combine(use.nodes[static_cast<std::size_t>(node)], rank,
                 [](double a, double b) { return a + b; });
     }
-    for (Holdings &node : use.nodes) node.slabs = static_cast<double>(report.slabs_per_node);
+    for (const auto &[node, group] : copies)
+        use.nodes[static_cast<std::size_t>(node)].slabs += static_cast<double>(report.slot_bytes);
     return use;
 }
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "vescomm/fsdp.hpp"
+#include "vescomm/fsdp.h"
 #include "vescomm/vescomm.hpp"
 
 namespace train_gpt {
@@ -28,8 +28,8 @@ ProcessMemory process_memory();
 // Memory of a rank, or of all ranks of a node together.
 struct Holdings {
     double shards = 0;
-    double gradients = 0;  // shards and slots
-    double gradient_slots = 0;
+    double gradients = 0;  // shards, slots and scratch
+    double gradient_slots = 0;  // and scratch
     double optimizer = 0;
     double slabs = 0;  // parameter slots: set for a node, 0 for a rank
     double replicated = 0;  // memory without sharding
@@ -49,7 +49,7 @@ struct MemoryUse {
 };
 
 // Gathers the memory of all ranks. All processes exist while they are measured. Collective.
-MemoryUse measure_memory(const vescomm::Communicator &comm,
-                         const vescomm::fsdp::MemoryReport &report, std::size_t activation_bytes);
+MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_report_t &report,
+                         std::size_t activation_bytes);
 
 }  // namespace train_gpt

@@ -49,7 +49,7 @@ enum HeadTensor { norm_weight, norm_bias, head_weight };
 template <typename Element>
 class NetworkOf : public Gpt::Network {
 public:
-    NetworkOf(const Shape &shape, int max_sequences);
+    NetworkOf(const Shape &shape, int max_sequences, bool recompute);
 
     void set_batch(int sequences, const std::uint8_t *inputs, const std::uint8_t *targets) override;
     void forward(int unit, std::span<const void *const> parameters) override;
@@ -149,7 +149,7 @@ private:
 };
 
 template <typename Element>
-NetworkOf<Element>::NetworkOf(const Shape &shape, int max_sequences)
+NetworkOf<Element>::NetworkOf(const Shape &shape, int max_sequences, bool recompute)
     : shape_(shape),
       kernels_(kernels<Element>()),
       attention_(workspace_, arena_, shape.dim, shape.heads, shape.context) {
@@ -159,6 +159,11 @@ NetworkOf<Element>::NetworkOf(const Shape &shape, int max_sequences)
     targets_ = arena_.take<std::uint8_t>(tokens);
 
     for (int layer = 0; layer < shape.layers; ++layer) {
+        if (recompute && layer > 0) {
+            blocks_.push_back(blocks_.front());
+            blocks_.back().x = arena_.take<float>(tokens * dim);
+            continue;
+        }
         blocks_.push_back({
             .x = arena_.take<float>(tokens * dim),
             .middle = arena_.take<float>(tokens * dim),
@@ -376,11 +381,11 @@ void NetworkOf<Element>::write(const float *values, std::size_t count, int tenso
 }  // namespace
 
 std::unique_ptr<Gpt::Network> make_network(const Shape &shape, Precision precision,
-                                           int max_sequences) {
+                                           int max_sequences, bool recompute) {
     if (precision == Precision::f32) {
-        return std::make_unique<NetworkOf<float>>(shape, max_sequences);
+        return std::make_unique<NetworkOf<float>>(shape, max_sequences, recompute);
     }
-    return std::make_unique<NetworkOf<bfloat16>>(shape, max_sequences);
+    return std::make_unique<NetworkOf<bfloat16>>(shape, max_sequences, recompute);
 }
 
 }  // namespace train_gpt

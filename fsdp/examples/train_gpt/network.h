@@ -28,6 +28,6 @@ public:
 };
 
 std::unique_ptr<Gpt::Network> make_network(const Shape &shape, Precision precision,
-                                           int max_sequences);
+                                           int max_sequences, bool recompute);
 
 }  // namespace train_gpt

@@ -57,6 +57,12 @@ void check(const Options &options) {
     require_at_least("--steps", options.steps, 1);
     require(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
             fmt::format("--lr is {}; it must be a number of at least 0", options.learning_rate));
+    require(std::isfinite(options.clip) && options.clip >= 0,
+            fmt::format("--clip is {}; it must be a number of at least 0", options.clip));
+    require_at_least("--accumulate", options.accumulate, 1);
+    require(
+        options.order == "declared" || options.order == "recorded" || options.order == "explicit",
+        fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
     require_at_least("--gradient-slots", options.gradient_slots, 1);
     require(options.block_rows >= 1 || options.block_rows == -1,
@@ -76,10 +82,11 @@ void check(const Options &options) {
 }  // namespace
 
 std::string Options::of_all_ranks() const {
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", shape.layers, shape.dim,
-                       shape.heads, shape.context, batch, steps, seed, name_of(precision),
-                       learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every,
-                       sample, !trace.empty());
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                       shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed,
+                       name_of(precision), learning_rate, slots, gradient_slots, uniform,
+                       block_rows, held_out_every, sample, !trace.empty(), clip, accumulate,
+                       recompute, preset, order, reshard);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -117,6 +124,14 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
            "peak learning rate: reached after a tenth of the steps; a tenth of it is left at "
            "the end")
         ->group(training);
+    app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit")
+        ->group(training);
+    app.add_option("--accumulate", options.accumulate,
+                   "micro-batches that a step is cut into; the batch stays the same")
+        ->group(training);
+    app.add_flag("--recompute", options.recompute,
+                 "repeat the forward pass of a block before its backward pass, for less memory")
+        ->group(training);
     app.add_option("--seed", options.seed, "of initial values, sequences and the sample")
         ->group(training);
     app.add_option("--held-out-every", options.held_out_every,
@@ -124,6 +139,15 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(training);
 
     const char *sharding = "Sharding";
+    app.add_option("--preset", options.preset,
+                   "ddp, zero1, zero2, zero3, hsdp:K or mics:K, where K ranks shard the model")
+        ->group(sharding);
+    app.add_option("--order", options.order,
+                   "order in which units are prefetched: declared, recorded or explicit")
+        ->group(sharding);
+    std::string reshard = options.reshard ? "yes" : "no";
+    app.add_option("--reshard", reshard, "release units after their forward pass, yes or no")
+        ->group(sharding);
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
         ->group(sharding);
     app.add_option("--gradient-slots", options.gradient_slots,
@@ -160,6 +184,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     require(precision != precisions.end(),
             fmt::format("--dtype {} is neither f32 nor bf16", dtype));
     options.precision = precision->second;
+    require(reshard == "yes" || reshard == "no",
+            fmt::format("--reshard {} is neither yes nor no", reshard));
+    options.reshard = reshard == "yes";
     check(options);
     return options;
 }

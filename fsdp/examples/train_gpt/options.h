@@ -20,6 +20,13 @@ struct Options {
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
     double learning_rate = 1e-3;  // peak value
+    double clip = 1.0;  // largest norm of the gradients; 0: no limit
+    int accumulate = 1;  // micro-batches of a step
+    bool recompute = false;  // forward passes of blocks are repeated before their backward passes
+
+    std::string preset = "zero3";
+    std::string order = "declared";
+    bool reshard = true;  // release units after forward
 
     int slots = 2;
     int gradient_slots = 2;

@@ -64,7 +64,7 @@ double Results::tokens_per_second(const Options &options) const {
 
 std::string header_text(const Options &options, const TextData &text, const Results &results) {
     const Shape &shape = options.shape;
-    const vescomm::fsdp::MemoryReport &engine = results.engine;
+    const vescomm_fsdp_report_t &engine = results.largest;
     const auto row = [](const char *name, const std::string &value) {
         return fmt::format("  {:<12}{}\n", name, value);
     };
@@ -73,25 +73,26 @@ std::string header_text(const Options &options, const TextData &text, const Resu
             ? "whole matrices"
             : fmt::format("matrices in blocks of {}", counted(options.block_rows, "row"));
     return "train_gpt: a byte-level GPT, sharded by vescomm\n" +
-           row("model", fmt::format("{}, dim {}, {}, context {}: {} parameters in {}",
-                                    counted(shape.layers, "layer"), shape.dim,
-                                    counted(shape.heads, "head"), shape.context,
-                                    grouped(engine.parameters), counted(shape.units(), "unit"))) +
-           row("ranks",
-               fmt::format("{} on {}", results.comm.ranks, counted(results.comm.nodes, "node"))) +
+           row("model",
+               fmt::format("{}, dim {}, {}, context {}: {} parameters in {}",
+                           counted(shape.layers, "layer"), shape.dim, counted(shape.heads, "head"),
+                           shape.context, grouped(static_cast<std::uint64_t>(engine.parameters)),
+                           counted(shape.units(), "unit"))) +
+           row("ranks", fmt::format("{} on {}, {}", results.comm.ranks,
+                                    counted(results.comm.nodes, "node"), options.preset)) +
            row("shards", fmt::format("{}, {}: at most {} parameters ({:.1f} %) on a rank, {} of "
                                      "padding",
                                      options.uniform ? "uniform" : "ragged", rows_together,
-                                     grouped(engine.largest_shard),
-                                     100.0 * static_cast<double>(engine.largest_shard) /
+                                     grouped(static_cast<std::uint64_t>(engine.shard_elements)),
+                                     100.0 * static_cast<double>(engine.shard_elements) /
                                          static_cast<double>(engine.parameters),
-                                     grouped(engine.padding))) +
+                                     grouped(static_cast<std::uint64_t>(engine.padding)))) +
            row("slots",
                fmt::format("{} for gathered parameters ({} once for a node), {} for "
                            "gradients ({} for a rank), {}",
-                           options.slots, mebibytes(static_cast<double>(engine.slabs_per_node)),
+                           options.slots, mebibytes(static_cast<double>(engine.slot_bytes)),
                            options.gradient_slots,
-                           mebibytes(static_cast<double>(engine.gradient_slots)),
+                           mebibytes(static_cast<double>(engine.gradient_slot_bytes)),
                            name_of(options.precision))) +
            row("text",
                fmt::format("{}, {}", mebibytes(static_cast<double>(text.size())), text.source())) +
@@ -145,6 +146,34 @@ std::string summary_text(const Options &options, const Results &results, double 
         results.exposed_seconds * 1e3);
 }
 
+namespace {
+
+nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
+    return {{"persistent", report.persistent_bytes},
+            {"slots", report.slot_bytes},
+            {"gradient_slots", report.gradient_slot_bytes},
+            {"scratch", report.scratch_bytes},
+            {"peak", report.peak_bytes},
+            {"gathers_per_step", report.gathers_per_step},
+            {"gather_bytes_per_step", report.gather_bytes_per_step},
+            {"reduce_bytes_per_step", report.reduce_bytes_per_step},
+            {"replica_bytes_per_step", report.replica_bytes_per_step}};
+}
+
+// The members of predicted_json() that the engine counts.
+nlohmann::ordered_json measured_json(const StepResult &step) {
+    const vescomm_fsdp_counters_t &before = step.before;
+    const vescomm_fsdp_counters_t &after = step.after;
+    return {{"peak", after.allocated_bytes},
+            {"gathers_per_step", after.gathers - before.gathers},
+            {"gather_bytes_per_step", after.gather_bytes - before.gather_bytes},
+            {"reduce_bytes_per_step", after.reduce_bytes - before.reduce_bytes},
+            {"replica_bytes_per_step", after.replica_bytes - before.replica_bytes},
+            {"deviations", after.deviations}};
+}
+
+}  // namespace
+
 std::string json_text(const Options &options, const TextData &text, const Results &results) {
     using nlohmann::ordered_json;
     const Shape &shape = options.shape;
@@ -166,7 +195,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"schema", "train-gpt/1"},
         {"ranks", results.comm.ranks},
         {"nodes", results.comm.nodes},
-        {"parameters", results.engine.parameters},
+        {"parameters", results.largest.parameters},
         {"dtype", name_of(options.precision)},
         {"batch", options.batch},
         {"context", shape.context},
@@ -176,10 +205,18 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"steps", options.steps},
         {"seed", options.seed},
         {"learning_rate", options.learning_rate},
+        {"preset", options.preset},
+        {"accumulate", options.accumulate},
+        {"order", options.order},
+        {"reshard", options.reshard},
+        {"recompute", options.recompute},
+        {"clip", options.clip},
         {"slots", options.slots},
         {"gradient_slots", options.gradient_slots},
         {"uniform", options.uniform},
         {"block_rows", options.block_rows},
+        {"report", predicted_json(results.mine)},
+        {"measured", measured_json(results.steps.back())},
         {"data", {{"source", text.source()}, {"bytes", text.size()}}},
         {"step_ms",
          {{"p50", results.median_seconds() * 1e3}, {"min", results.min_seconds() * 1e3}}},

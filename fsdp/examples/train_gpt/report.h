@@ -21,7 +21,8 @@ namespace train_gpt {
 // The results of a whole run.
 struct Results {
     vescomm_comm_info_t comm;
-    vescomm::fsdp::MemoryReport engine;
+    vescomm_fsdp_report_t largest;  // of the rank with the most bytes
+    vescomm_fsdp_report_t mine;
     std::vector<StepResult> steps;  // of rank 0
     std::vector<std::pair<int, double>> held_out;  // steps done, loss
     double exposed_seconds = 0;  // of a step, average over ranks and steps

@@ -9,6 +9,7 @@
 
 #include "fsdp/examples/train_gpt/gpt.h"
 #include "fsdp/examples/train_gpt/random.h"
+#include "fsdp/examples/train_gpt/trainer.h"
 
 namespace train_gpt {
 
@@ -48,6 +49,7 @@ std::string write_sample(vescomm::fsdp::Engine &engine, int rank, const Options 
     // The model sees text[begin, ...). When this exceeds the context, half of it is dropped.
     std::size_t begin = text.size() > context ? text.size() - context : 0;
     std::vector<std::uint8_t> window(context, 0);
+    Parameters parameters(engine, options.shape);
     for (int byte = 0; byte < options.sample; ++byte) {
         if (model) {
             if (text.size() - begin > context) begin = text.size() - (context + 1) / 2;
@@ -56,10 +58,11 @@ std::string write_sample(vescomm::fsdp::Engine &engine, int rank, const Options 
                       window.begin());
             model->set_batch(1, window.data(), window.data());
         }
-        for (int unit = 0; unit < engine.units(); ++unit) {
-            engine.before_forward(unit);
-            if (model) model->forward(unit, engine.parameters(unit));
-            engine.after_forward(unit);
+        engine.begin(VESCOMM_FSDP_EVAL);
+        for (int unit = 0; unit < parameters.units(); ++unit) {
+            engine.pre_forward(unit);
+            if (model) model->forward(unit, parameters.of(unit));
+            engine.post_forward(unit);
         }
         if (!model) continue;
         const int last = static_cast<int>(text.size() - begin) - 1;

@@ -12,12 +12,14 @@ namespace train_gpt {
 
 namespace {
 
-vescomm::fsdp::EngineOptions engine_options(const Options &options) {
-    return {.compute = options.precision == Precision::f32 ? vescomm::fsdp::Precision::f32
-                                                           : vescomm::fsdp::Precision::bf16,
-            .slots = options.slots,
-            .gradient_slots = options.gradient_slots,
-            .uniform = options.uniform};
+vescomm_fsdp_order_t order_of(const std::string &name) {
+    if (name == "explicit") return VESCOMM_FSDP_EXPLICIT;
+    return name == "recorded" ? VESCOMM_FSDP_RECORDED : VESCOMM_FSDP_DECLARED;
+}
+
+// Sequences of the largest part when `count` are divided among `parts`.
+int largest_part(int count, int parts) {
+    return (count - 1) / parts + 1;
 }
 
 double communication_seconds(const vescomm::Communicator &comm) {
@@ -35,17 +37,65 @@ double learning_rate(double highest, int step, int steps) {
     return lowest + (highest - lowest) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-std::vector<vescomm::fsdp::UnitSpec> units_to_shard(const Shape &shape, std::int64_t block_rows) {
-    std::vector<vescomm::fsdp::UnitSpec> specs;
-    for (const UnitDescription &unit : describe(shape)) {
-        specs.push_back({unit.name, {}});
+vescomm::fsdp::Spec specification(const Options &options) {
+    vescomm_planner_options_t planner = vescomm_planner_options_init();
+    planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
+    vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
+    engine.compute_type = options.precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
+    engine.slots = options.slots;
+    engine.gradient_slots = options.gradient_slots;
+    engine.order = order_of(options.order);
+    engine.keep_gathered = options.reshard ? 0 : 1;
+    engine.seed = options.seed;
+    engine.planner = &planner;
+    vescomm::fsdp::Spec spec(engine);
+    spec.preset(options.preset);
+    std::vector<std::uint64_t> ids;
+    for (const UnitDescription &unit : describe(options.shape)) {
+        const std::uint64_t number = spec.add_unit(unit.name);
         for (const TensorDescription &tensor : unit.tensors)
-            specs.back().tensors.push_back({.name = tensor.name,
-                                            .shape = tensor.shape,
-                                            .block_rows = tensor.shape.size() > 1 ? block_rows : 1,
-                                            .batch_dimensions = 0});
+            ids.push_back(spec.add_parameter(
+                number, {.name = tensor.name,
+                         .shape = tensor.shape,
+                         .block_rows = tensor.shape.size() > 1 ? options.block_rows : 1}));
     }
-    return specs;
+    vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+    settings.learning_rate = options.learning_rate;
+    settings.beta2 = 0.95;
+    settings.weight_decay = 0.1;
+    spec.add_group(ids, vescomm_optimizer_get_adamw(), &settings);
+    return spec;
+}
+
+Parameters::Parameters(vescomm::fsdp::Engine &engine, const Shape &shape)
+    : engine_(engine), first_(1, 0) {
+    for (const UnitDescription &unit : describe(shape))
+        first_.push_back(first_.back() + unit.tensors.size());
+}
+
+std::span<const void *const> Parameters::of(int unit) {
+    parameters_.clear();
+    for (std::uint64_t id = first_[unit]; id < first_[unit + 1]; ++id)
+        parameters_.push_back(engine_.parameter(id).data);
+    return parameters_;
+}
+
+Parameters::Gradients Parameters::gradients_of(int unit) {
+    gradients_.clear();
+    bool accumulate = false;
+    for (std::uint64_t id = first_[unit]; id < first_[unit + 1]; ++id) {
+        const auto [view, mode] = engine_.gradient(id);
+        gradients_.push_back(view.data);
+        accumulate = mode == VESCOMM_FSDP_ADD;  // the same for all parameters of a unit
+    }
+    return {gradients_, accumulate};
+}
+
+double sum_over_ranks(const vescomm::Communicator &comm, double mine) {
+    double sum = 0;
+    vescomm::check(vescomm_all_reduce(comm.get(), &mine, &sum, 1, VESCOMM_F64, VESCOMM_SUM, nullptr,
+                                      nullptr, nullptr));
+    return sum;
 }
 
 void set_initial_values(const TensorDescription &tensor, std::uint64_t seed, int unit, int index,
@@ -70,11 +120,21 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
       rank_(comm.rank()),
       ranks_(comm.ranks()),
       units_(describe(options.shape)),
-      engine_(comm, units_to_shard(options.shape, options.block_rows), engine_options(options)),
-      // Size of the largest share. The rank that has it depends on the number of sequences. Unused
-      // memory is never touched.
-      model_(options.shape, options.precision, (options.batch - 1) / ranks_ + 1) {
-    engine_.initialise([&](int unit, int tensor, std::int64_t first, std::span<float> values) {
+      spec_(specification(options)),
+      engine_(spec_, comm),
+      parameters_(engine_, options.shape),
+      // Size of the largest part of a micro-batch. The rank that has it depends on the number of
+      // sequences. Unused memory is never touched.
+      model_(options.shape, options.precision,
+             largest_part(largest_part(options.batch, options.accumulate), ranks_),
+             options.recompute) {
+    std::vector<std::pair<int, int>> tensors;  // by id: unit and tensor
+    for (std::size_t unit = 0; unit < units_.size(); ++unit)
+        for (std::size_t tensor = 0; tensor < units_[unit].tensors.size(); ++tensor)
+            tensors.emplace_back(unit, tensor);
+    engine_.initialise([&](std::uint64_t id, std::int64_t first, std::span<float> values,
+                           std::uint64_t) {
+        const auto [unit, tensor] = tensors[id];
         set_initial_values(units_[unit].tensors[tensor], options.seed, unit, tensor, first, values);
     });
 }
@@ -90,47 +150,73 @@ void Trainer::traced(const char *what, int unit, Body &&body) {
 
 void Trainer::forward(const Batch &batch) {
     model_.set_batch(batch.sequences, batch.inputs.data(), batch.targets.data());
-    for (int unit = 0; unit < engine_.units(); ++unit) {
-        engine_.before_forward(unit);
-        traced("forward ", unit, [&] { model_.forward(unit, engine_.parameters(unit)); });
-        engine_.after_forward(unit);
+    for (int unit = 0; unit < parameters_.units(); ++unit) {
+        engine_.pre_forward(unit);
+        traced("forward ", unit, [&] { model_.forward(unit, parameters_.of(unit)); });
+        engine_.post_forward(unit);
     }
 }
 
 void Trainer::backward(float scale) {
-    for (int unit = engine_.units(); unit-- > 0;) {
-        engine_.before_backward(unit);
+    for (int unit = parameters_.units(); unit-- > 0;) {
+        engine_.pre_backward(unit);
+        const bool block = unit > 0 && unit <= options_.shape.layers;
+        if (options_.recompute && block) {
+            engine_.pre_forward(unit);
+            traced("recompute ", unit, [&] { model_.forward(unit, parameters_.of(unit)); });
+            engine_.post_forward(unit);
+        }
         traced("backward ", unit, [&] {
-            model_.backward(unit, engine_.parameters(unit), engine_.gradients(unit), false, scale);
+            const Parameters::Gradients gradients = parameters_.gradients_of(unit);
+            model_.backward(unit, parameters_.of(unit), gradients.data, gradients.accumulate,
+                            scale);
         });
-        engine_.after_backward(unit);
+        engine_.post_backward(unit);
     }
+    engine_.finish_backward();
+}
+
+// Returns the sum of the losses of this rank.
+double Trainer::micro_batch(int step, int number, double tokens) {
+    engine_.begin(number + 1 == options_.accumulate ? VESCOMM_FSDP_LAST : 0);
+    const Share part = share_of(options_.batch, number, options_.accumulate);
+    Share mine = share_of(part.end - part.begin, rank_, ranks_);
+    mine.begin += part.begin;
+    mine.end += part.begin;
+    forward(text_.training(options_.seed, step, mine));
+    const double loss_sum = model_.loss_sum();
+    backward(static_cast<float>(1 / tokens));
+    return loss_sum;
 }
 
 StepResult Trainer::step(int step) {
     const double begin = vescomm_trace_get_seconds();
     const double communication = communication_seconds(comm_);
-    const double exposed = engine_.exposed_seconds();
-    const double optimizer = engine_.optimizer_seconds();
+    StepResult result;
+    result.before = engine_.counters();
 
     // Dividing by the tokens of all ranks makes the sum over ranks the gradient of the mean.
     const double tokens = static_cast<double>(options_.batch) * options_.shape.context;
-    forward(text_.training(options_.seed, step, share_of(options_.batch, rank_, ranks_)));
-    const double loss_sum = model_.loss_sum();
-    backward(static_cast<float>(1 / tokens));
+    double loss_sum = 0;
+    for (int number = 0; number < options_.accumulate; ++number)
+        loss_sum += micro_batch(step, number, tokens);
 
-    StepResult result;
     result.learning_rate = learning_rate(options_.learning_rate, step, options_.steps);
-    result.norm = engine_.step({.learning_rate = result.learning_rate});
+    vescomm_fsdp_step_t arguments = vescomm_fsdp_step_init();
+    arguments.learning_rate_scale =
+        options_.learning_rate > 0 ? result.learning_rate / options_.learning_rate : 0;
+    arguments.max_norm = options_.clip;
+    result.norm = engine_.step(arguments).norm;
     const double stepped = vescomm_trace_get_seconds();
-    result.loss = engine_.sum(loss_sum) / tokens;
+    result.after = engine_.counters();
+    result.loss = sum_over_ranks(comm_, loss_sum) / tokens;
 
     // step() runs the optimizer last, after all waiting.
-    vescomm::check(vescomm_trace_add_span(comm_.get(), "optimizer", "compute",
-                                          stepped - (engine_.optimizer_seconds() - optimizer),
-                                          stepped));
+    vescomm::check(vescomm_trace_add_span(
+        comm_.get(), "optimizer", "compute",
+        stepped - (result.after.optimizer_seconds - result.before.optimizer_seconds), stepped));
     result.seconds = vescomm_trace_get_seconds() - begin;
-    result.exposed_seconds = engine_.exposed_seconds() - exposed;
+    result.exposed_seconds = result.after.exposed_seconds - result.before.exposed_seconds;
     // The counters omit operations that are too short to be timed; the engine's clock includes
     // them.
     result.communication_seconds =
@@ -141,13 +227,16 @@ StepResult Trainer::step(int step) {
 double Trainer::held_out_loss() {
     const int sequences = text_.held_out_sequences();
     double loss_sum = 0;
-    // One batch at a time, the size that the model is made for.
-    for (int first = 0; first < sequences; first += options_.batch) {
-        const Share share = share_of(std::min(options_.batch, sequences - first), rank_, ranks_);
+    // One micro-batch at a time, the size that the model is made for.
+    const int size = largest_part(options_.batch, options_.accumulate);
+    for (int first = 0; first < sequences; first += size) {
+        const Share share = share_of(std::min(size, sequences - first), rank_, ranks_);
+        engine_.begin(VESCOMM_FSDP_EVAL);
         forward(text_.held_out({first + share.begin, first + share.end}));
         loss_sum += model_.loss_sum();
     }
-    return engine_.sum(loss_sum) / (static_cast<double>(sequences) * options_.shape.context);
+    return sum_over_ranks(comm_, loss_sum) /
+           (static_cast<double>(sequences) * options_.shape.context);
 }
 
 }  // namespace train_gpt

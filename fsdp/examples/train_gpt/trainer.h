@@ -4,8 +4,10 @@
 // Trains one model with two parts: the engine gathers parameters and sums gradients; the compute
 // part uses them one unit at a time.
 //
-//     for each unit, up:    engine.before_forward   gpt.forward    engine.after_forward
-//     for each unit, down:  engine.before_backward  gpt.backward   engine.after_backward
+//     for each micro-batch:     engine.begin
+//         for each unit, up:    engine.pre_forward   gpt.forward    engine.post_forward
+//         for each unit, down:  engine.pre_backward  gpt.backward   engine.post_backward
+//                               engine.finish_backward
 //     engine.step
 //
 // All functions of Trainer are collective. Results are equal on any number of ranks up to rounding:
@@ -33,15 +35,41 @@ struct StepResult {
     double seconds = 0;
     double communication_seconds = 0;
     double exposed_seconds = 0;
+    vescomm_fsdp_counters_t before;  // of the engine, when the step began
+    vescomm_fsdp_counters_t after;
 };
 
 // Returns the learning rate of a step: linear warm-up over the first tenth of the steps, then a
 // cosine down to a tenth of `highest`.
 double learning_rate(double highest, int step, int steps);
 
-// Returns the model's units for the engine. Rows of matrices stay together in blocks of
-// `block_rows`; vectors may be cut anywhere.
-std::vector<vescomm::fsdp::UnitSpec> units_to_shard(const Shape &shape, std::int64_t block_rows);
+// Returns the model for the engine. The number of a unit is that of describe(); parameters have
+// consecutive ids. Rows of matrices stay together in blocks of `block_rows`; vectors may be cut
+// anywhere.
+vescomm::fsdp::Spec specification(const Options &options);
+
+// Gathers units and hands their parameters to a Gpt.
+class Parameters {
+public:
+    Parameters(vescomm::fsdp::Engine &engine, const Shape &shape);
+
+    std::span<const void *const> of(int unit);
+    struct Gradients {
+        std::span<void *const> data;
+        bool accumulate;
+    };
+    Gradients gradients_of(int unit);
+    int units() const { return static_cast<int>(first_.size()) - 1; }
+
+private:
+    vescomm::fsdp::Engine &engine_;
+    std::vector<std::uint64_t> first_;  // id of the first parameter of each unit, and the end
+    std::vector<const void *> parameters_;
+    std::vector<void *> gradients_;
+};
+
+// Returns the sum over ranks, the same on every rank. Collective.
+double sum_over_ranks(const vescomm::Communicator &comm, double mine);
 
 // Sets elements [first, first + values.size()) of a tensor to their initial values.
 void set_initial_values(const TensorDescription &tensor, std::uint64_t seed, int unit, int index,
@@ -58,12 +86,14 @@ public:
     double held_out_loss();
 
     vescomm::fsdp::Engine &engine() { return engine_; }
-    const vescomm::fsdp::Engine &engine() const { return engine_; }
+    const vescomm::Communicator &comm() const { return comm_; }
+    const vescomm::fsdp::Spec &spec() const { return spec_; }
     std::size_t activation_bytes() const { return model_.activation_bytes(); }
 
 private:
     void forward(const Batch &batch);
     void backward(float scale);
+    double micro_batch(int step, int number, double tokens);
 
     // Runs body and records it in the trace as computation.
     template <typename Body>
@@ -75,7 +105,9 @@ private:
     int rank_;
     int ranks_;
     std::vector<UnitDescription> units_;
+    vescomm::fsdp::Spec spec_;
     vescomm::fsdp::Engine engine_;
+    Parameters parameters_;
     Gpt model_;
 };
 

@@ -1,160 +1,250 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fully sharded training on vescomm. Parameters, gradients and optimizer state are kept in ragged
-// shards. A unit of the model is gathered only while it computes.
+// The FSDP engine for C++20: owners for the objects of fsdp.h, and exceptions for its statuses.
+// Header only. fsdp.h documents each call at the C function of the same name: vescomm_fsdp_begin()
+// for Engine::begin().
 //
-//     master shard ── all_gather_v, cast ──► slot (one for the node) ──► you compute
-//     (f32, this rank's)                                                      │
-//          ▲                                                                  ▼
-//          └─ AdamW ── gradient shard (f32) ◄── reduce_scatter_v ── gradient slot, you write
+//     vescomm::fsdp::Spec spec;
+//     spec.preset("zero3");
+//     const auto unit = spec.add_unit("block.0");
+//     const auto weight = spec.add_parameter(unit, {.name = "weight", .shape = {1024, 1024}});
+//     vescomm::fsdp::Engine engine(spec, comm);
+//     engine.initialise([](std::uint64_t id, std::int64_t first, std::span<float> values,
+//                          std::uint64_t key) { ... });
+//     engine.begin(VESCOMM_FSDP_LAST);
+//     engine.pre_forward(unit);   compute(engine.parameter<float>(weight));
+//     engine.post_forward(unit);
+//     engine.pre_backward(unit);  compute(..., engine.gradient(weight).first.data);
+//     engine.post_backward(unit);
+//     engine.finish_backward();
+//     engine.step();
 //
-// The trainer announces each computation. The engine does not predict it and needs no autograd:
-//
-//     vescomm::fsdp::Engine engine(comm, units);
-//     for (int u = 0; u < units; ++u) {
-//         engine.before_forward(u);  compute(engine.parameters(u));  engine.after_forward(u);
-//     }
-//     for (int u = units; u-- > 0;) {
-//         engine.before_backward(u);
-//         compute(engine.parameters(u), engine.gradients(u));
-//         engine.after_backward(u);
-//     }
-//     engine.step({.learning_rate = 3e-4});
-//
-// Every rank announces the same events in the same order. An engine is used by one thread at a time
-// and is not copyable.
+// A failed call throws vescomm::Error. Owners can be moved, not copied.
 #ifndef VESCOMM_FSDP_HPP
 #define VESCOMM_FSDP_HPP
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
-#include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "vescomm/fsdp.h"
 #include "vescomm/vescomm.hpp"
 
 namespace vescomm::fsdp {
+// The version of the symbols; invisible to callers.
+inline namespace v0 {
 
-// One parameter tensor.
-struct TensorSpec {
-    std::string name;  // unique within its unit
+// One parameter; see vescomm_fsdp_parameter_t.
+struct ParameterSpec {
+    std::string name;
     std::vector<std::int64_t> shape;
-    // Rows of a block, which stays on one rank: 1 for any row (in a vector any element), 32 for
-    // quantisation blocks of 32 x 32, -1 for the whole tensor.
-    std::int64_t block_rows = 1;
-    // Leading dimensions whose sub-matrices restart the grid of blocks.
+    vescomm_type_t type = VESCOMM_TYPE_DEFAULT;
     std::int32_t batch_dimensions = 0;
+    std::int64_t block_rows = 0;
+    std::int64_t block_elements = 0;
+    std::uint32_t flags = 0;
+    std::int64_t tied_to = -1;
 };
 
-// Tensors that are gathered together, usually a layer.
-struct UnitSpec {
-    std::string name;  // unique
-    std::vector<TensorSpec> tensors;
-};
-
-// Type of gathered parameters and of the gradients that the trainer writes. Masters, sums and
-// moments are f32.
-enum class Precision {
-    f32,  // parameters are gathered as they are
-    bf16,  // parameters are rounded to bf16 before they are gathered
-};
-
-struct EngineOptions {
-    Precision compute = Precision::f32;
-    // Units gathered at the same time: the unit that computes and slots - 1 units fetched ahead. At
-    // least 1.
-    int slots = 2;
-    // Units whose gradients may be in transfer at the same time. At least 1.
-    int gradient_slots = 2;
-    // Use equal, padded shards instead of ragged ones.
-    bool uniform = false;
-};
-
-struct StepOptions {
-    double learning_rate = 3e-4;
-    double beta1 = 0.9;
-    double beta2 = 0.95;
-    double epsilon = 1e-8;
-    double weight_decay = 0.1;
-    // Largest global norm of the gradients; larger gradients are scaled down to it. 0: no limit.
-    double max_norm = 1.0;
-};
-
-// Memory of an engine, in bytes of this rank unless a member says otherwise.
-struct MemoryReport {
-    std::uint64_t parameters = 0;  // number of parameters, not bytes
-    std::uint64_t shards = 0;  // f32 masters
-    std::uint64_t gradient_shards = 0;  // f32
-    std::uint64_t optimizer = 0;  // two f32 moments
-    std::uint64_t slabs_per_node = 0;  // gathered slots, shared by all ranks of a node
-    std::uint64_t gradient_slots = 0;
-    // Bytes of a rank without sharding: master, gradient and moments, and a copy in bf16 if the
-    // precision is bf16.
-    std::uint64_t replicated = 0;
-    std::uint64_t largest_shard = 0;  // elements: sum over units of the largest shard of any rank
-    std::uint64_t padding = 0;  // elements of all ranks
-};
-
-class VESCOMM_API Engine {
+// A description of a model and its sharding.
+class Spec {
 public:
-    // Plans the units and creates memory, buffers and requests. Parameters start as zeros. `comm`
-    // must outlive the engine. Throws Error, or std::invalid_argument for units that cannot
-    // be planned. Collective.
-    Engine(Communicator &comm, const std::vector<UnitSpec> &units,
-           const EngineOptions &options = {});
-    ~Engine();
-    Engine(Engine &&) noexcept;
-    Engine &operator=(Engine &&) noexcept;
+    explicit Spec(const vescomm_fsdp_spec_options_t &options = vescomm_fsdp_spec_options_init()) {
+        vescomm_fsdp_spec_t *made = nullptr;
+        check(vescomm_fsdp_spec_create(&options, &made));
+        owner_ = Owner(made);
+    }
 
-    int units() const;
+    void add_axis(const std::string &name, std::int32_t size, vescomm_fsdp_placement_t parameters,
+                  vescomm_fsdp_placement_t gradients, vescomm_fsdp_placement_t optimizer) {
+        check(vescomm_fsdp_add_axis(get(), name.c_str(), size, parameters, gradients, optimizer));
+    }
 
-    // Sets parameters. Calls `fill` for each piece of a tensor that this rank owns, with the index
-    // of its first element in the tensor and the values to set. Not collective.
-    using Fill = std::function<void(int unit, int tensor, std::int64_t first, std::span<float>)>;
-    void initialise(const Fill &fill);
+    void preset(const std::string &name) { check(vescomm_fsdp_preset(get(), name.c_str())); }
 
-    // Waits until the unit's parameters are gathered, and starts to fetch the following units.
-    void before_forward(int unit);
-    // Announces that the forward pass of the unit no longer reads its parameters.
-    void after_forward(int unit);
-    // before_forward() for the backward pass, in descending order of units. After it returns, the
-    // gradients of the unit may be written.
-    void before_backward(int unit);
-    // Announces that all gradients of the unit are written, and starts to sum them over ranks.
-    void after_backward(int unit);
+    std::uint64_t add_unit(const std::string &name) {
+        std::uint64_t unit = 0;
+        check(vescomm_fsdp_add_unit(get(), name.c_str(), 0, &unit));
+        return unit;
+    }
 
-    // Return pointers by tensor, in the order of the unit's specification. Parameters are read-only
-    // and valid between before_*() and after_*(). Gradients are written between before_backward()
-    // and after_backward(): every element must be overwritten with this rank's term of the sum.
-    std::span<const void *const> parameters(int unit) const;
-    std::span<void *const> gradients(int unit) const;
+    std::uint64_t add_parameter(std::uint64_t unit, const ParameterSpec &parameter) {
+        vescomm_fsdp_parameter_t plain = vescomm_fsdp_parameter_init();
+        plain.name = parameter.name.c_str();
+        plain.shape = parameter.shape.data();
+        plain.dimensions = static_cast<std::int32_t>(parameter.shape.size());
+        plain.type = parameter.type;
+        plain.batch_dimensions = parameter.batch_dimensions;
+        plain.block_rows = parameter.block_rows;
+        plain.block_elements = parameter.block_elements;
+        plain.flags = parameter.flags;
+        plain.tied_to = parameter.tied_to;
+        std::uint64_t id = 0;
+        check(vescomm_fsdp_add_parameter(get(), unit, &plain, &id));
+        return id;
+    }
 
-    // Waits for all sums, clips, and updates this rank's shards with AdamW. Every unit must have
-    // gone through backward since the last step. Returns the global norm of the gradients before
-    // clipping, which is equal on all ranks. Collective.
-    double step(const StepOptions &options);
+    std::uint64_t add_group(std::span<const std::uint64_t> parameters,
+                            const vescomm_optimizer_kind_t *kind, const void *settings) {
+        std::uint64_t group = 0;
+        check(vescomm_fsdp_add_group(get(), parameters.data(), parameters.size(), kind, settings,
+                                     &group));
+        return group;
+    }
 
-    // Returns the sum over ranks, added in the order of ranks, so that it is equal on all ranks.
-    // Collective.
-    double sum(double mine);
+    // `rank`: -1 for the rank with the most persistent bytes.
+    vescomm_fsdp_report_t report(std::int32_t ranks, std::int32_t rank = -1,
+                                 std::int32_t micro_batches = 1) const {
+        vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+        report.rank = rank;
+        report.micro_batches = micro_batches;
+        check(vescomm_fsdp_report(get(), ranks, &report));
+        return report;
+    }
 
-    MemoryReport memory() const;
-
-    // Returns the exposed communication so far: seconds that the calling thread spent in this
-    // engine's functions, without optimizer_seconds().
-    double exposed_seconds() const;
-    // Returns the seconds spent so far in AdamW and norms.
-    double optimizer_seconds() const;
+    vescomm_fsdp_spec_t *get() const noexcept { return owner_.get(); }
 
 private:
-    struct State;
-    std::unique_ptr<State> state_;
+    using Owner = detail::Owner<vescomm_fsdp_spec_t, vescomm_fsdp_spec_free>;
+    Owner owner_;
 };
 
+// Shards, slots and requests of one model. The destructor is collective, unless the engine has
+// failed.
+class Engine {
+public:
+    // `comm` must outlive the engine.
+    Engine(const Spec &spec, const Communicator &comm) {
+        vescomm_comm_t *const comms[] = {comm.get()};
+        vescomm_fsdp_t *made = nullptr;
+        check(vescomm_fsdp_create(spec.get(), comms, 1, &made));
+        owner_ = Owner(made);
+    }
+
+    // Sets elements [first, first + values.size()) of a parameter. May throw.
+    using Fill = std::function<void(std::uint64_t parameter, std::int64_t first,
+                                    std::span<float> values, std::uint64_t key)>;
+    void initialise(const Fill &fill) {
+        struct Context {
+            const Fill &fill;
+            std::exception_ptr thrown;
+        } context{fill, nullptr};
+        const auto call = [](void *opaque, std::uint64_t parameter, std::int64_t first,
+                             std::int64_t count, float *values, std::uint64_t key) -> int {
+            auto &with = *static_cast<Context *>(opaque);
+            try {
+                with.fill(parameter, first, {values, static_cast<std::size_t>(count)}, key);
+                return 0;
+            } catch (...) {
+                with.thrown = std::current_exception();
+                return 1;
+            }
+        };
+        const vescomm_status_t status = vescomm_fsdp_initialise(get(), call, &context);
+        if (context.thrown) std::rethrow_exception(context.thrown);
+        check(status);
+    }
+
+    void begin(std::uint32_t flags = 0) { check(vescomm_fsdp_begin(get(), flags)); }
+    void pre_forward(std::uint64_t unit) { check(vescomm_fsdp_pre_forward(get(), unit, nullptr)); }
+    void post_forward(std::uint64_t unit) {
+        check(vescomm_fsdp_post_forward(get(), unit, nullptr));
+    }
+    void pre_backward(std::uint64_t unit) {
+        check(vescomm_fsdp_pre_backward(get(), unit, nullptr));
+    }
+    void post_backward(std::uint64_t unit) {
+        check(vescomm_fsdp_post_backward(get(), unit, nullptr));
+    }
+    void unshard(std::uint64_t unit) { check(vescomm_fsdp_unshard(get(), unit, nullptr)); }
+    void reshard(std::uint64_t unit) { check(vescomm_fsdp_reshard(get(), unit, nullptr)); }
+    void finish_backward() { check(vescomm_fsdp_finish_backward(get(), nullptr)); }
+
+    vescomm_fsdp_view_t parameter(std::uint64_t id) {
+        vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+        check(vescomm_fsdp_parameter(get(), id, &view));
+        return view;
+    }
+    // T is a type of the size of the elements, such as float for f32 and std::uint16_t for bf16.
+    template <typename T>
+    std::span<const T> parameter(std::uint64_t id) {
+        return span<const T>(parameter(id));
+    }
+
+    std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> gradient(std::uint64_t id) {
+        vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+        vescomm_fsdp_gradient_mode_t mode = VESCOMM_FSDP_OVERWRITE;
+        check(vescomm_fsdp_gradient(get(), id, &view, &mode));
+        return {view, mode};
+    }
+
+    void push_gradient(std::uint64_t id, const void *data, vescomm_type_t type) {
+        check(vescomm_fsdp_push_gradient(get(), id, data, type, nullptr));
+    }
+
+    // Returns the norm, and whether all gradients are finite.
+    std::pair<double, bool> norm() {
+        double norm = 0;
+        std::int32_t finite = 0;
+        check(vescomm_fsdp_norm(get(), &norm, &finite));
+        return {norm, finite != 0};
+    }
+    void scale(double factor) { check(vescomm_fsdp_scale(get(), factor)); }
+
+    // Returns `step` with the results.
+    vescomm_fsdp_step_t step(vescomm_fsdp_step_t step = vescomm_fsdp_step_init()) {
+        check(vescomm_fsdp_step(get(), &step, nullptr));
+        return step;
+    }
+    void set_group(std::uint64_t group, const void *settings) {
+        check(vescomm_fsdp_set_group(get(), group, settings));
+    }
+    void reset() { check(vescomm_fsdp_reset(get())); }
+
+    vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role,
+                              std::uint32_t state = 0) {
+        vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+        check(vescomm_fsdp_shard(get(), unit, role, state, &view));
+        return view;
+    }
+    std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const {
+        std::size_t count = 0;
+        check(vescomm_fsdp_pieces(get(), unit, nullptr, 0, &count));
+        std::vector<vescomm_optimizer_piece_t> pieces(count);
+        check(vescomm_fsdp_pieces(get(), unit, pieces.data(), count, &count));
+        return pieces;
+    }
+    vescomm_fsdp_counters_t counters() const {
+        vescomm_fsdp_counters_t counters = vescomm_fsdp_counters_init();
+        check(vescomm_fsdp_get_counters(get(), &counters));
+        return counters;
+    }
+
+    vescomm_fsdp_t *get() const noexcept { return owner_.get(); }
+
+private:
+    template <typename T>
+    static std::span<T> span(const vescomm_fsdp_view_t &view) {
+        if (sizeof(T) != vescomm_type_get_bytes(view.type))
+            throw std::invalid_argument("a parameter of elements of " +
+                                        std::to_string(vescomm_type_get_bytes(view.type)) +
+                                        " bytes is seen as one of " + std::to_string(sizeof(T)) +
+                                        " bytes; ask for its type");
+        return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};
+    }
+
+    using Owner = detail::Owner<vescomm_fsdp_t, vescomm_fsdp_free>;
+    Owner owner_;
+};
+
+}  // namespace v0
 }  // namespace vescomm::fsdp
 
 #endif

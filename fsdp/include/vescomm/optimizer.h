@@ -63,7 +63,7 @@ typedef struct vescomm_optimizer_run {
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
     void *const *state; /**< one array for each state */
     int64_t step; /**< number of this step, counted from 1; a skipped step does not count */
-    double learning_rate; /**< of this step */
+    double learning_rate_scale; /**< factor of the learning rate of the settings in this step */
     /** Factor of every gradient: clipping, loss scale and vescomm_fsdp_scale() together. */
     float gradient_scale;
     uint32_t reserved;
@@ -90,7 +90,7 @@ typedef struct vescomm_optimizer_kind {
 typedef struct vescomm_adamw_settings {
     uint32_t struct_size;
     uint32_t reserved;
-    double learning_rate; /**< at least 0; vescomm_fsdp_step() may replace it for a step */
+    double learning_rate; /**< at least 0; vescomm_fsdp_step() may scale it for a step */
     double beta1; /**< in [0, 1) */
     double beta2; /**< in [0, 1) */
     double epsilon; /**< at least 0 */
@@ -109,7 +109,7 @@ static inline vescomm_adamw_settings_t vescomm_adamw_settings_init(void) {
 typedef struct vescomm_sgd_settings {
     uint32_t struct_size;
     int32_t nesterov; /**< not 0: Nesterov momentum, which needs a momentum and no dampening */
-    double learning_rate; /**< at least 0; vescomm_fsdp_step() may replace it for a step */
+    double learning_rate; /**< at least 0; vescomm_fsdp_step() may scale it for a step */
     double momentum; /**< at least 0; 0: none, and no state */
     double dampening; /**< the momentum takes 1 - dampening of a gradient, but all of the first */
     double weight_decay; /**< at least 0; added to the gradient: g += weight_decay * p */

@@ -34,6 +34,9 @@ FIELDS = {
     "nodes": int,
     "parameters": int,
     "dtype": str,
+    "preset": str,
+    "report": dict,
+    "measured": dict,
     "batch": int,
     "context": int,
     "step_ms": dict,
@@ -121,6 +124,31 @@ class TrainGpt(unittest.TestCase):
             "f32", "--slots", "1", "--gradient-slots", "1", "--block-rows", "1"
         )
 
+    def test_has_the_same_curve_with_every_preset(self):
+        for preset in ("ddp", "zero1", "zero2", "hsdp:1"):
+            self.expect_same_curves("f32", "--preset", preset)
+        alone, _ = self.run_model(1, "--dtype", "f32")
+        together, _ = self.run_model(4, "--dtype", "f32", "--preset", "hsdp:2")
+        self.expect_close(together["loss"], alone["loss"], TOLERANCE["f32"], "loss")
+
+    def test_has_the_same_curve_with_micro_batches_and_recomputation(self):
+        self.expect_same_curves("f32", "--accumulate", "2", "--recompute")
+        self.expect_same_curves("f32", "--accumulate", "5", "--preset", "zero1")
+        self.expect_same_curves("bf16", "--accumulate", "3")
+
+    def test_has_the_same_curve_in_every_order(self):
+        for order in ("recorded", "explicit"):
+            self.expect_same_curves("f32", "--order", order, "--slots", "3")
+        self.expect_same_curves("f32", "--reshard", "no", "--recompute")
+
+    def test_sends_and_allocates_what_it_reports(self):
+        for arguments in ((), ("--preset", "zero1"), ("--accumulate", "2"), ("--slots", "1")):
+            with self.subTest(arguments=arguments):
+                results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
+                report, measured = results["report"], results["measured"]
+                self.assertEqual(measured.pop("deviations"), 0)
+                self.assertEqual({name: report[name] for name in measured}, measured)
+
     def test_learns(self):
         results, _ = self.run_model(1, "--dtype", "f32")
         self.assertLess(abs(results["loss"][0] - 5.545), 0.2)  # ln 256: an untrained model
@@ -199,6 +227,10 @@ class TrainGpt(unittest.TestCase):
             ("--dim 30 is not a multiple of --heads 4; --dim 32 is", "--dim", "30"),
             ("--batch is 0; it must be at least 1", "--batch", "0"),
             ("--dtype f16 is neither f32 nor bf16", "--dtype", "f16"),
+            ("--order random is neither", "--order", "random"),
+            ("--reshard maybe is neither yes nor no", "--reshard", "maybe"),
+            ("--accumulate is 0", "--accumulate", "0"),
+            ("--clip is -1", "--clip", "-1"),
             ("--block-rows is 0; it must be at least 1, or -1", "--block-rows", "0"),
             ("--picture loss.pdf ends in neither .png nor .svg", "--picture", "loss.pdf"),
             ("--lr is nan", "--lr", "nan"),
@@ -208,6 +240,10 @@ class TrainGpt(unittest.TestCase):
         for sentence, *arguments in usage:
             with self.subTest(arguments=arguments):
                 self.expect_refused(2, sentence, *arguments)
+
+    def test_refuses_a_preset_that_does_not_exist(self):
+        wrong = 'there is no preset "zero4"; use ddp, zero1'
+        self.expect_refused(1, wrong, "--data", self.text, "--preset", "zero4")
 
     def test_reports_errors_of_files(self):
         small = self.path("small")

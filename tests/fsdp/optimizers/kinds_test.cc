@@ -53,7 +53,7 @@ int run_step(const vescomm_optimizer_kind_t &kind, const void *settings, Arrays 
     run.gradient = arrays.gradient.data() + begin;
     run.state = states;
     run.step = step;
-    run.learning_rate = 0.05;
+    run.learning_rate_scale = 50;  // of 1e-3, the default: 0.05
     run.gradient_scale = 0.37f;
     return kind.step(kind.context, settings, &run);
 }

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The exported functions of specifications and reports.
+#include "fsdp/api/guard.h"
+#include "fsdp/api/handles.h"
+#include "fsdp/report/traffic.h"
+#include "fsdp/spec/model_plan.h"
+
+namespace api = vescomm::fsdp;
+
+vescomm_status_t vescomm_fsdp_spec_create(const vescomm_fsdp_spec_options_t *options,
+                                          vescomm_fsdp_spec_t **spec) {
+    return api::guarded("vescomm_fsdp_spec_create", [&] {
+        api::require(spec, "spec");
+        const auto defaults = vescomm_fsdp_spec_options_init();
+        *spec = new vescomm_fsdp_spec{api::Spec(
+            options != nullptr ? api::read_struct(options, "options", defaults) : defaults)};
+    });
+}
+
+vescomm_status_t vescomm_fsdp_spec_free(vescomm_fsdp_spec_t *spec) {
+    delete spec;
+    return VESCOMM_OK;
+}
+
+vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, const char *name, int32_t size,
+                                       vescomm_fsdp_placement_t parameters,
+                                       vescomm_fsdp_placement_t gradients,
+                                       vescomm_fsdp_placement_t optimizer) {
+    return api::guarded("vescomm_fsdp_add_axis", [&] {
+        api::require(spec, "spec");
+        api::require(name, "name");
+        spec->spec.add_axis({name, size, parameters, gradients, optimizer});
+    });
+}
+
+vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, const char *preset) {
+    return api::guarded("vescomm_fsdp_preset", [&] {
+        api::require(spec, "spec");
+        api::require(preset, "preset");
+        spec->spec.use_preset(preset);
+    });
+}
+
+vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, const char *name, uint32_t flags,
+                                       uint64_t *unit) {
+    return api::guarded("vescomm_fsdp_add_unit", [&] {
+        api::require(spec, "spec");
+        api::require(name, "name");
+        api::require(unit, "unit");
+        if (flags != 0) api::refuse("flags of a unit are {:#x}; there are none, pass 0", flags);
+        *unit = spec->spec.add_unit(name);
+    });
+}
+
+vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spec, uint64_t unit,
+                                            const vescomm_fsdp_parameter_t *parameter,
+                                            uint64_t *id) {
+    return api::guarded("vescomm_fsdp_add_parameter", [&] {
+        api::require(spec, "spec");
+        api::require(id, "id");
+        *id = spec->spec.add_parameter(
+            unit, api::read_struct(parameter, "parameter", vescomm_fsdp_parameter_init()));
+    });
+}
+
+vescomm_status_t vescomm_fsdp_add_group(vescomm_fsdp_spec_t *spec, const uint64_t *parameters,
+                                        size_t count, const vescomm_optimizer_kind_t *kind,
+                                        const void *settings, uint64_t *group) {
+    return api::guarded("vescomm_fsdp_add_group", [&] {
+        api::require(spec, "spec");
+        if (count > 0) api::require(parameters, "parameters");
+        const std::size_t made = spec->spec.add_group({parameters, count}, kind, settings);
+        if (group != nullptr) *group = made;
+    });
+}
+
+vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ranks,
+                                     vescomm_fsdp_report_t *report) {
+    return api::guarded("vescomm_fsdp_report", [&] {
+        api::require(spec, "spec");
+        const auto asked = api::read_struct(report, "report", vescomm_fsdp_report_init());
+        api::Spec complete = spec->spec;
+        complete.complete();
+        const api::ModelPlan plan = api::plan_model(complete, ranks);
+        api::write_struct(report, api::make_report(complete, plan, asked), "report");
+    });
+}

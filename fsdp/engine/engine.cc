@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/engine.h"
+
+#include "fsdp/engine/add_gradient.h"
+#include "fsdp/engine/event_body.h"
+#include "fsdp/hash.h"
+#include "fsdp/report/traffic.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+int rank_of(vescomm_comm_t *comm) {
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    check(vescomm_comm_get_info(comm, &info));
+    return info.rank;
+}
+
+}  // namespace
+
+Engine::Engine(const Model &model, vescomm_comm_t *parent)
+    : model_(model),
+      parent_(parent),
+      rank_(rank_of(parent)),
+      shards_(model_.plan, rank_),
+      optimizer_(model_.spec, model_.plan, shards_, rank_),
+      states_(model_.plan, model_.unit_names),
+      wiring_(std::make_unique<Wiring>(model_, shards_, parent, counters_)) {}
+
+void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status,
+                  const std::string &text) {
+    const std::string sentence = describe(event, unit, model_.unit_names) + ": " + text;
+    failure_.emplace(status, sentence);
+    if (wiring_) wiring_->comms.abort(sentence);
+    throw *failure_;
+}
+
+void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
+    event(Event::initialise, no_unit, true, 0, [&] {
+        states_.require_closed("vescomm_fsdp_initialise()");
+        wiring_->parameters.forget();
+        for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
+            const Bucket &bucket = model_.plan.buckets[index];
+            for (const auto &piece : bucket.pieces(model_.plan.mesh.position(rank_))) {
+                const std::string name = model_.spec.full_name(piece.parameter);
+                const std::uint64_t key =
+                    hash_of(name.data(), name.size(), model_.spec.options().seed);
+                float *values = shards_.master(index).data() + piece.offset;
+                if (fill(context, piece.parameter, piece.first, piece.elements, values, key) != 0)
+                    refuse("the function that sets parameter \"{}\" failed", name);
+            }
+        }
+    });
+}
+
+void Engine::begin(std::uint32_t flags) {
+    event(Event::begin, no_unit, true, flags, [&] {
+        states_.begin(flags);
+        wiring_->parameters.begin(states_.evaluation());
+    });
+}
+
+void Engine::pre_forward(std::uint64_t unit) {
+    event(Event::pre_forward, unit, true, 0, [&] {
+        using Use = GatheredUnits::Use;
+        const bool again = states_.pre_forward(unit);
+        wiring_->parameters.open(unit, again ? Use::recomputation : Use::forward, log_.now());
+    });
+}
+
+void Engine::post_forward(std::uint64_t unit) {
+    event(Event::post_forward, unit, true, 0, [&] {
+        states_.post_forward(unit);
+        wiring_->parameters.close(unit);
+        wiring_->comms.progress();
+    });
+}
+
+void Engine::pre_backward(std::uint64_t unit) {
+    event(Event::pre_backward, unit, true, 0, [&] {
+        states_.pre_backward(unit);
+        wiring_->parameters.open(unit, GatheredUnits::Use::backward, log_.now());
+        for (const std::size_t owner : model_.plan.needs[unit])
+            if (model_.plan.trainable(owner)) wiring_->gradients.acquire(static_cast<int>(owner));
+    });
+}
+
+void Engine::post_backward(std::uint64_t unit) {
+    event(Event::post_backward, unit, true, 0, [&] {
+        const std::vector<std::size_t> ready = states_.post_backward(unit);
+        wiring_->parameters.close(unit);
+        for (const std::size_t owner : ready) send(owner);
+        wiring_->comms.progress();
+    });
+}
+
+void Engine::unshard(std::uint64_t unit) {
+    event(Event::unshard, unit, true, 0, [&] {
+        states_.unshard(unit);
+        wiring_->parameters.start(unit, log_.now());
+    });
+}
+
+void Engine::reshard(std::uint64_t unit) {
+    event(Event::reshard, unit, true, 0, [&] {
+        states_.reshard(unit);
+        wiring_->parameters.close(unit);
+    });
+}
+
+const Parameter &Engine::require_parameter(std::uint64_t id) const {
+    const auto &parameters = model_.spec.parameters();
+    if (id >= parameters.size())
+        refuse("there is no parameter {}; there are {}, counted from 0", id, parameters.size());
+    if (parameters[id].ignored())
+        refuse("parameter \"{}\" is ignored and has no memory", model_.spec.full_name(id));
+    return parameters[id];
+}
+
+const Parameter &Engine::require_gradient(std::uint64_t id) const {
+    const Parameter &parameter = require_parameter(id);
+    if (parameter.frozen())
+        refuse("parameter \"{}\" is frozen and has no gradient", model_.spec.full_name(id));
+    if (!states_.in_backward(parameter.unit))
+        refuse(
+            "unit \"{}\" of parameter \"{}\" is not open for backward; call "
+            "vescomm_fsdp_pre_backward() before",
+            model_.unit_names[parameter.unit], parameter.name);
+    return parameter;
+}
+
+vescomm_fsdp_view_t Engine::view_of(std::uint64_t id, vescomm_type_t type, void *data) const {
+    const Parameter &parameter = model_.spec.parameters()[id];
+    vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+    view.type = type;
+    view.data = data;
+    view.elements = parameter.elements;
+    view.shape = parameter.shape.data();
+    view.strides = parameter.strides.data();
+    view.dimensions = static_cast<std::int32_t>(parameter.shape.size());
+    view.generation = static_cast<std::uint64_t>(optimizer_.steps());
+    return view;
+}
+
+vescomm_fsdp_view_t Engine::parameter(std::uint64_t id) {
+    vescomm_fsdp_view_t view;
+    event(Event::parameter, no_unit, false, 0, [&] {
+        const Parameter &parameter = require_parameter(id);
+        if (!states_.open(parameter.unit))
+            refuse(
+                "unit \"{}\" of parameter \"{}\" is not open; call vescomm_fsdp_pre_forward(), "
+                "vescomm_fsdp_pre_backward() or vescomm_fsdp_unshard() before",
+                model_.unit_names[parameter.unit], parameter.name);
+        view = view_of(id, parameter.type, wiring_->parameters.data(id));
+    });
+    return view;
+}
+
+std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> Engine::gradient(std::uint64_t id) {
+    vescomm_fsdp_view_t view;
+    vescomm_fsdp_gradient_mode_t mode = VESCOMM_FSDP_OVERWRITE;
+    event(Event::gradient, no_unit, false, 0, [&] {
+        const Parameter &parameter = require_gradient(id);
+        const std::size_t owner = parameter.tied_to.value_or(id);
+        GradientSlots &slots = wiring_->gradients;
+        view = view_of(id, model_.spec.gradient_type(parameter), slots.data(owner));
+        if (slots.written(owner)) mode = VESCOMM_FSDP_ADD;
+        slots.set_written(owner);
+    });
+    return {view, mode};
+}
+
+void Engine::push_gradient(std::uint64_t id, const void *data, vescomm_type_t type) {
+    event(Event::push_gradient, no_unit, false, 0, [&] {
+        const Parameter &parameter = require_gradient(id);
+        const std::size_t owner = parameter.tied_to.value_or(id);
+        GradientSlots &slots = wiring_->gradients;
+        add_gradient(data, type, static_cast<std::size_t>(parameter.elements), slots.written(owner),
+                     slots.data(owner), model_.spec.gradient_type(parameter));
+        slots.set_written(owner);
+    });
+}
+
+void Engine::send(std::size_t unit) {
+    wiring_->gradients.send(static_cast<int>(unit), log_.now());
+    counters_.reduce_bytes += reduce_bytes(model_.plan, unit, model_.plan.mesh.position(rank_));
+}
+
+void Engine::finish_backward() {
+    event(Event::finish_backward, no_unit, true, 0, [&] {
+        for (const std::size_t unit : states_.finish_backward()) send(unit);
+        wiring_->parameters.end();
+        wiring_->gradients.finish(states_.last());
+        if (states_.last()) sum_over_replicas();
+        gradients_ = {};
+    });
+}
+
+void Engine::sum_over_replicas() {
+    const std::span<float> gradients = shards_.gradients();
+    if (model_.plan.mesh.replicas() == 1) return;
+    Wiring &wiring = *wiring_;
+    wiring.watch.verify(wiring.watch.post(log_.now()));
+    if (gradients.empty()) return;
+    const bool average = model_.spec.options().average != 0;
+    vescomm_request_t *request = nullptr;
+    check(vescomm_all_reduce(wiring.comms.replica().get(), gradients.data(), gradients.data(),
+                             static_cast<std::int64_t>(gradients.size()), VESCOMM_F32,
+                             average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
+    const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
+        request, vescomm_request_free);
+    wiring.comms.wait(request);
+    counters_.replica_bytes += replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
+}
+
+void Engine::set_group(std::uint64_t group, const void *settings) {
+    if (failure_) throw *failure_;
+    optimizer_.set_group(group, settings);
+    const auto &bytes = optimizer_.groups()[group].settings;
+    log_.note(Event::set_group, no_unit, hash_of(bytes.data(), bytes.size(), group));
+}
+
+void Engine::reset() {
+    if (wiring_ && !failure_) wiring_->comms.abort("vescomm_fsdp_reset() began the step again");
+    wiring_.reset();
+    failure_.reset();
+    states_.reset();
+    gradients_ = {};
+    log_ = {};
+    try {
+        wiring_ = std::make_unique<Wiring>(model_, shards_, parent_, counters_);
+        catch_up();
+    } catch (const Error &error) {
+        failure_.emplace(error.status(), std::string("reset: ") + error.what());
+        throw *failure_;
+    }
+}
+
+vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
+                                  std::uint32_t state) {
+    states_.require_unit(unit);
+    if (role < VESCOMM_FSDP_MASTER || role > VESCOMM_FSDP_STATE)
+        refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
+    vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
+    view.type = VESCOMM_F32;
+    view.generation = static_cast<std::uint64_t>(optimizer_.steps());
+    std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
+    if (role != VESCOMM_FSDP_MASTER)
+        std::erase_if(buckets, [&](std::size_t b) { return !model_.plan.buckets[b].trainable; });
+    if (buckets.empty()) return view;
+    if (role == VESCOMM_FSDP_STATE) {
+        const Bucket &bucket = model_.plan.buckets[buckets.front()];
+        if (buckets.size() > 1)
+            throw Failure(VESCOMM_ERROR_UNSUPPORTED,
+                          fmt::format("unit \"{}\" has parameters of several types, whose states "
+                                      "are not in one array",
+                                      model_.unit_names[unit]));
+        if (state >= bucket.states.size())
+            refuse("unit \"{}\" has {} states, and there is no state {}", model_.unit_names[unit],
+                   bucket.states.size(), state);
+        view.type = bucket.states[state];
+        view.data = shards_.state(buckets.front(), state);
+        view.elements = bucket.shard(model_.plan.mesh.position(rank_));
+        return view;
+    }
+    const auto of = [&](std::size_t bucket) {
+        return role == VESCOMM_FSDP_MASTER ? shards_.master(bucket) : shards_.gradient(bucket);
+    };
+    view.data = of(buckets.front()).data();
+    const std::span<float> last = of(buckets.back());
+    view.elements = last.data() + last.size() - of(buckets.front()).data();
+    return view;
+}
+
+std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const {
+    states_.require_unit(unit);
+    std::vector<vescomm_optimizer_piece_t> all;
+    const std::vector<std::size_t> &buckets = model_.plan.of_unit[unit];
+    for (const std::size_t bucket : buckets) {
+        const auto offset = shards_.master(bucket).data() - shards_.master(buckets.front()).data();
+        for (auto piece : model_.plan.buckets[bucket].pieces(model_.plan.mesh.position(rank_))) {
+            piece.offset += offset;
+            all.push_back(piece);
+        }
+    }
+    return all;
+}
+
+vescomm_fsdp_counters_t Engine::counters() const {
+    vescomm_fsdp_counters_t counters = counters_;
+    counters.steps = optimizer_.steps();
+    counters.exposed_seconds -= counters.optimizer_seconds;
+    counters.allocated_bytes = shards_.bytes();
+    if (wiring_)
+        counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients.bytes() +
+                                    wiring_->gradients.scratch_bytes();
+    return counters;
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine: one object that receives the events of a trainer. It checks an event (UnitStates),
+// notes it (EventLog), and lets the parts do the work: GatheredUnits, GradientSlots, Optimizer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "fsdp/engine/event_log.h"
+#include "fsdp/engine/optimizer.h"
+#include "fsdp/engine/unit_states.h"
+#include "fsdp/engine/wiring.h"
+#include "fsdp/error.h"
+
+namespace vescomm::fsdp {
+
+class Engine {
+public:
+    // `parent` must outlive the engine. Collective.
+    Engine(const Model &model, vescomm_comm_t *parent);
+
+    // The functions of fsdp.h. They throw Failure.
+    void initialise(vescomm_fsdp_fill_t fill, void *context);
+    void begin(std::uint32_t flags);
+    void pre_forward(std::uint64_t unit);
+    void post_forward(std::uint64_t unit);
+    void pre_backward(std::uint64_t unit);
+    void post_backward(std::uint64_t unit);
+    void unshard(std::uint64_t unit);
+    void reshard(std::uint64_t unit);
+    vescomm_fsdp_view_t parameter(std::uint64_t id);
+    std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> gradient(std::uint64_t id);
+    void push_gradient(std::uint64_t id, const void *data, vescomm_type_t type);
+    void finish_backward();
+    std::pair<double, bool> norm();
+    void scale(double factor);
+    void step(vescomm_fsdp_step_t &step);
+    void set_group(std::uint64_t group, const void *settings);
+    void reset();
+
+    vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role, std::uint32_t state);
+    std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
+    vescomm_fsdp_counters_t counters() const;
+
+private:
+    // Scale and norm of the gradients of a step.
+    struct Gradients {
+        double scale = 1;  // of vescomm_fsdp_scale()
+        std::optional<double> norm;  // of unscaled gradients
+    };
+
+    // One update of the masters. An error can reach a rank after other ranks have updated theirs;
+    // then reset() makes up for it.
+    struct Update {
+        std::uint64_t number = 0;  // of updates so far, skipped ones included
+        std::uint64_t skipped = 0;
+        double factor = 1;  // of the gradients
+        double learning_rate_scale = 1;
+    };
+
+    // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
+    template <typename Body>
+    void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
+    [[noreturn]] void fail(Event event, std::uint64_t unit, vescomm_status_t status,
+                           const std::string &text);
+
+    void send(std::size_t unit);
+    void sum_over_replicas();
+    double measure_norm();
+    void apply(const Update &update);
+    void catch_up();
+    // Throws unless there is such a parameter with memory; returns its unit.
+    const Parameter &require_parameter(std::uint64_t id) const;
+    // Throws unless a gradient of the parameter may be written.
+    const Parameter &require_gradient(std::uint64_t id) const;
+    vescomm_fsdp_view_t view_of(std::uint64_t id, vescomm_type_t type, void *data) const;
+
+    const Model model_;
+    vescomm_comm_t *parent_;
+    int rank_;
+    Shards shards_;
+    Optimizer optimizer_;
+    UnitStates states_;
+    EventLog log_;
+    vescomm_fsdp_counters_t counters_ = vescomm_fsdp_counters_init();
+    std::unique_ptr<Wiring> wiring_;
+    std::optional<Failure> failure_;
+    Gradients gradients_;
+    Update last_update_;
+};
+
+// Plans the model and compares the specification with those of the other ranks. Collective.
+Model agree_on_model(const Spec &spec, vescomm_comm_t *comm);
+
+}  // namespace vescomm::fsdp

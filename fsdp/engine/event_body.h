@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Engine::event(), for the files that define events.
+#pragma once
+
+#include <new>
+#include <utility>
+
+#include "fsdp/engine/engine.h"
+#include "fsdp/engine/stopwatch.h"
+
+namespace vescomm::fsdp {
+
+template <typename Body>
+void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
+    const Stopwatch watch(counters_.exposed_seconds);
+    if (failure_) throw *failure_;
+    try {
+        if (noted) log_.note(event, unit, detail);
+        std::forward<Body>(body)();
+    } catch (const Failure &error) {
+        fail(event, unit, error.status, error.what());
+    } catch (const Error &error) {
+        fail(event, unit, error.status(), error.what());
+    } catch (const std::bad_alloc &) {
+        fail(event, unit, VESCOMM_ERROR_OUT_OF_MEMORY, "an allocation failed");
+    }
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/event_log.h"
+
+#include <fmt/format.h>
+
+#include "fsdp/hash.h"
+
+namespace vescomm::fsdp {
+
+const char *name_of(Event event) {
+    static constexpr const char *names[] = {
+        "create",          "initialise", "begin",   "pre_forward", "post_forward", "pre_backward",
+        "post_backward",   "unshard",    "reshard", "parameter",   "gradient",     "push_gradient",
+        "finish_backward", "norm",       "scale",   "step",        "set_group",
+    };
+    return names[static_cast<std::size_t>(event)];
+}
+
+void EventLog::note(Event event, std::uint64_t unit, std::uint64_t detail) {
+    now_.event = static_cast<std::uint64_t>(event);
+    now_.unit = unit;
+    ++now_.count;
+    const std::uint64_t mixed[] = {now_.hash, now_.event, unit, detail};
+    now_.hash = hash_of(mixed, sizeof mixed);
+}
+
+std::string describe(Event event, std::uint64_t unit, std::span<const std::string> unit_names) {
+    std::string text = name_of(event);
+    if (unit < unit_names.size()) {
+        text += " of unit \"" + unit_names[unit] + "\"";
+    } else if (unit != no_unit) {
+        text += " of unit " + std::to_string(unit);
+    }
+    return text;
+}
+
+std::string compare(std::span<const Announcement> of_ranks,
+                    std::span<const std::string> unit_names) {
+    const Announcement &first = of_ranks[0];
+    const auto text = [&](const Announcement &one) {
+        return describe(static_cast<Event>(one.event), one.unit, unit_names);
+    };
+    for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+        const Announcement &other = of_ranks[rank];
+        if (other.hash == first.hash) continue;
+        if (other.event != first.event || other.unit != first.unit)
+            return fmt::format(
+                "ranks announced different events: rank 0 {}, rank {} {}; announce the same events "
+                "in the same order on every rank",
+                text(first), rank, text(other));
+        return fmt::format(
+            "the events or arguments of ranks 0 and {} differ, at the latest in {} (event {} of "
+            "rank 0, {} of rank {}); use the same on every rank",
+            rank, text(first), first.count, other.count, rank);
+    }
+    return "";
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The events that a rank has announced, as a hash that ranks compare. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace vescomm::fsdp {
+
+enum class Event : std::uint64_t {
+    create,
+    initialise,
+    begin,
+    pre_forward,
+    post_forward,
+    pre_backward,
+    post_backward,
+    unshard,
+    reshard,
+    parameter,
+    gradient,
+    push_gradient,
+    finish_backward,
+    norm,
+    scale,
+    step,
+    set_group,
+};
+
+// "pre_forward"
+const char *name_of(Event event);
+
+// The announcement of a rank. Only whole numbers of 64 bits, which one all_gather moves.
+struct Announcement {
+    std::uint64_t hash = 0;  // of all events so far
+    std::uint64_t count = 0;  // of events
+    std::uint64_t event = 0;  // the last one
+    std::uint64_t unit = 0;  // of the last one; no_unit if it has none
+};
+
+constexpr std::uint64_t no_unit = ~std::uint64_t{0};
+
+class EventLog {
+public:
+    // `detail`: an argument that must be the same on every rank.
+    void note(Event event, std::uint64_t unit = no_unit, std::uint64_t detail = 0);
+    const Announcement &now() const { return now_; }
+
+private:
+    Announcement now_;
+};
+
+// Returns "" if all ranks announced the same, or a sentence that names two ranks and their events.
+// `unit_names` has one name for each unit.
+std::string compare(std::span<const Announcement> of_ranks,
+                    std::span<const std::string> unit_names);
+
+// "pre_forward of unit "block.0""
+std::string describe(Event event, std::uint64_t unit, std::span<const std::string> unit_names);
+
+}  // namespace vescomm::fsdp

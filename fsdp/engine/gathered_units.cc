@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/gathered_units.h"
+
+#include "fsdp/engine/prefetch.h"
+#include "fsdp/error.h"
+#include "fsdp/report/traffic.h"
+
+namespace vescomm::fsdp {
+
+GatheredUnits::GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
+                             std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                             vescomm_fsdp_counters_t &counters)
+    : plan_(plan),
+      unit_names_(unit_names),
+      position_(plan.mesh.position(comms.world().rank())),
+      counters_(counters),
+      order_(spec.options().order, static_cast<int>(unit_names.size())),
+      pool_(static_cast<int>(unit_names.size()), static_cast<int>(plan.slots.size())),
+      slots_(plan, shards, unit_names, comms, watch) {}
+
+void GatheredUnits::begin(bool evaluation) {
+    end();
+    order_.begin(evaluation);
+    running_ = true;
+}
+
+void GatheredUnits::end() {
+    if (!running_) return;
+    const std::uint64_t before = order_.deviations();
+    order_.end();
+    counters_.deviations += order_.deviations() - before;
+    running_ = false;
+}
+
+void GatheredUnits::gather(int unit, int slot, const Announcement &announcement) {
+    slots_.gather(unit, slot, announcement);
+    ++counters_.gathers;
+    counters_.gather_bytes += gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
+}
+
+void GatheredUnits::pin(std::size_t unit, std::span<const int> soon,
+                        const Announcement &announcement) {
+    for (const std::size_t owner : plan_.needs[unit]) {
+        const SlotPool::Opened opened = pool_.open(static_cast<int>(owner), soon);
+        if (opened.slot == SlotPool::none) {
+            std::string holders;
+            for (const int holder : pool_.pinned_units())
+                holders += (holders.empty() ? "\"" : ", \"") + unit_names_[holder] + "\"";
+            refuse(
+                "all {} slots hold open units: {}; close one of them first, or set slots to {} "
+                "or more",
+                pool_.slots(), holders, pool_.slots() + 1);
+        }
+        if (opened.gather) gather(static_cast<int>(owner), opened.slot, announcement);
+    }
+}
+
+void GatheredUnits::open(std::size_t unit, Use use, const Announcement &announcement) {
+    if (use != Use::recomputation) {
+        const std::uint64_t before = order_.deviations();
+        order_.opened(static_cast<int>(unit), use == Use::backward);
+        counters_.deviations += order_.deviations() - before;
+    }
+    const std::vector<int> soon = needed_soon(order_, plan_);
+    pin(unit, soon, announcement);
+    for (const std::size_t owner : plan_.needs[unit])
+        slots_.await(pool_.slot_of(static_cast<int>(owner)));
+    prefetch(pool_, soon, [&](int next, const SlotPool::Opened &opened) {
+        gather(next, opened.slot, announcement);
+    });
+}
+
+void GatheredUnits::start(std::size_t unit, const Announcement &announcement) {
+    pin(unit, needed_soon(order_, plan_), announcement);
+}
+
+void GatheredUnits::close(std::size_t unit) {
+    const std::vector<int> soon = needed_soon(order_, plan_);
+    for (const std::size_t owner : plan_.needs[unit]) {
+        const int slot = pool_.slot_of(static_cast<int>(owner));
+        if (!fsdp::close(pool_, plan_, static_cast<int>(owner), soon)) continue;
+        slots_.await(slot);
+        slots_.release(slot);
+    }
+}
+
+void GatheredUnits::forget() {
+    slots_.await_all();
+    pool_.drop_all();
+}
+
+void *GatheredUnits::data(std::size_t parameter) {
+    const Home &home = *plan_.homes[parameter];
+    const Bucket &bucket = plan_.buckets[home.bucket];
+    const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
+    slots_.await(slot);
+    auto *data = static_cast<std::byte *>(slots_.data(slot, home.bucket));
+    if (data == nullptr) return nullptr;
+    return data + static_cast<std::size_t>(bucket.places[home.place].offset) *
+                      vescomm_type_get_bytes(bucket.type);
+}
+
+}  // namespace vescomm::fsdp

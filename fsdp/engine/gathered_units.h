@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opens and closes units: asks the order what comes next and the pool for slots, and gathers.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "fsdp/engine/order.h"
+#include "fsdp/engine/parameter_slots.h"
+#include "fsdp/engine/slot_pool.h"
+#include "fsdp/spec/spec.h"
+
+namespace vescomm::fsdp {
+
+class GatheredUnits {
+public:
+    // All arguments must outlive the object. Collective.
+    GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
+                  std::span<const std::string> unit_names, Comms &comms, Watch &watch,
+                  vescomm_fsdp_counters_t &counters);
+
+    void begin(bool evaluation);
+    void end();
+
+    // The reason to open a unit. Recomputation is not part of the order.
+    enum class Use { forward, backward, recomputation };
+
+    // Gathers a unit and the units whose parameters it shares, waits, and prefetches.
+    void open(std::size_t unit, Use use, const Announcement &announcement);
+    // Starts to gather them.
+    void start(std::size_t unit, const Announcement &announcement);
+    // Ends an open() or a start().
+    void close(std::size_t unit);
+    // Empties all slots, because the masters change.
+    void forget();
+
+    // True if the unit is open, or was started.
+    bool holds(std::size_t unit) const { return pool_.pins(static_cast<int>(unit)) > 0; }
+    // The address of a parameter of a unit that it holds. Waits if the gather is running.
+    void *data(std::size_t parameter);
+    std::uint64_t bytes() const { return slots_.bytes(); }
+
+private:
+    void pin(std::size_t unit, std::span<const int> soon, const Announcement &announcement);
+    void gather(int unit, int slot, const Announcement &announcement);
+
+    const ModelPlan &plan_;
+    std::span<const std::string> unit_names_;
+    int position_;
+    vescomm_fsdp_counters_t &counters_;
+    Order order_;
+    bool running_ = false;  // a micro-batch
+    SlotPool pool_;
+    ParameterSlots slots_;
+};
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/gradient_slots.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fsdp/error.h"
+#include "fsdp/report/traffic.h"
+
+namespace vescomm::fsdp {
+
+GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shards &shards,
+                             std::span<const std::string> unit_names, Comms &comms, Watch &watch)
+    : spec_(spec),
+      plan_(plan),
+      shards_(shards),
+      unit_names_(unit_names),
+      comms_(comms),
+      watch_(watch),
+      pool_(static_cast<int>(plan.of_unit.size()), static_cast<int>(plan.gradient_slots.size())),
+      offsets_(plan.buckets.size(), 0),
+      slots_(plan.gradient_slots.size()),
+      written_(spec.parameters().size(), false),
+      summed_(plan.of_unit.size(), false) {
+    for (const std::vector<std::size_t> &buckets : plan.of_unit) {
+        std::uint64_t offset = 0;
+        for (const std::size_t bucket : buckets) {
+            if (!plan.buckets[bucket].trainable) continue;
+            offsets_[bucket] = offset;
+            offset += align_bucket(plan.buckets[bucket].gradient_bytes());
+        }
+    }
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+        if (plan.gradient_slots[slot] > 0)
+            slots_[slot].memory =
+                Memory(comms.shard(), plan.gradient_slots[slot], VESCOMM_PER_RANK);
+}
+
+void GradientSlots::acquire(int unit) {
+    if (pool_.pins(unit) > 0) return;
+    const SlotPool::Opened opened = pool_.open(unit);
+    if (opened.slot == SlotPool::none) {
+        std::string holders;
+        for (const int holder : pool_.pinned_units())
+            holders += (holders.empty() ? "\"" : ", \"") + unit_names_[holder] + "\"";
+        refuse(
+            "all {} gradient slots are in use by units {}; end their backward passes first, or "
+            "set gradient_slots to {} or more",
+            slots_.size(), holders, slots_.size() + 1);
+    }
+    drain(slots_[opened.slot]);
+    for (const std::size_t bucket : plan_.of_unit[unit])
+        for (const Place &place : plan_.buckets[bucket].places) written_[place.parameter] = false;
+}
+
+void *GradientSlots::data(std::size_t parameter) const {
+    const Home &home = *plan_.homes[parameter];
+    const Bucket &bucket = plan_.buckets[home.bucket];
+    const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
+    if (slots_[slot].memory.get() == nullptr) return nullptr;
+    return bucket_data(slot, home.bucket) +
+           static_cast<std::size_t>(bucket.places[home.place].offset) *
+               vescomm_type_get_bytes(bucket.gradient_type);
+}
+
+void GradientSlots::fill_with_zeros(int unit, int slot) {
+    for (const std::size_t index : plan_.of_unit[unit]) {
+        const Bucket &bucket = plan_.buckets[index];
+        if (!bucket.trainable || bucket.elements == 0) continue;
+        const std::size_t size = vescomm_type_get_bytes(bucket.gradient_type);
+        std::byte *data = bucket_data(slot, index);
+        const auto clear = [&](std::int64_t begin, std::int64_t end) {
+            std::memset(data + static_cast<std::size_t>(begin) * size, 0,
+                        static_cast<std::size_t>(end - begin) * size);
+        };
+        // Gaps are summed like all other elements. Units that share a slot have them in different
+        // places.
+        std::int64_t end = 0;
+        for (const Place &place : bucket.places) {
+            if (!written_[place.parameter]) continue;
+            if (place.offset > end) clear(end, place.offset);
+            end = std::max(end, place.offset + place.elements);
+        }
+        clear(end, bucket.elements);
+    }
+}
+
+void GradientSlots::send(int unit, const Announcement &announcement) {
+    const int number = pool_.slot_of(unit);
+    Slot &slot = slots_[number];
+    fill_with_zeros(unit, number);
+    pool_.close(unit);
+    pool_.drop(unit);
+    slot.sending = unit;
+    slot.adds = summed_[unit];
+    slot.announced = watch_.post(announcement);
+    summed_[unit] = true;
+    if (slot.adds && slot.scratch.size() == 0)
+        slot.scratch = AlignedBytes(scratch_bytes_of_slot(
+            plan_, static_cast<std::size_t>(number), plan_.mesh.position(comms_.world().rank())));
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        const Key key{number, bucket, slot.adds};
+        if (!requests_.contains(key)) watch_.verify(slot.announced);
+        request(key).start();
+    }
+}
+
+Request &GradientSlots::request(const Key &key) {
+    const auto found = requests_.find(key);
+    if (found != requests_.end()) return found->second;
+    const Bucket &bucket = plan_.buckets[key.bucket];
+    auto buffer = buffers_.find({key.slot, key.bucket});
+    if (buffer == buffers_.end()) {
+        const std::string name = "gradients of " + unit_names_[bucket.unit];
+        vescomm_buffer_options_t options = vescomm_buffer_options_init();
+        options.type = bucket.gradient_type;
+        options.memory = slots_[key.slot].memory.get();
+        options.offset_bytes = offsets_[key.bucket];
+        options.name = name.c_str();
+        buffer = buffers_
+                     .emplace(std::pair(key.slot, key.bucket),
+                              Buffer(comms_.shard(), bucket.layout(), options))
+                     .first;
+    }
+    vescomm_request_options_t options = vescomm_request_options_init();
+    options.output =
+        key.adds ? scratch_of(slots_[key.slot], key.bucket) : shards_.gradient(key.bucket).data();
+    options.type = VESCOMM_F32;
+    options.op = spec_.options().average != 0 ? VESCOMM_AVERAGE : VESCOMM_SUM;
+    return requests_
+        .emplace(key, Request::reduce_scatter_v(comms_.shard(), buffer->second, options))
+        .first->second;
+}
+
+void GradientSlots::drain(Slot &slot) {
+    if (slot.sending < 0) return;
+    watch_.verify(slot.announced);
+    const auto number = static_cast<int>(&slot - slots_.data());
+    for (const std::size_t bucket : plan_.of_unit[slot.sending]) {
+        if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        comms_.wait(request({number, bucket, slot.adds}).get());
+        if (!slot.adds) continue;
+        const float *more = scratch_of(slot, bucket);
+        for (float &sum : shards_.gradient(bucket)) sum += *more++;
+    }
+    slot.sending = -1;
+}
+
+void GradientSlots::finish(bool last) {
+    // In the order of the announcements, which is the same on every rank.
+    std::vector<Slot *> sending;
+    for (Slot &slot : slots_)
+        if (slot.sending >= 0) sending.push_back(&slot);
+    std::ranges::sort(sending, {}, [](const Slot *slot) { return slot->announced; });
+    for (Slot *slot : sending) drain(*slot);
+    if (!last) return;
+    for (std::size_t unit = 0; unit < summed_.size(); ++unit) {
+        if (summed_[unit]) continue;
+        for (const std::size_t bucket : plan_.of_unit[unit])
+            if (plan_.buckets[bucket].trainable) std::ranges::fill(shards_.gradient(bucket), 0.0f);
+    }
+}
+
+void GradientSlots::begin_step() {
+    summed_.assign(summed_.size(), false);
+}
+
+std::byte *GradientSlots::bucket_data(int slot, std::size_t bucket) const {
+    return static_cast<std::byte *>(slots_[slot].memory.data()) + offsets_[bucket];
+}
+
+// Buckets of a unit follow one another, as in the gradient shard.
+float *GradientSlots::scratch_of(const Slot &slot, std::size_t bucket) const {
+    const std::size_t first = plan_.of_unit[plan_.buckets[bucket].unit].front();
+    const auto offset = shards_.gradient(bucket).data() - shards_.gradient(first).data();
+    return reinterpret_cast<float *>(slot.scratch.data()) + offset;
+}
+
+std::uint64_t GradientSlots::bytes() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+        if (slots_[slot].memory.get() != nullptr) bytes += plan_.gradient_slots[slot];
+    return bytes;
+}
+
+std::uint64_t GradientSlots::scratch_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Slot &slot : slots_) bytes += slot.scratch.size();
+    return bytes;
+}
+
+}  // namespace vescomm::fsdp

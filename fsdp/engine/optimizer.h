@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Applies the optimizers of the groups to this rank's shards.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fsdp/engine/shards.h"
+#include "fsdp/spec/model_plan.h"
+#include "fsdp/spec/spec.h"
+
+namespace vescomm::fsdp {
+
+// Consecutive elements of a bucket whose parameters are in one group.
+struct OptimizerRun {
+    std::size_t group = 0;
+    std::size_t bucket = 0;
+    std::int64_t offset = 0;  // in the shard of the bucket
+    std::int64_t elements = 0;
+    std::vector<vescomm_optimizer_piece_t> pieces;  // offsets within the run
+};
+
+// Divides the shard of a rank into runs.
+std::vector<OptimizerRun> make_runs(const Spec &spec, const ModelPlan &plan, int position);
+
+class Optimizer {
+public:
+    // `shards` must outlive the optimizer.
+    Optimizer(const Spec &spec, const ModelPlan &plan, const Shards &shards, int rank);
+
+    // Replaces the settings of a group. Throws Failure if it needs other states.
+    void set_group(std::size_t group, const void *settings);
+    // Updates all shards. Throws Failure if a kind fails.
+    void step(float gradient_scale, double learning_rate_scale);
+
+    std::int64_t steps() const { return steps_; }
+    const std::vector<Group> &groups() const { return groups_; }
+
+private:
+    const Shards &shards_;
+    std::vector<Group> groups_;
+    std::vector<OptimizerRun> runs_;
+    std::vector<std::vector<std::size_t>> state_bytes_;  // by bucket: of an element of each state
+    std::int64_t steps_ = 0;
+};
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gathered parameters: slots, each a slab of the node, and the requests that fill them. It does
+// what SlotPool decides.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fsdp/engine/comms.h"
+#include "fsdp/engine/event_log.h"
+#include "fsdp/engine/shards.h"
+#include "fsdp/engine/watch.h"
+
+namespace vescomm::fsdp {
+
+class ParameterSlots {
+public:
+    // All arguments must outlive the slots. Collective.
+    ParameterSlots(const ModelPlan &plan, const Shards &shards,
+                   std::span<const std::string> unit_names, Comms &comms, Watch &watch);
+
+    // Starts to gather a unit into a slot. A gather in the slot completes first.
+    void gather(int unit, int slot, const Announcement &announcement);
+    // Waits until the unit in the slot is gathered.
+    void await(int slot);
+    // Waits until no gather reads masters.
+    void await_all();
+    // Declares that this rank no longer reads the slot, so that faster ranks may overwrite it.
+    void release(int slot);
+
+    // The address of a bucket of the unit in the slot.
+    void *data(int slot, std::size_t bucket) const;
+    std::uint64_t bytes() const;
+
+private:
+    struct Slot {
+        Memory memory;
+        int unit = -1;
+        bool running = false;  // the gather has not been waited for
+        std::uint64_t announced = 0;
+    };
+    // A bucket in a slot.
+    struct Channel {
+        Buffer buffer;
+        Request request;
+    };
+
+    Channel &channel(int slot, std::size_t bucket);
+
+    const ModelPlan &plan_;
+    const Shards &shards_;
+    std::span<const std::string> unit_names_;
+    Comms &comms_;
+    Watch &watch_;
+    std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
+    std::vector<Slot> slots_;
+    // By slot and bucket. Created at the first use of a unit in a slot.
+    std::map<std::pair<int, std::size_t>, Channel> channels_;
+};
+
+}  // namespace vescomm::fsdp

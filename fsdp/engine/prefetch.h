@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The decisions that order and slots make together. The engine and the report share them, so that
+// the report predicts the gathers of the engine. Pure.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "fsdp/engine/order.h"
+#include "fsdp/engine/slot_pool.h"
+#include "fsdp/spec/model_plan.h"
+
+namespace vescomm::fsdp {
+
+// Returns the units that are gathered next: the upcoming ones, each after the units whose
+// parameters it shares. At most one for each slot.
+inline std::vector<int> needed_soon(const Order &order, const ModelPlan &plan) {
+    std::vector<int> soon;
+    for (const int unit : order.upcoming(plan.slots.size()))
+        for (const std::size_t owner : plan.needs[unit]) {
+            if (std::ranges::count(soon, static_cast<int>(owner)) > 0) continue;
+            if (soon.size() == plan.slots.size()) return soon;
+            soon.push_back(static_cast<int>(owner));
+        }
+    return soon;
+}
+
+// Gives the next units slots as long as there are some. Calls gather(unit, opened) for each unit
+// that is not in its slot yet.
+template <typename Gather>
+void prefetch(SlotPool &pool, std::span<const int> soon, Gather &&gather) {
+    for (const int unit : soon) {
+        const SlotPool::Opened opened = pool.prefetch(unit, soon);
+        if (opened.slot == SlotPool::none) return;
+        if (opened.gather) gather(unit, opened);
+    }
+}
+
+// Closes a unit. Returns true if its slot was emptied, because the unit is not needed soon. Faster
+// ranks may then overwrite it.
+inline bool close(SlotPool &pool, const ModelPlan &plan, int unit, std::span<const int> soon) {
+    pool.close(unit);
+    const bool each_has_one = plan.slots.size() == plan.of_unit.size();
+    if (pool.pins(unit) > 0 || each_has_one || std::ranges::count(soon, unit) > 0) return false;
+    pool.drop(unit);
+    return true;
+}
+
+}  // namespace vescomm::fsdp

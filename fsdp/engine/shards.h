@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// This rank's shards: masters, gradients and states of optimizers. They exist from creation to the
+// end, whatever happens to communicators.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "fsdp/spec/model_plan.h"
+
+namespace vescomm::fsdp {
+
+// Zeroed bytes at a cache line.
+class AlignedBytes {
+public:
+    AlignedBytes() = default;
+    explicit AlignedBytes(std::size_t bytes);
+
+    std::byte *data() const { return data_.get(); }
+    std::size_t size() const { return size_; }
+
+private:
+    struct Free {
+        void operator()(std::byte *data) const noexcept {
+            ::operator delete (data, std::align_val_t{64});
+        }
+    };
+    std::unique_ptr<std::byte[], Free> data_;
+    std::size_t size_ = 0;
+};
+
+class Shards {
+public:
+    Shards(const ModelPlan &plan, int rank);
+
+    std::span<float> master(std::size_t bucket) const;
+    // The bucket must be trainable.
+    std::span<float> gradient(std::size_t bucket) const;
+    void *state(std::size_t bucket, std::size_t state) const;
+
+    // All gradient shards, with zeros between them.
+    std::span<float> gradients() const;
+    std::uint64_t bytes() const;
+
+private:
+    const ModelPlan &plan_;
+    int position_;
+    std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
+    AlignedBytes master_, gradient_;
+    std::vector<std::vector<AlignedBytes>> states_;  // by bucket
+};
+
+}  // namespace vescomm::fsdp

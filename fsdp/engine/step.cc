@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The end of a step: norm, clipping, the optimizers.
+#include <bit>
+#include <cmath>
+
+#include "fsdp/engine/engine.h"
+#include "fsdp/engine/event_body.h"
+#include "fsdp/hash.h"
+#include "fsdp/norm/exact_sum.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// The formula of torch.nn.utils.clip_grad_norm_.
+double clip_factor(double max_norm, double norm) {
+    return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+void require_finite(const char *what, double value, double min) {
+    if (!std::isfinite(value) || value < min)
+        refuse("{} is {}; it must be a finite number of at least {}", what, value, min);
+}
+
+}  // namespace
+
+// The sum of squares is exact, so it does not depend on the cuts between ranks.
+double Engine::measure_norm() {
+    if (gradients_.norm) return *gradients_.norm;
+    ExactSum sum;
+    {
+        const Stopwatch watch(counters_.optimizer_seconds);
+        const std::span<const float> gradients = shards_.gradients();
+        sum.add_squares(gradients.data(), VESCOMM_F32, gradients.size());
+    }
+    if (model_.plan.mesh.shard_ranks > 1) {
+        vescomm_request_t *request = nullptr;
+        check(vescomm_all_reduce(wiring_->comms.shard().get(), sum.words().data(),
+                                 sum.words().data(), ExactSum::word_count, VESCOMM_I64, VESCOMM_SUM,
+                                 nullptr, nullptr, &request));
+        const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
+            request, vescomm_request_free);
+        wiring_->comms.wait(request);
+        sum.normalise();
+    }
+    gradients_.norm = std::sqrt(sum.value());
+    return *gradients_.norm;
+}
+
+std::pair<double, bool> Engine::norm() {
+    std::pair<double, bool> result;
+    event(Event::norm, no_unit, true, 0, [&] {
+        states_.require_gradients();
+        wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        const double norm = measure_norm() * std::fabs(gradients_.scale);
+        result = {norm, std::isfinite(norm)};
+    });
+    return result;
+}
+
+void Engine::scale(double factor) {
+    event(Event::scale, no_unit, true, std::bit_cast<std::uint64_t>(factor), [&] {
+        states_.require_gradients();
+        if (!std::isfinite(factor)) refuse("the factor is {}; it must be finite", factor);
+        gradients_.scale *= factor;
+    });
+}
+
+void Engine::step(vescomm_fsdp_step_t &step) {
+    const double arguments[] = {step.learning_rate_scale, step.max_norm, step.loss_scale};
+    event(Event::step, no_unit, true, hash_of(arguments, sizeof arguments), [&] {
+        states_.require_gradients();
+        states_.require_closed("vescomm_fsdp_step()");
+        require_finite("learning_rate_scale", step.learning_rate_scale, 0);
+        require_finite("max_norm", step.max_norm, 0);
+        require_finite("loss_scale", step.loss_scale, 0);
+        // The arguments are compared before anything changes.
+        wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        const double scale = gradients_.scale / (step.loss_scale > 0 ? step.loss_scale : 1.0);
+        const double norm = measure_norm() * std::fabs(scale);
+        wiring_->parameters.forget();
+        states_.step();
+        wiring_->gradients.begin_step();
+        gradients_ = {};
+        step.norm = norm;
+        step.skipped = std::isfinite(norm) ? 0 : 1;
+        apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped),
+               scale * clip_factor(step.max_norm, norm), step.learning_rate_scale});
+        step.step = optimizer_.steps();
+    });
+}
+
+void Engine::apply(const Update &update) {
+    last_update_ = update;
+    if (update.skipped != 0) {
+        ++counters_.skipped;
+        return;
+    }
+    const Stopwatch watch(counters_.optimizer_seconds);
+    optimizer_.step(static_cast<float>(update.factor), update.learning_rate_scale);
+}
+
+// A rank that has updated its masters has seen the announcement of this step by every other rank.
+// So a rank that is behind was in step(), its gradient shards are complete, and nothing has
+// overwritten them.
+void Engine::catch_up() {
+    const int ranks = wiring_->comms.world().ranks();
+    std::vector<Update> all(static_cast<std::size_t>(ranks));
+    check(vescomm_all_gather(wiring_->comms.world().get(), &last_update_, all.data(),
+                             sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
+                             nullptr));
+    for (const Update &other : all)
+        if (other.number > last_update_.number) apply(other);
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of an engine that a failure destroys and that reset() makes again: communicators, slots
+// and requests. Shards are not part of it.
+#pragma once
+
+#include <cstdint>
+
+#include "fsdp/engine/comms.h"
+#include "fsdp/engine/gathered_units.h"
+#include "fsdp/engine/gradient_slots.h"
+#include "fsdp/engine/watch.h"
+
+namespace vescomm::fsdp {
+
+// Values that all parts of an engine read. Immutable.
+struct Model {
+    Spec spec;
+    ModelPlan plan;
+    std::vector<std::string> unit_names;
+};
+
+struct Wiring {
+    // All arguments must outlive it. Collective.
+    Wiring(const Model &model, const Shards &shards, vescomm_comm_t *parent,
+           vescomm_fsdp_counters_t &counters)
+        : comms(parent, model.plan.mesh),
+          watch(comms, model.unit_names),
+          parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters),
+          gradients(model.spec, model.plan, shards, model.unit_names, comms, watch) {}
+
+    Comms comms;
+    Watch watch;
+    GatheredUnits parameters;
+    GradientSlots gradients;
+};
+
+}  // namespace vescomm::fsdp

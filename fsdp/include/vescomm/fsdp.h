@@ -1,0 +1,697 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The FSDP engine: training with parameters, gradients and optimizer state in ragged shards. A unit
+ * of the model is gathered only while it computes. Read this header from top to bottom:
+ *
+ *     specification   units, parameters, placements, optimizers: no communicator, no memory
+ *     report          bytes of memory and bytes on the wire, before anything is allocated
+ *     engine          events of the trainer, parameters, gradients, the step
+ *
+ *     master shard ──all_gather_v, cast──► slot, one for the node ──► the trainer computes
+ *          ▲                                                                │
+ *      optimizer ◄── gradient shard (f32) ◄──reduce_scatter_v── gradient slot, the trainer writes
+ *
+ * The conventions of vescomm.h apply; vescomm_get_last_error() has the sentence about an error.
+ *
+ * Misuse. An event, vescomm_fsdp_parameter(), vescomm_fsdp_gradient(), vescomm_fsdp_push_gradient()
+ * and vescomm_fsdp_step() fail when the order of events does not permit them. So do ranks that
+ * announce different events, or pass different options. The sentence names the event and the unit.
+ * Such an error ends the step on all ranks: the waits of the other ranks return
+ * VESCOMM_ERROR_ABORTED or VESCOMM_ERROR_MISMATCH with this sentence, and every later call returns
+ * the first error, until all ranks call vescomm_fsdp_reset(). The parameters and the state of the
+ * optimizer are unchanged. A wrong pointer or struct_size has no such effect: nothing happens.
+ *
+ * "Threads: one" means: one thread at a time uses the engine and its communicator.
+ */
+#ifndef VESCOMM_FSDP_H
+#define VESCOMM_FSDP_H
+
+#include "vescomm/optimizer.h"
+#include "vescomm/planner.h"
+#include "vescomm/vescomm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------- specification ---- */
+
+/** A description of a model and its sharding. The same on every rank. */
+typedef struct vescomm_fsdp_spec vescomm_fsdp_spec_t;
+
+/** Source of the order in which units are prefetched. */
+typedef int32_t vescomm_fsdp_order_t;
+
+/** Units in the order in which they were added, and in the opposite order for backward. */
+#define VESCOMM_FSDP_DECLARED ((vescomm_fsdp_order_t)0)
+/** The order of the micro-batch before. A micro-batch that deviates is gathered on demand, is
+ *  counted, and becomes the new order. */
+#define VESCOMM_FSDP_RECORDED ((vescomm_fsdp_order_t)1)
+/** No prefetch but vescomm_fsdp_unshard(). */
+#define VESCOMM_FSDP_EXPLICIT ((vescomm_fsdp_order_t)2)
+
+/** Options of a specification. Append-only; a zero member means its default. */
+typedef struct vescomm_fsdp_spec_options {
+    uint32_t struct_size;
+    /** Type of gathered parameters: f32, bf16 or f16. 0: f32. Masters are f32. */
+    vescomm_type_t compute_type;
+    /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. They are
+     *  summed in f32. 0: the type of the parameter. */
+    vescomm_type_t gradient_type;
+    /** Units gathered at the same time, prefetched ones included. 0: 2. Not used if parameters are
+     *  kept gathered. */
+    int32_t slots;
+    /** Units whose gradients are written or in transfer at the same time. 0: 2. Not used if whole
+     *  gradients are kept. */
+    int32_t gradient_slots;
+    vescomm_fsdp_order_t order;
+    /** Not 0: a gathered unit stays gathered until the next step; takes a slot for each unit. */
+    int32_t keep_gathered;
+    /** Not 0: keep whole gradients of all units on each rank, so that VESCOMM_FSDP_NO_SYNC is
+     *  permitted and gradients are sent once a step. */
+    int32_t keep_gradients;
+    /** Not 0: gradients are averaged over ranks. 0: summed. */
+    int32_t average;
+    uint32_t reserved;
+    /** Seed of the keys of vescomm_fsdp_initialise(). */
+    uint64_t seed;
+    /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
+    const vescomm_planner_options_t *planner;
+} vescomm_fsdp_spec_options_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
+    vescomm_fsdp_spec_options_t options = {
+        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL};
+    return options;
+}
+
+/**
+ * Creates an empty specification.
+ *
+ * @param options  NULL: defaults. Borrowed for the call.
+ * @param spec     [out] owned by the caller; free with vescomm_fsdp_spec_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names the option.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_spec_create(const vescomm_fsdp_spec_options_t *options,
+                                                      vescomm_fsdp_spec_t **spec);
+
+/**
+ * Frees a specification. Engines created from it keep their own copy.
+ *
+ * @param spec  NULL: no effect.
+ * @return VESCOMM_OK.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_spec_free(vescomm_fsdp_spec_t *spec);
+
+/** Placement of values along an axis of ranks. */
+typedef int32_t vescomm_fsdp_placement_t;
+
+/** Each rank has its shard. */
+#define VESCOMM_FSDP_SHARD ((vescomm_fsdp_placement_t)0)
+/** Each rank has the same values. */
+#define VESCOMM_FSDP_REPLICATE ((vescomm_fsdp_placement_t)1)
+/** Gradients only: each rank keeps its own whole contribution until the last micro-batch. */
+#define VESCOMM_FSDP_PARTIAL ((vescomm_fsdp_placement_t)2)
+
+/**
+ * Adds an axis to the mesh of ranks. The last axis has consecutive ranks. Without an axis the
+ * preset is zero3.
+ *
+ * These placements of parameters, gradients and optimizer state exist, each on at most one axis:
+ * (shard, shard, shard), (replicate, shard, shard) or (replicate, partial, shard) on the last axis,
+ * and (replicate, replicate, replicate) on the first one.
+ *
+ * @param name  unique, used in messages.
+ * @param size  number of ranks along the axis. 0: all that the other axes leave.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: other placements.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, const char *name,
+                                                   int32_t size,
+                                                   vescomm_fsdp_placement_t parameters,
+                                                   vescomm_fsdp_placement_t gradients,
+                                                   vescomm_fsdp_placement_t optimizer);
+
+/**
+ * Replaces the axes by those of a preset.
+ *
+ *              parameters     gradients      optimizer state
+ *     ddp      replicated     replicated     replicated
+ *     zero1    gathered       whole          sharded             sent once a step
+ *     zero2    gathered       sharded        sharded
+ *     zero3    sharded        sharded        sharded             gathered unit by unit
+ *     hsdp:K   as zero3 among K consecutive ranks; groups of K ranks are replicas
+ *     mics:K   the same: gradients pass between groups once a step
+ *
+ * @param preset  one of the names above.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such preset.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.
+ * Source: Rajbhandari et al., "ZeRO", 2020; Zhang et al., "MiCS", 2022.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, const char *preset);
+
+/**
+ * Adds a unit: parameters that are gathered together, usually a layer.
+ *
+ * @param name   unique, not empty.
+ * @param flags  must be 0.
+ * @param unit   [out] number of the unit, counted from 0.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_add_unit(vescomm_fsdp_spec_t *spec, const char *name,
+                                                   uint32_t flags, uint64_t *unit);
+
+/** The parameter has no gradient and no optimizer state. */
+#define VESCOMM_FSDP_FROZEN ((uint32_t)1)
+/** The engine does not manage the parameter: it has an id, but no memory. */
+#define VESCOMM_FSDP_IGNORED ((uint32_t)2)
+
+/** One parameter. Append-only; a zero member means its default. */
+typedef struct vescomm_fsdp_parameter {
+    uint32_t struct_size;
+    /** Number of entries of shape; 0 is a scalar. */
+    int32_t dimensions;
+    /** Unique within its unit. Borrowed for the call. */
+    const char *name;
+    /** Row-major extents, each at least 0. Borrowed for the call. */
+    const int64_t *shape;
+    /** Type of the gathered parameter. 0: the compute type of the specification. */
+    vescomm_type_t type;
+    /** Leading dimensions that index sub-matrices. The grid of blocks restarts at each of them. */
+    int32_t batch_dimensions;
+    /** Rows of a block, which stays on one rank, as in vescomm_planner_tensor_t. 0: 1. */
+    int64_t block_rows;
+    /** Consecutive elements of a block, instead of block_rows. 0: block_rows applies. */
+    int64_t block_elements;
+    /** VESCOMM_FSDP_FROZEN, VESCOMM_FSDP_IGNORED. */
+    uint32_t flags;
+    uint32_t reserved;
+    /** Id of an earlier parameter of the same shape that this one shares, also of another unit.
+     *  Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
+     *  none. */
+    int64_t tied_to;
+} vescomm_fsdp_parameter_t;
+
+/** Returns the struct with struct_size set, tied_to -1, all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_parameter_t vescomm_fsdp_parameter_init(void) {
+    vescomm_fsdp_parameter_t parameter = {
+        sizeof(vescomm_fsdp_parameter_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, -1};
+    return parameter;
+}
+
+/**
+ * Adds a parameter to a unit.
+ *
+ * @param unit  of vescomm_fsdp_add_unit().
+ * @param id    [out] number of the parameter in the whole model, counted from 0.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names unit and parameter.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spec, uint64_t unit,
+                                                        const vescomm_fsdp_parameter_t *parameter,
+                                                        uint64_t *id);
+
+/**
+ * Gives parameters an optimizer and its settings. A parameter is in at most one group. Parameters
+ * in no group form one group with AdamW and its default settings.
+ *
+ * @param parameters  @p count ids; neither frozen nor ignored nor tied. Borrowed for the call.
+ * @param kind        must exist as long as the specification and its engines.
+ * @param settings    kind->settings_bytes bytes, copied.
+ * @param group       [out] number of the group, counted from 0. May be NULL.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when the kind rejects the settings.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_add_group(vescomm_fsdp_spec_t *spec,
+                                                    const uint64_t *parameters, size_t count,
+                                                    const vescomm_optimizer_kind_t *kind,
+                                                    const void *settings, uint64_t *group);
+
+/* -------------------------------------------------------------------------------- report ---- */
+
+/** Memory of one rank, and what it receives. Bytes unless a member says otherwise. Append-only. */
+typedef struct vescomm_fsdp_report {
+    uint32_t struct_size;
+    /** [in] Rank to report on. vescomm_fsdp_report_init() sets -1: the rank with the most
+     *  persistent bytes. [out] the rank. */
+    int32_t rank;
+    /** [in] Micro-batches of a step. 0: 1. [out] the number. */
+    int32_t micro_batches;
+    int32_t shard_ranks; /**< ranks among which a unit is sharded */
+    int64_t parameters; /**< elements of all parameters, tied ones once */
+    int64_t padding; /**< elements of all ranks of a shard group that belong to no parameter */
+    int64_t shard_elements; /**< elements that this rank owns, padding included */
+    uint64_t master_bytes; /**< f32 masters */
+    uint64_t gradient_bytes; /**< f32 gradient shards */
+    uint64_t optimizer_bytes; /**< states of the optimizers */
+    uint64_t persistent_bytes; /**< the three above together */
+    /** Gathered parameters: one copy for the ranks of a node that are in one shard group. */
+    uint64_t slot_bytes;
+    uint64_t gradient_slot_bytes; /**< gradients before they are summed */
+    uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
+    /** All of the above, if no other rank of the shard group is on the node. */
+    uint64_t peak_bytes;
+    uint64_t gathers_per_step; /**< gathers of units */
+    /** Bytes of gathered parameters of other ranks that this rank needs in a step. */
+    uint64_t gather_bytes_per_step;
+    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step. */
+    uint64_t reduce_bytes_per_step;
+    /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
+    uint64_t replica_bytes_per_step;
+    /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
+     *  compute type is not f32. */
+    uint64_t replicated_bytes;
+} vescomm_fsdp_report_t;
+
+/** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
+    vescomm_fsdp_report_t report = {
+        sizeof(vescomm_fsdp_report_t), -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    return report;
+}
+
+/**
+ * Plans the model and reports its memory and traffic. Nothing is allocated.
+ *
+ * The traffic is that of steady steps in which every unit goes through forward and backward once in
+ * each micro-batch, in the declared order.
+ *
+ * @param ranks   number of ranks, at least 1.
+ * @param report  [in,out] struct_size, rank and micro_batches set by the caller, the rest filled.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when no layout meets the options of the
+ *         planner, or the axes do not divide the ranks.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Cost: as vescomm_plan_create().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_report(const vescomm_fsdp_spec_t *spec, int32_t ranks,
+                                                 vescomm_fsdp_report_t *report);
+
+/* -------------------------------------------------------------------------------- engine ---- */
+
+/** Shards, slots and requests of one model. */
+typedef struct vescomm_fsdp vescomm_fsdp_t;
+
+/**
+ * Creates an engine: plans the whole model, checks that all ranks have the same specification, and
+ * allocates. Parameters start as zeros.
+ *
+ * @param spec        copied.
+ * @param comms       the communicator of all ranks. The engine creates its own communicators from
+ *                    it; it must exist as long as the engine.
+ * @param comm_count  1.
+ * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
+ *         VESCOMM_ERROR_MISMATCH: the specifications differ; the sentence names a rank and the
+ *         first unit that differs. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
+ *         VESCOMM_ERROR_PEER_FAILED.
+ *
+ * Collective: yes.  Blocking: yes.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec,
+                                                 vescomm_comm_t *const *comms, size_t comm_count,
+                                                 vescomm_fsdp_t **engine);
+
+/**
+ * Frees an engine. After an error it does not wait for other ranks.
+ *
+ * @param engine  NULL: no effect.
+ * @return VESCOMM_OK.
+ *
+ * Collective: yes, unless the engine has failed.  Blocking: until all ranks have called it, at most
+ * the timeout.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_free(vescomm_fsdp_t *engine);
+
+/**
+ * Sets consecutive elements of a parameter to their initial values.
+ *
+ * @param parameter  id.
+ * @param first      first element, counted within the parameter.
+ * @param count      number of elements, at least 1.
+ * @param values     [out] @p count elements.
+ * @param key        of a random stream: a hash of the seed and of the names of unit and parameter.
+ *                   Values that are a function of key and element do not depend on the number of
+ *                   ranks.
+ * @return 0, or another value to fail.
+ */
+typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t first, int64_t count,
+                                   float *values, uint64_t key);
+
+/**
+ * Calls @p fill for every piece of a parameter that this rank owns.
+ *
+ * @param fill     called from the calling thread, only during the call.
+ * @param context  passed to @p fill.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed; masters are partly set. A
+ *         unit is open.
+ *
+ * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
+                                                     vescomm_fsdp_fill_t fill, void *context);
+
+/** The last micro-batch of a step: gradients are complete after vescomm_fsdp_finish_backward(). */
+#define VESCOMM_FSDP_LAST ((uint32_t)1)
+/** Gradients stay on this rank; needs keep_gradients. */
+#define VESCOMM_FSDP_NO_SYNC ((uint32_t)2)
+/** Gradients are not summed over replicas in this micro-batch. Only without LAST; the engine sums
+ *  them over replicas in the last micro-batch in any case. */
+#define VESCOMM_FSDP_NO_OUTER ((uint32_t)4)
+/** Forward only: no gradients. */
+#define VESCOMM_FSDP_EVAL ((uint32_t)8)
+
+/**
+ * Begins a micro-batch.
+ *
+ * Before: no unit is open, and the last micro-batch with backward is finished.
+ *
+ * @param flags  VESCOMM_FSDP_LAST, NO_SYNC, NO_OUTER, EVAL; the same on every rank.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t flags);
+
+/**
+ * @defgroup events Events
+ *
+ * The trainer announces each phase of a unit before or after it runs. Every rank announces the same
+ * events in the same order.
+ *
+ *     pre_forward    gathers the unit and waits; prefetches the next units
+ *     post_forward   releases the unit
+ *     pre_backward   gathers the unit and waits; its gradients may be written
+ *     post_backward  releases the unit, and starts to sum its gradients if no more are expected
+ *     unshard        starts to gather the unit, and keeps it until reshard
+ *     reshard        ends an unshard
+ *
+ * A unit may be opened again while it is open, and used several times in a micro-batch: every pre_
+ * needs its post_. A pre_forward after the first pre_backward of a micro-batch recomputes. A unit
+ * goes through backward at most as often as through forward.
+ *
+ * @param unit   of vescomm_fsdp_add_unit().
+ * @param queue  must be NULL for host memory, the only kind so far.
+ * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
+ *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
+ *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * Collective: yes, same order.  Blocking: pre_ until the unit is gathered, at most the timeout.
+ * Threads: one.  Since: 0.1
+ *
+ * @{
+ */
+
+/** Opens a unit for forward. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_pre_forward(vescomm_fsdp_t *engine, uint64_t unit,
+                                                      void *queue);
+/** Closes a unit after forward. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_post_forward(vescomm_fsdp_t *engine, uint64_t unit,
+                                                       void *queue);
+/** Opens a unit for backward. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_pre_backward(vescomm_fsdp_t *engine, uint64_t unit,
+                                                       void *queue);
+/** Closes a unit after backward. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_post_backward(vescomm_fsdp_t *engine, uint64_t unit,
+                                                        void *queue);
+/** Starts to gather a unit, and keeps it gathered. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_unshard(vescomm_fsdp_t *engine, uint64_t unit,
+                                                  void *queue);
+/** Ends an unshard. */
+VESCOMM_API vescomm_status_t vescomm_fsdp_reshard(vescomm_fsdp_t *engine, uint64_t unit,
+                                                  void *queue);
+
+/** @} */
+
+/** A dense row-major array. Append-only. */
+typedef struct vescomm_fsdp_view {
+    uint32_t struct_size;
+    vescomm_type_t type; /**< of the elements */
+    void *data; /**< first element; may be NULL when there are no elements */
+    int64_t elements; /**< number of elements */
+    const int64_t *shape; /**< extents; owned by the engine. NULL for a scalar and for a shard */
+    const int64_t *strides; /**< in elements; owned by the engine. NULL as shape */
+    int32_t dimensions; /**< entries of shape and strides */
+    uint32_t reserved;
+    uint64_t generation; /**< number of updates of the parameters so far */
+} vescomm_fsdp_view_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_view_t vescomm_fsdp_view_init(void) {
+    vescomm_fsdp_view_t view = {sizeof(vescomm_fsdp_view_t), 0, NULL, 0, NULL, NULL, 0, 0, 0};
+    return view;
+}
+
+/**
+ * Returns a gathered parameter, to be read only.
+ *
+ * Before: its unit is open. After: the view is valid until the unit is closed.
+ *
+ * @param id    of vescomm_fsdp_add_parameter(); a tied parameter is in the unit it was added to.
+ * @param view  [in,out] struct_size set by the caller, the rest filled.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
+ *
+ * Collective: no.  Blocking: after unshard until the unit is gathered.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_parameter(vescomm_fsdp_t *engine, uint64_t id,
+                                                    vescomm_fsdp_view_t *view);
+
+/** How the trainer writes a gradient. */
+typedef int32_t vescomm_fsdp_gradient_mode_t;
+
+/** Overwrite every element. */
+#define VESCOMM_FSDP_OVERWRITE ((vescomm_fsdp_gradient_mode_t)0)
+/** Add to every element: an earlier use of the unit has written it. */
+#define VESCOMM_FSDP_ADD ((vescomm_fsdp_gradient_mode_t)1)
+
+/**
+ * Returns the memory of a gradient, to be written: this rank's term of the sum. A gradient that is
+ * neither asked for nor pushed is zero on this rank.
+ *
+ * Before: its unit is between pre_backward and post_backward.
+ * After: the caller writes every element as @p mode says before post_backward.
+ *
+ * @param view  [in,out] struct_size set by the caller, the rest filled.
+ * @param mode  [out] VESCOMM_FSDP_OVERWRITE or VESCOMM_FSDP_ADD.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint64_t id,
+                                                   vescomm_fsdp_view_t *view,
+                                                   vescomm_fsdp_gradient_mode_t *mode);
+
+/**
+ * Adds a gradient that the caller owns to this rank's term of the sum, converting its type.
+ *
+ * Before: its unit is between pre_backward and post_backward.
+ *
+ * @param data   all elements of the parameter, dense and row-major. Borrowed for the call.
+ * @param type   f32 or the type of the gradients.
+ * @param queue  must be NULL for host memory, the only kind so far.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
+ *         VESCOMM_ERROR_UNSUPPORTED: another type.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Cost: one pass.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
+                                                        const void *data, vescomm_type_t type,
+                                                        void *queue);
+
+/**
+ * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums
+ * in the last micro-batch.
+ *
+ * Before: no unit is open.
+ *
+ * @param queue  must be NULL for host memory, the only kind so far.
+ * @return as the events.
+ *
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *queue);
+
+/**
+ * Returns the norm of the gradients of the whole model, as scaled by vescomm_fsdp_scale().
+ *
+ * Before: the last micro-batch of the step is finished.
+ *
+ * @param norm    [out] square root of the sum of squares; the same on every rank. NaN or infinite
+ * if a gradient is. May be NULL.
+ * @param finite  [out] 1: every gradient of every rank is finite; 0: not. May be NULL.
+ * @return as the events.
+ *
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Cost: one pass over
+ * this rank's gradients, once a step.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *norm,
+                                               int32_t *finite);
+
+/**
+ * Multiplies all gradients by a factor. The optimizer applies it; there is no extra pass.
+ *
+ * Before: the last micro-batch of the step is finished.
+ *
+ * @param factor  finite; the same on every rank.
+ * @return as the events.
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double factor);
+
+/** Arguments and results of a step. Append-only. */
+typedef struct vescomm_fsdp_step {
+    uint32_t struct_size;
+    /** [out] 1: a gradient was not finite, so that nothing was updated on any rank. */
+    int32_t skipped;
+    /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
+     *  1. */
+    double learning_rate_scale;
+    /** [in] Largest norm; larger gradients are scaled down to it. 0: no limit. */
+    double max_norm;
+    /** [in] Factor that the trainer multiplied the loss by; gradients are divided by it. 0: 1. */
+    double loss_scale;
+    double norm; /**< [out] norm of the gradients before clipping, divided by the loss scale */
+    int64_t step; /**< [out] number of steps that were not skipped */
+} vescomm_fsdp_step_t;
+
+/** Returns the struct with struct_size set, learning_rate_scale 1, the others zero. Since: 0.1 */
+static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
+    vescomm_fsdp_step_t step = {sizeof(vescomm_fsdp_step_t), 0, 1.0, 0.0, 0.0, 0.0, 0};
+    return step;
+}
+
+/**
+ * Clips the gradients and updates this rank's shards.
+ *
+ * Before: the last micro-batch of the step is finished. After: gathered parameters are stale, and
+ * gradients are empty.
+ *
+ * @param step   [in,out] struct_size and arguments set by the caller, the same on every rank;
+ *               results filled.
+ * @param queue  must be NULL for host memory, the only kind so far.
+ * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
+ *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
+ *         rank's shards are then partly updated.
+ *
+ * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *step,
+                                               void *queue);
+
+/**
+ * Replaces the settings of a group from the next step on.
+ *
+ * @param group     of vescomm_fsdp_add_group().
+ * @param settings  as there; must need the same states. The same on every rank.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing changed.
+ *
+ * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint64_t group,
+                                                    const void *settings);
+
+/**
+ * Returns to the start of a step after an error or an exception in the trainer: closes all units
+ * and drops all gradients.
+ *
+ * After: parameters and states of the optimizer are as after the last step. Views are invalid. If
+ * vescomm_fsdp_step() succeeded on some ranks and failed on others, because a rank failed after it,
+ * the step is complete on all ranks.
+ *
+ * @return VESCOMM_OK. The first error of the communicator given to vescomm_fsdp_create(), if that
+ *         one is broken. VESCOMM_ERROR_TIMEOUT: a rank has not called it.
+ *
+ * Collective: yes, all ranks.  Blocking: yes, at most the timeout.  Threads: one.
+ * Cost: as the allocation of the slots in vescomm_fsdp_create().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine);
+
+/** Values of which a rank has a shard. */
+typedef int32_t vescomm_fsdp_role_t;
+
+#define VESCOMM_FSDP_MASTER ((vescomm_fsdp_role_t)0)
+/** Complete between finish_backward of the last micro-batch and step. */
+#define VESCOMM_FSDP_GRADIENT ((vescomm_fsdp_role_t)1)
+/** A state of the optimizer. */
+#define VESCOMM_FSDP_STATE ((vescomm_fsdp_role_t)2)
+
+/**
+ * Returns this rank's shard of a unit. vescomm_fsdp_pieces() says where parameters lie in it.
+ *
+ * @param role   frozen parameters have a master only, and lie behind all others.
+ * @param state  number of the state, in the order of vescomm_optimizer_needs_t; 0 for other roles.
+ * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
+ *               freed; aligned to 64 bytes.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t unit,
+                                                vescomm_fsdp_role_t role, uint32_t state,
+                                                vescomm_fsdp_view_t *view);
+
+/**
+ * Lists the pieces of parameters in this rank's shard of a unit, in order of offset.
+ *
+ * @param pieces    [out] up to @p capacity pieces; may be NULL when @p capacity is 0.
+ * @param count     [out] total number of pieces, which may exceed @p capacity.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_pieces(const vescomm_fsdp_t *engine, uint64_t unit,
+                                                 vescomm_optimizer_piece_t *pieces, size_t capacity,
+                                                 size_t *count);
+
+/** Counters of an engine on this rank since its creation. Append-only. */
+typedef struct vescomm_fsdp_counters {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t gathers; /**< gathers of units */
+    uint64_t gather_bytes; /**< as vescomm_fsdp_report_t.gather_bytes_per_step */
+    uint64_t reduce_bytes; /**< as vescomm_fsdp_report_t.reduce_bytes_per_step */
+    uint64_t replica_bytes; /**< as vescomm_fsdp_report_t.replica_bytes_per_step */
+    uint64_t deviations; /**< micro-batches that deviated from the declared or recorded order */
+    uint64_t skipped; /**< steps that were skipped because a gradient was not finite */
+    int64_t steps; /**< steps that were not skipped */
+    uint64_t allocated_bytes; /**< peak_bytes of the report, as allocated now */
+    double exposed_seconds; /**< time in functions of this header, without optimizer_seconds */
+    double optimizer_seconds; /**< time in optimizers and norms */
+} vescomm_fsdp_counters_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_counters_t vescomm_fsdp_counters_init(void) {
+    vescomm_fsdp_counters_t counters = {
+        sizeof(vescomm_fsdp_counters_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0};
+    return counters;
+}
+
+/**
+ * Returns the counters of an engine on this rank.
+ *
+ * @param counters  [in,out] struct_size set by the caller, the rest filled.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
+                                                       vescomm_fsdp_counters_t *counters);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/report/traffic.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fsdp/engine/prefetch.h"
+#include "fsdp/error.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// Memory of the shards of a rank.
+struct Persistent {
+    std::int64_t elements = 0;
+    std::uint64_t master = 0, gradient = 0, optimizer = 0;
+
+    std::uint64_t total() const { return master + gradient + optimizer; }
+};
+
+Persistent persistent_of(const ModelPlan &plan, int position) {
+    Persistent sum;
+    for (const Bucket &bucket : plan.buckets) {
+        const std::int64_t elements = bucket.shard(position);
+        const auto aligned = static_cast<std::uint64_t>(align_shard(elements));
+        sum.elements += elements;
+        sum.master += aligned * sizeof(float);
+        if (!bucket.trainable) continue;
+        sum.gradient += aligned * sizeof(float);
+        for (const vescomm_type_t type : bucket.states)
+            sum.optimizer += aligned * vescomm_type_get_bytes(type);
+    }
+    return sum;
+}
+
+// Gathers of each unit in a steady step in the declared order.
+std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
+                                            int micro_batches) {
+    const auto units = static_cast<int>(spec.units().size());
+    SlotPool pool(units, static_cast<int>(plan.slots.size()));
+    Order order(spec.options().order == VESCOMM_FSDP_EXPLICIT ? VESCOMM_FSDP_EXPLICIT
+                                                              : VESCOMM_FSDP_DECLARED,
+                units);
+    std::vector<std::uint64_t> gathers(units, 0);
+    const auto count = [&](int unit, const SlotPool::Opened &) { ++gathers[unit]; };
+    const auto use = [&](int unit, bool backward) {
+        order.opened(unit, backward);
+        const std::vector<int> soon = needed_soon(order, plan);
+        for (const std::size_t owner : plan.needs[unit]) {
+            const auto opened = pool.open(static_cast<int>(owner), soon);
+            if (opened.gather) count(static_cast<int>(owner), opened);
+        }
+        prefetch(pool, soon, count);
+        for (const std::size_t owner : plan.needs[unit])
+            close(pool, plan, static_cast<int>(owner), soon);
+    };
+    for (int batch = 0; batch < micro_batches; ++batch) {
+        order.begin(false);
+        for (int unit = 0; unit < units; ++unit) use(unit, false);
+        for (int unit = units; unit-- > 0;) use(unit, true);
+    }
+    return gathers;
+}
+
+std::uint64_t sum_over_units(const ModelPlan &plan, const std::vector<std::uint64_t> &times,
+                             int position,
+                             std::uint64_t (*bytes)(const ModelPlan &, std::size_t, int)) {
+    std::uint64_t sum = 0;
+    for (std::size_t unit = 0; unit < times.size(); ++unit)
+        sum += times[unit] * bytes(plan, unit, position);
+    return sum;
+}
+
+std::uint64_t total(const std::vector<std::uint64_t> &sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+}
+
+std::uint64_t replicated_bytes(const ModelPlan &plan) {
+    std::uint64_t bytes = 0;
+    for (const Bucket &bucket : plan.buckets) {
+        std::uint64_t per_element = sizeof(float);
+        if (bucket.type != VESCOMM_F32) per_element += vescomm_type_get_bytes(bucket.type);
+        if (bucket.trainable) per_element += sizeof(float);
+        for (const vescomm_type_t type : bucket.states) per_element += vescomm_type_get_bytes(type);
+        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.padding) * per_element;
+    }
+    return bytes;
+}
+
+}  // namespace
+
+std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t index : plan.of_unit[unit]) {
+        const Bucket &bucket = plan.buckets[index];
+        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
+                 vescomm_type_get_bytes(bucket.type);
+    }
+    return bytes;
+}
+
+std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t index : plan.of_unit[unit]) {
+        const Bucket &bucket = plan.buckets[index];
+        if (!bucket.trainable) continue;
+        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
+                 vescomm_type_get_bytes(bucket.gradient_type);
+    }
+    return bytes;
+}
+
+std::uint64_t replica_bytes(const ModelPlan &plan, int position) {
+    return plan.mesh.replicas() > 1 ? persistent_of(plan, position).gradient : 0;
+}
+
+std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position) {
+    const std::size_t units = plan.of_unit.size();
+    std::uint64_t largest = 0;
+    for (std::size_t unit = 0; unit < units; ++unit)
+        if (plan.gradient_slots.size() < units || unit == slot)
+            largest = std::max(largest, scratch_bytes(plan, unit, position));
+    return largest;
+}
+
+std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t index : plan.of_unit[unit])
+        if (plan.buckets[index].trainable)
+            bytes += static_cast<std::uint64_t>(align_shard(plan.buckets[index].shard(position))) *
+                     sizeof(float);
+    return bytes;
+}
+
+vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
+                                  const vescomm_fsdp_report_t &asked) {
+    const Mesh &mesh = plan.mesh;
+    if (asked.rank >= mesh.ranks || asked.rank < -1)
+        refuse("rank is {}; it must be -1 or below the {} ranks", asked.rank, mesh.ranks);
+    if (asked.micro_batches < 0)
+        refuse("micro_batches is {}; it must be at least 0", asked.micro_batches);
+    vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+    report.rank = asked.rank;
+    if (report.rank < 0) {
+        report.rank = 0;
+        for (int rank = 1; rank < mesh.shard_ranks; ++rank)
+            if (persistent_of(plan, rank).total() > persistent_of(plan, report.rank).total())
+                report.rank = rank;
+    }
+    report.micro_batches = std::max(asked.micro_batches, 1);
+    report.shard_ranks = mesh.shard_ranks;
+    const int position = mesh.position(report.rank);
+    for (const Bucket &bucket : plan.buckets) {
+        report.parameters += bucket.elements - bucket.padding;
+        report.padding += bucket.padding;
+    }
+    const Persistent persistent = persistent_of(plan, position);
+    report.shard_elements = persistent.elements;
+    report.master_bytes = persistent.master;
+    report.gradient_bytes = persistent.gradient;
+    report.optimizer_bytes = persistent.optimizer;
+    report.persistent_bytes = persistent.total();
+    report.slot_bytes = total(plan.slots);
+    report.gradient_slot_bytes = total(plan.gradient_slots);
+
+    // Sums after the first of a step do not go directly into the gradient shard.
+    if (report.micro_batches > 1 && !mesh.keep_gradients)
+        for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
+            report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
+    report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.gradient_slot_bytes +
+                        report.scratch_bytes;
+
+    const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
+    report.gathers_per_step = total(gathers);
+    report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);
+    const std::uint64_t sums = mesh.keep_gradients ? 1 : report.micro_batches;
+    report.reduce_bytes_per_step = sum_over_units(
+        plan, std::vector<std::uint64_t>(plan.of_unit.size(), sums), position, reduce_bytes);
+    report.replica_bytes_per_step = replica_bytes(plan, position);
+    report.replicated_bytes = replicated_bytes(plan);
+    return report;
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bytes of memory and on the wire of one rank, computed from the plan. The engine counts what it
+// sends with the functions for one transfer, and the report multiplies them. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "fsdp/spec/model_plan.h"
+
+namespace vescomm::fsdp {
+
+// Shards begin at multiples of this many floats: 64 bytes, a cache line.
+constexpr std::int64_t shard_alignment = 16;
+
+constexpr std::int64_t align_shard(std::int64_t elements) {
+    return (elements + shard_alignment - 1) / shard_alignment * shard_alignment;
+}
+
+// Bytes of other ranks in one gather of a unit.
+std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// Bytes for other ranks in one sum of the gradients of a unit.
+std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// Bytes in one sum over replicas: the gradient shards of all units. 0 without replicas.
+std::uint64_t replica_bytes(const ModelPlan &plan, int position);
+// Bytes of the gradient shard of a unit, in f32, each bucket aligned.
+std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// The largest of these among the units that use a gradient slot.
+std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int position);
+
+// Computes the whole report. `report` has the rank (-1: the one with the most persistent bytes) and
+// the number of micro-batches (0: 1).
+vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
+                                  const vescomm_fsdp_report_t &report);
+
+}  // namespace vescomm::fsdp

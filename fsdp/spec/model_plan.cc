@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/spec/model_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "fsdp/error.h"
+#include "vescomm/planner.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+struct FreePlan {
+    void operator()(vescomm_plan_t *plan) const noexcept { vescomm_plan_free(plan); }
+};
+using PlanPointer = std::unique_ptr<vescomm_plan_t, FreePlan>;
+
+std::vector<vescomm_type_t> states_of(const Spec &spec, const Parameter &parameter) {
+    if (!parameter.group) return {};
+    const vescomm_optimizer_needs_t &needs = spec.groups()[*parameter.group].needs;
+    return {needs.types, needs.types + needs.states};
+}
+
+// Returns the bucket of a unit that a parameter belongs to; adds one if there is none.
+std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
+                       const Parameter &parameter) {
+    Bucket wanted;
+    wanted.unit = unit;
+    wanted.type = parameter.type;
+    wanted.gradient_type = spec.gradient_type(parameter);
+    wanted.trainable = !parameter.frozen();
+    wanted.states = states_of(spec, parameter);
+    for (const std::size_t bucket : plan.of_unit[unit]) {
+        const Bucket &one = plan.buckets[bucket];
+        if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
+            one.trainable == wanted.trainable && one.states == wanted.states)
+            return bucket;
+    }
+    plan.buckets.push_back(std::move(wanted));
+    plan.of_unit[unit].push_back(plan.buckets.size() - 1);
+    return plan.buckets.size() - 1;
+}
+
+void make_buckets(ModelPlan &plan, const Spec &spec) {
+    for (std::size_t unit = 0; unit < spec.units().size(); ++unit)
+        // Frozen parameters come last.
+        for (const bool frozen : {false, true})
+            for (const std::size_t id : spec.units()[unit].parameters) {
+                const Parameter &parameter = spec.parameters()[id];
+                if (!parameter.stored() || parameter.frozen() != frozen) continue;
+                const std::size_t bucket = bucket_for(plan, spec, unit, parameter);
+                plan.buckets[bucket].places.push_back({id, 0, parameter.elements});
+            }
+}
+
+// A parameter as the planner sees it. Blocks of elements are blocks of a vector, or of a batch of
+// vectors.
+struct Planned {
+    Planned(const Spec &spec, std::size_t id) : name(std::to_string(id)) {
+        const Parameter &parameter = spec.parameters()[id];
+        shape = parameter.shape;
+        batch = parameter.batch_dimensions;
+        rows = parameter.block_rows;
+        if (parameter.block_elements == 0) return;
+        rows = parameter.block_elements;
+        shape.assign(parameter.shape.begin(), parameter.shape.begin() + batch);
+        std::int64_t rest = 1;
+        for (std::size_t i = batch; i < parameter.shape.size(); ++i) rest *= parameter.shape[i];
+        shape.push_back(rest);
+    }
+
+    vescomm_planner_tensor_t tensor() const {
+        vescomm_planner_tensor_t tensor = vescomm_planner_tensor_init();
+        tensor.name = name.c_str();
+        tensor.dimensions = static_cast<std::int32_t>(shape.size());
+        tensor.shape = shape.data();
+        tensor.block_rows = rows;
+        tensor.batch_dimensions = batch;
+        return tensor;
+    }
+
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::int64_t rows = 1;
+    std::int32_t batch = 0;
+};
+
+// The tensors of a bucket that have elements, with the memory that they borrow.
+struct PlannedBucket {
+    std::vector<Planned> parameters;
+    std::vector<vescomm_planner_tensor_t> tensors;
+};
+
+void read_layout(Bucket &bucket, const Layout &layout) {
+    for (Place &place : bucket.places)
+        if (place.elements > 0)
+            place.offset = layout.tensor(layout.find(std::to_string(place.parameter))).offset;
+    std::stable_sort(bucket.places.begin(), bucket.places.end(),
+                     [](const Place &a, const Place &b) { return a.offset < b.offset; });
+    const vescomm_layout_info_t info = layout.info();
+    bucket.elements = info.elements;
+    bucket.padding = info.padding;
+    bucket.cuts.assign(1, 0);
+    for (int rank = 0; rank < info.ranks; ++rank) bucket.cuts.push_back(layout.shard(rank).second);
+}
+
+// Finds the layouts of all buckets together.
+void lay_out(ModelPlan &plan, const Spec &spec) {
+    std::vector<PlannedBucket> planned(plan.buckets.size());
+    std::vector<vescomm_planner_unit_t> units;
+    std::vector<std::size_t> bucket_of;
+    for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+        Bucket &bucket = plan.buckets[i];
+        bucket.cuts.assign(plan.mesh.shard_ranks + 1, 0);
+        for (const Place &place : bucket.places)
+            if (place.elements > 0) planned[i].parameters.emplace_back(spec, place.parameter);
+        for (const Planned &parameter : planned[i].parameters)
+            planned[i].tensors.push_back(parameter.tensor());
+        if (planned[i].tensors.empty()) continue;
+        vescomm_planner_unit_t unit = vescomm_planner_unit_init();
+        unit.name = spec.units()[bucket.unit].name.c_str();
+        unit.type = VESCOMM_F32;  // masters
+        unit.tensors = planned[i].tensors.data();
+        unit.count = planned[i].tensors.size();
+        units.push_back(unit);
+        bucket_of.push_back(i);
+    }
+    if (units.empty()) return;
+    vescomm_plan_t *made = nullptr;
+    const vescomm_status_t status = vescomm_plan_create(
+        units.data(), units.size(), plan.mesh.shard_ranks, &spec.planner(), &made);
+    if (status != VESCOMM_OK) throw Failure(status, vescomm_plan_explain());
+    const PlanPointer owner(made);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        vescomm_layout_t *layout = nullptr;
+        check(vescomm_plan_create_layout(made, i, &layout));
+        if (layout == nullptr) {
+            vescomm_planner_totals_t totals = vescomm_planner_totals_init();
+            check(vescomm_plan_get_totals(made, &totals));
+            throw Failure(VESCOMM_ERROR_INVALID_ARGUMENT, vescomm_plan_explain());
+        }
+        read_layout(plan.buckets[bucket_of[i]], Layout(layout));
+    }
+}
+
+void find_homes(ModelPlan &plan, const Spec &spec) {
+    plan.homes.resize(spec.parameters().size());
+    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
+        for (std::size_t place = 0; place < plan.buckets[bucket].places.size(); ++place)
+            plan.homes[plan.buckets[bucket].places[place].parameter] = Home{bucket, place};
+    for (std::size_t id = 0; id < spec.parameters().size(); ++id)
+        if (const auto owner = spec.parameters()[id].tied_to) plan.homes[id] = plan.homes[*owner];
+    for (std::size_t unit = 0; unit < spec.units().size(); ++unit) {
+        std::vector<std::size_t> needs = {unit};
+        for (const std::size_t id : spec.units()[unit].parameters) {
+            if (!plan.homes[id]) continue;
+            const std::size_t owner = plan.buckets[plan.homes[id]->bucket].unit;
+            if (std::find(needs.begin(), needs.end(), owner) == needs.end()) needs.push_back(owner);
+        }
+        plan.needs.push_back(std::move(needs));
+    }
+}
+
+// Any unit fits into any slot, unless there is a slot for each unit.
+template <typename Size>
+std::vector<std::uint64_t> slot_sizes(std::size_t units, bool for_each, std::size_t slots,
+                                      Size &&size_of) {
+    std::vector<std::uint64_t> sizes;
+    std::uint64_t largest = 0;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        sizes.push_back(size_of(unit));
+        largest = std::max(largest, sizes.back());
+    }
+    if (!for_each && slots < units) sizes.assign(slots, largest);
+    return sizes;
+}
+
+void make_slots(ModelPlan &plan, const Spec &spec) {
+    const std::size_t units = spec.units().size();
+    plan.slots =
+        slot_sizes(units, plan.mesh.keep_parameters, static_cast<std::size_t>(spec.options().slots),
+                   [&](std::size_t unit) { return plan.slot_bytes_of(unit); });
+    plan.gradient_slots = slot_sizes(
+        units, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
+        [&](std::size_t unit) { return plan.gradient_bytes_of(unit); });
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        const std::size_t needed = plan.needs[unit].size();
+        if (needed > plan.slots.size())
+            refuse(
+                "unit \"{}\" uses parameters of {} units, and there are {} slots; set slots to "
+                "{} or more",
+                spec.units()[unit].name, needed, plan.slots.size(), needed);
+        if (needed > plan.gradient_slots.size())
+            refuse(
+                "unit \"{}\" has gradients of {} units, and there are {} gradient_slots; set "
+                "gradient_slots to {} or more",
+                spec.units()[unit].name, needed, plan.gradient_slots.size(), needed);
+    }
+}
+
+}  // namespace
+
+std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
+    std::vector<vescomm_optimizer_piece_t> pieces;
+    const std::int64_t begin = cuts[position];
+    const std::int64_t end = cuts[position + 1];
+    for (const Place &place : places) {
+        const std::int64_t first = std::max(begin, place.offset);
+        const std::int64_t last = std::min(end, place.offset + place.elements);
+        if (first < last)
+            pieces.push_back({place.parameter, first - place.offset, last - first, first - begin});
+    }
+    return pieces;
+}
+
+Layout Bucket::layout() const {
+    std::vector<std::int64_t> counts;
+    for (std::size_t i = 1; i < cuts.size(); ++i) counts.push_back(cuts[i] - cuts[i - 1]);
+    return Layout::from_counts(counts);
+}
+
+std::uint64_t ModelPlan::slot_bytes_of(std::size_t unit) const {
+    std::uint64_t bytes = 0;
+    for (const std::size_t bucket : of_unit[unit])
+        bytes += align_bucket(buckets[bucket].parameter_bytes());
+    return bytes;
+}
+
+std::uint64_t ModelPlan::gradient_bytes_of(std::size_t unit) const {
+    std::uint64_t bytes = 0;
+    for (const std::size_t bucket : of_unit[unit])
+        if (buckets[bucket].trainable) bytes += align_bucket(buckets[bucket].gradient_bytes());
+    return bytes;
+}
+
+bool ModelPlan::trainable(std::size_t unit) const {
+    return gradient_bytes_of(unit) > 0;
+}
+
+ModelPlan plan_model(const Spec &spec, int ranks) {
+    ModelPlan plan;
+    plan.mesh = make_mesh(spec, ranks);
+    plan.of_unit.resize(spec.units().size());
+    make_buckets(plan, spec);
+    lay_out(plan, spec);
+    find_homes(plan, spec);
+    make_slots(plan, spec);
+    return plan;
+}
+
+}  // namespace vescomm::fsdp

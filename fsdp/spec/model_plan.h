@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plan of a model: its buckets and their layouts, for a number of ranks. Values only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fsdp/spec/mesh.h"
+#include "fsdp/spec/spec.h"
+#include "vescomm/vescomm.hpp"
+
+namespace vescomm::fsdp {
+
+// A parameter in a bucket.
+struct Place {
+    std::size_t parameter = 0;  // id
+    std::int64_t offset = 0;  // in elements of the bucket
+    std::int64_t elements = 0;
+};
+
+// Parameters of one unit that are gathered by one request: they have the same types and the same
+// states of optimizers.
+struct Bucket {
+    std::size_t unit = 0;
+    vescomm_type_t type = VESCOMM_F32;  // of gathered parameters
+    vescomm_type_t gradient_type = VESCOMM_F32;
+    bool trainable = true;
+    std::vector<vescomm_type_t> states;  // types of the optimizer's states
+    std::vector<Place> places;  // in order of offset
+    std::vector<std::int64_t> cuts;  // shard_ranks + 1
+    std::int64_t elements = 0;
+    std::int64_t padding = 0;
+
+    std::int64_t shard(int position) const { return cuts[position + 1] - cuts[position]; }
+    std::uint64_t parameter_bytes() const {
+        return static_cast<std::uint64_t>(elements) * vescomm_type_get_bytes(type);
+    }
+    std::uint64_t gradient_bytes() const {
+        return static_cast<std::uint64_t>(elements) * vescomm_type_get_bytes(gradient_type);
+    }
+    // The pieces of the shard of a rank.
+    std::vector<vescomm_optimizer_piece_t> pieces(int position) const;
+    // A vector cut as the bucket is.
+    Layout layout() const;
+};
+
+// The place of a parameter in the model.
+struct Home {
+    std::size_t bucket = 0;
+    std::size_t place = 0;
+};
+
+struct ModelPlan {
+    Mesh mesh;
+    std::vector<Bucket> buckets;  // unit after unit; the trainable ones of a unit first
+    std::vector<std::vector<std::size_t>> of_unit;  // buckets of each unit
+    std::vector<std::optional<Home>> homes;  // of parameters; none for ignored ones
+    // Units whose parameters a unit uses: itself, then the owners of its tied parameters.
+    std::vector<std::vector<std::size_t>> needs;
+
+    // Slots for gathered parameters: bytes of each. A unit has slot number unit if there is one
+    // for each unit.
+    std::vector<std::uint64_t> slots;
+    std::vector<std::uint64_t> gradient_slots;
+
+    std::uint64_t slot_bytes_of(std::size_t unit) const;
+    std::uint64_t gradient_bytes_of(std::size_t unit) const;
+    bool trainable(std::size_t unit) const;
+};
+
+// Buckets of a unit lie at multiples of this in a slot.
+constexpr std::uint64_t bucket_alignment = 64;
+
+constexpr std::uint64_t align_bucket(std::uint64_t bytes) {
+    return (bytes + bucket_alignment - 1) / bucket_alignment * bucket_alignment;
+}
+
+// Plans the whole model. Throws Failure when there is no layout, or the slots do not suffice for
+// the units that are open at the same time.
+ModelPlan plan_model(const Spec &spec, int ranks);
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/spec/spec.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "fsdp/error.h"
+#include "fsdp/spec/mesh.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+bool is_parameter_type(vescomm_type_t type) {
+    return type == VESCOMM_F32 || type == VESCOMM_BF16 || type == VESCOMM_F16;
+}
+
+void require_type(const char *what, vescomm_type_t type) {
+    if (!is_parameter_type(type))
+        refuse("{} is {}; it must be VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16", what, type);
+}
+
+void require_not_negative(const char *what, std::int64_t value) {
+    if (value < 0) refuse("{} is {}; it must be at least 0", what, value);
+}
+
+// Sizes of buffers are limited to 2^40 elements, as the counts of vescomm.h.
+constexpr std::int64_t max_elements = std::int64_t{1} << 40;
+
+std::int64_t count_elements(const std::string &name, const std::vector<std::int64_t> &shape) {
+    std::int64_t product = 1;
+    bool empty = false;
+    for (const std::int64_t extent : shape) {
+        if (extent < 0)
+            refuse("parameter \"{}\" has an extent of {}; use at least 0", name, extent);
+        if (extent == 0) {
+            empty = true;
+        } else if (product > max_elements / extent) {
+            refuse("parameter \"{}\" has more than 2^40 elements; divide it", name);
+        } else {
+            product *= extent;
+        }
+    }
+    return empty ? 0 : product;
+}
+
+std::vector<std::int64_t> row_major(const std::vector<std::int64_t> &shape) {
+    std::vector<std::int64_t> strides(shape.size(), 1);
+    for (std::size_t i = shape.size(); i-- > 1;)
+        strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+    return strides;
+}
+
+}  // namespace
+
+Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
+    if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
+    require_type("compute_type", options_.compute_type);
+    if (options_.gradient_type != 0) require_type("gradient_type", options_.gradient_type);
+    require_not_negative("slots", options_.slots);
+    require_not_negative("gradient_slots", options_.gradient_slots);
+    if (options_.slots == 0) options_.slots = 2;
+    if (options_.gradient_slots == 0) options_.gradient_slots = 2;
+    if (options_.order < VESCOMM_FSDP_DECLARED || options_.order > VESCOMM_FSDP_EXPLICIT)
+        refuse("order is {}; it must be declared (0), recorded (1) or explicit (2)",
+               options_.order);
+    planner_ = vescomm_planner_options_init();
+    planner_.mode = VESCOMM_PLANNER_BALANCED;
+    if (options_.planner == nullptr) return;
+    std::uint32_t size = 0;
+    std::memcpy(&size, options_.planner, sizeof size);
+    if (size < sizeof size || size > 4096)
+        refuse("struct_size of planner is {}; initialise it with vescomm_planner_options_init()",
+               size);
+    planner_ = vescomm_planner_options_t{};
+    std::memcpy(&planner_, options_.planner, std::min<std::size_t>(size, sizeof planner_));
+    planner_.struct_size = sizeof planner_;
+    if (planner_.weights != nullptr)
+        refuse("planner.weights is given; shards of the engine have equal weights, pass NULL");
+    options_.planner = nullptr;
+}
+
+void Spec::add_axis(const Axis &axis) {
+    if (axis.name.empty()) refuse("an axis has no name; give it one");
+    require_not_negative("the size of an axis", axis.size);
+    for (const Axis &other : axes_)
+        if (other.name == axis.name) refuse("there is an axis \"{}\" already", axis.name);
+    std::vector<Axis> axes = axes_;
+    axes.push_back(axis);
+    check_axes(axes);
+    axes_ = std::move(axes);
+}
+
+void Spec::use_preset(const std::string &preset) {
+    axes_ = axes_of_preset(preset);
+}
+
+std::size_t Spec::add_unit(const std::string &name) {
+    if (name.empty()) refuse("a unit has no name; give it one");
+    for (const Unit &unit : units_)
+        if (unit.name == name) refuse("there is a unit \"{}\" already; names are unique", name);
+    units_.push_back({name, {}});
+    return units_.size() - 1;
+}
+
+std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &theirs) {
+    if (unit >= units_.size())
+        refuse("there is no unit {}; {} units were added so far", unit, units_.size());
+    if (theirs.name == nullptr || *theirs.name == 0)
+        refuse("a parameter of unit \"{}\" has no name; give it one", units_[unit].name);
+    Parameter parameter;
+    parameter.unit = unit;
+    parameter.name = theirs.name;
+    const std::string name = units_[unit].name + "." + parameter.name;
+    for (const std::size_t other : units_[unit].parameters)
+        if (parameters_[other].name == parameter.name)
+            refuse("there is a parameter \"{}\" already; names are unique in a unit", name);
+    if (theirs.dimensions < 0 || (theirs.dimensions > 0 && theirs.shape == nullptr))
+        refuse("parameter \"{}\" has {} dimensions and {}", name, theirs.dimensions,
+               theirs.shape == nullptr ? "no shape" : "a shape");
+    if (theirs.dimensions > 0)
+        parameter.shape.assign(theirs.shape, theirs.shape + theirs.dimensions);
+    parameter.elements = count_elements(name, parameter.shape);
+    parameter.strides = row_major(parameter.shape);
+    parameter.type = theirs.type != 0 ? theirs.type : options_.compute_type;
+    require_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
+    if (theirs.batch_dimensions < 0 || theirs.batch_dimensions > theirs.dimensions)
+        refuse("parameter \"{}\" has batch_dimensions {} of {} dimensions", name,
+               theirs.batch_dimensions, theirs.dimensions);
+    parameter.batch_dimensions = theirs.batch_dimensions;
+    if (theirs.block_rows < -1)
+        refuse("parameter \"{}\" has block_rows {}; it must be at least -1", name,
+               theirs.block_rows);
+    require_not_negative("block_elements", theirs.block_elements);
+    if (theirs.block_elements > 0 && theirs.block_rows != 0)
+        refuse("parameter \"{}\" has block_rows {} and block_elements {}; give one of them", name,
+               theirs.block_rows, theirs.block_elements);
+    parameter.block_rows = theirs.block_rows == 0 ? 1 : theirs.block_rows;
+    parameter.block_elements = theirs.block_elements;
+    if ((theirs.flags & ~(VESCOMM_FSDP_FROZEN | VESCOMM_FSDP_IGNORED)) != 0)
+        refuse("parameter \"{}\" has flags {:#x}; FROZEN and IGNORED exist", name, theirs.flags);
+    parameter.flags = theirs.flags;
+    if (theirs.tied_to >= 0) {
+        const auto owner = static_cast<std::size_t>(theirs.tied_to);
+        if (owner >= parameters_.size())
+            refuse("parameter \"{}\" is tied to {}; {} parameters were added before it", name,
+                   owner, parameters_.size());
+        if (parameter.flags != 0)
+            refuse("parameter \"{}\" is tied and has flags; it has those of \"{}\"", name,
+                   full_name(owner));
+        if (parameters_[owner].shape != parameter.shape)
+            refuse("parameter \"{}\" is tied to \"{}\", which has another shape", name,
+                   full_name(owner));
+        if (parameters_[owner].ignored())
+            refuse("parameter \"{}\" is tied to \"{}\", which is ignored", name, full_name(owner));
+        parameter.tied_to = parameters_[owner].tied_to ? *parameters_[owner].tied_to : owner;
+        parameter.flags = parameters_[owner].flags;
+        parameter.type = parameters_[owner].type;
+    }
+    parameters_.push_back(std::move(parameter));
+    units_[unit].parameters.push_back(parameters_.size() - 1);
+    return parameters_.size() - 1;
+}
+
+std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
+                            const vescomm_optimizer_kind_t *kind, const void *settings) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        const std::uint64_t id = ids[i];
+        if (id >= parameters_.size())
+            refuse("there is no parameter {}; {} were added so far", id, parameters_.size());
+        if (!parameters_[id].stored() || parameters_[id].frozen())
+            refuse("parameter \"{}\" is frozen, ignored or tied; leave it out of the group",
+                   full_name(id));
+        if (parameters_[id].group || std::find(ids.begin(), ids.begin() + static_cast<long>(i),
+                                               id) != ids.begin() + static_cast<long>(i))
+            refuse("parameter \"{}\" is in a group already", full_name(id));
+    }
+    groups_.push_back(make_group(kind, settings));
+    for (const std::uint64_t id : ids) parameters_[id].group = groups_.size() - 1;
+    return groups_.size() - 1;
+}
+
+void Spec::complete() {
+    if (axes_.empty()) use_preset("zero3");
+    std::vector<std::uint64_t> rest;
+    for (std::size_t id = 0; id < parameters_.size(); ++id)
+        if (parameters_[id].stored() && !parameters_[id].frozen() && !parameters_[id].group)
+            rest.push_back(id);
+    if (rest.empty()) return;
+    const vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
+    add_group(rest, vescomm_optimizer_get_adamw(), &settings);
+}
+
+vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
+    return options_.gradient_type != 0 ? options_.gradient_type : parameter.type;
+}
+
+std::string Spec::full_name(std::size_t id) const {
+    return units_[parameters_[id].unit].name + "." + parameters_[id].name;
+}
+
+Group make_group(const vescomm_optimizer_kind_t *kind, const void *settings) {
+    if (kind == nullptr || kind->name == nullptr || kind->needs == nullptr || kind->step == nullptr)
+        refuse("the kind of a group, or its name, needs or step, is NULL; give all of them");
+    if (settings == nullptr && kind->settings_bytes > 0)
+        refuse("settings is NULL; \"{}\" has {} bytes of settings", kind->name,
+               kind->settings_bytes);
+    Group group;
+    group.kind = kind;
+    const auto *bytes = static_cast<const std::byte *>(settings);
+    if (kind->settings_bytes > 0) group.settings.assign(bytes, bytes + kind->settings_bytes);
+    const char *reason = "it gave no reason";
+    if (kind->needs(kind->context, group.settings.data(), &group.needs, &reason) != 0)
+        refuse("\"{}\" rejects its settings: {}", kind->name, reason);
+    if (group.needs.states > VESCOMM_OPTIMIZER_MAX_STATES)
+        refuse("\"{}\" needs {} states; at most {} are possible", kind->name, group.needs.states,
+               VESCOMM_OPTIMIZER_MAX_STATES);
+    for (std::uint32_t state = 0; state < group.needs.states; ++state)
+        if (vescomm_type_get_bytes(group.needs.types[state]) == 0)
+            refuse("state {} of \"{}\" has type {}, which does not exist", state, kind->name,
+                   group.needs.types[state]);
+    return group;
+}
+
+}  // namespace vescomm::fsdp

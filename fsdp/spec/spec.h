@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The specification: units, parameters, placements and optimizers. Plain values, checked as they
+// are added.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vescomm/fsdp.h"
+
+namespace vescomm::fsdp {
+
+// Placements along one axis of the mesh of ranks.
+struct Axis {
+    std::string name;
+    int size = 0;  // 0: all ranks that the other axes leave
+    vescomm_fsdp_placement_t parameters = VESCOMM_FSDP_SHARD;
+    vescomm_fsdp_placement_t gradients = VESCOMM_FSDP_SHARD;
+    vescomm_fsdp_placement_t optimizer = VESCOMM_FSDP_SHARD;
+};
+
+struct Parameter {
+    std::string name;
+    std::size_t unit = 0;
+    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> strides;  // row-major, in elements
+    std::int64_t elements = 0;
+    vescomm_type_t type = VESCOMM_F32;
+    std::int32_t batch_dimensions = 0;
+    std::int64_t block_rows = 1;
+    std::int64_t block_elements = 0;  // 0: block_rows applies
+    std::uint32_t flags = 0;
+    std::optional<std::size_t> tied_to;  // the parameter that has the memory, itself not tied
+    std::optional<std::size_t> group;
+
+    bool frozen() const { return (flags & VESCOMM_FSDP_FROZEN) != 0; }
+    bool ignored() const { return (flags & VESCOMM_FSDP_IGNORED) != 0; }
+    // True if the parameter has memory of its own.
+    bool stored() const { return !ignored() && !tied_to; }
+};
+
+struct Unit {
+    std::string name;
+    std::vector<std::size_t> parameters;  // ids
+};
+
+// Parameters with one optimizer and one set of settings.
+struct Group {
+    const vescomm_optimizer_kind_t *kind = nullptr;
+    std::vector<std::byte> settings;
+    vescomm_optimizer_needs_t needs = vescomm_optimizer_needs_init();
+};
+
+class Spec {
+public:
+    // Throws Failure for a wrong option, like all functions here.
+    explicit Spec(const vescomm_fsdp_spec_options_t &options);
+
+    void add_axis(const Axis &axis);
+    void use_preset(const std::string &preset);
+    std::size_t add_unit(const std::string &name);
+    std::size_t add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &parameter);
+    std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t *kind,
+                          const void *settings);
+    // Puts the trainable parameters without a group into a group with AdamW.
+    void complete();
+
+    const vescomm_fsdp_spec_options_t &options() const { return options_; }
+    const vescomm_planner_options_t &planner() const { return planner_; }
+    const std::vector<Axis> &axes() const { return axes_; }
+    const std::vector<Unit> &units() const { return units_; }
+    const std::vector<Parameter> &parameters() const { return parameters_; }
+    const std::vector<Group> &groups() const { return groups_; }
+
+    vescomm_type_t gradient_type(const Parameter &parameter) const;
+    // "unit.parameter"
+    std::string full_name(std::size_t id) const;
+
+private:
+    vescomm_fsdp_spec_options_t options_;
+    vescomm_planner_options_t planner_;
+    std::vector<Axis> axes_;
+    std::vector<Unit> units_;
+    std::vector<Parameter> parameters_;
+    std::vector<Group> groups_;
+};
+
+// Makes a group after asking the kind for its needs.
+Group make_group(const vescomm_optimizer_kind_t *kind, const void *settings);
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small model, and a trainer that drives the engine through its public interface. Gradients are
+// whole numbers, so that sums over ranks and micro-batches are exact in any order.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/free_port.h"
+#include "vescomm/fsdp.hpp"
+
+namespace vescomm::fsdp::testing {
+
+inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body) {
+    const std::string address = internal::testing_support::free_address();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                vescomm_comm_options_t options = vescomm_comm_options_init();
+                options.timeout_seconds = 60;
+                Communicator comm(rank, ranks, address, "a secret of this test", &options);
+                body(comm);
+            } catch (const std::exception &error) {
+                ADD_FAILURE() << "rank " << rank << " of " << ranks << ": " << error.what();
+            }
+        });
+    for (std::thread &thread : threads) thread.join();
+}
+
+struct UnitModel {
+    std::string name;
+    std::vector<ParameterSpec> parameters;
+};
+
+// Odd sizes, blocks of rows, a whole tensor, a scalar, an empty tensor, batches.
+inline std::vector<UnitModel> odd_model() {
+    std::vector<UnitModel> units;
+    units.push_back(
+        {"embedding",
+         {{.name = "token", .shape = {37, 12}}, {.name = "position", .shape = {5, 12}}}});
+    for (int i = 0; i < 4; ++i)
+        units.push_back(
+            {"block." + std::to_string(i),
+             {{.name = "up", .shape = {64, 12}, .block_rows = 32},
+              {.name = "bias", .shape = {64}},
+              {.name = "owned", .shape = {7, 9}, .block_rows = -1},
+              {.name = "scale", .shape = {}},
+              {.name = "experts", .shape = {3, 5, 4}, .batch_dimensions = 1, .block_elements = 6},
+              {.name = "nothing", .shape = {0, 3}}}});
+    units.push_back({"head", {{.name = "out", .shape = {19, 12}, .block_rows = 4}}});
+    return units;
+}
+
+inline std::int64_t elements(const ParameterSpec &parameter) {
+    std::int64_t product = 1;
+    for (const std::int64_t extent : parameter.shape) product *= extent;
+    return product;
+}
+
+// A specification, and the ids of its parameters by unit.
+struct Described {
+    Spec spec;
+    std::vector<std::vector<std::uint64_t>> ids;
+};
+
+inline Described describe(
+    const std::vector<UnitModel> &units, const std::string &preset = "zero3",
+    const vescomm_fsdp_spec_options_t &options = vescomm_fsdp_spec_options_init()) {
+    Described described{Spec(options), {}};
+    described.spec.preset(preset);
+    for (const UnitModel &unit : units) {
+        const std::uint64_t number = described.spec.add_unit(unit.name);
+        described.ids.emplace_back();
+        for (const ParameterSpec &parameter : unit.parameters)
+            described.ids.back().push_back(described.spec.add_parameter(number, parameter));
+    }
+    return described;
+}
+
+inline float initial(std::uint64_t id, std::int64_t element) {
+    return static_cast<float>((element * 31 + static_cast<std::int64_t>(id) * 7) % 101 - 50) /
+           64.0f;
+}
+
+inline void fill(Engine &engine) {
+    engine.initialise(
+        [](std::uint64_t id, std::int64_t first, std::span<float> values, std::uint64_t) {
+            for (std::size_t i = 0; i < values.size(); ++i)
+                values[i] = initial(id, first + static_cast<std::int64_t>(i));
+        });
+}
+
+// The gradient of one element, summed over all ranks and micro-batches of a step.
+inline int total_gradient(std::uint64_t id, std::int64_t element, int step) {
+    return static_cast<int>((element * 13 + static_cast<std::int64_t>(id) * 5 + step * 17) % 41) -
+           20;
+}
+
+// The term of one of `parts` contributions. The terms add up to the total.
+inline int gradient_term(int total, int part, int parts) {
+    const auto floor_part = [&](int i) { return (total + 20 + i) / parts; };
+    if (part < parts - 1) return floor_part(part);
+    int rest = total;
+    for (int other = 0; other < parts - 1; ++other) rest -= floor_part(other);
+    return rest;
+}
+
+inline std::uint16_t to_bf16(float x) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+inline float from_bf16(std::uint16_t half) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// Element of a view of f32 or bf16.
+inline float read(const vescomm_fsdp_view_t &view, std::int64_t element) {
+    if (view.type == VESCOMM_F32) return static_cast<const float *>(view.data)[element];
+    return from_bf16(static_cast<const std::uint16_t *>(view.data)[element]);
+}
+
+inline void write(const vescomm_fsdp_view_t &view, std::int64_t element, float x) {
+    if (view.type == VESCOMM_F32) static_cast<float *>(view.data)[element] = x;
+    else static_cast<std::uint16_t *>(view.data)[element] = to_bf16(x);
+}
+
+// Writes one term of the gradients of a unit.
+inline void write_gradients(Engine &engine, const std::vector<std::uint64_t> &ids, int step,
+                            int part, int parts, bool push = false) {
+    for (const std::uint64_t id : ids) {
+        if (push) {
+            const std::int64_t count = engine.parameter(id).elements;
+            std::vector<float> terms;
+            for (std::int64_t i = 0; i < count; ++i)
+                terms.push_back(
+                    static_cast<float>(gradient_term(total_gradient(id, i, step), part, parts)));
+            engine.push_gradient(id, terms.data(), VESCOMM_F32);
+            continue;
+        }
+        const auto [view, mode] = engine.gradient(id);
+        for (std::int64_t i = 0; i < view.elements; ++i) {
+            const auto term =
+                static_cast<float>(gradient_term(total_gradient(id, i, step), part, parts));
+            write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + term : term);
+        }
+    }
+}
+
+// How a test trains.
+struct Training {
+    int steps = 3;
+    int micro_batches = 1;
+    double max_norm = 0;
+    bool push = false;
+    bool recompute = false;  // open a unit again inside its backward pass
+};
+
+struct Outcome {
+    std::vector<float> parameters;  // all of them, in order of unit and element
+    std::vector<double> norms;
+    vescomm_fsdp_counters_t counters;  // of the last step
+};
+
+// Opens all units for evaluation and returns all parameters.
+inline std::vector<float> read_all(Engine &engine,
+                                   const std::vector<std::vector<std::uint64_t>> &ids) {
+    std::vector<float> seen;
+    engine.begin(VESCOMM_FSDP_EVAL);
+    for (std::size_t unit = 0; unit < ids.size(); ++unit) {
+        engine.pre_forward(unit);
+        for (const std::uint64_t id : ids[unit]) {
+            const vescomm_fsdp_view_t view = engine.parameter(id);
+            for (std::int64_t i = 0; i < view.elements; ++i) seen.push_back(read(view, i));
+        }
+        engine.post_forward(unit);
+    }
+    return seen;
+}
+
+// One micro-batch: all units up, all units down.
+inline void micro_batch(Engine &engine, const std::vector<std::vector<std::uint64_t>> &ids,
+                        const Training &training, int step, int part, int parts, bool last) {
+    engine.begin(last ? VESCOMM_FSDP_LAST : 0);
+    for (std::size_t unit = 0; unit < ids.size(); ++unit) {
+        engine.pre_forward(unit);
+        engine.post_forward(unit);
+    }
+    for (std::size_t unit = ids.size(); unit-- > 0;) {
+        engine.pre_backward(unit);
+        if (training.recompute) engine.pre_forward(unit);
+        write_gradients(engine, ids[unit], step, part, parts, training.push);
+        if (training.recompute) engine.post_forward(unit);
+        engine.post_backward(unit);
+    }
+    engine.finish_backward();
+}
+
+inline Outcome train(Communicator &comm, const Described &described, const Training &training) {
+    Engine engine(described.spec, comm);
+    fill(engine);
+    Outcome outcome;
+    vescomm_fsdp_counters_t before{};
+    for (int step = 0; step < training.steps; ++step) {
+        before = engine.counters();
+        for (int micro = 0; micro < training.micro_batches; ++micro)
+            micro_batch(engine, described.ids, training, step,
+                        comm.rank() * training.micro_batches + micro,
+                        comm.ranks() * training.micro_batches, micro + 1 == training.micro_batches);
+        vescomm_fsdp_step_t arguments = vescomm_fsdp_step_init();
+        arguments.max_norm = training.max_norm;
+        outcome.norms.push_back(engine.step(arguments).norm);
+    }
+    outcome.counters = engine.counters();
+    outcome.counters.gathers -= before.gathers;
+    outcome.counters.gather_bytes -= before.gather_bytes;
+    outcome.counters.reduce_bytes -= before.reduce_bytes;
+    outcome.counters.replica_bytes -= before.replica_bytes;
+    outcome.parameters = read_all(engine, described.ids);
+    return outcome;
+}
+
+// Trains on a number of ranks, checks that all ranks see the same parameters, and returns the
+// outcome of rank 0.
+inline Outcome train_on(int ranks, const std::vector<UnitModel> &units, const std::string &preset,
+                        const vescomm_fsdp_spec_options_t &options, const Training &training) {
+    std::vector<Outcome> outcomes(ranks);
+    run_ranks(ranks, [&](Communicator &comm) {
+        outcomes[comm.rank()] = train(comm, describe(units, preset, options), training);
+    });
+    for (const Outcome &outcome : outcomes) {
+        EXPECT_EQ(outcome.parameters, outcomes[0].parameters);
+        EXPECT_EQ(outcome.norms, outcomes[0].norms);
+    }
+    return outcomes[0];
+}
+
+}  // namespace vescomm::fsdp::testing
