@@ -47,7 +47,7 @@ void MessageReceiver::bind_to(int source) noexcept {
 }
 
 MessageReceiver::Moved MessageReceiver::take_copy() noexcept {
-    if (receive_.copy == nullptr) return {};
+    if (!has_copy()) return {};
     const auto &copy = receive_.copy->bytes;
     Moved moved{.chunks = receive_.copy->chunks};
     for (const Piece &piece : bindings_.output.pieces) {  // one, or none
@@ -61,7 +61,7 @@ MessageReceiver::Moved MessageReceiver::take_copy() noexcept {
 }
 
 std::optional<Mismatch> MessageReceiver::find_mismatch() const noexcept {
-    if (!receive_.found || message().signature == bindings_.signature) return {};
+    if (!receive_.found || expected()) return {};
     return Mismatch{.rank = bindings_.rank,
                     .signature = bindings_.signature,
                     .other = message().source,

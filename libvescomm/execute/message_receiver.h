@@ -40,6 +40,9 @@ public:
 
     // The message of the last run, once it is found.
     const MessageHeader &message() const noexcept { return receive_.header; }
+    // True: its count and type are those of the receive, as far as the signature tells.
+    bool expected() const noexcept { return message().signature == bindings_.signature; }
+    bool has_copy() const noexcept { return receive_.copy != nullptr; }
     std::optional<Mismatch> find_mismatch() const noexcept;
     // The rank that the run waits for before it has found its message, or VESCOMM_ANY_SOURCE.
     int awaited() const noexcept { return receive_.found ? message().source : receive_.source; }

@@ -70,10 +70,13 @@ void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece
 
 void Operation::start(const Run &run) noexcept {
     ++runs_;
-    context_.start(run);
     match_.start(run);
-    if (receiver_) receiver_->start();
-    else move_to(run.slot);
+    if (receiver_) {
+        receiver_->start();
+    } else {
+        context_.start(run);
+        move_to(run.slot);
+    }
     settled_ = false;
     lanes_running_ = 0;
     for (std::size_t lane = 0; lane < positions_.size(); ++lane) {
@@ -208,9 +211,10 @@ void Operation::acquired() noexcept {
 // Goes to the step before the first chunk that is to be moved. A receiver takes nothing of a
 // message that it does not expect: it goes to its last step.
 void Operation::take_message() noexcept {
+    if (receiver_->expected() && !receiver_->has_copy()) return;
     const std::size_t last = program_.lanes[0].steps.size() - 1;
     positions_[0].at = last;
-    if (receiver_->find_mismatch()) return;
+    if (!receiver_->expected()) return;
     const MessageReceiver::Moved moved = receiver_->take_copy();
     add(counters_.bytes_written, moved.bytes);
     positions_[0].at = std::min(receive_steps_of_chunk * moved.chunks, last);

@@ -29,7 +29,15 @@ std::uint64_t word_of(std::uint64_t number, std::uint64_t value) {
 }  // namespace
 
 MessageMatch::MessageMatch(EagerPlaces places)
-    : places_(std::move(places)), sources_(static_cast<std::size_t>(places_.nodes.ranks())) {}
+    : places_(std::move(places)),
+      channel_(places_.channel_for(places_.rank)),
+      sources_(static_cast<std::size_t>(places_.nodes.ranks())) {
+    for (int rank = 0; rank < places_.nodes.ranks(); ++rank) {
+        of(rank).rank = rank;
+        of(rank).local = places_.nodes.together(places_.rank, rank);
+        of(rank).transport = places_.transports[static_cast<std::size_t>(rank)];
+    }
+}
 
 void MessageMatch::post(PostedReceive &receive) noexcept {
     receive.order = ++posts_;
@@ -42,10 +50,12 @@ void MessageMatch::post(PostedReceive &receive) noexcept {
 bool MessageMatch::find(PostedReceive &receive) noexcept {
     if (receive.found) return true;
     if (receive.source != VESCOMM_ANY_SOURCE) {
-        observe(receive.source);
+        observe(of(receive.source), receive);
     } else {
-        for (int source = 0; source < places_.nodes.ranks() && !receive.found; ++source)
-            observe(source);
+        for (Source &source : sources_) {
+            observe(source, receive);
+            if (receive.found) break;
+        }
     }
     return receive.found;
 }
@@ -54,36 +64,36 @@ void MessageMatch::release(PostedReceive &receive) noexcept {
     give_back(*std::exchange(receive.copy, nullptr));
 }
 
-// A receive waits for a message of `source`, or of any source.
-void MessageMatch::observe(int source) noexcept {
-    Source &its = of(source);
+// `waiting`: a receive of messages of the source, or of any source. Returns when it has found its
+// message, or when no other one has arrived.
+void MessageMatch::observe(Source &source, const PostedReceive &waiting) noexcept {
     MessageHeader header;
     bool any = false;
-    while (read_header(source, its.observed, header)) {
-        its.in_slot[slot_of(its.observed)] = nullptr;  // a message before it has left
+    while (!waiting.found && read_header(source, header)) {
+        source.in_slot[slot_of(source.observed)] = nullptr;  // a message before it has left
         if (!give_to_receive(header) && !keep(header)) return;
-        ++its.observed;
+        ++source.observed;
         any = true;
     }
-    ArrivedMessage *in_the_way = its.in_slot[slot_of(its.observed)];
+    ArrivedMessage *in_the_way = source.in_slot[slot_of(source.observed)];
     if (!any && in_the_way != nullptr) copy_chunks(*in_the_way);
 }
 
-bool MessageMatch::read_header(int source, std::uint64_t number,
-                               MessageHeader &header) const noexcept {
-    const Transport &transport = *places_.transports[static_cast<std::size_t>(source)];
-    const std::uint32_t channel = places_.channel_for(places_.rank) + slot_of(number);
-    const std::uint64_t run = run_of(number);
-    std::uint64_t word = transport.signalled(source, {channel, signature_flag});
+// Reads the header of the next message. Returns false if it has not arrived.
+bool MessageMatch::read_header(const Source &source, MessageHeader &header) const noexcept {
+    const Transport &transport = *source.transport;
+    const std::uint32_t channel = channel_ + slot_of(source.observed);
+    const std::uint64_t run = run_of(source.observed);
+    std::uint64_t word = transport.signalled(source.rank, {channel, signature_flag});
     // The signature of an empty message from another node.
-    if (word >> 32 != run && !places_.nodes.together(places_.rank, source))
-        word = transport.signalled(source, {channel, advertised_flag});
+    if (word >> 32 != run && !source.local)
+        word = transport.signalled(source.rank, {channel, advertised_flag});
     if (word >> 32 != run) return false;
-    const std::uint64_t tag = transport.signalled(source, {channel, tag_flag});
-    header = {.source = source,
+    const std::uint64_t tag = transport.signalled(source.rank, {channel, tag_flag});
+    header = {.source = source.rank,
               .tag = tag >> 32 == run ? static_cast<std::int32_t>(tag) : 0,
               .signature = static_cast<std::uint32_t>(word),
-              .number = number};
+              .number = source.observed};
     return true;
 }
 
@@ -132,10 +142,10 @@ void MessageMatch::copy_chunks(ArrivedMessage &message) noexcept {
     const int source = message.header.source;
     const std::uint64_t number = message.header.number;
     const std::uint32_t slot = slot_of(number);
-    Transport &transport = *places_.transports[static_cast<std::size_t>(source)];
+    Transport &transport = *of(source).transport;
     const std::byte *eager = places_.mapping->base(places_.owner(source)) +
                              slot * places_.slot_bytes + places_.begin(source);
-    const SignalName written{places_.channel_for(places_.rank) + slot, written_flag};
+    const SignalName written{channel_ + slot, written_flag};
     // The last chunk of a message of unknown length is copied as if it were full.
     const std::uint64_t length = Signature(message.header.signature)
                                      .message_bytes()

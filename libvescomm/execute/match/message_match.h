@@ -75,6 +75,9 @@ public:
 private:
     static constexpr std::uint32_t slots = EagerPlaces::slots;
     struct Source {
+        int rank = 0;
+        bool local = false;  // a local peer
+        Transport *transport = nullptr;
         std::uint64_t observed = 0;  // messages
         MessageList<PostedReceive> posted;
         MessageList<ArrivedMessage> unexpected;
@@ -86,8 +89,8 @@ private:
     MessageList<PostedReceive> &posted_for(int source) noexcept {
         return source == VESCOMM_ANY_SOURCE ? posted_for_any_ : of(source).posted;
     }
-    void observe(int source) noexcept;
-    bool read_header(int source, std::uint64_t number, MessageHeader &header) const noexcept;
+    void observe(Source &source, const PostedReceive &waiting) noexcept;
+    bool read_header(const Source &source, MessageHeader &header) const noexcept;
     bool give_to_receive(const MessageHeader &header) noexcept;
     bool keep(const MessageHeader &header) noexcept;
     ArrivedMessage *find_unexpected(const PostedReceive &receive) noexcept;
@@ -96,6 +99,7 @@ private:
     void give_back(ArrivedMessage &message) noexcept;
 
     const EagerPlaces places_;
+    const std::uint32_t channel_;  // of the flags that sources raise for this rank, in slot 0
     std::vector<Source> sources_;  // by rank
     MessageList<PostedReceive> posted_for_any_;
     Pool<ArrivedMessage> pool_;

@@ -1581,7 +1581,7 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
                                                 vescomm_request_t **request);
 
 /** The peer of a vescomm_receive() that takes a message of any rank. */
-#define VESCOMM_ANY_SOURCE ((int32_t)-2)
+#define VESCOMM_ANY_SOURCE (-2)
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
