@@ -40,7 +40,7 @@ public:
 
     // The message of the last run, once it is found.
     const MessageHeader &message() const noexcept { return receive_.header; }
-    // True: its count and type are those of the receive, as far as the signature tells.
+    // True: it has the signature of the receive, so its count and type.
     bool expected() const noexcept { return message().signature == bindings_.signature; }
     bool has_copy() const noexcept { return receive_.copy != nullptr; }
     std::optional<Mismatch> find_mismatch() const noexcept;
