@@ -1639,9 +1639,9 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
  *
  * Collectives that differ only in their arrays and counts become one operation, whatever their
  * number. Sends and receives remain separate operations and run concurrently, so ranks that send to
- * one another in a group do not deadlock. Messages between two ranks keep their order. The other
- * calls of a group have no order: no call may write elements that another one reads or writes. This
- * is not checked.
+ * one another in a group do not deadlock. Messages between two ranks with one tag keep their order.
+ * The other calls of a group have no order: no call may write elements that another one reads or
+ * writes. This is not checked.
  *
  * A call that returns an error is not part of the group, and the group stays open. A group that has
  * not ended when its communicator is freed has no effect. Groups cannot be nested.

@@ -91,7 +91,7 @@ pub(crate) struct Raw<'a> {
     pub(crate) rank: usize,
     /// A receive takes a message of any rank; `rank` has no meaning.
     pub(crate) any_source: bool,
-    /// Of a message.
+    /// The tag of a message.
     pub(crate) tag: i32,
     pub(crate) algorithm: Option<&'a str>,
     _arrays: PhantomData<&'a mut ()>,
