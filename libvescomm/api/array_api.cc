@@ -39,6 +39,15 @@ struct Caller {
         return given;
     }
 
+    std::int32_t tag(const CallArguments &arguments) const {
+        if (arguments.tag != 0 && !is_message(arguments.collective))
+            refuse("takes no tag; leave it zero");
+        if (arguments.tag < 0)
+            refuse("tag is " + std::to_string(arguments.tag) + "; it must be from 0 to " +
+                   std::to_string(max_tag));
+        return arguments.tag;
+    }
+
     void counts(const std::int64_t *given, const char *name,
                 std::vector<std::int64_t> &counts) const {
         require(given, function, name);
@@ -196,6 +205,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
             const auto given = read_options(options, function, "options");
             arguments.algorithm = given.algorithm;
             arguments.factor = given.factor;
+            arguments.tag = given.tag;
         }
         // Only the root has offsets.
         if ((arguments.collective == Collective::gather_v ||
@@ -228,6 +238,7 @@ vescomm_status_t call(const char *function, vescomm_comm_t *comm, CallArguments 
             made.options.root = arguments.root;
             if (arguments.algorithm != nullptr) made.options.algorithm = arguments.algorithm;
             made.options.factor = arguments.factor;
+            made.tag = caller.tag(arguments);
             describe(caller, made);
             check(*comm->value, made.options, arguments.type);
             if (made.source.size() + made.output.size() > 1) require_apart(caller, made);

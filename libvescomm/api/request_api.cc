@@ -110,6 +110,33 @@ vescomm_status_t vescomm_request_wait(vescomm_request_t *request) {
     return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
 }
 
+vescomm_status_t vescomm_request_get_message(vescomm_request_t *request, int32_t index,
+                                             vescomm_message_info_t *info) {
+    return guarded([&] {
+        constexpr const char *function = "vescomm_request_get_message";
+        require(request, function, "request");
+        require(info, function, "info");
+        std::int32_t receives = 0;
+        for (const auto &part : request->parts) {
+            const auto message = part->received();
+            if (!message || receives++ != index) continue;
+            if (part->running())
+                throw Error(
+                    VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": the request is still running; wait for it first");
+            vescomm_message_info_t found = vescomm_message_info_init();
+            found.source = message->source;
+            found.tag = message->tag;
+            found.type = message->type;
+            found.count = message->count;
+            return write_struct(info, found, function, "info");
+        }
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": index is " + std::to_string(index) +
+                        ", and the request receives " + std::to_string(receives) + " messages");
+    });
+}
+
 vescomm_status_t vescomm_request_explain(vescomm_request_t *request, const char **text) {
     return guarded([&] {
         require(request, "vescomm_request_explain", "request");

@@ -11,7 +11,7 @@ namespace vescomm::internal {
 // for its node, and one for each rank of another node, so a number may be used for both.
 //
 //                  for the node        for a rank of another node
-//     0 to 4       the algorithm       the algorithm
+//     0 to 4       the algorithm       the algorithm; 2 of a message: tag_flag
 //     5            signature_flag      signature_flag
 //     6            release_flag        advertised_flag
 //     7            gate_flag           -
@@ -20,6 +20,10 @@ inline constexpr std::uint32_t flags_per_channel = 8;
 inline constexpr std::uint32_t algorithm_flags = 5;
 
 enum ReservedFlag : std::uint32_t {
+    // The tag of a point-to-point message, raised before its signature. The lower half of the value
+    // is the tag; the upper half is that of the signal raised with it. Not raised: the tag is 0.
+    // Messages use no other flag of an algorithm with this number.
+    tag_flag = 2,
     // The signature of the call of a rank, raised with bytes. The lower half of the value is the
     // signature; the upper half is that of the signal raised with it, which holds the number of the
     // run.

@@ -82,6 +82,7 @@ void Call::clear() {
     output.clear();
     sends.clear();
     receives.clear();
+    tag = 0;
 }
 
 Calls::Calls(std::shared_ptr<StagingBuffer> staging, std::shared_ptr<EagerBuffers> eager_buffers)
@@ -112,6 +113,7 @@ std::unique_ptr<Request> Calls::request(std::span<const Call> calls) {
     Request::Arrays &arrays = arrays_;
     arrays.cuts.clear();
     arrays.exchange = {};
+    arrays.tag = calls[0].tag;
     // A single call needs no sums, and allocates nothing.
     const std::vector<std::int64_t> together =
         calls.size() > 1 ? sums(calls, &Call::counts) : std::vector<std::int64_t>{};

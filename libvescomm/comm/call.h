@@ -27,6 +27,7 @@ struct Call {
     std::vector<Piece> source, output;  // one piece for each block
     // all_to_all_v: elements that this rank sends to each rank, and receives from each.
     std::vector<std::int64_t> sends, receives;
+    std::int32_t tag = 0;  // of a message
 
     // Keeps the capacity of the vectors.
     void clear();

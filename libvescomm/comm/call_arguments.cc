@@ -18,7 +18,8 @@ bool CallKey::same_scalars(const CallArguments &other) const noexcept {
     if (mine.source != other.source || mine.output != other.output ||
         mine.collective != other.collective || mine.count != other.count ||
         mine.type != other.type || mine.op != other.op || mine.root != other.root ||
-        mine.factor != other.factor || (mine.algorithm == nullptr) != (other.algorithm == nullptr))
+        mine.tag != other.tag || mine.factor != other.factor ||
+        (mine.algorithm == nullptr) != (other.algorithm == nullptr))
         return false;
     for (std::size_t i = 0; i < mine.lists.size(); ++i)
         if ((mine.lists[i] == nullptr) != (other.lists[i] == nullptr)) return false;

@@ -22,6 +22,7 @@ struct CallArguments {
     vescomm_type_t type = 0;
     vescomm_op_t op = VESCOMM_SUM;
     int root = 0;
+    std::int32_t tag = 0;
     const void *source = nullptr;
     const void *output = nullptr;
     std::int64_t count = 0;
@@ -37,7 +38,8 @@ inline std::uint32_t hash_of(const CallArguments &arguments, int ranks) noexcept
     std::uint64_t hash = static_cast<std::uint64_t>(arguments.collective) << 56 ^
                          static_cast<std::uint64_t>(arguments.type) << 48 ^
                          static_cast<std::uint64_t>(arguments.op) << 40 ^
-                         static_cast<std::uint32_t>(arguments.root);
+                         static_cast<std::uint32_t>(arguments.root) ^
+                         static_cast<std::uint64_t>(arguments.tag) << 16;
     const auto mix = [&hash](std::uint64_t more) {
         hash = (hash ^ more) * odd;
         hash ^= hash >> 32;

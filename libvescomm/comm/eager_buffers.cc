@@ -31,43 +31,53 @@ EagerBuffers::EagerBuffers(const std::shared_ptr<Communicator> &comm)
       memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
                              !comm->derived())),
       channel_(comm->numbers().next_channel()),
-      peers_(static_cast<std::size_t>(comm->ranks())) {
-    const std::uint32_t channels = channel_for(comm->ranks()) - channel_;
+      peers_(static_cast<std::size_t>(comm->ranks())),
+      arrivals_(places()) {
+    const std::uint32_t channels = slots * static_cast<std::uint32_t>(comm->ranks());
     for (std::uint32_t taken = 1; taken < channels; ++taken) comm->numbers().next_channel();
-    for (int peer = 0; peer < comm->ranks(); ++peer)
-        for (const bool receives : {false, true})
-            direction(peer, receives).queues.fill({.peer = peer, .receives = receives});
+    for (int peer = 0; peer < comm->ranks(); ++peer) to(peer).queues.fill({.peer = peer});
 }
 
 std::shared_ptr<EagerBuffers> EagerBuffers::create(const std::shared_ptr<Communicator> &comm) {
     return std::shared_ptr<EagerBuffers>(new EagerBuffers(comm));
 }
 
-EagerBuffers::Direction &EagerBuffers::direction(int peer, bool receives) {
-    Peer &its = peers_[static_cast<std::size_t>(peer)];
-    return receives ? its.from : its.to;
-}
-
-std::uint32_t EagerBuffers::channel_for(int peer) const {
-    return channel_ + slots * static_cast<std::uint32_t>(peer);
+EagerPlaces EagerBuffers::places() const {
+    return {.rank = comm_->rank(),
+            .nodes = comm_->nodes(),
+            .transports = comm_->routes(),
+            .mapping = memory_->mapping(),
+            .slot_bytes = slot_bytes_,
+            .chunk_bytes = chunk_bytes_,
+            .first_channel = channel_};
 }
 
 std::int64_t EagerBuffers::chunk(vescomm_type_t type) const {
     return static_cast<std::int64_t>(chunk_bytes_ / size_of(type));
 }
 
-void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer, bool receives) {
+void EagerBuffers::bind_send(Bindings &bindings, vescomm_type_t type, int peer) {
+    bind(bindings, type, peer);
+    bindings.queues = to(peer).queues.data();
+}
+
+void EagerBuffers::bind_receive(Bindings &bindings, vescomm_type_t type, int peer) {
+    bind(bindings, type, peer == VESCOMM_ANY_SOURCE ? comm_->rank() : peer);
+    bindings.arrivals = &arrivals_;
+    bindings.source_rank = peer;
+}
+
+void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer) const {
     bindings.staging = {.type = type,
                         .memory = memory_->id(),
                         .mapping = memory_->mapping(),
                         .slot_bytes = slot_bytes_};
-    bindings.channel = channel_for(peer);
-    bindings.peer_channel = channel_for(comm_->rank());
-    bindings.queues = direction(peer, receives).queues.data();
+    bindings.channel = arrivals_.places().channel_for(peer);
+    bindings.peer_channel = arrivals_.places().channel_for(comm_->rank());
 }
 
-Run EagerBuffers::next(int peer, bool receives) {
-    const std::uint64_t before = direction(peer, receives).messages++;
+Run EagerBuffers::next(int peer) {
+    const std::uint64_t before = to(peer).messages++;
     return {.number = before / slots + 1, .slot = static_cast<std::uint32_t>(before % slots)};
 }
 

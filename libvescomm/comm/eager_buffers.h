@@ -9,6 +9,7 @@
 
 #include "comm/memory.h"
 #include "execute/bindings.h"
+#include "execute/match/message_match.h"
 #include "execute/operation.h"
 
 namespace vescomm::internal {
@@ -17,7 +18,8 @@ namespace vescomm::internal {
 // and each slot has an eager buffer for each peer. Only two ranks call for a message, so messages
 // have no slot sequence number of the staging buffer. Instead each pair counts its messages in each
 // direction: message n uses the eager buffer in slot n mod slots, once the message that used it
-// before has been read.
+// before has been read. A receiver finds out by the signature which of the messages have arrived,
+// and which one is for which receive (execute/match/message_match.h).
 //
 //     slot 0: │ for rank 0: chunk, chunk │ for rank 1 │ ...  slot 1: │ for rank 0 ...
 //
@@ -32,26 +34,26 @@ public:
 
     // Elements of a chunk.
     std::int64_t chunk(vescomm_type_t type) const;
-    // Binds messages to the peer, or from it if `receives`.
-    void bind(Bindings &bindings, vescomm_type_t type, int peer, bool receives);
-    // The run of the next message.
-    Run next(int peer, bool receives);
+    // Binds messages to the peer; messages from it, or from VESCOMM_ANY_SOURCE.
+    void bind_send(Bindings &bindings, vescomm_type_t type, int peer);
+    void bind_receive(Bindings &bindings, vescomm_type_t type, int peer);
+    // The run of the next message to the peer.
+    Run next(int peer);
 
 private:
-    static constexpr std::uint32_t slots = 4;
-    struct Direction {
+    static constexpr std::uint32_t slots = EagerPlaces::slots;
+    // The messages to a peer.
+    struct Peer {
         std::uint64_t messages = 0;
         std::array<MessageQueue, slots> queues;
-    };
-    struct Peer {
-        Direction from, to;
     };
 
     explicit EagerBuffers(const std::shared_ptr<Communicator> &comm);
 
     static std::uint64_t chunk_bytes_for(int ranks);
-    Direction &direction(int peer, bool receives);
-    std::uint32_t channel_for(int peer) const;
+    EagerPlaces places() const;
+    void bind(Bindings &bindings, vescomm_type_t type, int peer) const;
+    Peer &to(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
     std::shared_ptr<Communicator> comm_;
     std::uint64_t chunk_bytes_ = 0;
@@ -59,6 +61,7 @@ private:
     std::shared_ptr<Memory> memory_;
     std::uint32_t channel_ = 0;  // of peer 0 and slot 0; the others follow
     std::vector<Peer> peers_;
+    MessageMatch arrivals_;
 };
 
 }  // namespace vescomm::internal

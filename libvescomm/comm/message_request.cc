@@ -30,12 +30,14 @@ public:
           receives_(options.collective == Collective::receive),
           elements_(elements) {}
 
-    Run next(const Operation &) override { return eager_buffers_->next(peer_, receives_); }
+    Run next(const Operation &) override { return receives_ ? Run{} : eager_buffers_->next(peer_); }
 
     Schedule schedule() const override {
         const Communicator &comm = *eager_buffers_->comm();
-        const int from = receives_ ? peer_ : comm.rank();
-        const int to = receives_ ? comm.rank() : peer_;
+        // A receive from any source is bound to this rank first (execute/message_receiver.h).
+        const int peer = peer_ == VESCOMM_ANY_SOURCE ? comm.rank() : peer_;
+        const int from = receives_ ? peer : comm.rank();
+        const int to = receives_ ? comm.rank() : peer;
         const Message message{{from, Region::source, 0}, {to, Region::output, 0}, elements_};
         Schedule schedule;
         schedule.lanes.push_back(
@@ -45,7 +47,8 @@ public:
 
     std::string object() const override {
         return " of " + std::to_string(elements_) + " " + name_of_type(type_) +
-               (receives_ ? " from rank " : " to rank ") + std::to_string(peer_);
+               (receives_ ? " from " : " to ") +
+               (peer_ == VESCOMM_ANY_SOURCE ? "any rank" : "rank " + std::to_string(peer_));
     }
 
 private:
@@ -74,7 +77,8 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<EagerBuffers> &ea
     bindings.flight_word =
         flight_word(options.collective, options.type,
                     static_cast<std::uint64_t>(elements) * size_of(options.type));
-    eager_buffers->bind(bindings, options.type, options.root, receives);
+    if (receives) eager_buffers->bind_receive(bindings, options.type, options.root);
+    else eager_buffers->bind_send(bindings, options.type, options.root);
     bindings.signature = Signature::of_message(options.type, elements).bits();
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;

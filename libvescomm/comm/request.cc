@@ -18,7 +18,9 @@ Request::Request(std::shared_ptr<Communicator> comm, const Options &options, Arr
       path_(std::move(path)),
       algorithm_(algorithm),
       why_(std::move(why)),
-      operation_(comm_->admit(path_->schedule(), bindings)) {}
+      operation_(comm_->admit(path_->schedule(), bindings)) {
+    operation_->set_tag(arrays_.tag);
+}
 
 Request::~Request() {
     const std::uint64_t runs = operation_->runs();
@@ -38,11 +40,15 @@ bool Request::suits(const Options &options, const Arrays &arrays) const {
 void Request::move_arrays(const Arrays &arrays) {
     key_.reset();
     explanation_.clear();
+    arrays_.tag = arrays.tag;
+    operation_->set_tag(arrays.tag);
     operation_->move_arrays(arrays.source, arrays.output);
 }
 
 std::string Request::describe() const {
-    return std::string(name_of(options_.collective)) + path_->object();
+    std::string text = std::string(name_of(options_.collective)) + path_->object();
+    if (arrays_.tag != 0) text += " with tag " + std::to_string(arrays_.tag);
+    return text;
 }
 
 void Request::require_idle() const {
@@ -113,6 +119,15 @@ bool Request::under_way() {
         // The request failed. The failure itself may throw std::bad_alloc.
         return false;
     }
+}
+
+std::optional<ReceivedMessage> Request::received() const {
+    const MessageHeader *message = operation_->message();
+    if (message == nullptr) return {};
+    return ReceivedMessage{.source = message->source,
+                           .tag = message->tag,
+                           .type = options_.type,
+                           .count = arrays_.output.empty() ? 0 : arrays_.output[0].elements};
 }
 
 // Several threads may wait for one run: one of them records it.

@@ -21,6 +21,14 @@
 
 namespace vescomm::internal {
 
+// A message that a request has received.
+struct ReceivedMessage {
+    int source = 0;
+    std::int32_t tag = 0;
+    vescomm_type_t type = 0;
+    std::int64_t count = 0;
+};
+
 // A collective, or one side of a message, that is created once and started many times.
 //
 // Threads: the caller serialises the calls on one request; test() and wait() may run together.
@@ -68,6 +76,8 @@ public:
     // True: bytes may still move. False if the communicator is broken. Makes progress.
     bool under_way();
     const std::string &explanation();
+    // Receives: the message of the last run, which is complete. Nothing for any other request.
+    std::optional<ReceivedMessage> received() const;
 
 private:
     // `why`: the reason for the choice of the algorithm.

@@ -25,10 +25,13 @@ const char *operators_of(vescomm_type_t type) {
 
 void check(const Communicator &comm, const RequestOptions &options, vescomm_type_t combined) {
     const bool message = is_message(options.collective);
-    if (options.root < 0 || options.root >= comm.ranks())
+    const bool receives = options.collective == Collective::receive;
+    const bool any_source = receives && options.root == VESCOMM_ANY_SOURCE;
+    if ((options.root < 0 || options.root >= comm.ranks()) && !any_source)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                (message ? "peer is " : "root is ") + std::to_string(options.root) +
-                   ", and there are ranks 0 to " + std::to_string(comm.ranks() - 1));
+                   ", and there are ranks 0 to " + std::to_string(comm.ranks() - 1) +
+                   (receives ? "; VESCOMM_ANY_SOURCE receives from all of them" : ""));
     if (options.op < VESCOMM_SUM || options.op > last_op)
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options,
                "there is no op " + std::to_string(options.op) +

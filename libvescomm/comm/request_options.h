@@ -19,7 +19,7 @@ struct RequestOptions {
     Collective collective = Collective::barrier;
     vescomm_op_t op = VESCOMM_SUM;
     double factor = 0;  // with VESCOMM_PREMULTIPLIED_SUM; 0 with every other op
-    int root = 0;  // messages: the peer
+    int root = 0;  // messages: the peer; receive: a rank, or VESCOMM_ANY_SOURCE
     // Arrays: the type of source and output. Buffers: the type of the two arrays below.
     vescomm_type_t type = VESCOMM_F32;
     // Buffers: arrays that replace this rank's shard; nullptr: none. Arrays: not used.
@@ -29,11 +29,13 @@ struct RequestOptions {
     bool operator==(const RequestOptions &) const = default;
 };
 
-// The arrays of a call.
+// The arrays of a call, and the tag of a message: what a request can be given anew for another
+// call.
 struct RequestArrays {
     std::vector<std::int64_t> cuts;  // Problem::cuts
     Exchange exchange;  // all_to_all_v
     std::vector<Piece> source, output;
+    std::int32_t tag = 0;
     bool operator==(const RequestArrays &) const = default;
 };
 

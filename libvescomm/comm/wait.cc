@@ -39,6 +39,7 @@ std::string seconds_text(double seconds) {
 }
 
 std::string list(const std::vector<int> &ranks) {
+    if (ranks[0] == VESCOMM_ANY_SOURCE) return "any rank";
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";
     constexpr std::size_t max = 8;
     for (std::size_t i = 0; i < std::min(ranks.size(), max); ++i)
@@ -56,12 +57,13 @@ std::string timeout_sentence(int rank, const std::string &what, double seconds,
            "longer";
 }
 
-// `peer` has left, and the wait is for it.
+// `peer` has left, and the wait is for it; or for any rank, and all others have left.
 std::string leaver_sentence(int rank, const std::string &what, int peer) {
-    return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
-           std::to_string(peer) +
-           ", which has finalized its communicator; every rank must make the same calls before it "
-           "does";
+    const bool all = peer == VESCOMM_ANY_SOURCE;
+    return "rank " + std::to_string(rank) + ": " + what + " waits for " +
+           (all ? "any rank, and all others have finalized their communicators"
+                : "rank " + std::to_string(peer) + ", which has finalized its communicator") +
+           "; every rank must make the same calls before it does";
 }
 
 // Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
@@ -72,15 +74,15 @@ public:
 
     void moved() { since_ = Clock::time_point::max(); }
 
-    // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
+    // Returns the rank that has left, VESCOMM_ANY_SOURCE if the wait is for any rank and all others
+    // have left, or no_rank. `moved_by_thread`: times that the progress thread
     // moved anything so far.
     template <typename Culprits>
     int find(std::uint64_t moved_by_thread, const Culprits &culprits) {
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
         const std::vector<int> ranks = culprits();
-        const auto leaver =
-            std::ranges::find_if(ranks, [&](int rank) { return control_.has_left(rank); });
+        const auto leaver = std::ranges::find_if(ranks, [&](int rank) { return has_left(rank); });
         if (leaver == ranks.end()) {
             moved();
             return no_rank;
@@ -91,6 +93,17 @@ public:
     }
 
 private:
+    bool has_left(int rank) const {
+        if (rank != VESCOMM_ANY_SOURCE) return control_.has_left(rank);
+        bool any = false;
+        for (int peer = 0; peer < control_.ranks(); ++peer) {
+            if (peer == control_.rank()) continue;
+            if (!control_.has_left(peer)) return false;
+            any = true;
+        }
+        return any;
+    }
+
     const Control &control_;
     // The moment since which a culprit has left and nothing has moved.
     Clock::time_point since_ = Clock::time_point::max();

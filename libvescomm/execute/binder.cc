@@ -224,7 +224,7 @@ private:
     }
 
     void bind_match(BoundStep &bound, const Step &step) {
-        if (bindings_.signature == 0 || bindings_.queues != nullptr || bound.peer == bindings_.rank)
+        if (bindings_.signature == 0 || bindings_.is_message() || bound.peer == bindings_.rank)
             return;
         bound.compares = step.action == Action::wait && !lies_beside_data(step.flag);
         bound.shows = step.action == Action::signal && !bound.eager &&

@@ -67,6 +67,8 @@ struct PairAreaBytes {
     std::uint64_t stride = 0;
 };
 
+class MessageMatch;
+
 // Everything that binds a schedule, which is a value, to memory and transports.
 struct Bindings {
     int rank = 0;
@@ -79,9 +81,13 @@ struct Bindings {
     // Operations on arrays: state of the staging buffer. Outlives the operation.
     SlotSequences *sequences = nullptr;
     RecentCalls *recent_calls = nullptr;
-    // Point-to-point messages: the queue of each slot, which outlives the operation, and the
-    // channel of the flags that the peer raises for this rank.
+    // Point-to-point messages that this rank sends: the queue of each slot. Outlives the operation.
     MessageQueue *queues = nullptr;
+    // Point-to-point messages that this rank receives: finds them; from this rank, or from
+    // VESCOMM_ANY_SOURCE. Outlives the operation.
+    MessageMatch *arrivals = nullptr;
+    int source_rank = 0;
+    // Messages: the channel of the flags that the peer raises for this rank.
     std::uint32_t peer_channel = 0;
     // The signature of the call. 0: the ranks have compared their calls before. Messages: the
     // sender's signature, which the receiver expects.
@@ -98,6 +104,8 @@ struct Bindings {
     double factor = 1;  // with VESCOMM_PREMULTIPLIED_SUM
     Transport *intra_node = nullptr;  // maps the ranks of this node
     std::vector<Transport *> transports;  // by peer
+
+    bool is_message() const noexcept { return queues != nullptr || arrivals != nullptr; }
 };
 
 }  // namespace vescomm::internal

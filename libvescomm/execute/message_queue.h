@@ -6,13 +6,12 @@
 
 namespace vescomm::internal {
 
-// The point-to-point messages between this rank and a peer, in one direction, that use the same
-// eager buffer one after another.
+// The point-to-point messages from this rank to a peer that use the same eager buffer one after
+// another.
 struct MessageQueue {
     int peer = 0;
-    bool receives = false;  // false: this rank sends
     std::uint64_t completed = 0;  // messages
-    // Sender: the value that the peer's flag reaches when it has read the last completed message.
+    // The value that the peer's flag reaches when it has read the last completed message.
     std::uint64_t unread = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "base/cache.h"
 #include "base/deadline.h"
 #include "base/types.h"
+#include "schedule/send_receive.h"
 #include "transport/signal_board.h"
 
 namespace vescomm::internal {
@@ -42,6 +43,12 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
         positions_[lane].at = program_.lanes[lane].steps.size();
     registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces,
                              size_of(bindings_.source.type));
+    if (bindings_.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
+}
+
+void Operation::set_tag(std::int32_t tag) noexcept {
+    if (receiver_) receiver_->set_tag(tag);
+    else match_.set_tag(tag);
 }
 
 void Operation::move_to(std::uint32_t slot) noexcept {
@@ -63,9 +70,13 @@ void Operation::move_arrays(std::span<const Piece> source, std::span<const Piece
 
 void Operation::start(const Run &run) noexcept {
     ++runs_;
-    context_.start(run);
     match_.start(run);
-    move_to(run.slot);
+    if (receiver_) {
+        receiver_->start();
+    } else {
+        context_.start(run);
+        move_to(run.slot);
+    }
     settled_ = false;
     lanes_running_ = 0;
     for (std::size_t lane = 0; lane < positions_.size(); ++lane) {
@@ -144,12 +155,16 @@ bool Operation::released_by(std::size_t local) const noexcept {
     return bindings_.intra_node->signalled(context_.locals()[local], name) >= run.releases;
 }
 
-// A receiver has its eager buffer once it knows the signature of the message.
-bool Operation::has_buffer(const BoundStep &step) const noexcept {
+// A receiver has its eager buffer once it has found its message.
+bool Operation::has_buffer(const BoundStep &step) noexcept {
+    if (receiver_) {
+        if (!receiver_->find()) return false;
+        move_to(context_.run().slot);
+        return true;
+    }
     const Run &run = context_.run();
     const MessageQueue &queue = bindings_.queues[run.slot];
     if (queue.completed + 1 != run.number) return false;
-    if (queue.receives) return match_.shown_by(step.peer) != 0;
     return step.transport->signalled(step.peer, context_.of_peer(step.flag)) >= queue.unread;
 }
 
@@ -161,7 +176,7 @@ bool Operation::ready(const BoundStep &step) noexcept {
     }
     if (step.action == Action::wait) return ready_to_go_on(step);
     if (step.action == Action::acquire) {
-        if (bindings_.queues != nullptr) return has_buffer(step);
+        if (bindings_.is_message()) return has_buffer(step);
         for (std::size_t local = 0; local < context_.locals().size(); ++local)
             if (!released_by(local)) return false;
     }
@@ -190,9 +205,19 @@ bool Operation::ready_to_go_on(const BoundStep &wait) noexcept {
 void Operation::acquired() noexcept {
     // Local peers may read the words as soon as one lane has raised a flag.
     if (match_.acquired() && program_.uses_registered) registration_.publish();
-    // A receiver takes nothing of a message that it does not expect: it goes to its last step.
-    const bool receives = bindings_.queues != nullptr && bindings_.queues->receives;
-    if (receives && match_.find_mismatch()) positions_[0].at = program_.lanes[0].steps.size() - 1;
+    if (receiver_) take_message();
+}
+
+// Goes to the step before the first chunk that is to be moved. A receiver takes nothing of a
+// message that it does not expect: it goes to its last step.
+void Operation::take_message() noexcept {
+    if (receiver_->expected() && !receiver_->has_copy()) return;
+    const std::size_t last = program_.lanes[0].steps.size() - 1;
+    positions_[0].at = last;
+    if (!receiver_->expected()) return;
+    const MessageReceiver::Moved moved = receiver_->take_copy();
+    add(counters_.bytes_written, moved.bytes);
+    positions_[0].at = std::min(receive_steps_of_chunk * moved.chunks, last);
 }
 
 void Operation::raise(InlineFlag &flag, std::uint32_t signature) noexcept {
@@ -248,6 +273,7 @@ void Operation::put(const BoundStep &step) noexcept {
                          .value = step.value == 0 ? 0 : context_.word(step.value),
                          .pending = &puts_pending_,
                          .signature = step.value == 0 ? 0 : match_.shown_to(step.peer),
+                         .tag = match_.tag(),
                          .credit = step.credit == 0 ? 0 : context_.word(step.credit),
                          .credit_flag = step.credit_flag});
 }
@@ -333,8 +359,8 @@ std::vector<int> Operation::waiting_for() const {
             if (step.final_peer != no_rank) peers.push_back(step.final_peer);
         }
         if (step.action != Action::acquire) continue;
-        if (bindings_.queues != nullptr) {
-            peers.push_back(step.peer);
+        if (bindings_.is_message()) {
+            peers.push_back(receiver_ ? receiver_->awaited() : step.peer);
             continue;
         }
         for (std::size_t local = 0; local < locals.size(); ++local)
@@ -342,7 +368,7 @@ std::vector<int> Operation::waiting_for() const {
     }
     std::sort(peers.begin(), peers.end());
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-    if (bindings_.queues == nullptr) std::erase(peers, bindings_.rank);
+    if (!bindings_.is_message()) std::erase(peers, bindings_.rank);
     return peers;
 }
 

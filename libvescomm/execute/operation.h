@@ -11,6 +11,7 @@
 #include "execute/bindings.h"
 #include "execute/kernels.h"
 #include "execute/match/call_match.h"
+#include "execute/message_receiver.h"
 #include "execute/program.h"
 #include "execute/registered_arrays.h"
 #include "execute/run_context.h"
@@ -38,6 +39,10 @@ public:
     // Before the next run: moves the source and output arrays. The pieces keep their sizes.
     void move_arrays(std::span<const Piece> source, std::span<const Piece> output);
 
+    // Messages: the tag of the next runs.
+    void set_tag(std::int32_t tag) noexcept;
+
+    // `run`: not used by an operation that receives a message, which finds the run itself.
     void start(const Run &run) noexcept;
 
     // Executes all steps that are possible without waiting. True: at least one was.
@@ -47,7 +52,9 @@ public:
 
     // ---- comparison of calls; execute/match/call_match.h ----
 
-    std::optional<Mismatch> find_mismatch() const noexcept { return match_.find_mismatch(); }
+    std::optional<Mismatch> find_mismatch() const noexcept {
+        return receiver_ ? receiver_->find_mismatch() : match_.find_mismatch();
+    }
     // Advertises the signature to this node and to the ranks of other nodes that the run waits for.
     void advertise_signature() noexcept;
     // True: a lane has stopped before data of a rank that made another call.
@@ -73,7 +80,12 @@ public:
     // For the owner: the number of this run in the flight recorder.
     std::uint64_t flight = 0;
 
-    // The ranks that the run waits for now, ascending.
+    // Receives: the message of the last run, which is complete; otherwise nullptr.
+    const MessageHeader *message() const noexcept {
+        return receiver_ ? &receiver_->message() : nullptr;
+    }
+
+    // The ranks that the run waits for now, ascending; or VESCOMM_ANY_SOURCE alone.
     std::vector<int> waiting_for() const;
 
 private:
@@ -94,12 +106,13 @@ private:
         return step.when == When::always ||
                (step.when == When::registered) == registration_.contains(step.array);
     }
-    bool has_buffer(const BoundStep &step) const noexcept;
+    bool has_buffer(const BoundStep &step) noexcept;
     bool released_by(std::size_t local) const noexcept;
     bool ready(const BoundStep &step) noexcept;
     bool ready_to_go_on(const BoundStep &wait) noexcept;
     void execute(const BoundLane &lane, const BoundStep &step) noexcept;
     void acquired() noexcept;
+    void take_message() noexcept;
     void signal(const BoundStep &step) noexcept;
     void raise(InlineFlag &flag, std::uint32_t signature) noexcept;
     void raise_inline_flags(std::uint32_t flag) noexcept;
@@ -112,6 +125,7 @@ private:
     Program program_;
     ArrayRegistration registration_;
     CallMatch match_;
+    std::optional<MessageReceiver> receiver_;
     Counters &counters_;
     const Kernels &kernels_ = kernels();
     SignalBoard *board_ = nullptr;

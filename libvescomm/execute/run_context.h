@@ -29,7 +29,7 @@ class RunContext {
 public:
     explicit RunContext(const Bindings &bindings)
         : own_channel_(bindings.channel),
-          peer_channel_(bindings.queues != nullptr ? bindings.peer_channel : bindings.channel),
+          peer_channel_(bindings.is_message() ? bindings.peer_channel : bindings.channel),
           slot_bytes_(bindings.staging.slot_bytes),
           pairs_(bindings.pairs),
           registered_words_(bindings.registration.words) {
@@ -45,6 +45,8 @@ public:
         slot_offset_ = run.slot * slot_bytes_;
     }
     const Run &run() const noexcept { return run_; }
+    // Before a run: changes the channel of the flags that this rank raises.
+    void set_channel(std::uint32_t channel) noexcept { own_channel_ = channel; }
 
     // Ranks of this node, ascending; this rank's place among them.
     const std::vector<int> &locals() const noexcept { return locals_; }

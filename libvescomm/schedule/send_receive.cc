@@ -10,11 +10,6 @@ namespace vescomm::internal {
 
 namespace {
 
-enum Flag : std::uint32_t {
-    written,  // value k: the sender has written its first k chunks to the eager buffer
-    read,  // value k: the receiver has copied the first k chunks from the eager buffer
-};
-
 std::int64_t chunk_of(const ArrayProblem &problem) {
     return problem.staging.count / (2 * problem.ranks());
 }
@@ -54,14 +49,14 @@ Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     const MessageChunks chunks(nodes, chunk, message);
     const int to = message.output.rank;
     Lane lane;
-    lane.acquire_from(to, read, chunks.count());
+    lane.acquire_from(to, read_flag, chunks.count());
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
-        if (k >= 2) lane.wait(to, read, k - 1);
+        if (k >= 2) lane.wait(to, read_flag, k - 1);
         if (chunks.local()) {
             lane.copy(chunks.given(k), chunks.slot(k), chunks.elements(k));
-            lane.signal(to, written, k + 1);
+            lane.signal(to, written_flag, k + 1);
         } else {
-            lane.put(chunks.given(k), chunks.slot(k), chunks.elements(k), written, k + 1);
+            lane.put(chunks.given(k), chunks.slot(k), chunks.elements(k), written_flag, k + 1);
         }
     }
     return lane;
@@ -71,11 +66,11 @@ Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message) {
     const MessageChunks chunks(nodes, chunk, message);
     const int from = message.source.rank;
     Lane lane;
-    lane.acquire_from(from, written, 0);
+    lane.acquire_from(from, written_flag, 0);
     for (std::uint32_t k = 0; k < chunks.count(); ++k) {
-        lane.wait(from, written, k + 1);
+        lane.wait(from, written_flag, k + 1);
         lane.copy(chunks.slot(k), chunks.taken(k), chunks.elements(k));
-        lane.signal(from, read, k + 1);
+        lane.signal(from, read_flag, k + 1);
     }
     return lane;
 }

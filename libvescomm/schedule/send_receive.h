@@ -2,9 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "schedule/problem.h"
 
 namespace vescomm::internal {
+
+// The flags of a message. base/flags.h has a third one, tag_flag.
+enum MessageFlag : std::uint32_t {
+    written_flag,  // value k: the sender has written its first k chunks to the eager buffer
+    read_flag,  // value k: the receiver has copied the first k chunks from the eager buffer
+};
 
 // Elements that one rank sends to another, or to itself.
 struct Message {
@@ -32,6 +41,8 @@ struct Message {
 // once for each chunk. Source: the pipelined copies of MPI libraries through shared memory.
 Lane send(const Nodes &nodes, std::int64_t chunk, const Message &message);
 Lane receive(const Nodes &nodes, std::int64_t chunk, const Message &message);
+// Steps of receive() for each chunk. One step comes before them.
+inline constexpr std::size_t receive_steps_of_chunk = 3;
 
 // All blocks of an all_to_all_v, as messages that are under way at the same time. The staging
 // buffer of the problem is the eager buffers. For the schedule checker: a result for these messages

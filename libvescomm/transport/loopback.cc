@@ -173,6 +173,9 @@ public:
         if (put.bytes > 0) std::memcpy(targets_.at(put.memory) + put.offset, put.from, put.bytes);
         auto &counter = inbox.signals[{message.from, put.signal.channel, put.signal.flag}];
         counter = std::max(counter, put.value);
+        if (put.signature != 0 && put.tag != 0)
+            inbox.signals[{message.from, put.signal.channel, tag_flag}] =
+                signature_value(put.value, put.tag);
         if (put.signature != 0) {
             auto &shown =
                 inbox.signals[{message.from, put.signal.channel, signature_flag_for(put.bytes)}];

@@ -103,6 +103,9 @@ void TcpInbox::raise(int peer, const TcpMessage &message) noexcept {
     if (message.kind == TcpKind::piece) return;
     ReceivedSignals &signals = senders_[static_cast<std::size_t>(peer)].signals;
     bool raised = signals.raise(message.signal, message.value);
+    if (message.signature != 0 && message.tag != 0)
+        raised &= signals.raise({message.signal.channel, tag_flag},
+                                signature_value(message.value, message.tag));
     if (message.signature != 0)
         raised &= signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
                                 signature_value(message.value, message.signature));

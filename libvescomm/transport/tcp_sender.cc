@@ -134,6 +134,7 @@ bool TcpSender::join_batch(TcpQueue &queue, const Put &part, std::uint32_t *uses
     batch.put.signal = part.signal;
     batch.put.value = part.value;
     batch.put.signature = part.signature;
+    batch.put.tag = part.tag;
     // The source of a part may be reused at once. The last part ends when the batch ends.
     if (last) batch.put.pending = part.pending;
     else end(part);
@@ -177,6 +178,7 @@ void TcpSender::load(const Put &put, std::uint32_t context, bool batch, const st
     message_.memory = put.memory;
     message_.signal = put.signal;
     message_.signature = last ? put.signature : 0;
+    message_.tag = put.tag;
     message_.credit_flag = put.credit_flag;
     message_.offset = offset;
     message_.bytes = bytes;

@@ -6,7 +6,7 @@ namespace vescomm::internal {
 
 const char *check_message(const TcpMessage &message) noexcept {
     if (message.bytes > max_message_bytes) return "it is longer than a message may be";
-    if (message.reserved != 0) return "a reserved field of it is in use";
+    if (message.tag > max_tag) return "its tag is out of range";
     if (message.credit_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case TcpKind::batch:

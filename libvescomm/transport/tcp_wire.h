@@ -35,7 +35,7 @@ struct TcpMessage {
     SignalName signal;
     std::uint32_t signature = 0;  // see Put
     std::uint32_t credit_flag = 0;  // see Put
-    std::uint32_t reserved = 0;
+    std::uint32_t tag = 0;  // see Put
     std::uint64_t offset = 0;  // within the memory; 0 for a batch
     std::uint64_t bytes = 0;  // number of bytes that follow this header
     std::uint64_t value = 0;  // value of the signal

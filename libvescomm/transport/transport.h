@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ struct SignalName {
     std::uint32_t flag = 0;
 };
 
-// The value of signature_flag or advertised_flag that is raised with a signal of `value`.
+// The value of signature_flag, advertised_flag or tag_flag that is raised with a signal of `value`.
 constexpr std::uint64_t signature_value(std::uint64_t value, std::uint32_t signature) {
     return (value >> 32 << 32) | signature;
 }
@@ -59,12 +60,18 @@ struct Put {
     // Signature of the call. If it is not 0, the put also raises signature_flag of the channel
     // (without bytes: advertised_flag), with the signature in the lower half of the value.
     std::uint32_t signature = 0;
+    // Tag of a point-to-point message, below 2^31. If it is not 0, a put with a signature raises
+    // tag_flag of the channel before the signature, with the tag in the lower half of the value.
+    std::uint32_t tag = 0;
     // The credit that an eager put needs; 0: not eager. The put takes effect once the target has
     // granted at least this value of `credit_flag` of the channel. Until then the target keeps it
     // in its unexpected queue, and later puts may pass it.
     std::uint64_t credit = 0;
     std::uint32_t credit_flag = 0;
 };
+
+// Limit of Put::tag.
+inline constexpr std::uint32_t max_tag = std::numeric_limits<std::int32_t>::max();
 
 class SignalBoard;
 

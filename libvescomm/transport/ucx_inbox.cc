@@ -231,6 +231,9 @@ void UcxInbox::advance(Sender &sender) noexcept {
 void UcxInbox::raise(Sender &sender, const UcxMessage &message) noexcept {
     if (message.kind == MessageKind::piece) return;
     bool raised = sender.signals.raise(message.signal, message.value);
+    if (message.signature != 0 && message.tag != 0)
+        raised &= sender.signals.raise({message.signal.channel, tag_flag},
+                                       signature_value(message.value, message.tag));
     if (message.signature != 0)
         raised &= sender.signals.raise({message.signal.channel, signature_flag_for(message.bytes)},
                                        signature_value(message.value, message.signature));

@@ -67,6 +67,7 @@ bool UcxQueue::join_batch(UcxPut *put) noexcept {
     batch->put.signal = part.signal;
     batch->put.value = part.value;
     batch->put.signature = part.signature;
+    batch->put.tag = part.tag;
     if (last) batch->put.pending = std::exchange(put->put.pending, nullptr);
     hub_.end(put);
     if (last) enqueue(std::exchange(open_, nullptr));
@@ -120,6 +121,7 @@ void UcxQueue::send_piece(UcxPut &put) noexcept {
     piece->message.bytes = bytes;
     piece->message.value = put.put.value;
     piece->message.signature = put.complete ? put.put.signature : 0;
+    piece->message.tag = put.put.tag;
     piece->message.credit = put.put.credit;
     piece->message.credit_flag = put.put.credit_flag;
     endpoint_.send(piece, bytes == 0 ? nullptr : put.from() + offset, put.source);

@@ -29,6 +29,8 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     if (message.bytes != payload_bytes) return "its length is not the one announced";
     const bool raises = message.kind == MessageKind::put || message.kind == MessageKind::batch;
     if (message.signature != 0 && !raises) return "it carries a signature and raises no signal";
+    if (message.tag > max_tag) return "its tag is out of range";
+    if (message.reserved != 0) return "a reserved field of it is in use";
     if (message.credit_flag >= flags_per_channel) return "it waits for a flag that is out of range";
     switch (message.kind) {
         case MessageKind::put:

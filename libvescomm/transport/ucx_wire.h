@@ -49,9 +49,11 @@ struct UcxMessage {
     std::uint64_t credit = 0;  // see Put
     std::uint32_t credit_flag = 0;
     std::uint32_t context = 0;
+    std::uint32_t tag = 0;  // see Put
+    std::uint32_t reserved = 0;
 };
 // The piece size over TCP reserves space for the header (tcp_piece_bytes in ucx_worker.cc).
-static_assert(sizeof(UcxMessage) == 80);
+static_assert(sizeof(UcxMessage) == 88);
 
 // Parses a header and checks everything that does not depend on the communicator. Returns nullptr,
 // or the fault. Sets `message` only if the sender can be identified: the header has its length,

@@ -107,9 +107,17 @@ MEMBER(vescomm_request_options_t, algorithm, 32);
 MEMBER(vescomm_request_options_t, factor, 40);
 FREEZE(sizeof(vescomm_request_options_t) == 48);
 
+MEMBER(vescomm_call_options_t, tag, 4);
 MEMBER(vescomm_call_options_t, factor, 8);
 MEMBER(vescomm_call_options_t, algorithm, 16);
 FREEZE(sizeof(vescomm_call_options_t) == 24);
+
+MEMBER(vescomm_message_info_t, source, 4);
+MEMBER(vescomm_message_info_t, tag, 8);
+MEMBER(vescomm_message_info_t, type, 12);
+MEMBER(vescomm_message_info_t, count, 16);
+FREEZE(sizeof(vescomm_message_info_t) == 24);
+FREEZE(VESCOMM_ANY_SOURCE == -2);
 
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);

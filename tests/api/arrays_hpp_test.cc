@@ -131,6 +131,23 @@ TEST_F(ArraysHpp, AMessageToItselfIsACopy) {
     EXPECT_EQ(output, source);
 }
 
+TEST_F(ArraysHpp, MessagesHaveTags) {
+    const std::vector<float> other = {7, 8, 9};
+    vescomm::send(comm, source, 0, 4);
+    vescomm::send(comm, other, 0, 5);
+    vescomm::Request request;
+    vescomm::receive(comm, output, vescomm::any_source, 5, &request);
+    request.wait();
+    EXPECT_EQ(output, other);
+    EXPECT_EQ(request.message().source, 0);
+    EXPECT_EQ(request.message().tag, 5);
+    EXPECT_EQ(request.message().count, 3);
+    vescomm::receive(comm, output, 0, 4);
+    EXPECT_EQ(output, source);
+    EXPECT_THROW(request.message(1), vescomm::Error);
+    EXPECT_THROW(vescomm::send(comm, source, 0, -1), vescomm::Error);
+}
+
 TEST_F(ArraysHpp, ARequestCanBeStartedAgain) {
     vescomm::Request request;
     vescomm::all_reduce(comm, std::span<const float>(source), output, VESCOMM_SUM, &request);

@@ -145,6 +145,84 @@ TEST(UnsentMessages, TimeoutNamesThePeer) {
     }
 }
 
+TEST(UnsentMessages, TimeoutOfAReceiveFromAnySourceSaysSo) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(hurried(setup), [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(10, 7);
+            auto options = vescomm_call_options_init();
+            options.tag = 5;
+            // A message with another tag.
+            if (rank == 0) check(send(comm, data, 10, 1));
+            vescomm_status_t status = VESCOMM_OK;
+            if (rank == 1)
+                status = vescomm_receive(comm, data.data(), 10, VESCOMM_F32, VESCOMM_ANY_SOURCE,
+                                         &options, nullptr, nullptr);
+            else
+                while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
+            expect_error(status, VESCOMM_ERROR_TIMEOUT,
+                         {"rank 1: receive of 10 f32 from any rank with tag 5 waited 1 s for any "
+                          "rank; look there first"});
+        });
+    }
+}
+
+TEST(UnsentMessages, OfAnySourceEndWhenAllOtherRanksHaveLeft) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            if (comm->value->rank() != 1) return;
+            Floats data(10, 7);
+            expect_error(receive(comm, data, 10, VESCOMM_ANY_SOURCE), VESCOMM_ERROR_MISMATCH,
+                         {"receive of 10 f32 from any rank waits for any rank, and all others have "
+                          "finalized their communicators"});
+        });
+    }
+}
+
+// One rank has left, and another one sends later.
+TEST(UnsentMessages, OfAnySourceMayComeFromTheRanksThatStay) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            const int rank = comm->value->rank();
+            Floats data(10, 7);
+            if (rank == 0) return;
+            if (rank == 1) {
+                check(receive(comm, data, 10, VESCOMM_ANY_SOURCE));
+            } else {
+                while (!comm->value->control().has_left(0)) check(vescomm_comm_progress(comm));
+                check(send(comm, data, 10, 1));
+            }
+        });
+    }
+}
+
+// The message is found by its source and tag, and compared then. Others came before it.
+TEST(MismatchedMessages, WithTagsAreReportedToBoth) {
+    for (const auto &setup : setups()) {
+        for (const int peer : {0, VESCOMM_ANY_SOURCE}) {
+            run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+                const int rank = comm->value->rank();
+                Floats data(20, 7);
+                if (rank == 2) return;
+                auto options = vescomm_call_options_init();
+                vescomm_status_t status = VESCOMM_OK;
+                // Four eager buffers: the receiver copies some of the messages.
+                for (int i = 0; i < 12 && status == VESCOMM_OK; ++i) {
+                    options.tag = rank == 0 ? i : 6;
+                    status = rank == 0 ? vescomm_send(comm, data.data(), 10 + i, VESCOMM_F32, 1,
+                                                      &options, nullptr, nullptr)
+                                       : vescomm_receive(comm, data.data(), 15, VESCOMM_F32, peer,
+                                                         &options, nullptr, nullptr);
+                }
+                while (status == VESCOMM_OK) status = vescomm_comm_progress(comm);
+                expect_error(status, VESCOMM_ERROR_MISMATCH,
+                             {"rank 1 receives 15 f32 from rank 0, which sent 16 f32"});
+                EXPECT_EQ(data, Floats(20, 7));
+            });
+        }
+    }
+}
+
 // A blocking send to the own rank that exceeds the eager buffers cannot complete.
 TEST(UnreceivedMessages, TimeoutNamesTheOwnRankForASelfSend) {
     run_array_ranks(hurried({Kind::node, {0}}), [&](vescomm_comm_t *comm) {
@@ -174,7 +252,8 @@ TEST(MessageArguments, AreChecked) {
             };
             char *odd = reinterpret_cast<char *>(data.data()) + 2;
             auto options = vescomm_call_options_init();
-            for (const int peer : {-1, 3}) {
+            expect_refused(send(comm, data, 10, VESCOMM_ANY_SOURCE), "peer is -2");
+            for (const int peer : {-1, -3, 3}) {
                 expect_refused(send(comm, data, 10, peer), "peer is");
                 expect_refused(receive(comm, data, 10, peer), "peer is");
             }
@@ -193,6 +272,18 @@ TEST(MessageArguments, AreChecked) {
             expect_refused(
                 vescomm_send(nullptr, data.data(), 1, VESCOMM_F32, 0, nullptr, nullptr, nullptr),
                 "comm");
+            options.tag = -1;
+            expect_refused(
+                vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr, nullptr),
+                "vescomm_send: tag is -1; it must be from 0 to 2147483647");
+            expect_refused(
+                vescomm_receive(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr, nullptr),
+                "vescomm_receive: tag is -1");
+            options.tag = 1;
+            expect_refused(vescomm_all_reduce(comm, data.data(), data.data(), 1, VESCOMM_F32,
+                                              VESCOMM_SUM, &options, nullptr, nullptr),
+                           "vescomm_all_reduce: takes no tag; leave it zero");
+            options.tag = 0;
             options.factor = 2;
             expect_refused(
                 vescomm_send(comm, data.data(), 1, VESCOMM_F32, 0, &options, nullptr, nullptr),

@@ -90,6 +90,29 @@ TEST_P(RepeatedAllocations, AreNone) {
                       }),
                       0U)
                 << "groups";
+            const int rank = comm->value->rank();
+            const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
+            for (const int peer : {left, VESCOMM_ANY_SOURCE}) {
+                int number = 0;  // of the pass: every second one has other tags
+                const auto pass = [&] {
+                    auto options = vescomm_call_options_init();
+                    const int first = number++ % 2 * 10;
+                    vescomm_request_t *sends[3] = {}, *receive = nullptr;
+                    for (int i = 0; i < 3; ++i) {
+                        options.tag = first + i;
+                        check(vescomm_send(comm, source.data(), count, VESCOMM_F32, right, &options,
+                                           nullptr, &sends[i]));
+                    }
+                    for (int i = 2; i >= 0; --i) {  // the other ones are unexpected
+                        options.tag = first + i;
+                        check(vescomm_receive(comm, output.data(), count, VESCOMM_F32, peer,
+                                              &options, nullptr, &receive));
+                        end(receive);
+                    }
+                    for (vescomm_request_t *send : sends) end(send);
+                };
+                EXPECT_EQ(allocations_of(pass), 0U) << "messages with tags, peer " << peer;
+            }
         });
     }
 }

@@ -70,6 +70,9 @@ public:
     void raise(const TcpMessage &message) {
         if (!takes() || message.kind == TcpKind::piece) return;
         raise(message.signal.channel, message.signal.flag, message.value);
+        if (message.signature != 0 && message.tag != 0)
+            raise(message.signal.channel, tag_flag,
+                  (message.value & 0xffffffff00000000) | message.tag);
         if (message.signature != 0)
             raise(message.signal.channel, message.bytes > 0 ? signature_flag : advertised_flag,
                   (message.value & 0xffffffff00000000) | message.signature);
@@ -177,7 +180,7 @@ private:
     }
 
     bool is_sound() const {
-        if (message_.bytes > (512 << 10) || message_.reserved != 0 || message_.credit_flag > 7)
+        if (message_.bytes > (512 << 10) || message_.tag > 0x7fffffff || message_.credit_flag > 7)
             return false;
         const bool names_signal = message_.signal.channel < (1 << 19) && message_.signal.flag < 8;
         switch (static_cast<std::uint32_t>(message_.kind)) {

@@ -140,6 +140,7 @@ private:
         if ((what & 0x10) != 0) message.credit = input_.byte();
         if ((what & 0x20) != 0) message.signature = input_.byte();
         if ((what & 0x40) != 0) message.value <<= 32;
+        if ((what & 0x80) != 0) message.tag = input_.number<std::uint32_t>();
         if ((changes & 1) != 0) message.memory = input_.byte();
         if ((changes & 2) != 0) message.signal.channel = input_.number<std::uint32_t>();
         if ((changes & 4) != 0) message.signal.flag = input_.byte();
@@ -340,7 +341,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 }
 
 std::vector<Seed> vescomm::internal::fuzz::seeds() {
-    // A message: 3, what (kind - 1, communicator * 4, 16 eager, 32 signature, 64 a large value),
+    // A message: 3, what (kind - 1, communicator * 4, 16 eager, 32 signature, 64 a large value, 128
+    // tag),
     // changes, payload (its size + 1, its first byte), offset, channel, flag, value; then the
     // number of bytes that are held back.
     const auto message = [](int what, int changes, int size, int offset, const std::string &more) {
@@ -384,6 +386,9 @@ std::vector<Seed> vescomm::internal::fuzz::seeds() {
     add("put-too-far", plain, message(9, 8, 4, 0, signal + std::string(8, '\xff')) + all);
     add("put-to-no-memory", plain, message(1, 1, 4, 0, signal + "\x09") + all + put + all);
     add("signature", plain, message(0x61, 0, 4, 0, signal + "\x09") + all);
+    add("tag", plain, message(0xe1, 0, 4, 0, signal + "\x09" + std::string("\5\0\0\0", 4)) + all);
+    add("tag-too-large", plain,
+        message(0xe1, 0, 4, 0, signal + "\x09" + std::string("\5\0\0\x80", 4)) + all);
     add("no-member", plain, message(9, 0, 4, 0, signal) + all + put + all);
     add("not-open", plain, message(13, 0, 4, 0, signal) + all + put + all);
     add("text", plain, std::string("\2\x40", 2) + std::string(64, 'x') + all);

@@ -249,6 +249,7 @@ private:
         message.value = input_.byte();
         if ((changes & 1) != 0) message.credit = input_.byte();
         if ((changes & 2) != 0) message.signature = input_.byte();
+        if ((message.signature & 0x80) != 0) message.tag = input_.number<std::uint32_t>();
         if ((changes & 4) != 0) message.memory = input_.byte();
         if ((changes & 8) != 0) message.signal.channel = input_.number<std::uint32_t>();
         if ((changes & 16) != 0) message.offset = input_.number<std::uint64_t>();

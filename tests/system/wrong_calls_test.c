@@ -264,6 +264,7 @@ static void requests(void) {
     {
         const int64_t one = 1, negative = -1, many = INT64_MAX;
         vescomm_call_options_t call_options = vescomm_call_options_init();
+        vescomm_message_info_t message = vescomm_message_info_init();
         float in[1] = {1}, out[1] = {0};
         REFUSED(vescomm_all_reduce(NULL, in, out, 1, VESCOMM_F32, VESCOMM_SUM, NULL, NULL, NULL),
                 "vescomm_all_reduce", "comm is NULL");
@@ -315,6 +316,25 @@ static void requests(void) {
                 "comm is NULL");
         REFUSED(vescomm_receive(comm, NULL, 1, VESCOMM_F32, 0, NULL, NULL, NULL), "output is NULL");
         REFUSED(vescomm_receive(comm, out, 1, VESCOMM_F32, -1, NULL, NULL, NULL), "peer is -1");
+        REFUSED(vescomm_send(comm, in, 1, VESCOMM_F32, VESCOMM_ANY_SOURCE, NULL, NULL, NULL),
+                "peer is -2");
+        REFUSED(vescomm_request_get_message(NULL, 0, &message), "vescomm_request_get_message",
+                "request is NULL");
+        call_options.tag = -1;
+        REFUSED(vescomm_receive(comm, out, 1, VESCOMM_F32, 0, &call_options, NULL, NULL),
+                "tag is -1");
+        call_options.tag = 7;
+        REFUSED(vescomm_broadcast(comm, in, 1, VESCOMM_F32, 0, &call_options, NULL, NULL),
+                "takes no tag");
+        FINE(vescomm_send(comm, in, 1, VESCOMM_F32, 0, &call_options, NULL, &request));
+        REFUSED(vescomm_request_get_message(request, 0, &message), "receives 0 messages");
+        REFUSED(vescomm_request_get_message(request, 0, NULL), "info is NULL");
+        FINE(vescomm_receive(comm, out, 1, VESCOMM_F32, VESCOMM_ANY_SOURCE, &call_options, NULL,
+                             NULL));
+        FINE(vescomm_request_wait(request));
+        FINE(vescomm_request_free(request));
+        request = NULL;
+        call_options.tag = 0;
         FINE(vescomm_send(comm, in, 1, VESCOMM_F32, 0, NULL, NULL, NULL));
         FINE(vescomm_receive(comm, out, 1, VESCOMM_F32, 0, NULL, NULL, NULL));
         call_options.algorithm = "magic";

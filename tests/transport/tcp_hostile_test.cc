@@ -149,7 +149,7 @@ const InvalidMessage invalid_messages[] = {
      changed(0, [](TcpMessage &m) { m.signal.flag = flags_per_channel; })},
     {"credit flag out of range", "waits for a flag that is out of range",
      changed(0, [](TcpMessage &m) { m.credit_flag = flags_per_channel; })},
-    {"reserved field", "reserved field", changed(0, [](TcpMessage &m) { m.reserved = 1; })},
+    {"tag", "tag is out of range", changed(0, [](TcpMessage &m) { m.tag = 1u << 31; })},
     {"unknown kind", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{1000}; })},
     {"kind zero", "kind is unknown", changed(0, [](TcpMessage &m) { m.kind = TcpKind{0}; })},
     {"empty piece", "empty piece", changed(0, [](TcpMessage &m) { m.kind = TcpKind::piece; })},

@@ -101,6 +101,8 @@ TEST_F(UcxMessages, EveryFieldIsChecked) {
         {[](UcxMessage &m) { m.bytes = ~0ull; }, "its length is not the one announced"},
         {[](UcxMessage &m) { m.kind = MessageKind::hello, m.signature = 1; },
          "it carries a signature and raises no signal"},
+        {[](UcxMessage &m) { m.tag = max_tag + 1; }, "its tag is out of range"},
+        {[](UcxMessage &m) { m.reserved = 1; }, "a reserved field of it is in use"},
         {[](UcxMessage &m) { m.signal.channel = max_channels; }, "its channel is out of range"},
         {[](UcxMessage &m) { m.signal.flag = flags_per_channel; }, "its flag is out of range"},
         {[](UcxMessage &m) { m.kind = MessageKind::hello; }, "it carries bytes that it should not"},

@@ -247,16 +247,24 @@ nb::object all_to_all_v(Comm &comm, nb::handle source, const Integers &source_co
     return make(comm, call, {0, algorithm, wait}, arguments(std::move(from), std::move(to)));
 }
 
-nb::object send(Comm &comm, nb::handle array, Integer peer, const TypeArgument &type, bool wait) {
+nb::object send(Comm &comm, nb::handle array, Integer peer, Integer tag, const TypeArgument &type,
+                bool wait) {
     Argument data = read_source(array, "array", type);
-    const auto call = calls::send(comm, data.address(), {data.elements}, type_of(data), peer);
+    const auto call = calls::send(comm, data.address(), {data.elements}, type_of(data), peer, tag);
     return make(comm, call, {0, {}, wait}, arguments(std::move(data)));
 }
 
-nb::object receive(Comm &comm, nb::handle array, Integer peer, const TypeArgument &type,
-                   bool wait) {
+// A receive from any source that waits returns the message, which names the sender.
+nb::object receive(Comm &comm, nb::handle array, Integer peer, Integer tag,
+                   const TypeArgument &type, bool wait) {
     Argument data = read_output(array, "array", type);
-    const auto call = calls::receive(comm, data.address(), {data.elements}, type_of(data), peer);
+    const auto call =
+        calls::receive(comm, data.address(), {data.elements}, type_of(data), peer, tag);
+    if (wait && !comm.in_group && peer == VESCOMM_ANY_SOURCE) {
+        Request request = calls::start(comm, call, nullptr, arguments(std::move(data)));
+        request.wait({});
+        return request.message({0});
+    }
     return make(comm, call, {0, {}, wait}, arguments(std::move(data)));
 }
 
@@ -266,6 +274,7 @@ void define_calls(nb::class_<Comm> &comm) {
     using nb::arg;
     const auto source = arg("source"), output = arg("output"), array = arg("array"),
                counts = arg("counts"), peer = arg("peer");
+    const auto tag = arg("tag") = 0;
     const auto in_place = arg("output").none() = nb::none();
     const auto op = arg("op") = VESCOMM_SUM, root = arg("root") = 0, factor = arg("factor") = 0.0,
                wait = arg("wait") = true;
@@ -294,8 +303,8 @@ void define_calls(nb::class_<Comm> &comm) {
     comm.def("all_to_all_v", all_to_all_v, docs::all_to_all_v, source, arg("source_counts"), output,
              arg("output_counts"), options, arg("source_offsets").none() = nb::none(),
              arg("output_offsets").none() = nb::none(), type, algorithm, wait);
-    comm.def("send", send, docs::send, array, peer, options, type, wait);
-    comm.def("receive", receive, docs::receive, array, peer, options, type, wait);
+    comm.def("send", send, docs::send, array, peer, tag, options, type, wait);
+    comm.def("receive", receive, docs::receive, array, peer, tag, options, type, wait);
 }
 
 }  // namespace vescomm::python

@@ -127,16 +127,26 @@ inline auto all_to_all_v(const Comm &on, Integer source, const Integers &source_
     };
 }
 
-inline auto send(const Comm &, Integer source, Integer count, Integer type, Integer peer) {
+inline vescomm_call_options_t with_tag(Options options, Integer tag) {
+    vescomm_call_options_t tagged = options != nullptr ? *options : vescomm_call_options_init();
+    tagged.tag = tag.small();
+    return tagged;
+}
+
+inline auto send(const Comm &, Integer source, Integer count, Integer type, Integer peer,
+                 Integer tag) {
     return [=](vescomm_comm_t *comm, Options options, Out request) {
-        return vescomm_send(comm, source.pointer(), count, type.small(), peer.small(), options,
+        const vescomm_call_options_t tagged = with_tag(options, tag);
+        return vescomm_send(comm, source.pointer(), count, type.small(), peer.small(), &tagged,
                             nullptr, request);
     };
 }
 
-inline auto receive(const Comm &, Integer output, Integer count, Integer type, Integer peer) {
+inline auto receive(const Comm &, Integer output, Integer count, Integer type, Integer peer,
+                    Integer tag) {
     return [=](vescomm_comm_t *comm, Options options, Out request) {
-        return vescomm_receive(comm, output.pointer(), count, type.small(), peer.small(), options,
+        const vescomm_call_options_t tagged = with_tag(options, tag);
+        return vescomm_receive(comm, output.pointer(), count, type.small(), peer.small(), &tagged,
                                nullptr, request);
     };
 }

@@ -10,6 +10,7 @@
 
 #include "docs.h"
 #include "interrupt.h"
+#include "types.h"
 
 namespace nb = nanobind;
 
@@ -71,6 +72,15 @@ std::string Request::explain() {
     return text;
 }
 
+nb::object Request::message(Integer index) {
+    CommHandle &on = comm();
+    vescomm_message_info_t info = vescomm_message_info_init();
+    check(on.call_briefly(
+        [&] { return vescomm_request_get_message(request_, index.small(), &info); }));
+    return nb::module_::import_("vescomm.types")
+        .attr("Message")(info.source, info.tag, to_python(info.type), info.count);
+}
+
 void Request::free() {
     if (waits_ > 0) refuse("another thread waits for the request; free it after the wait");
     drop();
@@ -95,6 +105,7 @@ void define_request(nb::module_ &module) {
             },
             docs::request_run)
         .def("explain", &Request::explain, docs::request_explain)
+        .def("message", &Request::message, nb::arg("index") = 0, docs::request_message)
         .def("free", &Request::free, docs::request_free);
 }
 

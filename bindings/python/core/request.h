@@ -9,6 +9,7 @@
 
 #include "argument.h"
 #include "comm.h"
+#include "integer.h"
 
 namespace vescomm::python {
 
@@ -30,6 +31,8 @@ public:
     // Returns false if the request is not complete after `seconds`.
     bool wait(std::optional<double> seconds);
     std::string explain();
+    // The message that the request has received last, as vescomm.Message.
+    nanobind::object message(Integer index);
     // A request that is running is freed when it is complete.
     void free();
 

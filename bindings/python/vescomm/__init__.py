@@ -40,7 +40,7 @@ from .planner import (
     plan,
     plan_model,
 )
-from .types import Mode, Op, Sharing, Type, Work
+from .types import ANY_SOURCE, Message, Mode, Op, Sharing, Type, Work
 
 __version__ = _get_version()
 
@@ -62,6 +62,7 @@ F32, BF16, F16, F64, F8E4M3, F8E5M2, I8, U8, I16, U16, I32, U32, I64, U64, BOOL,
 PER_RANK, PER_NODE = Sharing
 
 __all__ = [
+    "ANY_SOURCE",
     "AbortedError",
     "Array",
     "Buffer",
@@ -74,6 +75,7 @@ __all__ = [
     "InvalidArgumentError",
     "Layout",
     "Memory",
+    "Message",
     "MismatchError",
     "Mode",
     "ModelPlan",

@@ -6,7 +6,7 @@
 # arrays are addresses, which the caller keeps valid until the call or its request is complete.
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from .types import Type
+from .types import Message, Type
 
 Ints = Sequence[int]
 # An array in host memory: an Array, or an object that exports DLPack or the buffer protocol.
@@ -92,11 +92,13 @@ class Communicator:
         type: Optional[int] = None, algorithm: Optional[str] = None, wait: bool = True,
     ) -> Optional[Request]: ...
     def send(
-        self, array: AnyArray, peer: int, *, type: Optional[int] = None, wait: bool = True
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: bool = True,
     ) -> Optional[Request]: ...
     def receive(
-        self, array: AnyArray, peer: int, *, type: Optional[int] = None, wait: bool = True
-    ) -> Optional[Request]: ...
+        self, array: AnyArray, peer: int, tag: int = 0, *, type: Optional[int] = None,
+        wait: bool = True,
+    ) -> Union[None, Request, Message]: ...
 
     # ---- calls on addresses: all arguments are positional; the last two may be left out ----
 
@@ -191,19 +193,19 @@ class Communicator:
         algorithm: Optional[str] = ..., /,
     ) -> Request: ...
     def send_at(
-        self, source: int, count: int, type: int, peer: int, factor: float = ...,
+        self, source: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
     def start_send_at(
-        self, source: int, count: int, type: int, peer: int, factor: float = ...,
+        self, source: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> Request: ...
     def receive_at(
-        self, output: int, count: int, type: int, peer: int, factor: float = ...,
+        self, output: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> None: ...
     def start_receive_at(
-        self, output: int, count: int, type: int, peer: int, factor: float = ...,
+        self, output: int, count: int, type: int, peer: int, tag: int, factor: float = ...,
         algorithm: Optional[str] = ..., /,
     ) -> Request: ...
 
@@ -229,6 +231,7 @@ class Request:
     def wait(self, timeout: Optional[float] = None) -> bool: ...
     def run(self) -> None: ...
     def explain(self) -> str: ...
+    def message(self, index: int = 0) -> Message: ...
     def free(self) -> None: ...
 
 class Array:

@@ -3,6 +3,28 @@
 """Enumerations, with the values of vescomm.h and vescomm/planner.h."""
 
 import enum
+from typing import NamedTuple
+
+# The peer of a receive that takes a message of any rank.
+ANY_SOURCE = -2
+
+
+class Message(NamedTuple):
+    """A message that was received.
+
+    Attributes:
+        source: rank of the sender.
+        tag: tag of the message.
+        type: type of its elements.
+        count: number of its elements.
+
+    Since: 0.1
+    """
+
+    source: int
+    tag: int
+    type: "Type"
+    count: int
 
 
 class Type(enum.IntEnum):

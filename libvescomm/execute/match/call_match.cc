@@ -27,12 +27,12 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
       forwarded_(bindings, context, schedule.receive_mask),
       inline_(program.uses_inline_flag || program.uses_pair_flags) {
     const MessageQueue *queue = bindings.queues;
-    const bool sends = queue != nullptr && !queue->receives;
+    const bool sends = queue != nullptr;
     proven_by_completion_ = bindings.signature == 0 || sends ||
                             (inline_ && bindings.nodes.count() == 1 &&
                              waits_for_all_inline_flags(schedule, context.locals().size()));
     // Receive masks are published with the signature.
-    advertises_on_acquire_ = (!inline_ || bindings.nodes.count() > 1) && queue == nullptr;
+    advertises_on_acquire_ = (!inline_ || bindings.nodes.count() > 1) && !bindings.is_message();
     advertises_with_flag_ = sends && bindings.nodes.together(bindings.rank, queue->peer);
 }
 
@@ -59,6 +59,8 @@ void CallMatch::advertise_to_node() noexcept {
                 .store((*bindings_.pair_digests)[static_cast<std::size_t>(peer)],
                        std::memory_order_relaxed);
     forwarded_.publish_mask(signature_);
+    if (tag_ != 0)
+        bindings_.intra_node->signal(bindings_.rank, context_.own(tag_flag), context_.word(tag_));
     bindings_.intra_node->signal(bindings_.rank, context_.own(signature_flag),
                                  context_.word(signature_));
 }
@@ -119,20 +121,11 @@ bool CallMatch::has_masks() noexcept {
 }
 
 std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
-    if (bindings_.signature == 0) return {};
+    if (bindings_.signature == 0 || bindings_.is_message()) return {};
     if (forwarded_.mismatch()) return forwarded_.mismatch();
     // If two ranks wait for no other rank, the one that gets here later sees the signature of the
     // other.
     if (inline_) std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (const MessageQueue *queue = bindings_.queues) {
-        const std::uint32_t sent = queue->receives ? shown_by(queue->peer) : 0;
-        if (sent == 0 || sent == bindings_.signature) return {};
-        return Mismatch{.rank = bindings_.rank,
-                        .signature = bindings_.signature,
-                        .other = queue->peer,
-                        .other_signature = sent,
-                        .message = true};
-    }
     for (int peer = 0; peer < bindings_.nodes.ranks(); ++peer) {
         const std::uint32_t mine = shown_to(peer), theirs = shown_by(peer);
         if (theirs != 0 && theirs != mine)

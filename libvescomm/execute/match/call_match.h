@@ -32,6 +32,10 @@ public:
     CallMatch(const Bindings &bindings, const RunContext &context, const Schedule &schedule,
               const Program &program);
 
+    // Messages that this rank sends: the tag that the next runs show with the signature.
+    void set_tag(std::int32_t tag) noexcept { tag_ = static_cast<std::uint32_t>(tag); }
+    std::uint32_t tag() const noexcept { return tag_; }
+
     // Begins a run. `run`: that of the context.
     void start(const Run &run) noexcept;
     // A lane has acquired the slot of the run. Before that, local peers may still compare calls of
@@ -66,12 +70,13 @@ public:
 
     // True: completion of a run proves that all ranks made the same call.
     bool proven_by_completion() const noexcept { return proven_by_completion_; }
-    // Two ranks that made different calls, as far as this rank knows.
+    // Two ranks that made different calls, as far as this rank knows. Messages: see
+    // MessageReceiver::find_mismatch().
     std::optional<Mismatch> find_mismatch() const noexcept;
 
     // True: this run may advertise.
     bool advertises() const noexcept {
-        return bindings_.signature != 0 && bindings_.queues == nullptr && acquired_;
+        return bindings_.signature != 0 && !bindings_.is_message() && acquired_;
     }
     void advertise_to_node() noexcept;
     // To a rank of another node; does nothing for a local peer.
@@ -90,6 +95,7 @@ private:
     bool advertises_on_acquire_ = false, advertises_with_flag_ = false;
     // The current run.
     std::uint32_t signature_ = 0;
+    std::uint32_t tag_ = 0;
     bool acquired_ = false;
     bool advertised_ = false;  // to the node
     bool stopped_ = false;

@@ -49,6 +49,16 @@ Signature Signature::of_message(vescomm_type_t type, std::int64_t count) {
     return Signature(upper(Collective::send, type) | shown);
 }
 
+std::optional<std::uint64_t> Signature::message_bytes() const {
+    const auto type = static_cast<vescomm_type_t>(bits_ >> type_at & ((1u << type_bits) - 1));
+    const std::uint32_t shown = bits_ & (2 * large - 1);
+    const bool is_type = type >= VESCOMM_F32 && type <= last_type;
+    if (bits_ >> collective_at != upper(Collective::send, 0) >> collective_at || !is_type ||
+        shown >= large)
+        return {};
+    return shown * size_of(type);
+}
+
 std::uint32_t Signature::history(std::uint32_t before, std::uint32_t bits) {
     const std::uint64_t both = std::uint64_t{before} << 32 | bits;
     return static_cast<std::uint32_t>(XXH3_64bits(&both, sizeof both)) & digest_mask;

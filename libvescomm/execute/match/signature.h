@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ public:
     //
     //     │ send + 1: 4 bits │ type: 5 bits │ count, or the digest of a large one: 23 bits │
     static Signature of_message(vescomm_type_t type, std::int64_t count);
+
+    // The length of a message. Nothing if the bits do not contain it: the message has 2^22
+    // elements or more, or the bits are not those of a message.
+    std::optional<std::uint64_t> message_bytes() const;
 
     // The digest of a history of signatures, extended by one signature.
     static std::uint32_t history(std::uint32_t before, std::uint32_t bits);

@@ -1323,6 +1323,38 @@ VESCOMM_API vescomm_status_t vescomm_request_explain(vescomm_request_t *request,
  */
 VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
 
+/** A message that a request has received. Filled by vescomm_request_get_message(); append-only. */
+typedef struct vescomm_message_info {
+    uint32_t struct_size;
+    int32_t source; /**< rank of the sender */
+    int32_t tag; /**< tag of the message */
+    vescomm_type_t type; /**< type of its elements, as in the receive */
+    int64_t count; /**< its elements, as in the receive */
+} vescomm_message_info_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_message_info_t vescomm_message_info_init(void) {
+    vescomm_message_info_t info = {sizeof(vescomm_message_info_t), 0, 0, 0, 0};
+    return info;
+}
+
+/**
+ * Returns the sender and the tag of a message that a request has received. A receive from
+ * VESCOMM_ANY_SOURCE finds out here where its message came from.
+ *
+ * @param request  of a vescomm_receive(), or of a group. Complete; if it was started again, the
+ *                 message is that of its last run.
+ * @param index    which receive of a group, from 0, in the order of the calls; 0 for a single
+ *                 receive.
+ * @param info     [in,out] struct_size set by the caller, the rest filled.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or has no such
+ *         receive; nothing is written.
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *request, int32_t index,
+                                                         vescomm_message_info_t *info);
+
 /* ----------------------------------------------------------------- collectives on arrays ---- */
 
 /**
@@ -1381,10 +1413,12 @@ VESCOMM_API vescomm_status_t vescomm_request_free(vescomm_request_t *request);
  * @{
  */
 
-/** Details of a collective on arrays. Append-only. */
+/** Details of a collective on arrays, or of a message. Append-only. */
 typedef struct vescomm_call_options {
     uint32_t struct_size;
-    uint32_t reserved;
+    /** vescomm_send(), vescomm_receive(): tag of the message, from 0 to 2^31 - 1. Collectives: 0.
+     */
+    int32_t tag;
     /** VESCOMM_PREMULTIPLIED_SUM: factor of every contribution, not 0; the same on every rank. */
     double factor;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses.
@@ -1546,10 +1580,15 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
                                                 const vescomm_call_options_t *options, void *stream,
                                                 vescomm_request_t **request);
 
+/** The peer of a vescomm_receive() that takes a message of any rank. */
+#define VESCOMM_ANY_SOURCE (-2)
+
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
- * The peer's call may come earlier or later, and must have the same count and type. Messages from
- * one rank to another are received in the order in which they are sent. There are no tags.
+ * The peer's call may come earlier or later. It takes messages by their sender and their tag, which
+ * is a member of @p options and 0 without options, and must have the same count and type. Messages
+ * of one sender and tag are received in the order in which they are sent; messages with other tags
+ * may be received before them.
  * After completion: source may be changed.
  *
  * A send may complete before the peer receives. The limit is 128 KiB in a communicator of up to 8
@@ -1557,6 +1596,11 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
  * one completes when no more of it is unreceived than the limit. Programs must not rely on this, as
  * in MPI: two ranks that send to each other put their sends and receives in a group.
+ *
+ * Four messages to a peer can be under way. If none of them is for the receive in which the peer
+ * waits, it copies those in the way of later ones to memory of its own, up to 256 MiB together in a
+ * communicator. A receive of a message that is behind more than that waits until some of it is
+ * received.
  *
  * @param source  @p count elements.
  * @param count   number of elements; 0: a message without data.
@@ -1573,11 +1617,13 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
                                           vescomm_request_t **request);
 
 /**
- * Receives a message that one rank sends with vescomm_send(). No other rank takes part.
- * After completion: output holds the message.
+ * Receives a message that a rank sends with vescomm_send(). No other rank takes part.
+ * It takes the oldest message of the peer that has its tag (see @p options), or of all ranks, and
+ * that no earlier receive takes.
+ * After completion: output holds the message. vescomm_request_get_message() returns its sender.
  * @param output  @p count elements.
  * @param count   number of elements; with 0 the call completes when the peer has sent.
- * @param peer    rank of the sender; may be the calling rank.
+ * @param peer    rank of the sender, which may be the calling rank; or VESCOMM_ANY_SOURCE.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
  * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
  * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
@@ -1593,9 +1639,9 @@ VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output,
  *
  * Collectives that differ only in their arrays and counts become one operation, whatever their
  * number. Sends and receives remain separate operations and run concurrently, so ranks that send to
- * one another in a group do not deadlock. Messages between two ranks keep their order. The other
- * calls of a group have no order: no call may write elements that another one reads or writes. This
- * is not checked.
+ * one another in a group do not deadlock. Messages between two ranks with one tag keep their order.
+ * The other calls of a group have no order: no call may write elements that another one reads or
+ * writes. This is not checked.
  *
  * A call that returns an error is not part of the group, and the group stays open. A group that has
  * not ended when its communicator is freed has no effect. Groups cannot be nested.

@@ -508,6 +508,14 @@ public:
         return text;
     }
 
+    // The sender and the tag of a message that the request has received; `index`: which receive of
+    // a group.
+    vescomm_message_info_t message(std::int32_t index = 0) const {
+        auto info = vescomm_message_info_init();
+        check(vescomm_request_get_message(get(), index, &info));
+        return info;
+    }
+
     vescomm_request_t *get() const noexcept { return owner_.get(); }
 
 private:
@@ -827,23 +835,46 @@ void all_to_all(const Communicator &comm, const Source &source, Output &&output,
                                     detail::type_in<Output &>, nullptr, stream, started.slot()));
 }
 
+// The peer of a receive() that takes a message of any rank. Request::message() returns its sender.
+inline constexpr std::int32_t any_source = VESCOMM_ANY_SOURCE;
+
+// Messages with a tag. A receive takes only messages with its own tag.
+template <typename Source>
+requires detail::Array<const Source &>
+void send(const Communicator &comm, const Source &source, std::int32_t peer, std::int32_t tag,
+          Request *request = nullptr, void *stream = nullptr) {
+    auto options = vescomm_call_options_init();
+    options.tag = tag;
+    detail::Started started(request);
+    started.done(vescomm_send(comm.get(), std::ranges::data(source), detail::count(source),
+                              detail::type_in<const Source &>, peer, &options, stream,
+                              started.slot()));
+}
+
+template <typename Data>
+requires detail::Output<Data &>
+void receive(const Communicator &comm, Data &&data, std::int32_t peer, std::int32_t tag,
+             Request *request = nullptr, void *stream = nullptr) {
+    auto options = vescomm_call_options_init();
+    options.tag = tag;
+    detail::Started started(request);
+    started.done(vescomm_receive(comm.get(), std::ranges::data(data), detail::count(data),
+                                 detail::type_in<Data &>, peer, &options, stream, started.slot()));
+}
+
+// Messages with tag 0.
 template <typename Source>
 requires detail::Array<const Source &>
 void send(const Communicator &comm, const Source &source, std::int32_t peer,
           Request *request = nullptr, void *stream = nullptr) {
-    detail::Started started(request);
-    started.done(vescomm_send(comm.get(), std::ranges::data(source), detail::count(source),
-                              detail::type_in<const Source &>, peer, nullptr, stream,
-                              started.slot()));
+    send(comm, source, peer, 0, request, stream);
 }
 
 template <typename Data>
 requires detail::Output<Data &>
 void receive(const Communicator &comm, Data &&data, std::int32_t peer, Request *request = nullptr,
              void *stream = nullptr) {
-    detail::Started started(request);
-    started.done(vescomm_receive(comm.get(), std::ranges::data(data), detail::count(data),
-                                 detail::type_in<Data &>, peer, nullptr, stream, started.slot()));
+    receive(comm, std::forward<Data>(data), peer, 0, request, stream);
 }
 
 // Calls `calls`, collects the collectives and messages on arrays that it makes, and starts them

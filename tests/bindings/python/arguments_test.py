@@ -165,6 +165,13 @@ class WrongArguments(OneRank):
             self.comm.broadcast(data, root=1)
         with self.assertRaises(vescomm.InvalidArgumentError):
             self.comm.send(data, peer=1)
+        with self.assertRaises(vescomm.InvalidArgumentError):
+            self.comm.send(data, peer=vescomm.ANY_SOURCE)
+        for tag in (-1, 2**31, 2**40):
+            with self.assertRaisesRegex(vescomm.InvalidArgumentError, "tag is -1"):
+                self.comm.receive(data, peer=0, tag=tag)
+        with self.assertRaisesRegex(vescomm.InvalidArgumentError, "receives 0 messages"):
+            self.comm.all_reduce(data, wait=False).message()
         with self.assertRaises(vescomm.Error):
             self.comm.all_reduce(data, algorithm="no such algorithm")
         with self.assertRaises(TypeError):

@@ -164,6 +164,19 @@ def check_messages(comm):
         comm.send(np.array([comm.rank, 7, 8]), right)
         comm.receive(got, left)
     same(got, [left, 7, 8])
+    # Tags, in the reverse order, and any source.
+    sent = [comm.send(np.array([comm.rank, tag, 0]), right, tag, wait=False) for tag in range(9)]
+    for tag in reversed(range(1, 9)):
+        assert comm.receive(got, left, tag) is None
+        same(got, [left, tag, 0])
+    message = comm.receive(got, vescomm.ANY_SOURCE)
+    assert message == vescomm.Message(left, 0, vescomm.I64, 3), message
+    for request in sent:
+        request.wait()
+    request = comm.receive(got, peer=vescomm.ANY_SOURCE, tag=77, wait=False)
+    comm.send(np.array([comm.rank, 7, 7]), right, tag=77)
+    request.wait()
+    assert request.message().source == left and request.message().tag == 77
     # Arrays of a group stay alive until its request is complete.
     comm.group_begin()
     outputs = [np.zeros(1000, np.float32) for _ in range(3)]

@@ -180,6 +180,43 @@ def messages():
     assert (taken == 9).all(), "a message to itself"
 
 
+def tagged_messages():
+    """Messages with tags are received in any order, and from any rank."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for count in (1, LARGE):
+        works = [dist.isend(torch.full((count,), 10.0 * rank + k), right, tag=k) for k in range(9)]
+        for k in reversed(range(9)):
+            taken = torch.empty(count)
+            dist.recv(taken, left, tag=k)
+            assert (taken == 10 * left + k).all()
+        for work in works:
+            work.wait()
+        dist.barrier()
+        # Every rank sends to every rank, which does not know who comes first.
+        works = [dist.isend(torch.full((count,), float(rank)), peer, tag=5) for peer in range(size)]
+        taken = [torch.empty(count) for _ in range(size)]
+        senders = []
+        for work in [dist.irecv(each, tag=5) for each in taken]:
+            work.wait()
+            senders.append(work.source_rank())
+        assert sorted(senders) == list(range(size)), senders
+        for sender, each in zip(senders, taken):
+            assert (each == sender).all()
+        for work in works:
+            work.wait()
+        dist.barrier()
+    if size == 1:
+        return
+    # recv() returns the rank in the world.
+    pair = dist.new_group([size - 2, size - 1])
+    if rank >= size - 2:
+        other = 2 * size - 3 - rank
+        work = dist.isend(torch.ones(2), other, group=pair, tag=3)
+        assert dist.recv(torch.empty(2), group=pair, tag=3) == other
+        work.wait()
+
+
 def two_threads():
     """A second group is used from a second thread while training goes on in the first."""
     group = dist.new_group()
@@ -268,6 +305,9 @@ class Works(unittest.TestCase):
 
     def test_messages(self):
         self.check(messages)
+
+    def test_tagged_messages(self):
+        self.check(tagged_messages)
 
     def test_two_threads(self):
         self.check(two_threads, (2, 3))

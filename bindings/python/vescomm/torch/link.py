@@ -88,6 +88,11 @@ class Link:
         self.abort(str(error))
         raise error
 
+    def sender(self, request):
+        """The rank whose message a request has received."""
+        with self._lock:
+            return request.message().source
+
     def failed(self, error, what):
         """The exception to raise for one that an operation raised; noted as the failure of the link."""
         raised = failure_of(error, what)

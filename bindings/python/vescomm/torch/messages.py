@@ -3,6 +3,7 @@
 """send, recv and recv_anysource."""
 
 from .. import _core
+from ..types import ANY_SOURCE
 from .arrays import Copies, contiguous, require_host
 from .calls import Calls, single
 from .dtypes import moved
@@ -15,15 +16,11 @@ _receive = _core.Communicator.start_receive_at
 class Message(Operation):
     is_message = True
 
-    def __init__(self, link, request, what, tensors, result, then, source=None):
-        super().__init__(link, request, what, tensors, result, then)
-        self._sender = source
 
+class Received(Message):
     def source(self):
-        if self._sender is None:
-            return super().source()
         self.wait()
-        return self._sender()
+        return self.link.sender(self.request)
 
 
 class Messages(Calls):
@@ -32,20 +29,25 @@ class Messages(Calls):
         data = contiguous(tensor)
         require_host(data)
         request = self._link.start(
-            _send, data.data_ptr(), data.numel(), moved(data.dtype), self._peer(peer, "send")
+            _send, data.data_ptr(), data.numel(), moved(data.dtype), self._peer(peer, "send"), tag
         )
         what = f"send to rank {peer}"
         return self._work(Message(self._link, request, what, data, [tensor], None), data.nbytes)
 
     def recv(self, tensors, peer, tag=0):
+        return self._receive(tensors, self._peer(peer, "recv"), tag, f"recv from rank {peer}")
+
+    def recv_anysource(self, tensors, tag=0):
+        return self._receive(tensors, ANY_SOURCE, tag, "recv from any rank")
+
+    def _receive(self, tensors, peer, tag, what):
         tensor = single(tensors, "recv")
         copies = Copies()
         data = copies.output(tensor)
         request = self._link.start(
-            _receive, data.data_ptr(), data.numel(), moved(data.dtype), self._peer(peer, "recv")
+            _receive, data.data_ptr(), data.numel(), moved(data.dtype), peer, tag
         )
-        what = f"recv from rank {peer}"
-        operation = Message(self._link, request, what, data, [tensor], copies, lambda: peer)
+        operation = Received(self._link, request, what, data, [tensor], copies)
         return self._work(operation, data.nbytes)
 
     def _peer(self, peer, what):
@@ -55,6 +57,3 @@ class Messages(Calls):
                 f"{self._link.size - 1}"
             )
         return peer
-
-    def recv_anysource(self, tensors, tag=0):
-        raise NotImplementedError("vescomm: receives from any source are not there yet")

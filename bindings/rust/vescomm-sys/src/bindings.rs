@@ -8,6 +8,7 @@
 pub const VESCOMM_VERSION_MAJOR: u32 = 0;
 pub const VESCOMM_VERSION_MINOR: u32 = 1;
 pub const VESCOMM_VERSION_PATCH: u32 = 0;
+pub const VESCOMM_ANY_SOURCE: i32 = -2;
 pub type __int32_t = ::std::os::raw::c_int;
 pub type __uint32_t = ::std::os::raw::c_uint;
 pub type __int64_t = ::std::os::raw::c_long;
@@ -517,9 +518,26 @@ extern "C" {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct vescomm_message_info {
+    pub struct_size: u32,
+    pub source: i32,
+    pub tag: i32,
+    pub type_: vescomm_type_t,
+    pub count: i64,
+}
+pub type vescomm_message_info_t = vescomm_message_info;
+extern "C" {
+    pub fn vescomm_request_get_message(
+        request: *mut vescomm_request_t,
+        index: i32,
+        info: *mut vescomm_message_info_t,
+    ) -> vescomm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct vescomm_call_options {
     pub struct_size: u32,
-    pub reserved: u32,
+    pub tag: i32,
     pub factor: f64,
     pub algorithm: *const ::std::os::raw::c_char,
 }

@@ -36,6 +36,7 @@ initialisers! {
     vescomm_memory_options_init, vescomm_memory_options_t;
     vescomm_buffer_options_init, vescomm_buffer_options_t;
     vescomm_request_options_init, vescomm_request_options_t;
+    vescomm_message_info_init, vescomm_message_info_t;
     vescomm_call_options_init, vescomm_call_options_t;
     vescomm_planner_tensor_init, vescomm_planner_tensor_t;
     vescomm_planner_options_init, vescomm_planner_options_t;

@@ -199,7 +199,8 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
         vescomm_buffer_options { struct_size, type_, memory, offset_bytes, kind, sharing, name }
         vescomm_view { data, elements }
         vescomm_request_options { struct_size, op, root, type_, source, output, algorithm, factor }
-        vescomm_call_options { struct_size, reserved, factor, algorithm }
+        vescomm_message_info { struct_size, source, tag, type_, count }
+        vescomm_call_options { struct_size, tag, factor, algorithm }
         vescomm_planner_tensor {
             struct_size, dimensions, name, shape, block_rows, batch_dimensions, reserved, alignment
         }

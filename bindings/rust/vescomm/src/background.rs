@@ -11,10 +11,21 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::process;
 use std::ptr::null_mut;
 
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::raw_request::RawRequest;
 use crate::run_call::make;
-use crate::{Communicator, Error, Result};
+use crate::{Communicator, Element, Error, Result};
+
+/// A message that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Rank of the sender.
+    pub source: usize,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Its elements.
+    pub count: usize,
+}
 
 /// A call failed; with the arrays that it was given.
 ///
@@ -69,8 +80,21 @@ impl<A> Pending<'_, A> {
     /// # Panics
     ///
     /// In a child of fork(), which cannot free the request.
-    pub fn wait(mut self) -> std::result::Result<A, Failed<A>> {
-        let result = self.request.wait();
+    pub fn wait(self) -> std::result::Result<A, Failed<A>> {
+        self.finish(|request| request.wait()).map(|(arrays, ())| arrays)
+    }
+
+    /// As [`wait()`](Pending::wait), of a receive: returns the message too. In a group it is that of
+    /// the first receive.
+    pub fn receive(self) -> std::result::Result<(A, Message), Failed<A>> {
+        self.finish(|request| request.wait().and_then(|()| request.message()))
+    }
+
+    fn finish<R>(
+        mut self,
+        wait: impl FnOnce(&mut RawRequest<'_>) -> Result<R>,
+    ) -> std::result::Result<(A, R), Failed<A>> {
+        let result = wait(&mut self.request);
         if !self.request.free() {
             panic!("vescomm: a call was inherited by fork(), and its arrays cannot be returned");
         }
@@ -78,7 +102,7 @@ impl<A> Pending<'_, A> {
         // SAFETY: the pointer is from a Box, and the library does not access the arrays any more.
         let arrays = *unsafe { Box::from_raw(arrays) };
         match result {
-            Ok(()) => Ok(arrays),
+            Ok(result) => Ok((arrays, result)),
             Err(error) => Err(Failed { error, arrays }),
         }
     }
@@ -155,6 +179,15 @@ impl Started<'_, '_> {
         let _ = request.free(); // if not, the end of the scope tries again
         result
     }
+
+    /// As [`wait()`](Started::wait), of a receive: returns the message. In a group it is that of the
+    /// first receive.
+    pub fn receive(self) -> Result<Message> {
+        let request = &mut self.scope.requests.borrow_mut()[self.index];
+        let result = request.wait().and_then(|()| request.message());
+        let _ = request.free(); // as in wait()
+        result
+    }
 }
 
 impl fmt::Debug for Scope<'_, '_> {
@@ -177,6 +210,24 @@ impl Communicator {
     pub fn run(&self, call: Call<'_>) -> Result<()> {
         // SAFETY: the call borrows its arrays until this function returns.
         unsafe { make(self, &call, null_mut()) }
+    }
+
+    /// Receives a message with this tag that any rank sends, of the size of the array. Returns its
+    /// sender.
+    ///
+    /// ```
+    /// # fn main() -> vescomm::Result<()> {
+    /// use vescomm::{call, Communicator};
+    /// let comm = Communicator::from_environment()?;
+    /// comm.run(call::send(&[7.0f32], comm.rank()).tag(3))?;
+    /// let mut data = [0.0f32];
+    /// let message = comm.receive_any(&mut data, 3)?;
+    /// assert_eq!((data[0], message.source, message.tag), (7.0, comm.rank(), 3));
+    /// # comm.finalize()
+    /// # }
+    /// ```
+    pub fn receive_any<T: Element>(&self, data: &mut [T], tag: i32) -> Result<Message> {
+        self.scope(|scope| scope.start(call::receive_any(data).tag(tag))?.receive())
     }
 
     /// Starts a call on arrays that the call owns until it is complete. `arrays` is any value; the

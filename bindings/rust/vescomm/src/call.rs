@@ -89,6 +89,10 @@ pub(crate) struct Raw<'a> {
     pub(crate) op: Op,
     /// The root, or the peer of a message.
     pub(crate) rank: usize,
+    /// A receive takes a message of any rank; `rank` has no meaning.
+    pub(crate) any_source: bool,
+    /// The tag of a message.
+    pub(crate) tag: i32,
     pub(crate) algorithm: Option<&'a str>,
     _arrays: PhantomData<&'a mut ()>,
 }
@@ -116,6 +120,8 @@ impl<'a> Call<'a> {
                 output_offsets: None,
                 op: Op::Sum,
                 rank: 0,
+                any_source: false,
+                tag: 0,
                 algorithm: None,
                 _arrays: PhantomData,
             }),
@@ -140,6 +146,12 @@ impl<'a> Call<'a> {
     /// [`all_to_all_v()`]: one offset for each rank, in elements. Blocks must not overlap.
     pub fn output_offsets(self, offsets: &'a [i64]) -> Call<'a> {
         self.with(|raw| raw.output_offsets = Some(offsets))
+    }
+
+    /// Gives a message a tag, at least 0; without it the tag is 0. A receive takes the oldest message
+    /// with its own tag.
+    pub fn tag(self, tag: i32) -> Call<'a> {
+        self.with(|raw| raw.tag = tag)
     }
 
     /// Uses the algorithm of this name instead of the library's choice.
@@ -306,8 +318,8 @@ pub fn all_to_all<'a, T: Element>(from: &'a [T], to: &'a mut [T]) -> Call<'a> {
 /// Sends a message to one rank, which receives the same number and type of elements.
 ///
 /// Two ranks that send to each other put their sends and receives in a [`group()`], or receive in
-/// opposite order. Messages from one rank to another are received in the order in which they are
-/// sent.
+/// opposite order. Messages of one rank and [tag](Call::tag) are received in the order in which they
+/// are sent.
 pub fn send<T: Element>(data: &[T], peer: usize) -> Call<'_> {
     Call::new::<T>(Function::Send, source(data), Argument::Absent).with(|raw| raw.rank = peer)
 }
@@ -315,6 +327,16 @@ pub fn send<T: Element>(data: &[T], peer: usize) -> Call<'_> {
 /// Receives a message that one rank sends with [`send()`], of the size of the array.
 pub fn receive<T: Element>(data: &mut [T], peer: usize) -> Call<'_> {
     Call::new::<T>(Function::Receive, Argument::Absent, output(data)).with(|raw| raw.rank = peer)
+}
+
+/// Receives a message that any rank sends to this one with [`send()`], of the size of the array.
+///
+/// [`Communicator::receive_any()`](crate::Communicator::receive_any),
+/// [`Started::receive()`](crate::Started::receive) and
+/// [`Pending::receive()`](crate::Pending::receive) return its sender.
+pub fn receive_any<T: Element>(data: &mut [T]) -> Call<'_> {
+    Call::new::<T>(Function::Receive, Argument::Absent, output(data))
+        .with(|raw| raw.any_source = true)
 }
 
 /// Makes one call of many. Collectives that differ only in their arrays and counts become one

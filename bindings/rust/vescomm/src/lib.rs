@@ -54,7 +54,7 @@ mod request;
 mod run_call;
 
 pub use array::{Array, RegisteredArray};
-pub use background::{Failed, Pending, Scope, Started};
+pub use background::{Failed, Message, Pending, Scope, Started};
 pub use buffer::{Buffer, Part};
 pub use comm::Communicator;
 pub use element::{Bf16, Bool, Element, Type, C128, C64, F16, F8E4M3, F8E5M2};

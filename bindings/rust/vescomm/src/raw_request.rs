@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use vescomm_sys as sys;
 
 use crate::error::{call, text};
-use crate::{Communicator, Error, Result};
+use crate::{Communicator, Error, Message, Result};
 
 /// A request of the C interface. The owner frees it, and knows the arrays that it writes.
 pub(crate) struct RawRequest<'c> {
@@ -91,6 +91,14 @@ impl<'c> RawRequest<'c> {
         // SAFETY: as test(); the string is valid until the request is freed.
         call(|| unsafe { sys::vescomm_request_explain(self.raw, &mut string) })?;
         Ok(text(string))
+    }
+
+    /// The first message that the request has received. It is complete.
+    pub(crate) fn message(&mut self) -> Result<Message> {
+        let mut info = sys::vescomm_message_info_init();
+        // SAFETY: as test().
+        call(|| unsafe { sys::vescomm_request_get_message(self.raw, 0, &mut info) })?;
+        Ok(Message { source: info.source as usize, tag: info.tag, count: info.count as usize })
     }
 
     /// Waits until the request is complete, and frees it. True: the library does not access the

@@ -128,10 +128,20 @@ impl Raw<'_> {
             Reduce | Broadcast | GatherV | ScatterV => "root",
             _ => return Ok(()),
         };
-        if self.rank < ranks {
+        if self.any_source || self.rank < ranks {
             return Ok(());
         }
         self.refuse(format!("{what} is {}, and there are ranks 0 to {}", self.rank, ranks - 1))
+    }
+
+    fn check_tag(&self) -> Result<()> {
+        if self.tag < 0 {
+            return self.refuse(format!("tag is {}; it must be at least 0", self.tag));
+        }
+        if self.tag != 0 && !matches!(self.function, Function::Send | Function::Receive) {
+            return self.refuse("takes no tag".to_string());
+        }
+        Ok(())
     }
 
     /// Checks the arrays of a function that has counts for each rank. Returns the first element of
@@ -215,6 +225,7 @@ impl Raw<'_> {
         use Function::*;
         self.check_offsets(ranks)?;
         self.check_rank(ranks)?;
+        self.check_tag()?;
         if matches!(self.function, ReduceScatterV | ReduceScatter | AllReduce | Reduce) {
             self.op.check(self.name(), self.element)?;
         }
@@ -251,12 +262,17 @@ impl Raw<'_> {
         let (op, factor) = self.op.raw();
         let mut given = sys::vescomm_call_options_init();
         given.factor = factor;
+        given.tag = self.tag;
         given.algorithm = crate::error::pointer(&checked.algorithm);
-        let plain = factor == 0.0 && checked.algorithm.is_none();
+        let plain = factor == 0.0 && self.tag == 0 && checked.algorithm.is_none();
         let options = if plain { null() } else { &given as *const _ };
         let list = |list: Option<&[i64]>| list.map_or(null(), <[i64]>::as_ptr);
         let Checked { source, output, count, .. } = *checked;
-        let (element, rank) = (self.element as i32, rank_number(self.rank));
+        let element = self.element as i32;
+        let rank = match self.any_source {
+            true => sys::VESCOMM_ANY_SOURCE,
+            false => rank_number(self.rank),
+        };
         let (counts, output_counts) = (self.counts.as_ptr(), self.output_counts.as_ptr());
         let (from, to) = (list(self.source_offsets), list(self.output_offsets));
         let (none, r) = (null_mut(), request);

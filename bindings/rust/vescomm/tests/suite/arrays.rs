@@ -3,7 +3,7 @@
 
 //! The results of every call on arrays, compared with results that the test computes.
 
-use vescomm::{call, Bool, Communicator, Op, RegisteredArray};
+use vescomm::{call, Bool, Communicator, Message, Op, RegisteredArray};
 
 use crate::for_every_number;
 use crate::support::numbers::Number;
@@ -299,6 +299,53 @@ fn messages_arrive_in_order() {
                 comm.receive(&mut pair, 0).unwrap();
                 assert_eq!(pair, [1.5, 2.5]);
             }
+        });
+    }
+}
+
+#[test]
+fn messages_have_tags() {
+    for size in SIZES {
+        ranks(size, |comm| {
+            let right = (comm.rank() + 1) % size;
+            let left = (comm.rank() + size - 1) % size;
+            for elements in [1, 50_000] {
+                let mine: Vec<_> =
+                    (0..7).map(|tag| vec![tag + 10 * comm.rank() as i32; elements]).collect();
+                comm.scope(|scope| {
+                    for (tag, data) in mine.iter().enumerate() {
+                        scope.start(call::send(data, right).tag(tag as i32))?;
+                    }
+                    for tag in (0..7).rev() {
+                        let mut data = vec![-1; elements];
+                        if tag % 2 == 0 {
+                            comm.run(call::receive(&mut data, left).tag(tag))?;
+                        } else {
+                            let message = comm.receive_any(&mut data, tag)?;
+                            assert_eq!(message, Message { source: left, tag, count: elements });
+                        }
+                        assert_eq!(data, vec![tag + 10 * left as i32; elements]);
+                    }
+                    Ok(())
+                })
+                .unwrap();
+            }
+            // All ranks send to rank 0, which does not know who is next.
+            let sent =
+                comm.start([comm.rank()].map(|n| n as u64), |n| call::send(n, 0).tag(9)).unwrap();
+            if comm.rank() == 0 {
+                let mut senders: Vec<_> = (0..size)
+                    .map(|_| {
+                        let receive = comm.start([99u64], |n| call::receive_any(n).tag(9)).unwrap();
+                        let ([number], message) = receive.receive().unwrap();
+                        assert_eq!(number, message.source as u64);
+                        message.source
+                    })
+                    .collect();
+                senders.sort_unstable();
+                assert_eq!(senders, (0..size).collect::<Vec<_>>());
+            }
+            sent.wait().unwrap();
         });
     }
 }

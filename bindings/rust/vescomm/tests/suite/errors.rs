@@ -53,6 +53,9 @@ fn wrong_arguments_are_refused_and_have_no_effect() {
         refused(call::all_to_all(s, &mut o[..5]), "output has 5");
         refused(call::send(s, 3), "peer is 3");
         refused(call::receive(o, 17), "peer is 17");
+        refused(call::send(s, 0).tag(-1), "tag is -1");
+        refused(call::receive_any(o).tag(-7), "tag is -7");
+        refused(call::all_reduce_in_place(o, Op::Sum).tag(1), "takes no tag");
         refused(call::all_reduce_in_place(o, Op::BitwiseAnd), "no operator BitwiseAnd");
         refused(call::all_reduce_in_place(o, Op::PremultipliedSum(0.0)), "factor is 0");
         refused(call::all_reduce_in_place(&mut [Bool::default()], Op::Average), "Average");
