@@ -221,7 +221,8 @@ typedef struct vescomm_comm_options {
     /** Identifies a communicator when several threads create communicators of the same ranks at the
      *  same time: each thread passes its own tag, and the tag is the same on every rank. NULL or
      *  empty: communicators are identified by the order in which they are created, so they must be
-     *  created one after another, in the same order of threads on every rank. At most 255 bytes; borrowed for the call. Since: 0.1 */
+     *  created one after another, in the same order of threads on every rank. At most 255 bytes;
+     *  borrowed for the call. Since: 0.1 */
     const char *tag;
 } vescomm_comm_options_t;
 
