@@ -38,6 +38,8 @@ bool RunningOperations::settle(Operation &operation) noexcept {
     if (operation.stopped() && !require_match(operation)) return false;
     if (!operation.complete()) return false;
     if (!operation.proven_by_completion() && !require_match(operation)) return false;
+    if (const MessageHeader *message = operation.message())
+        recorder_.set_message(operation.flight, message->source, message->tag);
     recorder_.complete(operation.flight);
     operation.settle();
     return true;
