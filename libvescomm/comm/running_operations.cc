@@ -47,6 +47,8 @@ bool RunningOperations::settle(Operation &operation) noexcept {
         operation.mark_failed();
         return false;
     }
+    if (const MessageHeader *message = operation.message())
+        recorder_.set_message(operation.flight, message->source, message->tag);
     recorder_.complete(operation.flight);
     operation.settle();
     return true;

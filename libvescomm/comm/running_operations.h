@@ -76,6 +76,8 @@ private:
         operation.start(run);
         operation.flight =
             recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
+        if (operation.is_message())
+            recorder_.set_message(operation.flight, operation.peer(), operation.tag());
     }
     // Settles the operation if it is complete.
     bool settle(Operation &operation) noexcept;

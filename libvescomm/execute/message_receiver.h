@@ -24,6 +24,7 @@ public:
     MessageReceiver(const Bindings &bindings, RunContext &context, Program &program);
 
     void set_tag(std::int32_t tag) noexcept { receive_.expected_tag = tag; }
+    std::int32_t tag() const noexcept { return receive_.expected_tag; }
 
     // Begins a run: posts the receive.
     void start() noexcept { bindings_.arrivals->post(receive_); }

@@ -80,6 +80,12 @@ public:
     // For the owner: the number of this run in the flight recorder.
     std::uint64_t flight = 0;
 
+    bool is_message() const noexcept { return bindings_.is_message(); }
+    // Messages: the rank to which, or from which, the next run passes one; and its tag.
+    int peer() const noexcept { return receiver_ ? bindings_.source_rank : bindings_.queues->peer; }
+    std::int32_t tag() const noexcept {
+        return receiver_ ? receiver_->tag() : static_cast<std::int32_t>(match_.tag());
+    }
     // Receives: the message of the last run, which is complete; otherwise nullptr.
     const MessageHeader *message() const noexcept {
         return receiver_ ? &receiver_->message() : nullptr;

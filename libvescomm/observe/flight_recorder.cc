@@ -20,10 +20,13 @@ std::vector<FlightRecorder::Entry> FlightRecorder::entries() const {
     for (std::uint64_t number = last > kept ? last - kept + 1 : 1; number <= last; ++number) {
         const Slot &slot = slots_[number % ring_slots];
         const std::uint64_t what = slot.what.load(std::memory_order_acquire);
+        const std::uint64_t message = slot.message.load(std::memory_order_relaxed);
         entries.push_back({.number = number,
                            .what = what & ~done,
                            .completed = (what & done) != 0,
-                           .started = slot.started.load(std::memory_order_acquire)});
+                           .started = slot.started.load(std::memory_order_acquire),
+                           .peer = static_cast<std::int32_t>(message >> 32),
+                           .tag = static_cast<std::int32_t>(message)});
     }
     // Drop the entries that were overwritten meanwhile, and the one that may be overwritten now.
     const std::uint64_t now = last_.load(std::memory_order_relaxed);

@@ -38,6 +38,13 @@ public:
         last_.store(number, std::memory_order_release);
         return number;
     }
+    // Records the peer and the tag of a message, of which this is the number.
+    void set_message(std::uint64_t number, std::int32_t peer, std::int32_t tag) noexcept {
+        if (last_.load(std::memory_order_relaxed) - number >= ring_slots) return;
+        const std::uint64_t upper = static_cast<std::uint32_t>(peer);
+        slots_[number % ring_slots].message.store(upper << 32 | static_cast<std::uint32_t>(tag),
+                                                  std::memory_order_relaxed);
+    }
     // Marks an operation that takes long. Sets its start time to now if none was recorded.
     void takes_long(std::uint64_t number) noexcept;
     void complete(std::uint64_t number) noexcept {
@@ -51,6 +58,7 @@ public:
         std::uint64_t what = 0;
         bool completed = false;
         std::int64_t started = 0;  // real time in nanoseconds; 0: not recorded
+        std::int32_t peer = 0, tag = 0;  // of a message; no meaning for any other operation
     };
     // The last operations, by ascending number.
     std::vector<Entry> entries() const;
@@ -64,6 +72,7 @@ private:
     struct Slot {
         std::atomic<std::uint64_t> what{0};
         std::atomic<std::int64_t> started{0};
+        std::atomic<std::uint64_t> message{0};  // peer, then tag: 32 bits each
     };
 
     std::array<Slot, ring_slots> slots_;

@@ -108,6 +108,33 @@ TEST(FlightText, HasALineForTheRankAndOneForEachOperation) {
     EXPECT_FALSE(text[2].contains("started"));
 }
 
+TEST(FlightText, NamesThePeerAndTheTagOfAMessage) {
+    FlightRecorder recorder;
+    const auto record = [&](Collective collective, int peer, int tag) {
+        recorder.set_message(recorder.start(flight_word(collective, VESCOMM_F32, 40), false), peer,
+                             tag);
+    };
+    record(Collective::send, 3, 7);
+    record(Collective::receive, VESCOMM_ANY_SOURCE, 2'147'483'647);
+    record(Collective::receive, 0, 0);
+    recorder.start(flight_word(algorithms()[0], VESCOMM_F32, VESCOMM_SUM, 40), false);
+    const auto text = lines(flight_text({}, recorder));
+    ASSERT_EQ(text.size(), 5u);
+    EXPECT_EQ(text[1]["collective"], "send");
+    EXPECT_EQ(text[1]["peer"], 3);
+    EXPECT_EQ(text[1]["tag"], 7);
+    EXPECT_EQ(text[2]["peer"], "any");
+    EXPECT_EQ(text[2]["tag"], 2'147'483'647);
+    EXPECT_EQ(text[3]["peer"], 0);
+    EXPECT_EQ(text[3]["tag"], 0);
+    EXPECT_FALSE(text[4].contains("peer"));
+    // Another operation has its slot now.
+    for (int i = 0; i < 1'000; ++i)
+        recorder.start(flight_word(Collective::send, VESCOMM_F32, 40), false);
+    recorder.set_message(1, 99, 99);
+    for (const FlightRecorder::Entry &entry : recorder.entries()) EXPECT_NE(entry.peer, 99);
+}
+
 TEST(FlightText, RestoresEveryAlgorithmTypeAndSize) {
     for (const AlgorithmEntry &entry : algorithms()) {
         FlightRecorder recorder;
