@@ -194,6 +194,94 @@ TEST(UnitStates, FindsCompleteGradients) {
     EXPECT_EQ(states.finish_backward(), Units{0});
 }
 
+// Four units; the last one shares a parameter of the first one.
+Spec tied_spec() {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.slots = options.gradient_slots = 4;
+    Spec spec = spec_of(3, "zero3", options);
+    const std::size_t unit = spec.add_unit("head");
+    const std::int64_t shape[] = {17, 6};
+    vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+    parameter.name = "tied";
+    parameter.shape = shape;
+    parameter.dimensions = 2;
+    parameter.tied_to = 0;
+    spec.add_parameter(unit, parameter);
+    parameter.name = "own";
+    parameter.tied_to = -1;
+    spec.add_parameter(unit, parameter);
+    spec.complete();
+    return spec;
+}
+
+// In any sequence of events, gradients that were written are sent once in a micro-batch, and never
+// while a unit that writes them is open for backward or has another backward pass before it.
+TEST(UnitStates, SendsEveryGradientOnceInAnySequence) {
+    const Spec spec = tied_spec();
+    const ModelPlan plan = plan_model(spec, 1);
+    ASSERT_EQ(plan.needs[3], (std::vector<std::size_t>{3, 0}));
+    UnitStates states(plan, names_of(spec));
+    std::mt19937 random(7);
+    int accepted = 0, refused = 0;
+    for (int micro_batch = 0; micro_batch < 20000; ++micro_batch) {
+        states.begin(micro_batch % 3 == 2 ? VESCOMM_FSDP_LAST : 0);
+        std::vector<int> sent(4, 0), open(4, 0), forwards(4, 0), backwards(4, 0);
+        std::vector<bool> written(4, false);
+        const auto check = [&](const std::vector<std::size_t> &ready) {
+            for (const std::size_t unit : ready) {
+                ++sent[unit];
+                for (const std::size_t user : {unit, unit == 0 ? std::size_t{3} : unit}) {
+                    ASSERT_EQ(open[user], 0);
+                    ASSERT_EQ(forwards[user], backwards[user]);
+                }
+            }
+        };
+        std::vector<int> pins(4, 0);
+        for (int event = 0; event < 30; ++event) {
+            const std::size_t unit = random() % 4;
+            try {
+                switch (random() % 4) {
+                    case 0:
+                        if (!states.pre_forward(unit)) ++forwards[unit];
+                        ++pins[unit];
+                        break;
+                    case 1:
+                        states.post_forward(unit);
+                        --pins[unit];
+                        break;
+                    case 2:
+                        if (event < 12) break;
+                        states.pre_backward(unit);
+                        open[unit] = 1;
+                        for (const std::size_t owner : plan.needs[unit]) written[owner] = true;
+                        break;
+                    default:
+                        const auto ready = states.post_backward(unit);
+                        open[unit] = 0;
+                        ++backwards[unit];
+                        check(ready);
+                }
+                ++accepted;
+            } catch (const Failure &) {
+                ++refused;
+            }
+            ASSERT_EQ(pins[unit] > 0 || open[unit] > 0, states.open(unit));
+        }
+        for (std::size_t unit = 0; unit < 4; ++unit) {
+            for (; pins[unit] > 0; --pins[unit]) states.post_forward(unit);
+            if (open[unit] == 0) continue;
+            open[unit] = 0;
+            ++backwards[unit];
+            check(states.post_backward(unit));
+        }
+        for (const std::size_t unit : states.finish_backward()) ++sent[unit];
+        for (std::size_t unit = 0; unit < 4; ++unit) ASSERT_EQ(sent[unit], written[unit] ? 1 : 0);
+        if (states.last()) states.step();
+    }
+    EXPECT_GT(accepted, 100000);
+    EXPECT_GT(refused, 50000);
+}
+
 TEST(UnitStates, KeepsGradientsUntilTheLastMicroBatch) {
     const Spec spec = spec_of(1, "zero1");
     const ModelPlan plan = plan_model(spec, 1);
