@@ -58,7 +58,7 @@ void *GradientSlots::data(std::size_t parameter) const {
     const Home &home = *plan_.homes[parameter];
     const Bucket &bucket = plan_.buckets[home.bucket];
     const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
-    if (slots_[slot].memory.get() == nullptr) return nullptr;
+    if (slot == SlotPool::none) return nullptr;  // a unit without elements needs no slot
     return bucket_data(slot, home.bucket) +
            static_cast<std::size_t>(bucket.places[home.place].offset) *
                vescomm_type_get_bytes(bucket.gradient_type);

@@ -18,7 +18,9 @@
 
 namespace vescomm::fsdp::testing {
 
-inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body) {
+// Runs the ranks as threads. `node_of` has the emulated node of each rank; empty: one node.
+inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body,
+                      const std::vector<int> &node_of = {}) {
     const std::string address = internal::testing_support::free_address();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
@@ -26,6 +28,9 @@ inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body
             try {
                 vescomm_comm_options_t options = vescomm_comm_options_init();
                 options.timeout_seconds = 60;
+                std::string node = "node";
+                if (!node_of.empty()) node += std::to_string(node_of[rank]);
+                options.node = node.c_str();
                 Communicator comm(rank, ranks, address, "a secret of this test", &options);
                 body(comm);
             } catch (const std::exception &error) {
@@ -235,11 +240,15 @@ inline Outcome train(Communicator &comm, const Described &described, const Train
 // Trains on a number of ranks, checks that all ranks see the same parameters, and returns the
 // outcome of rank 0.
 inline Outcome train_on(int ranks, const std::vector<UnitModel> &units, const std::string &preset,
-                        const vescomm_fsdp_spec_options_t &options, const Training &training) {
+                        const vescomm_fsdp_spec_options_t &options, const Training &training,
+                        const std::vector<int> &node_of = {}) {
     std::vector<Outcome> outcomes(ranks);
-    run_ranks(ranks, [&](Communicator &comm) {
-        outcomes[comm.rank()] = train(comm, describe(units, preset, options), training);
-    });
+    run_ranks(
+        ranks,
+        [&](Communicator &comm) {
+            outcomes[comm.rank()] = train(comm, describe(units, preset, options), training);
+        },
+        node_of);
     for (const Outcome &outcome : outcomes) {
         EXPECT_EQ(outcome.parameters, outcomes[0].parameters);
         EXPECT_EQ(outcome.norms, outcomes[0].norms);

@@ -413,22 +413,22 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * @{
  */
 
-/** Opens a unit for forward. */
+/** Opens a unit for forward. Gathers it, waits, and prefetches the next units. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_pre_forward(vescomm_fsdp_t *engine, uint64_t unit,
                                                       void *queue);
-/** Closes a unit after forward. */
+/** Closes a unit after forward. Its parameters must not be read any more. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_post_forward(vescomm_fsdp_t *engine, uint64_t unit,
                                                        void *queue);
-/** Opens a unit for backward. */
+/** Opens a unit for backward. Gathers it, waits, and gives its gradients memory. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_pre_backward(vescomm_fsdp_t *engine, uint64_t unit,
                                                        void *queue);
-/** Closes a unit after backward. */
+/** Closes a unit after backward. Starts to sum gradients that are complete. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_post_backward(vescomm_fsdp_t *engine, uint64_t unit,
                                                         void *queue);
-/** Starts to gather a unit, and keeps it gathered. */
+/** Starts to gather a unit, and keeps it gathered. The unit counts as open until reshard. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_unshard(vescomm_fsdp_t *engine, uint64_t unit,
                                                   void *queue);
-/** Ends an unshard. */
+/** Ends an unshard. The unit is released if it is not open otherwise. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_reshard(vescomm_fsdp_t *engine, uint64_t unit,
                                                   void *queue);
 

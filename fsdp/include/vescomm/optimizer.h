@@ -72,7 +72,8 @@ typedef struct vescomm_optimizer_run {
 /** An optimizer as a table of functions. Append-only. */
 typedef struct vescomm_optimizer_kind {
     uint32_t struct_size;
-    /** Size of the settings in bytes; the engine keeps a copy of them. */
+    /** Size of the settings in bytes. The engine keeps a copy of them, and compares it between
+     *  ranks: they contain no pointers. */
     uint32_t settings_bytes;
     /** Name in messages and checkpoints; ranks compare it. */
     const char *name;

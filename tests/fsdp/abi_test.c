@@ -1,0 +1,214 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Freezes the layout of every public struct of fsdp.h and optimizer.h and the value of every
+ * constant, on which compiled programs rely. Add lines for new members; never change a line. C99,
+ * as the headers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "vescomm/fsdp.h"
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define FREEZE(condition) typedef char PASTE(frozen_, __LINE__)[(condition) ? 1 : -1]
+#define MEMBER(type, member, offset) FREEZE(offsetof(type, member) == (offset))
+
+FREEZE(sizeof(void *) == 8); /* the offsets below are those of 64-bit machines */
+
+FREEZE(VESCOMM_OPTIMIZER_MAX_STATES == 4);
+FREEZE(VESCOMM_FSDP_DECLARED == 0);
+FREEZE(VESCOMM_FSDP_RECORDED == 1);
+FREEZE(VESCOMM_FSDP_EXPLICIT == 2);
+FREEZE(VESCOMM_FSDP_SHARD == 0);
+FREEZE(VESCOMM_FSDP_REPLICATE == 1);
+FREEZE(VESCOMM_FSDP_PARTIAL == 2);
+FREEZE(VESCOMM_FSDP_FROZEN == 1);
+FREEZE(VESCOMM_FSDP_IGNORED == 2);
+FREEZE(VESCOMM_FSDP_LAST == 1);
+FREEZE(VESCOMM_FSDP_NO_SYNC == 2);
+FREEZE(VESCOMM_FSDP_NO_OUTER == 4);
+FREEZE(VESCOMM_FSDP_EVAL == 8);
+FREEZE(VESCOMM_FSDP_OVERWRITE == 0);
+FREEZE(VESCOMM_FSDP_ADD == 1);
+FREEZE(VESCOMM_FSDP_MASTER == 0);
+FREEZE(VESCOMM_FSDP_GRADIENT == 1);
+FREEZE(VESCOMM_FSDP_STATE == 2);
+MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
+MEMBER(vescomm_optimizer_needs_t, states, 4);
+MEMBER(vescomm_optimizer_needs_t, types, 8);
+MEMBER(vescomm_optimizer_needs_t, names, 24);
+FREEZE(sizeof(vescomm_optimizer_needs_t) == 56);
+
+MEMBER(vescomm_optimizer_piece_t, parameter, 0);
+MEMBER(vescomm_optimizer_piece_t, first, 8);
+MEMBER(vescomm_optimizer_piece_t, elements, 16);
+MEMBER(vescomm_optimizer_piece_t, offset, 24);
+FREEZE(sizeof(vescomm_optimizer_piece_t) == 32);
+
+MEMBER(vescomm_optimizer_run_t, struct_size, 0);
+MEMBER(vescomm_optimizer_run_t, states, 4);
+MEMBER(vescomm_optimizer_run_t, elements, 8);
+MEMBER(vescomm_optimizer_run_t, pieces, 16);
+MEMBER(vescomm_optimizer_run_t, piece_count, 24);
+MEMBER(vescomm_optimizer_run_t, master, 32);
+MEMBER(vescomm_optimizer_run_t, gradient, 40);
+MEMBER(vescomm_optimizer_run_t, state, 48);
+MEMBER(vescomm_optimizer_run_t, step, 56);
+MEMBER(vescomm_optimizer_run_t, learning_rate_scale, 64);
+MEMBER(vescomm_optimizer_run_t, gradient_scale, 72);
+FREEZE(sizeof(vescomm_optimizer_run_t) == 80);
+
+MEMBER(vescomm_optimizer_kind_t, struct_size, 0);
+MEMBER(vescomm_optimizer_kind_t, settings_bytes, 4);
+MEMBER(vescomm_optimizer_kind_t, name, 8);
+MEMBER(vescomm_optimizer_kind_t, context, 16);
+MEMBER(vescomm_optimizer_kind_t, needs, 24);
+MEMBER(vescomm_optimizer_kind_t, step, 32);
+FREEZE(sizeof(vescomm_optimizer_kind_t) == 40);
+
+MEMBER(vescomm_adamw_settings_t, struct_size, 0);
+MEMBER(vescomm_adamw_settings_t, learning_rate, 8);
+MEMBER(vescomm_adamw_settings_t, beta1, 16);
+MEMBER(vescomm_adamw_settings_t, beta2, 24);
+MEMBER(vescomm_adamw_settings_t, epsilon, 32);
+MEMBER(vescomm_adamw_settings_t, weight_decay, 40);
+FREEZE(sizeof(vescomm_adamw_settings_t) == 48);
+
+MEMBER(vescomm_sgd_settings_t, struct_size, 0);
+MEMBER(vescomm_sgd_settings_t, nesterov, 4);
+MEMBER(vescomm_sgd_settings_t, learning_rate, 8);
+MEMBER(vescomm_sgd_settings_t, momentum, 16);
+MEMBER(vescomm_sgd_settings_t, dampening, 24);
+MEMBER(vescomm_sgd_settings_t, weight_decay, 32);
+MEMBER(vescomm_sgd_settings_t, decoupled, 40);
+FREEZE(sizeof(vescomm_sgd_settings_t) == 48);
+
+MEMBER(vescomm_fsdp_spec_options_t, struct_size, 0);
+MEMBER(vescomm_fsdp_spec_options_t, compute_type, 4);
+MEMBER(vescomm_fsdp_spec_options_t, gradient_type, 8);
+MEMBER(vescomm_fsdp_spec_options_t, slots, 12);
+MEMBER(vescomm_fsdp_spec_options_t, gradient_slots, 16);
+MEMBER(vescomm_fsdp_spec_options_t, order, 20);
+MEMBER(vescomm_fsdp_spec_options_t, keep_gathered, 24);
+MEMBER(vescomm_fsdp_spec_options_t, keep_gradients, 28);
+MEMBER(vescomm_fsdp_spec_options_t, average, 32);
+MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
+MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 56);
+
+MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
+MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
+MEMBER(vescomm_fsdp_parameter_t, name, 8);
+MEMBER(vescomm_fsdp_parameter_t, shape, 16);
+MEMBER(vescomm_fsdp_parameter_t, type, 24);
+MEMBER(vescomm_fsdp_parameter_t, batch_dimensions, 28);
+MEMBER(vescomm_fsdp_parameter_t, block_rows, 32);
+MEMBER(vescomm_fsdp_parameter_t, block_elements, 40);
+MEMBER(vescomm_fsdp_parameter_t, flags, 48);
+MEMBER(vescomm_fsdp_parameter_t, tied_to, 56);
+FREEZE(sizeof(vescomm_fsdp_parameter_t) == 64);
+
+MEMBER(vescomm_fsdp_report_t, struct_size, 0);
+MEMBER(vescomm_fsdp_report_t, rank, 4);
+MEMBER(vescomm_fsdp_report_t, micro_batches, 8);
+MEMBER(vescomm_fsdp_report_t, shard_ranks, 12);
+MEMBER(vescomm_fsdp_report_t, parameters, 16);
+MEMBER(vescomm_fsdp_report_t, padding, 24);
+MEMBER(vescomm_fsdp_report_t, shard_elements, 32);
+MEMBER(vescomm_fsdp_report_t, master_bytes, 40);
+MEMBER(vescomm_fsdp_report_t, gradient_bytes, 48);
+MEMBER(vescomm_fsdp_report_t, optimizer_bytes, 56);
+MEMBER(vescomm_fsdp_report_t, persistent_bytes, 64);
+MEMBER(vescomm_fsdp_report_t, slot_bytes, 72);
+MEMBER(vescomm_fsdp_report_t, gradient_slot_bytes, 80);
+MEMBER(vescomm_fsdp_report_t, scratch_bytes, 88);
+MEMBER(vescomm_fsdp_report_t, peak_bytes, 96);
+MEMBER(vescomm_fsdp_report_t, gathers_per_step, 104);
+MEMBER(vescomm_fsdp_report_t, gather_bytes_per_step, 112);
+MEMBER(vescomm_fsdp_report_t, reduce_bytes_per_step, 120);
+MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
+MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 144);
+
+MEMBER(vescomm_fsdp_view_t, struct_size, 0);
+MEMBER(vescomm_fsdp_view_t, type, 4);
+MEMBER(vescomm_fsdp_view_t, data, 8);
+MEMBER(vescomm_fsdp_view_t, elements, 16);
+MEMBER(vescomm_fsdp_view_t, shape, 24);
+MEMBER(vescomm_fsdp_view_t, strides, 32);
+MEMBER(vescomm_fsdp_view_t, dimensions, 40);
+MEMBER(vescomm_fsdp_view_t, generation, 48);
+FREEZE(sizeof(vescomm_fsdp_view_t) == 56);
+
+MEMBER(vescomm_fsdp_step_t, struct_size, 0);
+MEMBER(vescomm_fsdp_step_t, skipped, 4);
+MEMBER(vescomm_fsdp_step_t, learning_rate_scale, 8);
+MEMBER(vescomm_fsdp_step_t, max_norm, 16);
+MEMBER(vescomm_fsdp_step_t, loss_scale, 24);
+MEMBER(vescomm_fsdp_step_t, norm, 32);
+MEMBER(vescomm_fsdp_step_t, step, 40);
+FREEZE(sizeof(vescomm_fsdp_step_t) == 48);
+
+MEMBER(vescomm_fsdp_counters_t, struct_size, 0);
+MEMBER(vescomm_fsdp_counters_t, gathers, 8);
+MEMBER(vescomm_fsdp_counters_t, gather_bytes, 16);
+MEMBER(vescomm_fsdp_counters_t, reduce_bytes, 24);
+MEMBER(vescomm_fsdp_counters_t, replica_bytes, 32);
+MEMBER(vescomm_fsdp_counters_t, deviations, 40);
+MEMBER(vescomm_fsdp_counters_t, skipped, 48);
+MEMBER(vescomm_fsdp_counters_t, steps, 56);
+MEMBER(vescomm_fsdp_counters_t, allocated_bytes, 64);
+MEMBER(vescomm_fsdp_counters_t, exposed_seconds, 72);
+MEMBER(vescomm_fsdp_counters_t, optimizer_seconds, 80);
+FREEZE(sizeof(vescomm_fsdp_counters_t) == 88);
+
+/* Structs of older headers are shorter; members that they lack have their defaults. */
+static int require(int holds, const char *what) {
+    if (!holds) printf("FAILED: %s: %s\n", what, vescomm_get_last_error());
+    return holds ? 0 : 1;
+}
+
+int main(void) {
+    int failures = 0;
+    vescomm_fsdp_spec_t *spec = NULL;
+    vescomm_fsdp_report_t report = vescomm_fsdp_report_init();
+    vescomm_fsdp_parameter_t parameter = vescomm_fsdp_parameter_init();
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    const int64_t shape[] = {30, 4};
+    uint64_t unit = 7, id = 7;
+    failures += require(vescomm_fsdp_step_init().learning_rate_scale == 1, "step_init");
+    failures +=
+        require(vescomm_fsdp_view_init().struct_size == sizeof(vescomm_fsdp_view_t), "view");
+    failures += require(vescomm_fsdp_counters_init().struct_size == sizeof(vescomm_fsdp_counters_t),
+                        "counters");
+    options.struct_size = offsetof(vescomm_fsdp_spec_options_t, slots);
+    options.slots = -1; /* not read */
+    failures += require(vescomm_fsdp_spec_create(&options, &spec) == VESCOMM_OK, "short options");
+    failures += require(vescomm_fsdp_add_unit(spec, "unit", 0, &unit) == VESCOMM_OK && unit == 0,
+                        "add_unit");
+    parameter.name = "weight";
+    parameter.shape = shape;
+    parameter.dimensions = 2;
+    parameter.struct_size = offsetof(vescomm_fsdp_parameter_t, tied_to);
+    parameter.tied_to = 5; /* not read: not tied */
+    failures +=
+        require(vescomm_fsdp_add_parameter(spec, unit, &parameter, &id) == VESCOMM_OK && id == 0,
+                "short parameter");
+    report.struct_size = offsetof(vescomm_fsdp_report_t, gradient_bytes);
+    failures += require(vescomm_fsdp_report(spec, 3, &report) == VESCOMM_OK, "short report");
+    failures += require(
+        report.parameters == 120 && report.master_bytes >= 160 && report.gradient_bytes == 0,
+        "a short report is filled to its end");
+    report.struct_size = 0;
+    failures += require(vescomm_fsdp_report(spec, 3, &report) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                            strstr(vescomm_get_last_error(), "struct_size") != NULL,
+                        "struct_size 0");
+    failures +=
+        require(vescomm_fsdp_add_unit(spec, "unit", 0, &unit) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                    strstr(vescomm_get_last_error(), "vescomm_fsdp_add_unit: there is a") != NULL,
+                "the sentence of an error");
+    failures += require(vescomm_fsdp_spec_free(spec) == VESCOMM_OK, "spec_free");
+    failures += require(vescomm_fsdp_free(NULL) == VESCOMM_OK, "free of NULL");
+    return failures == 0 ? 0 : 1;
+}

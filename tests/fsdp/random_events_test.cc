@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Random events. Permitted ones give exact numbers; a wrong one, on all ranks or on one, gives an
+// error on all ranks that names an event, and after a reset the numbers are exact again.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "fsdp/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+// Three units with one parameter each, SGD with p -= g, so that the parameters are known exactly.
+struct Small {
+    explicit Small(const std::string &preset, std::mt19937 &random) : spec(options(random)) {
+        spec.preset(preset);
+        const std::int64_t rows[] = {5, 40, 0, 13};
+        for (int unit = 0; unit < 4; ++unit) {
+            spec.add_unit("unit." + std::to_string(unit));
+            ids.push_back(spec.add_parameter(unit, {.name = "w", .shape = {rows[unit], 3}}));
+            expected.push_back(0);
+        }
+        vescomm_sgd_settings_t settings = vescomm_sgd_settings_init();
+        settings.learning_rate = 1;
+        spec.add_group(ids, vescomm_optimizer_get_sgd(), &settings);
+    }
+
+    static vescomm_fsdp_spec_options_t options(std::mt19937 &random) {
+        vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+        options.slots = 1 + static_cast<int>(random() % 4);
+        options.gradient_slots = 1 + static_cast<int>(random() % 4);
+        options.order = static_cast<int>(random() % 3);
+        options.keep_gradients = static_cast<int>(random() % 2);
+        return options;
+    }
+
+    Spec spec;
+    std::vector<std::uint64_t> ids;
+    std::vector<float> expected;  // value of every element of a unit
+};
+
+void expect_values(Engine &engine, const Small &small, std::uint64_t unit) {
+    const vescomm_fsdp_view_t view = engine.parameter(small.ids[unit]);
+    for (std::int64_t i = 0; i < view.elements; ++i) ASSERT_EQ(read(view, i), small.expected[unit]);
+}
+
+// Adds `value` on this rank to the gradients of the unit.
+void add(Engine &engine, const Small &small, std::uint64_t unit, float value, bool push) {
+    if (push) {
+        const std::vector<float> values(
+            static_cast<std::size_t>(engine.parameter(small.ids[unit]).elements), value);
+        engine.push_gradient(small.ids[unit], values.data(), VESCOMM_F32);
+        return;
+    }
+    const auto [view, mode] = engine.gradient(small.ids[unit]);
+    for (std::int64_t i = 0; i < view.elements; ++i)
+        write(view, i, mode == VESCOMM_FSDP_ADD ? read(view, i) + value : value);
+}
+
+// One step of random, permitted events. `random` is the same on every rank.
+void random_step(Engine &engine, Small &small, std::mt19937 &random, int ranks) {
+    std::vector<float> sums(4, 0);
+    const int micro_batches = 1 + static_cast<int>(random() % 3);
+    for (int micro = 0; micro < micro_batches; ++micro) {
+        engine.begin(micro + 1 == micro_batches ? VESCOMM_FSDP_LAST : 0);
+        std::vector<std::uint64_t> used;
+        for (std::uint32_t i = random() % 6; i > 0; --i) used.push_back(random() % 4);
+        for (const std::uint64_t unit : used) {
+            engine.pre_forward(unit);
+            expect_values(engine, small, unit);
+            engine.post_forward(unit);
+        }
+        std::ranges::shuffle(used, random);
+        // Gradients of a unit stay in a slot until all its uses are done, so slots can run out.
+        std::ranges::sort(used);
+        for (const std::uint64_t unit : used) {
+            if (random() % 8 == 0) continue;  // no backward pass for this use
+            engine.pre_backward(unit);
+            if (random() % 3 == 0) {
+                engine.pre_forward(unit);
+                engine.post_forward(unit);
+            }
+            expect_values(engine, small, unit);
+            if (random() % 5 != 0) {
+                const float value = static_cast<float>(random() % 7);
+                add(engine, small, unit, value, random() % 2 == 0);
+                sums[unit] += value * static_cast<float>(ranks);
+            }
+            engine.post_backward(unit);
+        }
+        engine.finish_backward();
+    }
+    engine.step();
+    for (int unit = 0; unit < 4; ++unit) small.expected[unit] -= sums[unit];
+}
+
+void random_event(Engine &engine, const Small &small, std::mt19937 &random) {
+    const std::uint64_t unit = random() % 5;
+    switch (random() % 12) {
+        case 0:
+            return engine.begin(static_cast<std::uint32_t>(random() % 16));
+        case 1:
+        case 2:
+            return engine.pre_forward(unit);
+        case 3:
+            return engine.post_forward(unit);
+        case 4:
+        case 5:
+            return engine.pre_backward(unit);
+        case 6:
+            return engine.post_backward(unit);
+        case 7:
+            return random() % 2 == 0 ? engine.unshard(unit) : engine.reshard(unit);
+        case 8:
+            return engine.finish_backward();
+        case 9:
+            return add(engine, small, unit % 4, 1, random() % 2 == 0);
+        case 10:
+            return static_cast<void>(engine.norm());
+        default:
+            return static_cast<void>(engine.parameter(small.ids[unit % 4]));
+    }
+}
+
+bool names_an_event(const std::string &sentence) {
+    for (const char *event :
+         {"begin", "pre_forward", "post_forward", "pre_backward", "post_backward", "unshard",
+          "reshard", "finish_backward", "gradient", "norm", "parameter", "step"})
+        if (sentence.find(event) != std::string::npos) return true;
+    return false;
+}
+
+unsigned repetitions() {
+    const char *text = std::getenv("VESCOMM_TEST_REPETITIONS");
+    return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 6;
+}
+
+void run_seed(unsigned seed, int ranks) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(ranks) + " ranks");
+    run_ranks(ranks, [&](Communicator &comm) {
+        std::mt19937 random(seed);
+        const std::vector<std::string> presets = {
+            "zero3", "zero2", "zero1", "ddp", "hsdp:" + std::to_string(ranks > 3 ? ranks / 2 : 1)};
+        Small small(presets[random() % presets.size()], random);
+        Engine engine(small.spec, comm);
+        std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));
+        for (int round = 0; round < 12; ++round) {
+            // Wrong events: the same on all ranks, or other ones on each rank. No step is among
+            // them, so the parameters do not change.
+            const bool differ = random() % 2 == 0;
+            std::mt19937 same(random());
+            std::string sentence;
+            comm.barrier();
+            try {
+                for (int event = 0; event < 200; ++event)
+                    random_event(engine, small, differ ? own : same);
+                engine.step();
+                ADD_FAILURE() << "200 random events and a step were accepted";
+            } catch (const Error &error) {
+                sentence = error.what();
+                EXPECT_NE(error.status(), VESCOMM_ERROR_TIMEOUT) << sentence;
+                EXPECT_NE(error.status(), VESCOMM_ERROR_INTERNAL) << sentence;
+            }
+            EXPECT_TRUE(names_an_event(sentence)) << sentence;
+            engine.reset();
+            // Permitted events, until slots run out, which is an error on all ranks.
+            comm.barrier();
+            std::vector<float> before = small.expected;
+            try {
+                random_step(engine, small, random, ranks);
+            } catch (const Error &error) {
+                EXPECT_NE(std::string(error.what()).find("slots"), std::string::npos)
+                    << error.what();
+                small.expected = before;
+                random.seed(seed + static_cast<unsigned>(round) * 1000);
+                engine.reset();
+            }
+            engine.begin(VESCOMM_FSDP_EVAL);
+            for (std::uint64_t unit = 0; unit < 4; ++unit) {
+                engine.pre_forward(unit);
+                expect_values(engine, small, unit);
+                engine.post_forward(unit);
+            }
+        }
+    });
+}
+
+TEST(RandomEvents, OnOneRank) {
+    for (unsigned seed = 0; seed < 20 * repetitions(); ++seed) run_seed(seed, 1);
+}
+
+TEST(RandomEvents, OnSeveralRanks) {
+    for (unsigned seed = 0; seed < repetitions(); ++seed)
+        for (const int ranks : {2, 3, 4}) run_seed(1000 + seed, ranks);
+}
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
