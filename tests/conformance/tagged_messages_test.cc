@@ -252,6 +252,35 @@ TEST_P(TaggedMessages, GoToTheOldestReceiveThatFits) {
     });
 }
 
+// All messages have arrived before the first receive. A source with many of them does not keep
+// those of the others waiting.
+TEST(ReceivesFromAnySource, TakeOneMessageOfEachSourceAfterAnother) {
+    for (const TestSetup &setup :
+         {TestSetup{Kind::node, {0, 0, 0, 0}}, TestSetup{Kind::loopback, {0, 0, 0, 0}}}) {
+        run_array_ranks(setup, [](vescomm_comm_t *comm) {
+            const Place at(comm);
+            constexpr int each = 4;  // as many as are sent before they are received
+            if (at.rank > 0)
+                for (int number = 0; number < each; ++number)
+                    send(comm, contents(at.rank, 0, number, 5), 0, 2);
+            check(vescomm_barrier(comm));
+            if (at.rank > 0) return;
+            for (int number = 0; number < each; ++number) {
+                std::vector<int> senders;
+                for (int i = 1; i < at.ranks; ++i) {
+                    Numbers output(5);
+                    vescomm_request_t *request = nullptr;
+                    receive(comm, output, VESCOMM_ANY_SOURCE, 2, &request);
+                    senders.push_back(wait(request).source);
+                    EXPECT_EQ(output, contents(senders.back(), 0, number, 5));
+                }
+                std::ranges::sort(senders);
+                EXPECT_EQ(senders, (std::vector<int>{1, 2, 3}));
+            }
+        });
+    }
+}
+
 // Both directions of every pair are under way at the same time, with different tags.
 TEST_P(TaggedMessages, PassInBothDirectionsOfAPairAtATime) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {

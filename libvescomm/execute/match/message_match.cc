@@ -52,9 +52,9 @@ bool MessageMatch::find(PostedReceive &receive) noexcept {
     if (receive.source != VESCOMM_ANY_SOURCE) {
         observe(of(receive.source), receive);
     } else {
-        for (Source &source : sources_) {
-            observe(source, receive);
-            if (receive.found) break;
+        for (std::size_t i = 0; i < sources_.size() && !receive.found; ++i) {
+            observe(sources_[next_source_], receive);
+            if (++next_source_ == sources_.size()) next_source_ = 0;
         }
     }
     return receive.found;

@@ -104,6 +104,9 @@ private:
     MessageList<PostedReceive> posted_for_any_;
     Pool<ArrivedMessage> pool_;
     std::uint64_t posts_ = 0, arrivals_ = 0;
+    // A search of all sources begins here: behind the source of the last message found, so that no
+    // source with many messages holds up the others.
+    std::size_t next_source_ = 0;
     std::uint64_t copied_bytes_ = 0;
 };
 

@@ -1619,8 +1619,9 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
 
 /**
  * Receives a message that a rank sends with vescomm_send(). No other rank takes part.
- * It takes the oldest message of the peer that has its tag (see @p options), or of all ranks, and
- * that no earlier receive takes.
+ * It takes the oldest message of the peer that has its tag (see @p options) and that no earlier
+ * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank. A rank with
+ * many messages does not hold up those of the others.
  * After completion: output holds the message. vescomm_request_get_message() returns its sender.
  * @param output  @p count elements.
  * @param count   number of elements; with 0 the call completes when the peer has sent.
