@@ -12,7 +12,7 @@ const char *name_of(Event event) {
     static constexpr const char *names[] = {
         "create",          "initialise", "begin",   "pre_forward", "post_forward", "pre_backward",
         "post_backward",   "unshard",    "reshard", "parameter",   "gradient",     "push_gradient",
-        "finish_backward", "norm",       "scale",   "step",        "set_group",
+        "finish_backward", "norm",       "scale",   "step",        "set_group",    "progress",
     };
     return names[static_cast<std::size_t>(event)];
 }

@@ -28,6 +28,7 @@ enum class Event : std::uint64_t {
     scale,
     step,
     set_group,
+    progress,
 };
 
 // "pre_forward"

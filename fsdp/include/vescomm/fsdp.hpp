@@ -227,6 +227,15 @@ public:
         return counters;
     }
 
+    void progress() { check(vescomm_fsdp_progress(get())); }
+
+    // Owned by the engine.
+    vescomm_comm_t *comm() {
+        vescomm_comm_t *comm = nullptr;
+        check(vescomm_fsdp_get_comm(get(), &comm));
+        return comm;
+    }
+
     vescomm_fsdp_t *get() const noexcept { return owner_.get(); }
 
 private:
