@@ -192,3 +192,18 @@ vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
         api::write_struct(counters, engine->engine.counters(), "counters");
     });
 }
+
+vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **comm) {
+    return api::guarded("vescomm_fsdp_get_comm", [&] {
+        api::require(engine, "engine");
+        api::require(comm, "comm");
+        *comm = engine->engine.comm();
+    });
+}
+
+vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine) {
+    return api::guarded("vescomm_fsdp_progress", [&] {
+        api::require(engine, "engine");
+        engine->engine.progress();
+    });
+}

@@ -287,6 +287,15 @@ std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const 
     return all;
 }
 
+void Engine::progress() {
+    event(Event::progress, no_unit, false, 0, [&] { wiring_->comms.progress(); });
+}
+
+vescomm_comm_t *Engine::comm() {
+    if (!wiring_) throw *failure_;
+    return wiring_->comms.world().get();
+}
+
 vescomm_fsdp_counters_t Engine::counters() const {
     vescomm_fsdp_counters_t counters = counters_;
     counters.steps = optimizer_.steps();

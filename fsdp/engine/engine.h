@@ -52,6 +52,9 @@ public:
     vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role, std::uint32_t state);
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
     vescomm_fsdp_counters_t counters() const;
+    void progress();
+    // The communicator of all ranks, until reset().
+    vescomm_comm_t *comm();
 
 private:
     // Scale and norm of the gradients of a step.

@@ -14,7 +14,7 @@ const char *name_of(Event event) {
         "post_forward",    "pre_backward", "post_backward", "unshard",
         "reshard",         "parameter",    "gradient",      "push_gradient",
         "finish_backward", "norm",         "scale",         "step",
-        "set_group",       "save",         "load",
+        "set_group",       "save",         "load",          "progress",
     };
     return names[static_cast<std::size_t>(event)];
 }

@@ -30,6 +30,7 @@ enum class Event : std::uint64_t {
     set_group,
     save,
     load,
+    progress,
 };
 
 // "pre_forward"

@@ -254,6 +254,27 @@ TEST(Features, UnshardGathersBeforeTheUnitIsOpened) {
     });
 }
 
+// The engine has a communicator of its own, whose counters include the gathers.
+TEST(Features, ProgressAndCountersAreThoseOfTheEngine) {
+    for (const char *preset : {"zero3", "hsdp:2"})
+        run_ranks(4, [&](Communicator &comm) {
+            const Described described = describe(odd_model(), preset);
+            Engine engine(described.spec, comm);
+            ASSERT_NE(engine.comm(), comm.get());
+            const auto operations = [&] {
+                vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+                check(vescomm_comm_get_counters(engine.comm(), &counters));
+                return counters.operations;
+            };
+            const std::uint64_t before = operations();
+            engine.begin(VESCOMM_FSDP_EVAL);
+            engine.pre_forward(0);
+            engine.progress();
+            engine.post_forward(0);
+            EXPECT_GT(operations(), before);
+        });
+}
+
 // A recorded order predicts a model whose units are used in another order than declared.
 TEST(Features, ARecordedOrderIsFollowedAndRecordedAgain) {
     run_ranks(2, [](Communicator &comm) {

@@ -151,7 +151,8 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
         trainer->spec().report(results.comm.ranks, results.comm.rank, options.accumulate);
     say(header_text(options, *text, results));
 
-    if (!options.trace.empty()) comm.start_trace();
+    // The engine has a communicator of its own.
+    if (!options.trace.empty()) vescomm::check(vescomm_trace_start(trainer->engine().comm(), 0));
     train(*trainer, options, quiet, results);
     add_communication(*trainer, results);
     results.memory = measure_memory(comm, results.mine, trainer->activation_bytes());
@@ -162,7 +163,8 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
         const std::string sample = write_sample(trainer->engine(), results.comm.rank, options);
         say("\nsample:\n" + printable(sample) + "\n");
     }
-    if (!options.trace.empty()) comm.write_trace(options.trace);
+    if (!options.trace.empty())
+        vescomm::check(vescomm_trace_write(trainer->engine().comm(), options.trace.c_str()));
     if (!first) return;
     const std::string json = json_text(options, *text, results);
     if (!options.json.empty()) write_file(options.json, json);

@@ -22,8 +22,9 @@ int largest_part(int count, int parts) {
     return (count - 1) / parts + 1;
 }
 
-double communication_seconds(const vescomm::Communicator &comm) {
-    const vescomm_comm_counters_t counters = comm.counters();
+double communication_seconds(vescomm_comm_t *comm) {
+    vescomm_comm_counters_t counters = vescomm_comm_counters_init();
+    vescomm::check(vescomm_comm_get_counters(comm, &counters));
     return counters.busy_seconds + counters.waiting_seconds;
 }
 
@@ -144,7 +145,7 @@ void Trainer::traced(const char *what, int unit, Body &&body) {
     if (options_.trace.empty()) return body();
     const double begin = vescomm_trace_get_seconds();
     body();
-    vescomm::check(vescomm_trace_add_span(comm_.get(), (what + units_[unit].name).c_str(),
+    vescomm::check(vescomm_trace_add_span(engine_.comm(), (what + units_[unit].name).c_str(),
                                           "compute", begin, vescomm_trace_get_seconds()));
 }
 
@@ -191,7 +192,7 @@ double Trainer::micro_batch(int step, int number, double tokens) {
 
 StepResult Trainer::step(int step) {
     const double begin = vescomm_trace_get_seconds();
-    const double communication = communication_seconds(comm_);
+    const double communication = communication_seconds(engine_.comm());
     StepResult result;
     result.before = engine_.counters();
 
@@ -213,14 +214,14 @@ StepResult Trainer::step(int step) {
 
     // step() runs the optimizer last, after all waiting.
     vescomm::check(vescomm_trace_add_span(
-        comm_.get(), "optimizer", "compute",
+        engine_.comm(), "optimizer", "compute",
         stepped - (result.after.optimizer_seconds - result.before.optimizer_seconds), stepped));
     result.seconds = vescomm_trace_get_seconds() - begin;
     result.exposed_seconds = result.after.exposed_seconds - result.before.exposed_seconds;
     // The counters omit operations that are too short to be timed; the engine's clock includes
     // them.
     result.communication_seconds =
-        std::max(communication_seconds(comm_) - communication, result.exposed_seconds);
+        std::max(communication_seconds(engine_.comm()) - communication, result.exposed_seconds);
     return result;
 }
 

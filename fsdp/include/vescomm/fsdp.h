@@ -690,6 +690,30 @@ static inline vescomm_fsdp_counters_t vescomm_fsdp_counters_init(void) {
 VESCOMM_API vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
                                                        vescomm_fsdp_counters_t *counters);
 
+/**
+ * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
+ * there is no progress thread, see vescomm_comm_progress(). The caller's communicator does not do
+ * it, because the engine has its own.
+ *
+ * @return as the events.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
+
+/**
+ * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
+ * not be used for anything else.
+ *
+ * With replicas, gathers and sums are on a communicator of the shard group, which this is not.
+ *
+ * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset() or vescomm_fsdp_free().
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The error of a failed vescomm_fsdp_reset().
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **comm);
+
 /* --------------------------------------------------------------------------- checkpoints ---- */
 
 /** Work in the background, such as a save. */

@@ -247,6 +247,15 @@ public:
         return counters;
     }
 
+    void progress() { check(vescomm_fsdp_progress(get())); }
+
+    // Owned by the engine.
+    vescomm_comm_t *comm() {
+        vescomm_comm_t *comm = nullptr;
+        check(vescomm_fsdp_get_comm(get(), &comm));
+        return comm;
+    }
+
     // Saves in the background, with bytes of this rank. keep: saves that remain in the folder;
     // 0: 2.
     Job save(const std::string &folder, std::span<const std::byte> extra = {},

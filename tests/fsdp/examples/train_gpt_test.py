@@ -207,6 +207,14 @@ class TrainGpt(unittest.TestCase):
                 self.assertEqual(names.count(f"backward {unit}"), STEPS)
                 self.assertGreater(names.count(f"forward {unit}"), STEPS)  # and held-out ones
             self.assertEqual(names.count("optimizer"), STEPS)
+            # Gathers and sums of the engine, which has a communicator of its own.
+            others = [
+                event["name"]
+                for event in events
+                if event["ph"] == "X" and (event["pid"], event["tid"]) not in compute
+                if event["pid"] == rank
+            ]
+            self.assertTrue(any("block.0" in name for name in others), set(others))
 
     def test_draws_a_picture_or_reports_the_cause(self):
         name = self.path("loss.svg")
