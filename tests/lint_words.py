@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Folders and files that are checked. Add a folder when --count reports no hits in it.
 CHECKED = [
     "docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "demo.sh", "test.sh",
-    "libvescomm", "planner", "fsdp", "bindings", "perf", "tests", "meson.build", "meson_options.txt",
+    "libvescomm", "formats", "planner", "fsdp", "bindings", "perf", "tests", "meson.build", "meson_options.txt",
 ]
 
 # The glossary defines words; the changelog is history; corpora are data; this file has the list.

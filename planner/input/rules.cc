@@ -12,10 +12,12 @@
 #include <map>
 #include <optional>
 
-#include "planner/input/strict_json.h"
+#include "formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {
+
+using formats::quoted_text;
 
 std::regex parse_regex(const std::string &text, const char *option) {
     if (text.empty()) throw InputError(fmt::format("{}: the expression is empty", option));

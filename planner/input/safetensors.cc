@@ -12,16 +12,17 @@
 #include <fstream>
 #include <unordered_map>
 
-#include "planner/input/strict_json.h"
+#include "formats/safetensors_header.h"
+#include "formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {
 
-namespace fs = std::filesystem;
+using formats::parse_strictly;
+using formats::quoted_text;
+using formats::quoted_value;
 
-constexpr std::int64_t length_bytes = 8;
-// The limit of the safetensors library.
-constexpr std::uint64_t longest_header = 100'000'000;
+namespace fs = std::filesystem;
 
 std::string quoted_path(const fs::path &path) {
     return quoted_text(path.string());
@@ -33,26 +34,16 @@ std::vector<InputTensor> read_file(const fs::path &path) {
     std::error_code failure;
     const std::uintmax_t size = fs::file_size(path, failure);
     if (!file || failure) throw InputError(where + " cannot be read");
-    if (size < length_bytes)
-        throw InputError(fmt::format(
-            "{} has {} bytes; it must begin with the length of its header, 8 bytes", where, size));
-    unsigned char raw[length_bytes] = {};
-    file.read(reinterpret_cast<char *>(raw), length_bytes);
-    std::uint64_t length = 0;
-    for (int i = length_bytes - 1; i >= 0; --i) length = length << 8 | raw[i];
-    if (length > longest_header)
-        throw InputError(fmt::format(
-            "{} claims a header of {} bytes, and the most allowed is {}; it is no safetensors file",
-            where, length, longest_header));
-    if (length > size - length_bytes)
-        throw InputError(
-            fmt::format("{} is cut short: its header has {} bytes, and only {} are "
-                        "there; download it again",
-                        where, length, size - length_bytes));
-    std::string header(length, '\0');
+    const auto file_bytes = static_cast<std::int64_t>(size);
+    std::string first(formats::safetensors_length_bytes, '\0');
+    file.read(first.data(), static_cast<std::streamsize>(first.size()));
+    first.resize(static_cast<std::size_t>(file.gcount()));
+    file.clear();
+    const std::int64_t length = formats::safetensors_header_bytes(first, file_bytes, where);
+    std::string header(static_cast<std::size_t>(length), '\0');
     if (!file.read(header.data(), static_cast<std::streamsize>(length)))
         throw InputError(where + " cannot be read");
-    const auto data_bytes = static_cast<std::int64_t>(size - length_bytes - length);
+    const std::int64_t data_bytes = file_bytes - formats::safetensors_length_bytes - length;
     return parse_safetensors_header(header, data_bytes, where);
 }
 
@@ -83,6 +74,19 @@ std::vector<fs::path> files_of_index(const fs::path &index) {
 }
 
 }  // namespace
+
+std::vector<InputTensor> parse_safetensors_header(std::string_view header, std::int64_t data_bytes,
+                                                  const std::string &where) {
+    std::vector<InputTensor> tensors;
+    for (formats::StoredTensor &stored :
+         formats::parse_safetensors_header(header, data_bytes, where)) {
+        InputTensor &tensor = tensors.emplace_back();
+        tensor.name = std::move(stored.name);
+        tensor.shape = std::move(stored.shape);
+        tensor.type = stored.type;
+    }
+    return tensors;
+}
 
 std::vector<std::string> parse_safetensors_index(std::string_view text, const std::string &where) {
     const nlohmann::json values = parse_strictly(text, where);

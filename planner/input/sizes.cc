@@ -11,12 +11,14 @@
 #include <optional>
 #include <span>
 
+#include "formats/strict_json.h"
 #include "planner/input/input.h"
-#include "planner/input/strict_json.h"
 #include "planner/words.h"
 
 namespace vescomm::planner {
 namespace {
+
+using formats::quoted_text;
 
 constexpr std::size_t max_weights = 10'000'000;
 

@@ -8,11 +8,14 @@
 
 #include <unordered_set>
 
-#include "planner/input/strict_json.h"
+#include "formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {
 
+using formats::parse_strictly;
+using formats::quoted_text;
+using formats::quoted_value;
 using nlohmann::json;
 
 class Reader {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "formats/strict_json.h"
 #include "planner/input/safetensors.h"
-#include "planner/input/strict_json.h"
 #include "planner/input/tensor_file.h"
 #include "planner/models/models.h"
 #include "planner/tools/report.h"
@@ -17,6 +17,8 @@
 
 namespace vescomm::planner {
 namespace {
+
+using formats::quoted_text;
 
 // Thrown when the input is valid but the request cannot be fulfilled.
 struct Failure : std::runtime_error {

@@ -32,8 +32,9 @@ LIBRARY = {
     "include": {"public"},
 }
 OTHERS = {
-    "planner": {"public", "planner public"},
-    "fsdp": {"public", "planner public", "fsdp public"},
+    "formats": {"public"},
+    "planner": {"public", "planner public", "formats"},
+    "fsdp": {"public", "planner public", "fsdp public", "formats"},
     "train_gpt": {"public", "planner public", "fsdp public"},
 }
 # Single files that a folder may include although it may not include their folders.
@@ -64,7 +65,7 @@ MAY_HAVE_THIRD_PARTY = {
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",
     r"planner/api\.h": r"fmt/",
     r"fsdp/error\.h": r"fmt/",
-    r"planner/input/strict_json\.h": r"nlohmann/",
+    r"formats/strict_json\.h": r"nlohmann/",
     r"tests/.*": r"gtest|rapidcheck",
     r"perf/.*": r"benchmark",
 }
@@ -93,7 +94,7 @@ def folder_of(path):
         return parts[1]
     if path.startswith("fsdp/examples/train_gpt/"):
         return "train_gpt"
-    if parts[0] in ("planner", "fsdp"):
+    if parts[0] in ("formats", "planner", "fsdp"):
         return parts[0] + (" public" if len(parts) > 1 and parts[1] == "include" else "")
     return None
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace vescomm::planner {
+namespace vescomm::formats {
 
 // Limits of untrusted JSON, checked before values consume memory.
 struct JsonLimits {
@@ -25,4 +25,4 @@ nlohmann::json parse_strictly(std::string_view text, const std::string &where,
 std::string quoted_text(std::string_view text);
 std::string quoted_value(const nlohmann::json &value);
 
-}  // namespace vescomm::planner
+}  // namespace vescomm::formats

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Zone: set-up.
-#include "planner/input/strict_json.h"
+#include "formats/strict_json.h"
 
 #include <fmt/format.h>
 
 #include <unordered_set>
 #include <vector>
 
-#include "planner/input/input.h"
+#include "formats/input_error.h"
 
-namespace vescomm::planner {
+namespace vescomm::formats {
 namespace {
 
 using nlohmann::json;
@@ -105,4 +105,4 @@ std::string quoted_value(const json &value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace vescomm::planner
+}  // namespace vescomm::formats
