@@ -66,6 +66,7 @@ MAY_HAVE_THIRD_PARTY = {
     r"planner/api\.h": r"fmt/",
     r"fsdp/error\.h": r"fmt/",
     r"formats/strict_json\.h": r"nlohmann/",
+    r"fsdp/checkpoint/json_reader\.h": r"nlohmann/",
     r"tests/.*": r"gtest|rapidcheck",
     r"perf/.*": r"benchmark",
 }

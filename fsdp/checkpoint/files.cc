@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Zone: set-up, and a system call for each 8 MiB.
+#include "fsdp/checkpoint/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "formats/strict_json.h"
+#include "fsdp/checkpoint/error.h"
+
+namespace vescomm::fsdp::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Linux moves at most 2 GiB in one call; smaller calls let a save end early.
+constexpr std::size_t bytes_of_a_call = std::size_t{8} << 20;
+
+const char *advice(int error) {
+    switch (error) {
+        case ENOSPC:
+        case EDQUOT:
+            return "; free space there, keep fewer checkpoints, or choose another folder";
+        case EFBIG:
+            return "; raise the limit of file sizes (ulimit -f), or save with more ranks";
+        case EACCES:
+        case EPERM:
+        case EROFS:
+            return "; choose a folder that this user may write";
+        case EMFILE:
+        case ENFILE:
+            return "; raise the limit of open files (ulimit -n)";
+        default:
+            return "";
+    }
+}
+
+[[noreturn]] void fail(const std::string &path, const std::string &what, int error) {
+    throw Error(VESCOMM_ERROR_SYSTEM,
+                fmt::format("{}: {} failed: {} (errno {}){}", in_quotes(path), what,
+                            std::generic_category().message(error), error, advice(error)));
+}
+
+// Repeats a system call that a signal has interrupted.
+template <typename Call>
+auto repeat(Call call) {
+    for (;;) {
+        const auto result = call();
+        if (result >= 0 || errno != EINTR) return result;
+    }
+}
+
+int open_folder(SystemCalls &calls, const std::string &folder) {
+    const int file =
+        repeat([&] { return calls.open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
+    if (file < 0) fail(folder, "opening the folder", errno);
+    return file;
+}
+
+}  // namespace
+
+std::string in_quotes(std::string_view text) {
+    return formats::quoted_text(text);
+}
+
+OutputFile::OutputFile(SystemCalls &calls, const std::string &path) : calls_(calls), path_(path) {
+    constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    file_ = repeat([&] { return calls_.open(path_.c_str(), flags, 0666); });
+    if (file_ < 0) fail(path_, "creating the file", errno);
+}
+
+OutputFile::~OutputFile() {
+    if (file_ >= 0) calls_.close(file_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const std::size_t count = std::min(bytes.size(), bytes_of_a_call);
+        const ssize_t done = repeat([&] { return calls_.write(file_, bytes.data(), count); });
+        if (done <= 0)
+            fail(path_, fmt::format("writing {} bytes at byte {}", count, written_),
+                 done < 0 ? errno : EIO);
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        written_ += done;
+    }
+}
+
+void OutputFile::finish() {
+    if (repeat([&] { return calls_.fsync(file_); }) < 0)
+        fail(path_, fmt::format("writing {} bytes to the disk (fsync)", written_), errno);
+    // A close that was interrupted has closed the file.
+    if (calls_.close(std::exchange(file_, -1)) < 0 && errno != EINTR)
+        fail(path_, "closing the file", errno);
+}
+
+InputFile::InputFile(SystemCalls &calls, const std::string &path) : calls_(calls), path_(path) {
+    // A pipe of that name must not block.
+    file_ =
+        repeat([&] { return calls_.open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
+    if (file_ < 0) fail(path_, "opening the file", errno);
+    size_ = calls_.size(file_);
+    if (size_ >= 0) return;
+    const int error = errno;
+    calls_.close(std::exchange(file_, -1));
+    fail(path_, "reading its size", error);
+}
+
+InputFile::InputFile(InputFile &&other) noexcept
+    : calls_(other.calls_),
+      path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      size_(other.size_) {}
+
+InputFile::~InputFile() {
+    if (file_ >= 0) calls_.close(file_);
+}
+
+void InputFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const std::size_t count = std::min(bytes.size(), bytes_of_a_call);
+        const ssize_t done =
+            repeat([&] { return calls_.pread(file_, bytes.data(), count, offset); });
+        if (done < 0) fail(path_, fmt::format("reading {} bytes at byte {}", count, offset), errno);
+        if (done == 0)
+            throw Error(VESCOMM_ERROR_SYSTEM,
+                        fmt::format("{} ends at byte {} while it is read; {} bytes are missing",
+                                    in_quotes(path_), offset, bytes.size()));
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        offset += done;
+    }
+}
+
+FolderLock::FolderLock(SystemCalls &calls, const std::string &folder)
+    : calls_(calls), file_(open_folder(calls, folder)) {
+    if (repeat([&] { return calls_.lock(file_); }) == 0) return;
+    const int error = errno;
+    if (error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS || error == EINVAL) return;
+    calls_.close(std::exchange(file_, -1));
+    if (error == EWOULDBLOCK)
+        throw Error(VESCOMM_ERROR_SYSTEM,
+                    fmt::format("another save writes to the folder {}; wait for its end, or choose "
+                                "another folder",
+                                in_quotes(folder)));
+    fail(folder, "locking the folder", error);
+}
+
+FolderLock::~FolderLock() {
+    if (file_ >= 0) calls_.close(file_);
+}
+
+void write_new_file(SystemCalls &calls, const std::string &path, std::string_view text) {
+    OutputFile file(calls, path);
+    file.write(std::as_bytes(std::span(text)));
+    file.finish();
+}
+
+std::string read_file(SystemCalls &calls, const std::string &path, std::int64_t max_bytes) {
+    const InputFile file(calls, path);
+    if (file.size() > max_bytes)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    fmt::format("{} has {} bytes; the largest allowed is {}", in_quotes(path),
+                                file.size(), max_bytes));
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+void sync_folder(SystemCalls &calls, const std::string &folder) {
+    const int file = open_folder(calls, folder);
+    const int result = repeat([&] { return calls.fsync(file); });
+    const int error = errno;
+    calls.close(file);
+    // Some file systems cannot sync folders, and need not.
+    if (result < 0 && error != EINVAL)
+        fail(folder, "writing the folder to the disk (fsync)", error);
+}
+
+void make_folder(SystemCalls &calls, const std::string &folder) {
+    if (calls.mkdir(folder.c_str(), 0777) < 0) fail(folder, "creating the folder", errno);
+}
+
+void make_folders(SystemCalls &calls, const std::string &folder) {
+    if (calls.mkdir(folder.c_str(), 0777) == 0) {
+        const fs::path parent = fs::path(folder).parent_path();
+        sync_folder(calls, parent.empty() ? "." : parent.string());
+        return;
+    }
+    if (errno == EEXIST) return;  // If it is no folder, the next call says so.
+    const fs::path parent = fs::path(folder).parent_path();
+    if (errno != ENOENT || parent.empty() || parent == folder)
+        fail(folder, "creating the folder", errno);
+    make_folders(calls, parent.string());
+    make_folders(calls, folder);
+}
+
+void rename_file(SystemCalls &calls, const std::string &from, const std::string &to) {
+    if (calls.rename(from.c_str(), to.c_str()) < 0)
+        fail(from, "renaming it to " + in_quotes(to), errno);
+}
+
+void remove_file(SystemCalls &calls, const std::string &path) {
+    if (calls.unlink(path.c_str()) < 0 && errno != ENOENT) fail(path, "removing the file", errno);
+}
+
+void remove_folder(SystemCalls &calls, const std::string &folder, const std::string &first) {
+    remove_file(calls, folder + "/" + first);
+    for (const std::string &name : names_in(folder)) remove_file(calls, folder + "/" + name);
+    if (calls.rmdir(folder.c_str()) < 0 && errno != ENOENT)
+        fail(folder, "removing the folder", errno);
+}
+
+std::vector<std::string> names_in(const std::string &folder) {
+    std::vector<std::string> names;
+    std::error_code failure;
+    for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+         entry.increment(failure))
+        names.push_back(entry->path().filename().string());
+    if (failure && failure != std::errc::no_such_file_or_directory)
+        fail(folder, "listing the folder", failure.value());
+    std::ranges::sort(names);
+    return names;
+}
+
+}  // namespace vescomm::fsdp::checkpoint
