@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "fsdp/checkpoint/error.h"
 
@@ -19,9 +20,9 @@ void check(vescomm_status_t status) {
 
 }  // namespace
 
-CommAgreement::CommAgreement(vescomm_comm_t *comm) : comm_(comm) {
+CommAgreement::CommAgreement(std::shared_ptr<vescomm_comm_t> comm) : comm_(std::move(comm)) {
     vescomm_comm_info_t info = vescomm_comm_info_init();
-    check(vescomm_comm_get_info(comm_, &info));
+    check(vescomm_comm_get_info(comm_.get(), &info));
     rank_ = info.rank;
     ranks_ = info.ranks;
 }
@@ -30,7 +31,7 @@ std::vector<std::string> CommAgreement::all_gather(const std::string &mine) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const auto length = static_cast<std::int64_t>(mine.size());
     std::vector<std::int64_t> lengths(ranks);
-    check(vescomm_all_gather(comm_, &length, lengths.data(), 1, VESCOMM_I64, nullptr, nullptr,
+    check(vescomm_all_gather(comm_.get(), &length, lengths.data(), 1, VESCOMM_I64, nullptr, nullptr,
                              nullptr));
     // Texts are sentences and numbers. The limit is for a rank with a damaged memory.
     constexpr std::int64_t max_bytes = 1 << 20;
@@ -44,8 +45,8 @@ std::vector<std::string> CommAgreement::all_gather(const std::string &mine) {
         sum += bytes;
     }
     std::string all(static_cast<std::size_t>(sum), '\0');
-    check(vescomm_all_gather_v(comm_, mine.data(), all.data(), lengths.data(), nullptr, VESCOMM_U8,
-                               nullptr, nullptr, nullptr));
+    check(vescomm_all_gather_v(comm_.get(), mine.data(), all.data(), lengths.data(), nullptr,
+                               VESCOMM_U8, nullptr, nullptr, nullptr));
     std::vector<std::string> texts;
     std::size_t at = 0;
     for (const std::int64_t bytes : lengths) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,15 @@ namespace vescomm::fsdp::checkpoint {
 // to write its file.
 class CommAgreement final : public Agreement {
 public:
-    // `comm` must outlive this object. While a save runs, no other thread uses it.
-    explicit CommAgreement(vescomm_comm_t *comm);
+    // While a save runs, no other thread uses the communicator.
+    explicit CommAgreement(std::shared_ptr<vescomm_comm_t> comm);
 
     int rank() const override { return rank_; }
     int ranks() const override { return ranks_; }
     std::vector<std::string> all_gather(const std::string &mine) override;
 
 private:
-    vescomm_comm_t *comm_;
+    std::shared_ptr<vescomm_comm_t> comm_;
     int rank_ = 0;
     int ranks_ = 1;
 };

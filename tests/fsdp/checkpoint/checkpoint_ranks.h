@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -30,11 +31,14 @@ namespace vescomm::fsdp::checkpoint::testing_support {
 
 namespace fs = std::filesystem;
 
-// An empty folder that is removed at the end.
+// An empty folder that is removed at the end. It is in memory where that is possible: these tests
+// call fsync() a hundred thousand times.
 class TemporaryFolder {
 public:
     TemporaryFolder() {
-        std::string pattern = (fs::temp_directory_path() / "vescomm-checkpoint-XXXXXX").string();
+        const bool in_memory = access("/dev/shm", W_OK | X_OK) == 0;
+        const fs::path parent = in_memory ? fs::path("/dev/shm") : fs::temp_directory_path();
+        std::string pattern = (parent / "vescomm-checkpoint-XXXXXX").string();
         if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
         path_ = pattern;
     }

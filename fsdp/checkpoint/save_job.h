@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fsdp/checkpoint/agreement.h"
+#include "fsdp/checkpoint/save.h"
+#include "fsdp/checkpoint/system_calls.h"
+#include "fsdp/checkpoint/tensor.h"
+
+namespace vescomm::fsdp::checkpoint {
+
+// A save that runs in a thread of its own, from a copy of the pieces. One thread at a time uses the
+// object.
+class SaveJob {
+public:
+    // Copies the data of all pieces, and starts save(). The caller may change the data afterwards.
+    // Errors of the copy and of the thread are those of the save on all ranks, so this function
+    // does not throw after its arguments are made. `calls` must outlive the job.
+    //
+    // Collective.  Blocking: for the copy only.  Memory: the bytes of the pieces, until the end.
+    SaveJob(const std::string &folder, std::span<const Piece> pieces, std::vector<Extra> extras,
+            std::unique_ptr<Agreement> agreement, const SaveOptions &options = {},
+            SystemCalls &calls = system_calls());
+    // Ends a save that still runs: it fails on all ranks, unless it was about to be complete.
+    ~SaveJob();
+    SaveJob(const SaveJob &) = delete;
+    SaveJob &operator=(const SaveJob &) = delete;
+
+    // Returns true when the save is complete or has failed.
+    bool test() const;
+    // Waits for the end of the save. Throws Error(TIMEOUT) when the time has passed, and the save
+    // goes on; otherwise throws the error of the save. May be called again.
+    SaveResult wait(double timeout_seconds);
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;  // shared with the thread
+};
+
+}  // namespace vescomm::fsdp::checkpoint
