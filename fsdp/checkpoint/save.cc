@@ -38,7 +38,7 @@ public:
 
     SaveResult run(std::span<const Piece> pieces, std::span<const Extra> extras) {
         const auto begun = run_on_all(
-            agreement_, [&] { return begin(pieces, extras); }, [] {});
+            agreement_, [&] { return begin(pieces, extras); }, [&] { remove(); });
         result_.save = begun.front();
         const auto written = run_on_all(
             agreement_, [&] { return write(); }, [&] { remove(); });
@@ -77,7 +77,8 @@ private:
         for (const std::string &name : names_in(folder_))
             if (const auto number = save_number(name)) number_ = std::max(number_, *number + 1);
         make_folder(calls(), folder_ + "/" + save_name(number_));
-        return save_name(number_);
+        result_.save = save_name(number_);
+        return result_.save;
     }
 
     // Writes the files of this rank. Returns their sizes.
@@ -153,7 +154,8 @@ private:
 
     // Removes the files of a failed save, so that a full disk has space again.
     void remove() noexcept {
-        if (!is_first() || committed_) return;
+        // Without a name this save has no folder yet.
+        if (!is_first() || committed_ || result_.save.empty()) return;
         try {
             // A rename that was reported as failed may have happened, on a file system of a
             // network.
