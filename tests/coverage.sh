@@ -28,12 +28,13 @@ measured=(
     'libvescomm/transport/(memory_offer|put_batch|received_signals|sealed)\.(cc|h)'
     'libvescomm/transport/(tcp_(handshake|inbox|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
     'formats/.*'
+    'fsdp/checkpoint/(catalogue|data_file|index|json_reader|manifest)\.cc'
     'planner/input/.*'
 )
 # Tests that cover this code, in addition to the suites bootstrap and fuzz.
 tests=(
     config peer_info log machine_file machine_exchange layout cores flight_report schedule_forced
-    planner_input planner_input_fuzz ucx tcp puts
+    planner_input planner_input_fuzz ucx tcp puts checkpoint
 )
 # Tests of programs, and the programs.
 program_tests=(vescomm_info vescomm_plan)
