@@ -4,11 +4,18 @@
 // The objects behind the handles of fsdp.h.
 #pragma once
 
+#include <memory>
+
+#include "fsdp/checkpoint/save_job.h"
 #include "fsdp/engine/engine.h"
 #include "fsdp/spec/spec.h"
 
 struct vescomm_fsdp_spec {
     vescomm::fsdp::Spec spec;
+};
+
+struct vescomm_job {
+    std::unique_ptr<vescomm::fsdp::checkpoint::SaveJob> save;
 };
 
 struct vescomm_fsdp {

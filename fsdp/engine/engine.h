@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "fsdp/checkpoint/save_job.h"
 #include "fsdp/engine/event_log.h"
 #include "fsdp/engine/optimizer.h"
 #include "fsdp/engine/unit_states.h"
@@ -41,6 +42,12 @@ public:
     void step(vescomm_fsdp_step_t &step);
     void set_group(std::uint64_t group, const void *settings);
     void reset();
+
+    // engine_checkpoint.cc
+    std::unique_ptr<checkpoint::SaveJob> save(const std::string &folder, const std::string &extra,
+                                              int keep);
+    void load(const std::string &folder);
+    const std::string &extra(int rank) const;
 
     vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role, std::uint32_t state);
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
@@ -91,6 +98,7 @@ private:
     std::optional<Failure> failure_;
     Gradients gradients_;
     Update last_update_;
+    std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };
 
 // Plans the model and compares the specification with those of the other ranks. Collective.

@@ -10,9 +10,11 @@ namespace vescomm::fsdp {
 
 const char *name_of(Event event) {
     static constexpr const char *names[] = {
-        "create",          "initialise", "begin",   "pre_forward", "post_forward", "pre_backward",
-        "post_backward",   "unshard",    "reshard", "parameter",   "gradient",     "push_gradient",
-        "finish_backward", "norm",       "scale",   "step",        "set_group",
+        "create",          "initialise",   "begin",         "pre_forward",
+        "post_forward",    "pre_backward", "post_backward", "unshard",
+        "reshard",         "parameter",    "gradient",      "push_gradient",
+        "finish_backward", "norm",         "scale",         "step",
+        "set_group",       "save",         "load",
     };
     return names[static_cast<std::size_t>(event)];
 }

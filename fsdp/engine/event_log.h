@@ -28,6 +28,8 @@ enum class Event : std::uint64_t {
     scale,
     step,
     set_group,
+    save,
+    load,
 };
 
 // "pre_forward"

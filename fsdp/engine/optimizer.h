@@ -36,6 +36,8 @@ public:
     void step(float gradient_scale, double learning_rate_scale);
 
     std::int64_t steps() const { return steps_; }
+    // The number of steps of a checkpoint.
+    void set_steps(std::int64_t steps) { steps_ = steps; }
     const std::vector<Group> &groups() const { return groups_; }
 
 private:

@@ -690,6 +690,134 @@ static inline vescomm_fsdp_counters_t vescomm_fsdp_counters_init(void) {
 VESCOMM_API vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
                                                        vescomm_fsdp_counters_t *counters);
 
+/* --------------------------------------------------------------------------- checkpoints ---- */
+
+/** Work in the background, such as a save. */
+typedef struct vescomm_job vescomm_job_t;
+
+/** Bytes of the program in a checkpoint, and options of a save. Append-only; a zero member means
+ * its default. */
+typedef struct vescomm_fsdp_extra {
+    uint32_t struct_size;
+    /** Saves that remain in the folder, the new one included. 0: 2. The same on every rank. */
+    int32_t keep;
+    /** Bytes of this rank: random state, learning-rate schedule. Copied by the call. */
+    const void *data;
+    size_t bytes; /**< of data; 0: none */
+} vescomm_fsdp_extra_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
+    vescomm_fsdp_extra_t extra = {sizeof(vescomm_fsdp_extra_t), 0, NULL, 0};
+    return extra;
+}
+
+/**
+ * Starts to save masters, states of optimizers, the number of steps and bytes of the program.
+ *
+ * Before: no unit is open. After: a copy of the values at this time is being written, and the
+ * trainer goes on. Once vescomm_job_wait() has returned VESCOMM_OK, the new save is the latest one
+ * of @p folder. On any error, and if processes end at any moment, the latest save is a complete
+ * one: the one before, or the new one.
+ *
+ * @param folder  of checkpoints; all nodes share it. Created if it does not exist. One save at a
+ *                time writes to a folder. The same on every rank.
+ * @param extra   NULL: no bytes, and two saves remain.
+ * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
+ *                of the engine.
+ * @return VESCOMM_OK: errors of files are those of vescomm_job_wait().
+ *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open. VESCOMM_ERROR_MISMATCH: another rank
+ *         announced another event or folder. As other events after an error: see
+ *         vescomm_fsdp_reset().
+ *
+ * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.
+ * Threads: one.  Cost: memory for a copy of this rank's shards until the job ends; each rank writes
+ * its bytes once.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_save(vescomm_fsdp_t *engine, const char *folder,
+                                               const vescomm_fsdp_extra_t *extra,
+                                               vescomm_job_t **job);
+
+/**
+ * Tests whether a job has ended.
+ *
+ * @return VESCOMM_OK: complete. VESCOMM_IN_PROGRESS. Its error, as vescomm_job_wait().
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per job.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_job_test(vescomm_job_t *job);
+
+/**
+ * Waits for the end of a job. May be called again, with the same result.
+ *
+ * @param timeout_seconds  at least 0.
+ * @return VESCOMM_OK: complete. VESCOMM_ERROR_TIMEOUT: it has not ended, and goes on.
+ *         VESCOMM_ERROR_SYSTEM: the sentence names rank, file, system call and cause; the same on
+ *         all ranks. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_PEER_FAILED.
+ *
+ * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per job.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_job_wait(vescomm_job_t *job, double timeout_seconds);
+
+/**
+ * Frees a job. A save that has not ended is cancelled: it fails on all ranks, unless it was about
+ * to be complete.
+ *
+ * @param job  NULL: no effect.
+ * @return VESCOMM_OK.
+ *
+ * Collective: no.  Blocking: until a running save has ended, at most 10 seconds.  Threads: one.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
+
+/**
+ * Loads the latest save of a folder: masters, states of optimizers and the number of steps. The
+ * number of ranks, the preset, blocks and the planner's options may differ from those of the save;
+ * names, shapes and optimizers must not.
+ *
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
+ *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
+ *         a file cannot be read. The sentence is the same on all ranks. Masters and states are then
+ *         undefined; load another folder, or initialise them.
+ *
+ * Collective: yes, same order.  Blocking: yes.  Threads: one.
+ * Cost: each rank reads its bytes once, and the indexes of all ranks that saved.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder);
+
+/**
+ * Returns bytes of the program from the checkpoint that was loaded last.
+ *
+ * @param rank      of the job that saved, whose vescomm_fsdp_extra_t had the bytes.
+ * @param data      receives at most @p capacity bytes. May be NULL if @p capacity is 0.
+ * @param bytes     [out] number of bytes in the checkpoint.
+ * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT: the
+ *         job that saved had no such rank, or nothing was loaded.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine, int32_t rank,
+                                                    void *data, size_t capacity, size_t *bytes);
+
+/**
+ * Writes the whole masters of the latest save of a folder in the sharded format of Hugging Face:
+ * model-00001-of-00002.safetensors, and so on, and model.safetensors.index.json.
+ *
+ * Before: @p output does not exist or is an empty folder. After: it is complete; on an error it is
+ * as before.
+ *
+ * @param folder          of checkpoints.
+ * @param output          folder of the model.
+ * @param max_file_bytes  data of one file; a larger tensor has a file of its own. 0: 5 * 10^9.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT, VESCOMM_ERROR_SYSTEM: as vescomm_fsdp_load().
+ *
+ * Collective: no; one rank calls it.  Blocking: yes.  Threads: safe.
+ * Source: https://github.com/huggingface/safetensors.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_export(const char *folder, const char *output,
+                                                 int64_t max_file_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -116,6 +116,26 @@ private:
     Owner owner_;
 };
 
+// Work in the background.
+class Job {
+public:
+    // Takes ownership.
+    explicit Job(vescomm_job_t *job) noexcept : owner_(job) {}
+
+    // Returns true when the job is complete.
+    bool test() {
+        const vescomm_status_t status = vescomm_job_test(owner_.get());
+        check(status);
+        return status == VESCOMM_OK;
+    }
+    void wait(double timeout_seconds) { check(vescomm_job_wait(owner_.get(), timeout_seconds)); }
+    vescomm_job_t *get() const noexcept { return owner_.get(); }
+
+private:
+    using Owner = detail::Owner<vescomm_job_t, vescomm_job_free>;
+    Owner owner_;
+};
+
 // Shards, slots and requests of one model. The destructor is collective, unless the engine has
 // failed.
 class Engine {
@@ -225,6 +245,28 @@ public:
         vescomm_fsdp_counters_t counters = vescomm_fsdp_counters_init();
         check(vescomm_fsdp_get_counters(get(), &counters));
         return counters;
+    }
+
+    // Saves in the background, with bytes of this rank. keep: saves that remain in the folder;
+    // 0: 2.
+    Job save(const std::string &folder, std::span<const std::byte> extra = {},
+             std::int32_t keep = 0) {
+        vescomm_fsdp_extra_t bytes = vescomm_fsdp_extra_init();
+        bytes.keep = keep;
+        bytes.data = extra.data();
+        bytes.bytes = extra.size();
+        vescomm_job_t *made = nullptr;
+        check(vescomm_fsdp_save(get(), folder.c_str(), &bytes, &made));
+        return Job(made);
+    }
+    void load(const std::string &folder) { check(vescomm_fsdp_load(get(), folder.c_str())); }
+    // Returns the bytes of a rank of the job that saved.
+    std::vector<std::byte> extra(std::int32_t rank) const {
+        std::size_t bytes = 0;
+        check(vescomm_fsdp_get_extra(get(), rank, nullptr, 0, &bytes));
+        std::vector<std::byte> data(bytes);
+        check(vescomm_fsdp_get_extra(get(), rank, data.data(), data.size(), &bytes));
+        return data;
     }
 
     vescomm_fsdp_t *get() const noexcept { return owner_.get(); }

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Saves and loads of an engine. Zone: set-up.
+#include "fsdp/engine/engine_checkpoint.h"
+
+#include <bit>
+#include <cctype>
+#include <charconv>
+
+#include "fsdp/checkpoint/comm_agreement.h"
+#include "fsdp/checkpoint/load.h"
+#include "fsdp/checkpoint/report.h"
+#include "fsdp/engine/engine.h"
+#include "fsdp/engine/event_body.h"
+#include "fsdp/hash.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// The extra of the engine, which rank 0 saves: the number of steps, in decimal digits.
+constexpr const char *steps_extra = "engine.steps";
+
+std::string user_extra(int rank) {
+    return "user." + std::to_string(rank);
+}
+
+// Ranks agree over a communicator of its own: the trainer goes on while a save runs. A rank that
+// ends is detected at once, so the timeout only limits how long a slow disk may take.
+std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent) {
+    constexpr double seconds_of_a_day = 86400;
+    vescomm_comm_options_t options = vescomm_comm_options_init();
+    options.timeout_seconds = seconds_of_a_day;
+    vescomm_comm_t *made = nullptr;
+    check(vescomm_comm_dup(parent, &options, &made));
+    return std::make_unique<checkpoint::CommAgreement>(std::shared_ptr<vescomm_comm_t>(
+        made, [](vescomm_comm_t *comm) { vescomm_comm_free(comm); }));
+}
+
+std::int64_t parse_steps(const std::optional<std::string> &text) {
+    std::int64_t steps = -1;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
+    if (!text || steps < 0 || std::to_string(steps) != *text)
+        refuse("the checkpoint has no number of steps; it was not saved by an engine");
+    return steps;
+}
+
+}  // namespace
+
+std::string role_of_state(const std::string &name) {
+    std::string role = "state.";
+    for (const char letter : name.substr(0, checkpoint::max_role_bytes - role.size())) {
+        const auto byte = static_cast<unsigned char>(letter);
+        const bool allowed = byte < 0x80 && (std::isalnum(byte) != 0 || letter == '-');
+        role += allowed ? letter : '_';
+    }
+    return role;
+}
+
+std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, int rank) {
+    std::vector<ShardPiece> all;
+    const int position = model.plan.mesh.position(rank);
+    for (std::size_t index = 0; index < model.plan.buckets.size(); ++index) {
+        const Bucket &bucket = model.plan.buckets[index];
+        for (const auto &piece : bucket.pieces(position)) {
+            const Parameter &parameter = model.spec.parameters()[piece.parameter];
+            const std::string name = model.spec.full_name(piece.parameter);
+            const auto add = [&](const std::string &role, vescomm_type_t type, void *array) {
+                const std::size_t offset =
+                    static_cast<std::size_t>(piece.offset) * vescomm_type_get_bytes(type);
+                all.push_back({{name, role, parameter.shape, type},
+                               piece.first,
+                               piece.elements,
+                               static_cast<std::byte *>(array) + offset});
+            };
+            add("master", VESCOMM_F32, shards.master(index).data());
+            if (!bucket.trainable || !parameter.group) continue;
+            const vescomm_optimizer_needs_t &needs = model.spec.groups()[*parameter.group].needs;
+            for (std::size_t state = 0; state < bucket.states.size(); ++state)
+                add(role_of_state(needs.names[state] != nullptr ? needs.names[state]
+                                                                : std::to_string(state)),
+                    bucket.states[state], shards.state(index, state));
+        }
+    }
+    return all;
+}
+
+std::vector<checkpoint::Tensor> empty_tensors(const Model &model) {
+    std::vector<checkpoint::Tensor> tensors;
+    for (std::size_t id = 0; id < model.spec.parameters().size(); ++id) {
+        const Parameter &parameter = model.spec.parameters()[id];
+        if (parameter.stored() && parameter.elements == 0)
+            tensors.push_back({model.spec.full_name(id), "master", parameter.shape, VESCOMM_F32});
+    }
+    return tensors;
+}
+
+std::unique_ptr<checkpoint::SaveJob> Engine::save(const std::string &folder,
+                                                  const std::string &extra, int keep) {
+    std::unique_ptr<checkpoint::Agreement> agreement;
+    const std::uint64_t detail =
+        hash_of(folder.data(), folder.size(), static_cast<std::uint64_t>(keep));
+    event(Event::save, no_unit, true, detail, [&] {
+        states_.require_closed("vescomm_fsdp_save()");
+        wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        agreement = make_agreement(parent_);
+    });
+    std::vector<checkpoint::Piece> pieces;
+    // Replicas of the first shard group have the same values.
+    if (model_.plan.mesh.group(rank_) == 0)
+        for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
+            pieces.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
+    std::vector<checkpoint::Extra> extras = {{user_extra(rank_), extra}};
+    if (rank_ == 0) {
+        for (checkpoint::Tensor &tensor : empty_tensors(model_))
+            pieces.push_back({std::move(tensor), 0, 0, nullptr});
+        extras.push_back({steps_extra, std::to_string(optimizer_.steps())});
+    }
+    checkpoint::SaveOptions options;
+    if (keep != 0) options.keep = keep;
+    return std::make_unique<checkpoint::SaveJob>(folder, pieces, std::move(extras),
+                                                 std::move(agreement), options);
+}
+
+void Engine::load(const std::string &folder) {
+    std::unique_ptr<checkpoint::Agreement> agreement;
+    event(Event::load, no_unit, true, hash_of(folder.data(), folder.size()), [&] {
+        states_.require_closed("vescomm_fsdp_load()");
+        wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        agreement = make_agreement(parent_);
+    });
+    // An error is the same on all ranks, and does not break the engine: another folder may be
+    // loaded.
+    const std::string save = checkpoint::agree_on_latest(folder, *agreement);
+    std::int64_t steps = 0;
+    std::vector<std::string> extras;
+    const auto read = [&] {
+        checkpoint::Checkpoint opened(folder, save);
+        std::vector<checkpoint::WantedPiece> wanted;
+        for (checkpoint::Tensor &tensor : empty_tensors(model_))
+            wanted.push_back({std::move(tensor), 0, 0, nullptr});
+        for (ShardPiece &piece : shard_pieces(model_, shards_, rank_))
+            wanted.push_back({std::move(piece.tensor), piece.first, piece.count, piece.data});
+        steps = parse_steps(opened.extra(steps_extra));
+        for (int rank = 0; rank < opened.catalogue().ranks(); ++rank)
+            extras.push_back(opened.extra(user_extra(rank)).value_or(""));
+        opened.read(wanted);
+        return std::string();
+    };
+    wiring_->parameters.forget();
+    checkpoint::run_on_all(*agreement, read, [] {});
+    optimizer_.set_steps(steps);
+    loaded_extras_ = std::move(extras);
+}
+
+const std::string &Engine::extra(int rank) const {
+    if (rank < 0 || static_cast<std::size_t>(rank) >= loaded_extras_.size())
+        refuse(
+            "there are no bytes of rank {}; the checkpoint that was loaded has those of {} ranks",
+            rank, loaded_extras_.size());
+    return loaded_extras_[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace vescomm::fsdp
