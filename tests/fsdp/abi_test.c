@@ -163,6 +163,12 @@ MEMBER(vescomm_fsdp_counters_t, exposed_seconds, 72);
 MEMBER(vescomm_fsdp_counters_t, optimizer_seconds, 80);
 FREEZE(sizeof(vescomm_fsdp_counters_t) == 88);
 
+MEMBER(vescomm_fsdp_extra_t, struct_size, 0);
+MEMBER(vescomm_fsdp_extra_t, keep, 4);
+MEMBER(vescomm_fsdp_extra_t, data, 8);
+MEMBER(vescomm_fsdp_extra_t, bytes, 16);
+FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
+
 /* Structs of older headers are shorter; members that they lack have their defaults. */
 static int require(int holds, const char *what) {
     if (!holds) printf("FAILED: %s: %s\n", what, vescomm_get_last_error());
@@ -210,5 +216,16 @@ int main(void) {
                 "the sentence of an error");
     failures += require(vescomm_fsdp_spec_free(spec) == VESCOMM_OK, "spec_free");
     failures += require(vescomm_fsdp_free(NULL) == VESCOMM_OK, "free of NULL");
+    failures += require(vescomm_fsdp_extra_init().struct_size == sizeof(vescomm_fsdp_extra_t) &&
+                            vescomm_fsdp_extra_init().bytes == 0,
+                        "extra");
+    failures += require(vescomm_job_free(NULL) == VESCOMM_OK, "free of NULL");
+    failures += require(vescomm_job_test(NULL) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                            strstr(vescomm_get_last_error(), "job is NULL") != NULL,
+                        "test of NULL");
+    failures += require(vescomm_job_wait(NULL, 1) == VESCOMM_ERROR_INVALID_ARGUMENT, "wait");
+    failures += require(vescomm_fsdp_load(NULL, "x") == VESCOMM_ERROR_INVALID_ARGUMENT, "load");
+    failures +=
+        require(vescomm_fsdp_export(NULL, "x", 0) == VESCOMM_ERROR_INVALID_ARGUMENT, "export");
     return failures == 0 ? 0 : 1;
 }

@@ -18,12 +18,6 @@ using checkpoint::testing_support::TemporaryFolder;
 
 constexpr double wait_seconds = 60;
 
-// The binary interface: members are only added at the end.
-static_assert(offsetof(vescomm_fsdp_extra_t, keep) == 4);
-static_assert(offsetof(vescomm_fsdp_extra_t, data) == 8);
-static_assert(offsetof(vescomm_fsdp_extra_t, bytes) == 8 + sizeof(void *));
-static_assert(sizeof(vescomm_fsdp_extra_t) == 8 + sizeof(void *) + sizeof(size_t));
-
 vescomm_fsdp_spec_options_t options() {
     return vescomm_fsdp_spec_options_init();
 }
