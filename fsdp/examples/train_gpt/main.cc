@@ -68,22 +68,65 @@ void require_same_everywhere(const vescomm::Communicator &comm, const Options &o
     }
 }
 
+// Saves in the background. At most one save runs at a time.
+class Saves {
+public:
+    Saves(vescomm::fsdp::Engine &engine, const Options &options)
+        : engine_(engine), options_(options) {}
+
+    // Collective.
+    void step(int done) {
+        const bool due = options_.save_every > 0 && done % options_.save_every == 0;
+        if (options_.save.empty() || (!due && done != options_.steps)) return;
+        wait();
+        running_ = engine_.save(options_.save);
+    }
+
+    // Returns when the last save is complete.
+    void wait() {
+        constexpr double max_seconds = 3600;
+        if (running_.get() != nullptr) running_.wait(max_seconds);
+        running_ = {};
+    }
+
+private:
+    vescomm::fsdp::Engine &engine_;
+    const Options &options_;
+    vescomm::fsdp::Job running_;  // empty if no save has begun
+};
+
+// Loads the checkpoint of --load. Returns the number of steps that are done. Collective.
+int load_or_begin(vescomm::fsdp::Engine &engine, const Options &options) {
+    if (options.load.empty()) return 0;
+    engine.load(options.load);
+    const std::int64_t done = engine.counters().steps;
+    if (done >= options.steps)
+        throw std::runtime_error(
+            fmt::format("--load {} has done {} steps, and --steps is {}; give more steps",
+                        options.load, done, options.steps));
+    return static_cast<int>(done);
+}
+
 // Collective.
 void train(Trainer &trainer, const Options &options, bool quiet, Results &results) {
+    const int first = load_or_begin(trainer.engine(), options);
+    Saves saves(trainer.engine(), options);
     Progress progress(options, quiet);
     const auto try_held_out = [&](int steps) {
         results.held_out.emplace_back(steps, trainer.held_out_loss());
         progress.held_out(steps, results.held_out.back().second);
     };
-    try_held_out(0);
-    for (int step = 0; step < options.steps; ++step) {
+    try_held_out(first);
+    for (int step = first; step < options.steps; ++step) {
         results.steps.push_back(trainer.step(step));
         progress.step(step, results.steps.back());
         const int done = step + 1;
+        saves.step(done);
         if (done == options.steps ||
             (options.held_out_every > 0 && done % options.held_out_every == 0))
             try_held_out(done);
     }
+    saves.wait();
 }
 
 // Computes averages over ranks and steps. Collective.
@@ -166,6 +209,8 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     if (!options.trace.empty())
         vescomm::check(vescomm_trace_write(trainer->engine().comm(), options.trace.c_str()));
     if (!first) return;
+    if (!options.export_folder.empty())
+        vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
     const std::string json = json_text(options, *text, results);
     if (!options.json.empty()) write_file(options.json, json);
     if (!options.picture.empty()) draw_or_warn(options, json);

@@ -64,6 +64,11 @@ void check(const Options &options) {
         options.order == "declared" || options.order == "recorded" || options.order == "explicit",
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
+    require_at_least("--save-every", options.save_every, 0);
+    require(!options.save.empty() || options.save_every == 0,
+            "--save-every needs --save, the folder of the checkpoints");
+    require(!options.save.empty() || options.export_folder.empty(),
+            "--export needs --save, because a checkpoint is exported");
     require_at_least("--gradient-slots", options.gradient_slots, 1);
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
@@ -82,11 +87,11 @@ void check(const Options &options) {
 }  // namespace
 
 std::string Options::of_all_ranks() const {
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                        shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed,
                        name_of(precision), learning_rate, slots, gradient_slots, uniform,
                        block_rows, held_out_every, sample, !trace.empty(), clip, accumulate,
-                       recompute, preset, order, reshard);
+                       recompute, preset, order, reshard, save, save_every, load);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -158,6 +163,21 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(sharding);
     app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
         ->group(sharding);
+
+    const char *checkpoints = "Checkpoints";
+    app.add_option("--save", options.save,
+                   "folder of checkpoints: saved at the end, the newest two remain")
+        ->group(checkpoints);
+    app.add_option("--save-every", options.save_every,
+                   "steps between saves in the background; 0: only at the end")
+        ->group(checkpoints);
+    app.add_option("--load", options.load,
+                   "folder of checkpoints: go on after the step of the latest one, on any number "
+                   "of ranks, up to --steps in all")
+        ->group(checkpoints);
+    app.add_option("--export", options.export_folder,
+                   "new folder for the trained model as safetensors of Hugging Face; needs --save")
+        ->group(checkpoints);
 
     const char *output = "Output";
     app.add_option("--sample", options.sample, "bytes of text to generate in the end; 0: none")

@@ -38,6 +38,11 @@ struct Options {
     int sample = 200;  // bytes
     std::string prompt = "def ";
 
+    std::string save;  // folder of checkpoints; empty: none
+    int save_every = 0;  // steps; 0: only at the end
+    std::string load;  // folder of checkpoints
+    std::string export_folder;
+
     std::string json;
     std::string picture;
     std::string trace;

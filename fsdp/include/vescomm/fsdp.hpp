@@ -119,6 +119,8 @@ private:
 // Work in the background.
 class Job {
 public:
+    // No work; only get(), assignment and destruction are permitted.
+    Job() = default;
     // Takes ownership.
     explicit Job(vescomm_job_t *job) noexcept : owner_(job) {}
 

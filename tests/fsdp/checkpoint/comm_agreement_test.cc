@@ -5,8 +5,10 @@
 #include "fsdp/checkpoint/comm_agreement.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include "fsdp/checkpoint/checkpoint_ranks.h"
+#include "fsdp/checkpoint/faulty_calls.h"
 #include "fsdp/checkpoint/save_job.h"
 #include "support/free_port.h"
 #include "vescomm/vescomm.hpp"
@@ -77,6 +79,61 @@ TEST(CommAgreement, SavesInTheBackgroundWhileRanksCommunicate) {
             EXPECT_EQ(job.wait(60).save, "save-0000000001");
         });
         expect_loads_at(folder.path("c"), 3, model, 12, 4);
+    }
+}
+
+// Ranks are processes here. One of them is killed at some of its system calls.
+TEST(CommAgreement, TheDeathOfARankFailsTheSaveOfTheOthersAndLeavesTheLastOne) {
+    constexpr int ranks = 3;
+    const std::vector<Tensor> model = model_of_all_types();
+    TemporaryFolder folder;
+    const std::string path = folder.path("c");
+    ASSERT_EQ(save_at(path, 2, model, 1, 1), std::vector<std::string>(2));
+    for (const int dying : {0, ranks - 1}) {
+        // 1 is the first call, 30 a write, 100000 none.
+        for (const int at : {1, 3, 30, 100000}) {
+            SCOPED_TRACE(testing::Message() << "rank " << dying << " ends at call " << at);
+            const std::string address = internal::testing_support::free_address();
+            std::vector<pid_t> children;
+            for (int rank = 0; rank < ranks; ++rank) {
+                const pid_t child = fork();
+                ASSERT_GE(child, 0);
+                if (child == 0) {
+                    KillingCalls calls(rank == dying ? at : 0, false);
+                    vescomm_comm_options_t options = vescomm_comm_options_init();
+                    options.timeout_seconds = 60;
+                    Communicator comm(rank, ranks, address, "a secret of this test", &options);
+                    const OwnedPieces owned = pieces_of_rank(model, rank, ranks, 2, 2);
+                    std::vector<Extra> extras;
+                    if (rank == 0) extras.push_back({"version", "2"});
+                    SaveJob job(path, owned.pieces, extras, agreement_of(comm), small_chunks(),
+                                calls);
+                    try {
+                        job.wait(60);
+                        _exit(0);
+                    } catch (const Error &error) {
+                        _exit(error.status == VESCOMM_ERROR_PEER_FAILED ? 3 : 4);
+                    }
+                }
+                children.push_back(child);
+            }
+            for (int rank = 0; rank < ranks; ++rank) {
+                int status = 0;
+                const pid_t child = children[static_cast<std::size_t>(rank)];
+                ASSERT_EQ(waitpid(child, &status, 0), child);
+                if (at == 100000) {
+                    // A rank that is complete may end before the others have seen the last report.
+                    EXPECT_TRUE(WIFEXITED(status)) << rank;
+                } else if (rank == dying) {
+                    EXPECT_TRUE(WIFSIGNALED(status));
+                } else {
+                    ASSERT_TRUE(WIFEXITED(status));
+                    EXPECT_EQ(WEXITSTATUS(status), 3) << rank;
+                }
+            }
+            expect_loads_at(path, 2, model, 5, at == 100000 ? 2 : 1);
+            ASSERT_EQ(save_at(path, 2, model, 1, 1), std::vector<std::string>(2));
+        }
     }
 }
 

@@ -149,6 +149,30 @@ class TrainGpt(unittest.TestCase):
                 self.assertEqual(measured.pop("deviations"), 0)
                 self.assertEqual({name: report[name] for name in measured}, measured)
 
+    def test_goes_on_from_a_checkpoint_on_any_number_of_ranks(self):
+        folder = self.path("checkpoints")
+        whole, _ = self.run_model(5)
+        half = STEPS // 2
+        # The learning rate depends on all steps, so the first part is that of the whole run.
+        done = launch(5, [*MODEL, "--data", self.text, "--quiet", "--save", folder, "--save-every",
+                          str(half), "--export", self.path("model")])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        saves = sorted(os.listdir(folder))
+        self.assertEqual(len(saves), 3, saves)  # latest and two saves
+        index = os.path.join(self.path("model"), "model.safetensors.index.json")
+        with open(index, encoding="utf-8") as file:
+            self.assertIn("model-00001-of-00001.safetensors", json.load(file)["weight_map"].values())
+        # The save in the middle becomes the latest one.
+        with open(os.path.join(folder, "latest"), encoding="utf-8") as file:
+            latest = json.load(file)
+        latest["save"] = saves[1]
+        with open(os.path.join(folder, "latest"), "w", encoding="utf-8") as file:
+            json.dump(latest, file)
+        for ranks, *options in ((1,), (2,), (3, "--preset", "ddp"), (7,), (8, "--uniform")):
+            loaded, _ = self.run_model(ranks, "--load", folder, *options)
+            self.expect_close(loaded["loss"], whole["loss"][half:], TOLERANCE["f32"],
+                              f"{ranks} ranks")
+
     def test_learns(self):
         results, _ = self.run_model(1, "--dtype", "f32")
         self.assertLess(abs(results["loss"][0] - 5.545), 0.2)  # ln 256: an untrained model
@@ -236,6 +260,8 @@ class TrainGpt(unittest.TestCase):
             ("--batch is 0; it must be at least 1", "--batch", "0"),
             ("--dtype f16 is neither f32 nor bf16", "--dtype", "f16"),
             ("--order random is neither", "--order", "random"),
+            ("--save-every needs --save", "--save-every", "3"),
+            ("--export needs --save", "--export", "model"),
             ("--reshard maybe is neither yes nor no", "--reshard", "maybe"),
             ("--accumulate is 0", "--accumulate", "0"),
             ("--clip is -1", "--clip", "-1"),
