@@ -143,24 +143,60 @@ bool is_of_jax(nb::handle type) {
     return name == "jax" || name.starts_with("jax.") || name.starts_with("jaxlib");
 }
 
-bool immutable(nb::handle array) {
-    // The types of recent arrays, which are not of JAX. Kept, so that no other type gets the
-    // address of one.
-    static std::array<PyObject *, 4> mutable_types{};
+// What the type of an array says about all its arrays.
+struct Traits {
+    bool immutable = false;
+    bool lazy = false;  // has views that conjugate or negate elements as they are read
+};
+
+Traits traits_of(nb::handle type) {
+    struct Known {
+        PyObject *type = nullptr;
+        Traits traits;
+    };
+    // The types of recent arrays. Kept, so that no other type gets the address of one.
+    static std::array<Known, 4> known{};
     static std::size_t next = 0;
-    const nb::handle type = array.type();
-    if (std::ranges::find(mutable_types, type.ptr()) != mutable_types.end()) return false;
-    if (is_of_jax(type)) return true;
-    Py_XDECREF(mutable_types[next]);
-    mutable_types[next] = Py_NewRef(type.ptr());
-    next = (next + 1) % mutable_types.size();
-    return false;
+    const auto found = std::ranges::find(known, type.ptr(), &Known::type);
+    if (found != known.end()) return found->traits;
+    const Traits traits{is_of_jax(type),
+                        nb::hasattr(type, "is_conj") && nb::hasattr(type, "is_neg")};
+    Known &oldest = known[next];
+    next = (next + 1) % known.size();
+    PyObject *const dropped = std::exchange(oldest.type, Py_NewRef(type.ptr()));
+    oldest.traits = traits;
+    Py_XDECREF(dropped);
+    return traits;
+}
+
+// Conjugate and negative views of torch share the memory of other tensors, which holds other values
+// than they show. Neither DLPack nor the library can say so.
+void refuse_lazy(const Reader &reader) {
+    const auto refuse = [&](const std::string &kind, const std::string &resolve) {
+        reader.refuse("is a " + kind +
+                      " view: its memory holds other values than it shows; pass "
+                      "the copy that " +
+                      resolve + "() returns");
+    };
+    if (nb::cast<bool>(reader.array.attr("is_conj")())) refuse("conjugate", "resolve_conj");
+    if (nb::cast<bool>(reader.array.attr("is_neg")())) refuse("negative", "resolve_neg");
+}
+
+// The object that nanobind imports. It reads the strides of a buffer, which ctypes leaves null; a
+// memoryview has them.
+nb::object importable(nb::handle array) {
+    if (!PyObject_CheckBuffer(array.ptr()) || nb::hasattr(array.type(), "__dlpack__"))
+        return nb::borrow(array);
+    PyObject *const view = PyMemoryView_FromObject(array.ptr());
+    if (view != nullptr) return nb::steal(view);
+    PyErr_Clear();
+    return nb::none();
 }
 
 template <typename Imported>
 std::optional<Argument> import(const Reader &reader, Imported Argument::*member) {
     Imported imported;
-    if (!nb::try_cast(reader.array, imported, false)) return {};
+    if (!nb::try_cast(importable(reader.array), imported, false)) return {};
     Argument argument = reader.from_dlpack(imported);
     argument.*member = std::move(imported);
     return argument;
@@ -171,6 +207,7 @@ std::optional<Argument> import(const Reader &reader, Imported Argument::*member)
 Argument read_source(nb::handle array, const char *name, const TypeArgument &type) {
     const Reader reader{array, name, type};
     if (auto own = reader.from_own()) return std::move(*own);
+    if (traits_of(array.type()).lazy) refuse_lazy(reader);
     if (auto imported = import(reader, &Argument::readable)) return std::move(*imported);
     if (auto interface = reader.from_interface(false)) return std::move(*interface);
     reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
@@ -179,11 +216,14 @@ Argument read_source(nb::handle array, const char *name, const TypeArgument &typ
 Argument read_output(nb::handle array, const char *name, const TypeArgument &type) {
     const Reader reader{array, name, type};
     if (auto own = reader.from_own()) return std::move(*own);
-    if (immutable(array)) reader.refuse("is immutable; an output is written");
+    const Traits traits = traits_of(array.type());
+    if (traits.immutable) reader.refuse("is immutable; an output is written");
+    if (traits.lazy) refuse_lazy(reader);
     if (auto imported = import(reader, &Argument::writable)) return std::move(*imported);
     if (auto interface = reader.from_interface(true)) return std::move(*interface);
     Readable readable;
-    if (nb::try_cast(array, readable, false)) reader.refuse("is read-only; an output is written");
+    if (nb::try_cast(importable(array), readable, false))
+        reader.refuse("is read-only; an output is written");
     reader.refuse("is not an array: it has neither __dlpack__() nor the buffer protocol");
 }
 

@@ -4,6 +4,7 @@
 
 import array
 import ast
+import ctypes
 import gc
 import inspect
 import os
@@ -44,6 +45,26 @@ class Arrays(OneRank):
         view = memoryview(bytearray(8)).cast("f")
         self.comm.all_reduce(array.array("f", [4, 5]), view)
         self.assertEqual(view.tolist(), [4, 5])
+
+    def test_arrays_of_ctypes(self):
+        source, output = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 3)()
+        self.comm.all_reduce(source, output)
+        self.assertEqual(list(output), [1, 2, 3])
+        rows = ((ctypes.c_int32 * 2) * 3)((1, 2), (3, 4), (5, 6))
+        request = self.comm.all_reduce(rows, op=Op.MAX, wait=False)
+        request.wait()
+        self.assertEqual([list(row) for row in rows], [[1, 2], [3, 4], [5, 6]])
+        for other in (ctypes.c_double(3), (ctypes.c_float * 0)(), (ctypes.c_uint8 * 5)()):
+            self.comm.all_reduce(other)
+
+        class Pair(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_int)]
+
+        for other in (Pair(1, 2), (Pair * 2)(), (ctypes.c_char_p * 2)()):
+            self.refuses("is not an array", self.comm.all_reduce, other)
+        released = memoryview(bytearray(3))
+        released.release()
+        self.refuses("is not an array", self.comm.all_reduce, released)
 
     def test_an_array_cannot_be_resized_while_a_request_uses_it(self):
         data = bytearray(100)
@@ -133,6 +154,28 @@ class Arrays(OneRank):
         shared = self.comm.empty(3, vescomm.F8E4M3).torch()
         self.assertEqual(shared.dtype, torch.float8_e4m3fn)
         self.refuses("is not contiguous", self.comm.all_reduce, torch.ones(4, 4).t())
+
+    def test_views_of_torch_whose_memory_holds_other_values(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        plain = torch.tensor([1 + 2j, 3 - 4j])
+        copy = torch.zeros_like(plain)
+        negative = torch._neg_view(torch.tensor([1.0, 2.0]))
+        for view, text in (
+            (plain.conj(), "source, a Tensor, is a conjugate view"),
+            (plain.conj().imag, "source, a Tensor, is a negative view"),
+            (negative, "source, a Tensor, is a negative view"),
+        ):
+            self.refuses(text, self.comm.all_reduce, view)
+            self.refuses(text, self.comm.all_reduce, view, torch.zeros(2, dtype=view.dtype))
+        self.refuses("resolve_conj()", self.comm.all_gather, plain, copy.conj())
+        self.refuses("resolve_neg()", self.comm.all_gather, torch.ones(2), negative)
+        self.comm.all_reduce(plain.conj().resolve_conj(), copy)
+        self.assertEqual(copy.tolist(), [1 - 2j, 3 + 4j])
+        parameter = torch.nn.Parameter(torch.ones(2))
+        self.comm.all_reduce(parameter)
 
 
 class WrongArguments(OneRank):
