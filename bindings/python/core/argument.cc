@@ -143,7 +143,7 @@ bool is_of_jax(nb::handle type) {
     return name == "jax" || name.starts_with("jax.") || name.starts_with("jaxlib");
 }
 
-// What the type of an array says about all its arrays.
+// Properties of all arrays of a type.
 struct Traits {
     bool immutable = false;
     bool lazy = false;  // has views that conjugate or negate elements as they are read

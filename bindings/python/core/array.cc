@@ -9,6 +9,7 @@
 #include <string>
 
 #include "docs.h"
+#include "gil.h"
 #include "integer.h"
 #include "types.h"
 
@@ -26,7 +27,7 @@ struct RegisteredMemory {
     RegisteredMemory(std::shared_ptr<CommHandle> on, std::uint64_t bytes) : comm(std::move(on)) {
         vescomm_status_t status = VESCOMM_OK;
         {
-            const nb::gil_scoped_release released;
+            const GilReleased released;
             status = vescomm_malloc(comm->get(), bytes, &data);
         }
         check(status);

@@ -84,7 +84,7 @@ void progress(const Comm &comm) {
     vescomm_comm_t *const handle = comm.handle().get();
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_comm_progress(handle);
     }
     check(status);
@@ -122,7 +122,7 @@ std::uintptr_t allocate(Comm &comm, std::uint64_t bytes) {
     vescomm_status_t status = VESCOMM_OK;
     {
         // Pages are allocated, which takes time. Safe for threads.
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_malloc(handle, bytes, &pointer);
     }
     check(status);
@@ -154,7 +154,7 @@ void end_all(const std::optional<std::string> &reason) {
         if (reason) vescomm_comm_abort(open.comm, reason->c_str());
     }
     if (reason) return;
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     for (const OpenComm &open : all)
         if (open.handle == nullptr || !open.handle->busy()) vescomm_comm_finalize(open.comm);
 }

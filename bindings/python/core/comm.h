@@ -13,6 +13,7 @@
 
 #include "argument.h"
 #include "errors.h"
+#include "gil.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::python {
@@ -48,7 +49,7 @@ public:
         enter();
         vescomm_status_t status = VESCOMM_OK;
         {
-            const nanobind::gil_scoped_release released;
+            const GilReleased released;
             status = function();
         }
         busy_ = false;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "comm.h"
+#include "gil.h"
 #include "integer.h"
 
 namespace nb = nanobind;
@@ -44,7 +45,7 @@ CreatedComm from_environment(double timeout, const Text &node, bool reproducible
     vescomm_comm_t *comm = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_comm_create_from_environment(&options, &comm);
     }
     check(status);
@@ -57,7 +58,7 @@ CreatedComm create(Integer rank, Integer ranks, const Text &address, const Text 
     vescomm_comm_t *comm = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_comm_create(rank.small(), ranks.small(), text_of(address), text_of(secret),
                                      &options, &comm);
     }
@@ -99,7 +100,7 @@ struct AllGather {
 };
 
 int all_gather(void *context, const void *mine, std::size_t bytes, void *all) {
-    const nb::gil_scoped_acquire acquired;
+    const GilTaken taken;
     auto &gather = *static_cast<AllGather *>(context);
     try {
         gather.call(mine, bytes, static_cast<char *>(all));
@@ -109,6 +110,8 @@ int all_gather(void *context, const void *mine, std::size_t bytes, void *all) {
     } catch (const std::exception &error) {
         PyErr_SetString(PyExc_ValueError, error.what());
         gather.raised.emplace();
+    } catch (...) {
+        stop_thread();  // the interpreter ends, and the frames of the library must stay
     }
     return 1;
 }
@@ -120,7 +123,7 @@ CreatedComm from_all_gather(Integer rank, Integer ranks, const nb::object &funct
     vescomm_comm_t *comm = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_comm_create_from_all_gather(rank.small(), ranks.small(), all_gather,
                                                      &gather, &options, &comm);
     }

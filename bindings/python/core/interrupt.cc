@@ -5,6 +5,13 @@
 #include "interrupt.h"
 
 #include <nanobind/nanobind.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "gil.h"
 
 namespace nb = nanobind;
 
@@ -14,13 +21,20 @@ namespace {
 
 thread_local std::optional<WaitLimit::Clock::time_point> limit;
 
+// The thread that runs signal handlers: the main thread of Python, or the one that has forked.
+std::atomic<pthread_t> main_thread;
+
 // Runs in a thread that waits without the GIL. An exception that a signal handler raises stays set
 // in the thread; see raise_last().
 int end_wait(void *) {
     if (limit && WaitLimit::Clock::now() >= *limit) return 1;
-    const nb::gil_scoped_acquire acquired;
-    // Does nothing in threads other than the main one.
-    return PyErr_CheckSignals() != 0;
+    if (pthread_equal(pthread_self(), main_thread) == 0) return 0;
+    const GilTaken taken;
+    // The limit is not one of the waits of a handler.
+    const auto own_limit = std::exchange(limit, std::nullopt);
+    const bool raised = PyErr_CheckSignals() != 0;
+    limit = own_limit;
+    return raised;
 }
 
 }  // namespace
@@ -37,6 +51,9 @@ WaitLimit::~WaitLimit() {
 }
 
 void handle_signals_in_waits() {
+    const nb::object thread = nb::module_::import_("threading").attr("main_thread")();
+    main_thread = nb::cast<pthread_t>(thread.attr("ident"));
+    pthread_atfork(nullptr, nullptr, [] { main_thread = pthread_self(); });
     vescomm_set_interrupt(end_wait, nullptr);
 }
 

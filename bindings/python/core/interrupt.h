@@ -21,7 +21,7 @@ public:
     ~WaitLimit();
 
 private:
-    std::optional<Clock::time_point> outer_;  // limit of the wait whose signal handler waits here
+    std::optional<Clock::time_point> outer_;  // limit of the calling thread before
 };
 
 // Called once, by the module: waits of the main thread run the signal handlers of Python.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "docs.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 
@@ -74,7 +75,7 @@ void redirect_log(bool on) {
 }
 
 std::optional<LogLine> take_log_line() {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     return log_lines().take();
 }
 
@@ -97,7 +98,7 @@ void write_flight_recorder(const Comm &comm, const std::string &path) {
     vescomm_status_t status = VESCOMM_OK;
     {
         // Safe while another thread waits.
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_flight_recorder_write(handle->get(), path.c_str());
     }
     check(status);

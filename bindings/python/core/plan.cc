@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "gil.h"
 #include "integer.h"
 #include "layout.h"
 #include "vescomm/planner.h"
@@ -134,7 +135,7 @@ nb::tuple plan(const nb::sequence &given, Integer ranks, const nb::dict &given_o
     vescomm_planner_figures_t figures = vescomm_planner_figures_init();
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = vescomm_plan(tensors.plain().data(), tensors.plain().size(), ranks.small(),
                               options.get(), &layout, &figures);
     }
@@ -164,7 +165,7 @@ nb::tuple plan_model(const nb::sequence &given, Integer ranks, const nb::dict &g
     vescomm_plan_t *made = nullptr;
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status =
             vescomm_plan_create(units.data(), units.size(), ranks.small(), options.get(), &made);
     }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "docs.h"
+#include "gil.h"
 #include "interrupt.h"
 #include "types.h"
 
@@ -39,7 +40,7 @@ vescomm_status_t Request::call_beside_others(Function &&function) {
     ++waits_;
     vescomm_status_t status = VESCOMM_OK;
     {
-        const nb::gil_scoped_release released;
+        const GilReleased released;
         status = function(request);
     }
     --waits_;

@@ -191,6 +191,66 @@ def handler_raises():
     assert calls
 
 
+def handler_waits():
+    """The timeout of a wait is not one of the calls that a signal handler makes meanwhile."""
+    comm = Communicator.from_environment()
+    other = comm.dup()
+    data = bytearray(1)
+    if comm.rank == 0:
+        calls = []
+
+        def handle(*_):
+            other.send(data, peer=1)
+            other.barrier()
+            calls.append(1)
+
+        signal.signal(signal.SIGALRM, handle)
+        request = comm.receive(data, peer=1, wait=False)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        while not calls:
+            request.wait(timeout=0.8)
+        comm.send(data, peer=1)
+    else:
+        other.receive(data, peer=0)
+        # Longer than rank 0 waits in the call that the signal interrupts.
+        request = comm.receive(data, peer=0, wait=False)
+        assert not request.wait(timeout=1.5)
+        other.barrier()
+        comm.send(data, peer=0)
+    request.wait()
+    comm.barrier()
+
+
+class AtTeardown:
+    """Calls a function when the interpreter ends, after the functions of atexit."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __del__(self):
+        self.function()
+
+
+def daemon():
+    """A daemon thread returns from a wait while the interpreter ends."""
+    global at_teardown
+    comm = Communicator.from_environment()
+    if comm.rank == 0:
+        waits = asleep(comm)
+        threading.Thread(target=comm.receive, args=(bytearray(1), 0), daemon=True).start()
+        while not waits():
+            pass
+
+        def end_the_wait():
+            comm.abort("the test ends")
+            # Meanwhile the thread asks for the GIL.
+            for _ in range(3_000_000):
+                pass
+            print("the end", flush=True)
+
+        at_teardown = AtTeardown(end_the_wait)
+
+
 def threads():
     """Two threads with a communicator each; two threads with one."""
     comm = Communicator.from_environment()
@@ -288,9 +348,11 @@ run_case(
     {
         case.__name__: case
         for case in (
+            daemon,
             dropped,
             forked,
             handler_raises,
+            handler_waits,
             interrupted_call,
             interrupted_creation,
             interrupted_request,

@@ -56,8 +56,17 @@ class Signals(JobTest):
         with Job(2, "failing_ranks.py", "handler_raises") as job:
             self.expect_success(job)
 
+    def test_a_handler_waits_longer_than_the_wait_that_it_interrupts(self):
+        with Job(2, "failing_ranks.py", "handler_waits") as job:
+            self.expect_success(job)
+
 
 class Processes(JobTest):
+    def test_a_daemon_thread_waits_at_the_end(self):
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks), Job(ranks, "failing_ranks.py", "daemon") as job:
+                self.assertEqual(self.expect_success(job)[0], "the end\n")
+
     def test_threads(self):
         with Job(2, "failing_ranks.py", "threads") as job:
             self.expect_success(job)
