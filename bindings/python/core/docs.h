@@ -85,7 +85,8 @@ inline constexpr const char *add_span =
 inline constexpr const char *request =
     "A collective, a message, or a group of them, which can be started again when it is "
     "complete.\n\n"
-    "A request that is dropped while it runs is freed, with its arrays, when it is complete.\n\n"
+    "A request that is dropped while it runs is freed, with its arrays, when it is complete. The\n"
+    "collector of cycles does not see its arrays: if one refers to the request, call free().\n\n"
     "Since: 0.1";
 inline constexpr const char *request_start =
     "Starts the request. Requests may overlap in time; requests on one memory must not.\n\n"

@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of all collectives: types, operators, shapes, strides, sizes, options, and errors."""
 
+import gc
 import itertools
 import unittest
+import weakref
 
 import ranks
 import torch
@@ -298,6 +300,43 @@ def move_strided():
     expect(outputs[-1], torch.tensor([1 - 2j, 3 + 1j]), "conjugate")
 
 
+def move_beside_autograd():
+    """Strided tensors of all sizes, with gradients and in inference mode. Whether a thread of the
+    group or the caller copies the result depends on the size.
+    """
+    for count in (4, 50_000):
+        for async_op in (False, True):
+
+            def reduce(tensor):
+                work = dist.all_reduce(tensor, async_op=async_op)
+                if async_op:
+                    work.wait()
+                expect(tensor.detach(), torch.full_like(tensor, float(size())), count, async_op)
+
+            strided = torch.ones(count, 2).t()
+            leaf = torch.nn.Parameter(strided.clone())
+            assert not leaf.is_contiguous()
+            with torch.no_grad():
+                reduce(leaf)
+            leaf = torch.nn.Parameter(strided.clone())
+            reduce(leaf)
+            assert leaf.requires_grad and leaf.is_leaf
+            with torch.inference_mode():
+                inferred = torch.ones(count, 2).t()
+                reduce(inferred)
+                reduce(strided.clone())
+            outside = torch.ones(count, 2).t()
+            with torch.inference_mode():
+                reduce(outside)
+            assert not outside.is_inference() and inferred.is_inference()
+            source = torch.nn.Parameter(strided.clone())
+            output = torch.empty(size() * 2, count)
+            work = dist.all_gather_into_tensor(output, source * 1, async_op=async_op)
+            if async_op:
+                work.wait()
+            assert not output.requires_grad and (output == 1).all()
+
+
 def move_in_place():
     """As FSDP2: the input of a gather is a slice of the output."""
     output = torch.zeros(size() * 6)
@@ -362,6 +401,25 @@ def coalesce():
     expect(tensors[1], torch.full((2,), total), "the manager")
 
 
+def leave_a_manager_by_an_exception():
+    """Torch does not end the coalescing then; later operations keep no tensors alive."""
+    group = dist.group.WORLD
+    try:
+        with dist._coalescing_manager(device=torch.device("cpu")):
+            raise KeyError
+    except KeyError:
+        dist.distributed_c10d._world.pg_coalesce_state.pop(group)
+    alive = []
+    for count in 50 * (3, 20_000):
+        tensor = torch.ones(count)
+        group.allreduce([tensor]).wait()
+        alive.append(weakref.ref(tensor))
+    del tensor
+    gc.collect()
+    assert sum(each() is not None for each in alive) < 20
+    coalesce()
+
+
 def call_short_forms():
     """The methods of the group without options, as C++ and older programs call them."""
     group = dist.group.WORLD
@@ -414,6 +472,13 @@ def reduce_sparse():
 def refuse():
     """Errors of the arguments come at once, name the values, and leave the group usable."""
     world = dist.group.WORLD
+    half, halves = torch.zeros(1, dtype=torch.complex32), torch.zeros(size(), dtype=torch.complex32)
+
+    def op(operator):
+        options = dist.ReduceScatterOptions()
+        options.reduceOp = operator
+        return options
+
     for call, words in [
         (lambda: world.all_gather_single(torch.empty(5), torch.empty(3)), "5 elements"),
         (lambda: world.all_gather_single(torch.empty(3 * size()), torch.empty(3).int()), "types"),
@@ -423,7 +488,10 @@ def refuse():
         (lambda: world.send([torch.empty(1)], size(), 0), f"names rank {size()}"),
         (lambda: world.allreduce([torch.empty(1, device="meta")]), "device meta"),
         (lambda: world.allreduce([torch.empty(1, dtype=torch.float8_e8m0fnu)]), "float8_e8m0fnu"),
-        (lambda: world.allreduce([torch.ones(1)], dist.ReduceOp.BAND), "bitwise"),
+        (lambda: world.allreduce([torch.ones(1)], dist.ReduceOp.BAND), "torch.float32 with"),
+        (lambda: world.reduce([half], op=dist.ReduceOp.PRODUCT), "torch.complex32 with"),
+        (lambda: world.allreduce([half], dist.ReduceOp.MAX), "torch.complex32 with"),
+        (lambda: world.reduce_scatter_single(half, halves, op(dist.ReduceOp.MIN)), "complex32 with"),
     ]:
         try:
             call()
@@ -454,6 +522,9 @@ class Collectives(unittest.TestCase):
     def test_strides(self):
         self.check(move_strided, (1, 3))
 
+    def test_tensors_with_gradients_and_in_inference_mode(self):
+        self.check(move_beside_autograd, (1, 3))
+
     def test_in_place(self):
         self.check(move_in_place)
 
@@ -462,6 +533,9 @@ class Collectives(unittest.TestCase):
 
     def test_coalesced_calls(self):
         self.check(coalesce)
+
+    def test_exception_in_a_coalescing_manager(self):
+        self.check(leave_a_manager_by_an_exception, (1, 2))
 
     def test_short_forms(self):
         self.check(call_short_forms, (1, 3))

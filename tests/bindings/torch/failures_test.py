@@ -20,6 +20,7 @@ from datetime import timedelta
 import ranks
 import torch
 import torch.distributed as dist
+import vescomm
 
 LARGE = 200_000
 
@@ -107,7 +108,26 @@ def raised_in_one(how):
                 raise KeyError("the reason")
             finally:
                 dist.destroy_process_group()
-    raises(until_failure, f"rank {last}", "KeyError: 'the reason'")
+    # With destroy_process_group() the end of the group may come before that of the process.
+    reason = ["KeyError: 'the reason'"] if how == "uncaught" else []
+    raises(until_failure, f"rank {last}", *reason)
+
+
+def destroyed_in_a_handler():
+    """One rank destroys its group while it handles an exception; the others read its broadcast."""
+    store = dist.distributed_c10d._get_default_store()
+    tensor = torch.full((4,), float(dist.get_rank() + 1))
+    if dist.get_rank() == 0:
+        dist.broadcast(tensor, 0)
+        try:
+            raise KeyError("handled")
+        except KeyError:
+            dist.destroy_process_group()
+        store.set("destroyed", "")
+        return
+    store.wait(["destroyed"])
+    dist.broadcast(tensor, 0)
+    assert (tensor == 1).all()
 
 
 class Stopping(Exception):
@@ -143,6 +163,53 @@ def raised_in_hook(how):
     if rank == last:
         loss.backward()  # raises
     raises(lambda: (loss.backward(), until_failure()), f"rank {last}", "Stopping: in the hook")
+
+
+def wrong_in_a_group():
+    """A wrong argument of a coalesced call is an exception of that rank only, as of a plain one."""
+    size = dist.get_world_size()
+    world = dist.group.WORLD
+    AND = dist.ReduceOp.BAND
+    ones = torch.ones(2 * size)
+    one = dist.AllreduceCoalescedOptions()
+    one.reduceOp = AND
+    for call in (
+        lambda: world.allreduce_coalesced([torch.ones(2, dtype=torch.int32), ones], one),
+        lambda: world.allreduce_coalesced([ones, torch.ones(2, dtype=torch.int32)], one),
+        lambda: dist.all_reduce(ones, op=AND),
+        lambda: dist.reduce(torch.ones(2, dtype=torch.complex64), 0, op=dist.ReduceOp.MAX),
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG),
+        lambda: dist.all_reduce(ones, op=dist.ReduceOp.PREMUL_SUM(0.0)),
+    ):
+        if dist.get_rank() == 0:
+            try:
+                call()
+                raise AssertionError("no exception")
+            except ValueError as error:
+                assert str(error).startswith("vescomm: "), error
+    tensors = [torch.ones(2), torch.ones(3)]
+    world.allreduce_coalesced(tensors).wait()
+    assert all((tensor == size).all() for tensor in tensors)
+
+
+def broken_in_a_group():
+    """A call of a group fails for a reason that only the library finds."""
+    link = dist.group.WORLD._link
+    tensor = torch.ones(2)
+    reduce_at = vescomm.Communicator.all_reduce_at
+    good = (reduce_at, tensor.data_ptr(), tensor.data_ptr(), 2, 1, 0)
+    wrong = (reduce_at, tensor.data_ptr(), tensor.data_ptr(), -1, 1, 0)
+    if dist.get_rank() == 0:
+        try:
+            link.start_group([good, wrong])
+            raise AssertionError("no exception")
+        except ValueError as error:
+            assert "count is -1" in str(error), error
+        # The communicator is broken, and has no open group.
+        raises(lambda: link.start_group([good]), "a call of a group failed", "count is -1")
+        raises(reduce, "a call of a group failed")
+        return
+    raises(until_failure, "rank 0 aborted", "a call of a group failed")
 
 
 def timed_out():
@@ -324,12 +391,35 @@ class Failures(unittest.TestCase):
     def test_groups_destroyed_in_any_order(self):
         self.check(destroyed_in_any_order)
 
+    def test_group_destroyed_while_an_exception_is_handled(self):
+        self.check(destroyed_in_a_handler, numbers=(2, 3))
+
+    def test_wrong_calls_in_groups(self):
+        self.check(wrong_in_a_group)
+        self.check(broken_in_a_group, numbers=(2,))
+
     def test_groups_that_are_not_destroyed(self):
         self.check(not_destroyed)
 
     def test_program_that_ends(self):
         for code, text in run_scripts("pass"):
             self.assertEqual((code, text), (0, ""))
+
+    def test_program_that_ends_without_threads(self):
+        """As Python 3.12.1, which starts no thread while it ends."""
+        refusal = (
+            "def refuse(self): raise RuntimeError(\"can't create new thread at interpreter shutdown\")\n"
+            "import atexit, threading\n"
+            "atexit.register(setattr, threading.Thread, 'start', refuse)\n"
+        )
+        for code, text in run_scripts(refusal):
+            self.assertEqual((code, text), (0, ""))
+        first, second = run_scripts(
+            refusal + "if rank == 0: raise KeyError('the reason')\n"
+            "while True: dist.all_reduce(torch.ones(3))"
+        )
+        self.assertEqual((first[0], second[0]), (1, 1))
+        self.assertIn("the process of rank 0 ended with KeyError: 'the reason'", second[1])
 
     def test_program_that_raises(self):
         first, second = run_scripts(

@@ -8,6 +8,7 @@ import socket
 import tempfile
 import threading
 import unittest
+import warnings
 from datetime import timedelta
 
 import ranks
@@ -126,6 +127,22 @@ def options_of_the_backend():
     before = dist.group.WORLD._get_sequence_number_for_group()
     dist.barrier()
     assert dist.group.WORLD._get_sequence_number_for_group() == before + 1
+
+
+def timeouts_that_are_set_later():
+    """A group cannot wait longer than it was created for, and says so."""
+    group = dist.new_group(timeout=MINUTE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group.set_timeout(timedelta(seconds=59))
+        group.set_timeout(MINUTE)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        group.set_timeout(timedelta(seconds=61))
+    assert len(given) == 1, given
+    text = str(given[0].message)
+    assert "61 s" in text and "60 s" in text and "create" in text, text
+    dist.all_reduce(torch.ones(3), group=group)
 
 
 def memory():
@@ -256,6 +273,9 @@ class Groups(unittest.TestCase):
 
     def test_options(self):
         self.check(options_of_the_backend, (1, 2))
+
+    def test_timeouts(self):
+        self.check(timeouts_that_are_set_later, (1,))
 
     def test_memory(self):
         self.check(memory)

@@ -13,7 +13,7 @@ def contiguous(tensor):
     if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
         return tensor
     require_host(tensor)
-    return tensor.resolve_conj().resolve_neg().contiguous()
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def is_plain(tensor):
@@ -46,7 +46,9 @@ class Copies:
 
     def __call__(self):
         for tensor, copy in self._pairs:
-            tensor.copy_(copy.view_as(tensor))
+            # This may be a thread of the group. The modes of autograd belong to a thread.
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                tensor.copy_(copy.view_as(tensor))
         self._pairs = []
 
     def output(self, tensor):

@@ -126,11 +126,29 @@ class _All:
         return all([operation.test() for operation in self._operations])
 
 
+class _Collected:
+    """The operations of a thread since start_coalescing(). Torch does not call end_coalescing() after
+    an exception, so those that are complete are dropped, with their tensors.
+    """
+
+    def __init__(self):
+        self.thread = threading.get_ident()
+        self.operations = []
+        self._next_search = 8  # number of operations
+
+    def append(self, operation):
+        if len(self.operations) >= self._next_search:
+            # A failed one is kept for its exception.
+            self.operations = [each for each in self.operations if not each.done or each.error]
+            self._next_search = 8 + 2 * len(self.operations)
+        self.operations.append(operation)
+
+
 class Calls:
     """The ends of calls, over the Link in self._link."""
 
     _link = None
-    _collected = None  # operations since start_coalescing(), and the thread that called it
+    _collected = None
 
     def _end(self, request, opts, what, tensors, result, nbytes, then=None):
         """Waits for a request, or returns its Work."""
@@ -156,19 +174,18 @@ class Calls:
         if nbytes >= LARGE:
             self._link.complete_in_thread(operation)
         collected = self._collected
-        if collected is not None and collected[0] == threading.get_ident():
-            collected[1].append(operation)
+        if collected is not None and collected.thread == threading.get_ident():
+            collected.append(operation)
         return Work(operation)
 
     def start_coalescing(self, device=None):
-        self._collected = (threading.get_ident(), [])
+        self._collected = _Collected()
 
     def end_coalescing(self, device=None):
         """One Work for the operations since start_coalescing(). They have started one by one."""
-        operations = self._collected[1]
+        operations = self._collected.operations
         self._collected = None
-        result = [tensor for operation in operations for tensor in operation.result or []]
-        return Work(Operation(self._link, _All(operations), "coalesced calls", None, result))
+        return Work(Operation(self._link, _All(operations), "coalesced calls", None, []))
 
     def _end_group(self, calls, opts, what, tensors, result, nbytes, then):
         """Starts calls, given as tuples of a function and its arguments, as one request."""

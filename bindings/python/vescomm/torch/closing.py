@@ -21,7 +21,13 @@ _ending = False  # the process ends
 def start(link):
     """Finalizes the communicator of a link in a thread, which it returns. The process ends after it."""
     thread = threading.Thread(target=_close, args=(link,), name=f"vescomm {link.name} close")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        # Python 3.12.0 and 3.12.1 start no thread while the process ends. The timeout of the group
+        # limits this wait.
+        link.finalize()
+        return None
     return thread
 
 

@@ -33,12 +33,12 @@ REDUCED = {getattr(torch, name): n for name, n in _NUMBERS.items() if hasattr(to
 _UNSIGNED = {1: U8, 2: U16, 4: U32, 8: U64, 16: C128}
 _moved = dict(REDUCED)
 
-SUM, AVERAGE, PREMULTIPLIED_SUM, BITWISE_XOR = 0, 1, 5, 8
+SUM, AVERAGE, PRODUCT, PREMULTIPLIED_SUM, BITWISE_XOR = 0, 1, 2, 5, 8
 
 _OPERATORS = {
     "SUM": SUM,
     "AVG": AVERAGE,
-    "PRODUCT": 2,
+    "PRODUCT": PRODUCT,
     "MIN": 3,
     "MAX": 4,
     "PREMUL_SUM": PREMULTIPLIED_SUM,
@@ -62,20 +62,37 @@ def moved(dtype):
         return number
 
 
+def _operators_of(dtype):
+    """The numbers of the operators that a type has; see vescomm_op_t."""
+    every = set(_OPERATORS.values())
+    if dtype == torch.complex32:
+        return {SUM, AVERAGE, PREMULTIPLIED_SUM}  # of its parts
+    if dtype.is_complex:
+        return {SUM, AVERAGE, PRODUCT, PREMULTIPLIED_SUM}
+    if dtype.is_floating_point:
+        return {number for number in every if number <= PREMULTIPLIED_SUM}
+    return every - {AVERAGE, PREMULTIPLIED_SUM} if dtype == torch.bool else every
+
+
+# A wrong operator is found here, because one that the library finds breaks a group of calls.
+_OPERATORS_OF = {dtype: _operators_of(dtype) for dtype in (*REDUCED, torch.complex32)}
+
+
 def reduced(tensor, op):
     """The tensor as the library reduces it, the number of its type, that of the operator, and the
     arguments of a pre-multiplied sum: () or (factor, None).
     """
     operator = OPERATORS[op.op]
-    number = REDUCED.get(tensor.dtype)
-    if number is None and tensor.dtype == torch.complex32:
+    dtype = tensor.dtype
+    if operator not in _OPERATORS_OF.get(dtype, ()):
+        raise ValueError(
+            f"vescomm: cannot reduce {dtype} with {op.op}; use another operator, or convert the "
+            "tensor to another type"
+        )
+    number = REDUCED.get(dtype)
+    if number is None:
         tensor = torch.view_as_real(tensor)
         number = REDUCED[torch.float16]
-    if operator is None or number is None:
-        raise ValueError(
-            f"vescomm: cannot reduce {tensor.dtype} with {op.op}; convert the tensor to another "
-            "type, such as float32"
-        )
     if operator != PREMULTIPLIED_SUM:
         return tensor, number, operator, ()
     factor = op.factor
@@ -85,4 +102,6 @@ def reduced(tensor, op):
                 f"vescomm: the factor of PREMUL_SUM has {factor.numel()} elements; it must have one"
             )
         factor = factor.item()
+    if factor == 0:
+        raise ValueError("vescomm: the factor of PREMUL_SUM is 0; give another one")
     return tensor, number, operator, (float(factor), None)

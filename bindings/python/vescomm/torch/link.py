@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The communicator of one group: its calls, its waits, and its end."""
 
+import contextlib
 import os
-import sys
 import threading
+import warnings
 
 import torch
 
 from .. import _core
 from . import bootstrap, closing
-from .closing import describe
 from .completer import InAnyOrder, InOrder
 from .errors import failure_of, timeout_of
 
@@ -66,6 +66,8 @@ class Link:
                 except Exception as error:
                     # The group cannot be left half-made: the other ranks make all of its calls.
                     self.comm.abort(f"a call of a group failed: {error}")
+                    with contextlib.suppress(Exception):
+                        self.comm.start_group_end()
                     raise
                 return self.comm.start_group_end()
         except Exception as error:
@@ -101,6 +103,12 @@ class Link:
         return raised
 
     def set_timeout(self, seconds):
+        if seconds > self.seconds:
+            warnings.warn(
+                f"vescomm: the timeout of group {self.name} stays {self.seconds:g} s, and does not "
+                f"become {seconds:g} s: a timeout cannot grow; create the group with the longer one",
+                stacklevel=3,
+            )
         self._limit = seconds if seconds < self.seconds else None
 
     def complete_in_thread(self, operation):
@@ -120,10 +128,6 @@ class Link:
         """Ends the use of the communicator. Other ranks may do so later, so a thread waits for them."""
         if not self.usable() or self._closing is not None:
             return
-        raised = sys.exc_info()[1]
-        if raised is not None:
-            # The program unwinds: the other ranks must not wait for its calls.
-            self.abort(f"rank {self.rank} raised {describe(raised)}")
         self._collectives.end()
         self._messages.end()
         self._closing = closing.start(self)

@@ -61,7 +61,8 @@ impl<A> std::error::Error for Failed<A> {}
 /// A call on arrays that runs in the background and owns its arrays; from
 /// [`Communicator::start()`].
 ///
-/// A drop waits for it. If it is forgotten, its arrays stay allocated.
+/// A drop waits for it; if a panic drops it, the communicator is aborted first. If it is forgotten,
+/// its arrays stay allocated.
 #[must_use = "a drop waits for the call"]
 pub struct Pending<'c, A> {
     request: RawRequest<'c>,
@@ -110,6 +111,7 @@ impl<A> Pending<'_, A> {
 
 impl<A> Drop for Pending<'_, A> {
     fn drop(&mut self) {
+        self.request.abort_in_panic();
         if self.request.free() && !self.arrays.is_null() {
             // SAFETY: as in wait().
             drop(unsafe { Box::from_raw(self.arrays) });

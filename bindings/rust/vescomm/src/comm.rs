@@ -25,7 +25,8 @@ use crate::{CommOptions, Error, Result};
 ///
 /// Call [`finalize()`](Communicator::finalize) on every rank before the communicator is dropped.
 /// Otherwise the drop is collective: it waits for all ranks, and cannot report an error. If a panic
-/// drops the communicator, it is aborted instead, so that no other rank waits for this one.
+/// drops the communicator, or a request that is running, the communicator is aborted instead, so that
+/// no rank waits for another one.
 ///
 /// ```
 /// # fn main() -> vescomm::Result<()> {
@@ -283,6 +284,13 @@ impl Communicator {
         call(|| unsafe { sys::vescomm_trace_write(self.raw(), path.as_ptr()) }).map(drop)
     }
 
+    /// Called before the wait of a drop: no rank waits for another one after a panic.
+    pub(crate) fn abort_in_panic(&self) {
+        if std::thread::panicking() && !self.made_in_panic {
+            let _ = self.abort("a panic ended its part of the program; see its output");
+        }
+    }
+
     /// Passes on an error that this crate has found in a collective call. No other rank waits for
     /// this one: the communicator is aborted with the sentence.
     pub(crate) fn refuse(&self, error: Error) -> Error {
@@ -310,9 +318,7 @@ impl Deref for Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.made_in_panic {
-            let _ = self.abort("a panic ended its part of the program; see its output");
-        }
+        self.abort_in_panic();
         // Ends it on all ranks now. The last owner of the handle frees it, at any time.
         let _ = self.finalize();
     }

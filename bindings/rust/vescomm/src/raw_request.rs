@@ -76,14 +76,22 @@ impl<'c> RawRequest<'c> {
         }
     }
 
-    /// After an error of test() or wait(): the library has stopped the request, unless the call
-    /// itself failed, such as for lack of memory.
+    /// Makes progress. After an error of test() or wait() the library has stopped the request, unless
+    /// the call itself failed, such as for lack of memory.
     fn still_running(&self) -> bool {
         // SAFETY: as test().
         matches!(
             call(|| unsafe { sys::vescomm_request_test(self.raw) }),
             Ok(sys::VESCOMM_IN_PROGRESS)
         )
+    }
+
+    /// Called by drops, before they wait. Aborts the communicator if a panic drops the request while
+    /// it is running.
+    pub(crate) fn abort_in_panic(&self) {
+        if self.running && std::thread::panicking() && self.still_running() {
+            self.comm.abort_in_panic();
+        }
     }
 
     pub(crate) fn explain(&mut self) -> Result<String> {

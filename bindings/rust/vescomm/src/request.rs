@@ -187,8 +187,9 @@ fn reduction(op: Op, root: usize) -> sys::vescomm_request_options_t {
 /// A collective on a buffer, created once and started many times.
 ///
 /// Requests on one communicator may overlap in time; requests on one memory must not, and do not
-/// start. If a running request is dropped, the drop waits until it is complete. A forgotten one
-/// keeps its array and the elements of its buffer inaccessible.
+/// start. If a running request is dropped, the drop waits until it is complete; if a panic drops it,
+/// the communicator is aborted first. A forgotten one keeps its array and the elements of its buffer
+/// inaccessible.
 ///
 /// `A` is the array that the request owns; `()`: it has none.
 pub struct Request<'c, A = ()> {
@@ -321,6 +322,7 @@ impl<A: Array> Request<'_, A> {
 
 impl<A> Drop for Request<'_, A> {
     fn drop(&mut self) {
+        self.request.abort_in_panic();
         if !self.end().1 {
             std::mem::forget(self.array.take()); // the library may access it
         }
@@ -369,6 +371,7 @@ impl<'c> Barrier<'c> {
 
 impl Drop for Barrier<'_> {
     fn drop(&mut self) {
+        self.request.abort_in_panic();
         let _ = self.request.free();
     }
 }

@@ -5,7 +5,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use vescomm::{call, Error, Op, RegisteredArray};
+use vescomm::{call, Barrier, Buffer, Communicator, Error, Layout, Op, RegisteredArray};
 
 use crate::support::{names_rank, open_ranks, ranks, SIZES};
 
@@ -167,4 +167,68 @@ fn a_panic_in_a_scope_aborts_the_communicator() {
     });
     assert_eq!(ends[0], "of the test");
     assert!(names_rank(&ends[1], 0) && ends[1].contains("panic"), "{}", ends[1]);
+}
+
+#[test]
+fn a_panic_that_drops_a_running_request_aborts_the_communicator() {
+    // Each starts what rank 1 does not, and panics.
+    let owned = |comm: &Communicator| {
+        let _pending = comm.start(vec![0.0f32; 4], |data| call::receive(data, 1)).unwrap();
+        panic!("of the test")
+    };
+    let barrier = |comm: &Communicator| {
+        let mut barrier = Barrier::new(comm).unwrap();
+        if comm.rank() == 0 {
+            barrier.start().unwrap();
+            panic!("of the test")
+        }
+    };
+    let on_a_buffer = |comm: &Communicator| {
+        let layout = Layout::from_counts(&[70_000, 3]).unwrap();
+        let mut buffer = Buffer::<f32>::new(comm, &layout, "x").unwrap();
+        let mut sum = buffer.request().all_reduce(Op::Sum).unwrap();
+        if comm.rank() == 0 {
+            sum.start(&mut buffer).unwrap();
+            panic!("of the test")
+        }
+    };
+    type Part<'a> = &'a (dyn Fn(&Communicator) + Sync);
+    let kinds: [(Part<'_>, bool); 3] = [(&owned, false), (&barrier, true), (&on_a_buffer, true)];
+    for (part, on_both) in kinds {
+        let ends = open_ranks(2, |comm| {
+            if comm.rank() == 0 {
+                let panic = catch_unwind(AssertUnwindSafe(|| part(&comm)));
+                assert_eq!(*panic.unwrap_err().downcast_ref::<&str>().unwrap(), "of the test");
+                return comm.barrier().unwrap_err().to_string();
+            }
+            if on_both {
+                part(&comm);
+            }
+            comm.receive(&mut [0.0f32], 0).unwrap_err().to_string()
+        });
+        for end in ends {
+            assert!(names_rank(&end, 0) && end.contains("panic"), "{end}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_that_drops_a_complete_request_aborts_nothing() {
+    ranks(2, |comm| {
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _sum = comm
+                .start(vec![1.0f32; 4], |data| call::all_reduce_in_place(data, Op::Sum))
+                .unwrap();
+            let (mut idle, mut done) = (Barrier::new(comm).unwrap(), Barrier::new(comm).unwrap());
+            done.start().unwrap();
+            done.wait().unwrap();
+            assert!(idle.test().unwrap());
+            comm.barrier().unwrap();
+            panic!("of the test")
+        }));
+        assert!(panic.is_err());
+        let mut ones = [1];
+        comm.all_reduce_in_place(&mut ones, Op::Sum).unwrap();
+        assert_eq!(ones[0], 2);
+    });
 }
