@@ -17,7 +17,7 @@
 namespace vescomm::python {
 
 // An array of a caller. It stays alive and at its address as long as the argument: an import locks
-// arrays that can be resized.
+// arrays that can be resized, except tensors of torch, which have no lock.
 struct Argument {
     nanobind::object owner;
     nanobind::ndarray<nanobind::ro> readable;

@@ -24,8 +24,8 @@ def start(link):
     try:
         thread.start()
     except RuntimeError:
-        # Python 3.12.0 and 3.12.1 start no thread while the process ends. The timeout of the group
-        # limits this wait.
+        # There are no threads left, or it is the end of a process of Python 3.12.0 or 3.12.1, which
+        # starts none then. The timeout of the group limits this wait.
         link.finalize()
         return None
     return thread
