@@ -27,7 +27,7 @@ measured=(
     'libvescomm/topology/(cores|machine_file)\.cc'
     'libvescomm/transport/(memory_offer|put_batch|received_signals|sealed)\.(cc|h)'
     'libvescomm/transport/(tcp_(handshake|inbox|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
-    'formats/.*'
+    'planner/formats/.*'
     'fsdp/checkpoint/(catalogue|data_file|index|json_reader|manifest)\.cc'
     'planner/input/.*'
 )

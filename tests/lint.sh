@@ -26,7 +26,7 @@ case "${1:-}" in
     --words) python3 tests/lint_words.py --count ;;
     --tidy)
         # Baselines are excluded: they are built only if their libraries are installed.
-        sources | grep -E '^(libvescomm|formats|planner|fsdp|perf)/.*\.cc$' | grep -v '^perf/baselines/' |
+        sources | grep -E '^(libvescomm|planner|fsdp|perf)/.*\.cc$' | grep -v '^perf/baselines/' |
             xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build --quiet --warnings-as-errors='*' 2>/dev/null
         ;;
     '')

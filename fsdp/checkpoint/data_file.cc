@@ -10,9 +10,9 @@
 #include <map>
 #include <utility>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
 #include "fsdp/checkpoint/error.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -13,11 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "formats/safetensors_header.h"
 #include "fsdp/checkpoint/catalogue.h"
 #include "fsdp/checkpoint/files.h"
 #include "fsdp/checkpoint/index.h"
 #include "fsdp/checkpoint/tensor.h"
+#include "planner/formats/safetensors_header.h"
 
 namespace vescomm::fsdp::checkpoint {
 

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
-#include "formats/safetensors_header.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
+#include "planner/formats/safetensors_header.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
-#include "formats/strict_json.h"
 #include "fsdp/checkpoint/error.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -9,12 +9,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
-#include "formats/strict_json.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
 #include "fsdp/checkpoint/json_reader.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

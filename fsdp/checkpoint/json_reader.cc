@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
-#include "formats/strict_json.h"
 #include "fsdp/checkpoint/index.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {
 

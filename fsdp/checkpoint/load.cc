@@ -8,11 +8,11 @@
 
 #include <algorithm>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
 #include "fsdp/checkpoint/report.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -8,10 +8,10 @@
 
 #include <charconv>
 
-#include "formats/element_types.h"
-#include "formats/strict_json.h"
 #include "fsdp/checkpoint/index.h"
 #include "fsdp/checkpoint/json_reader.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

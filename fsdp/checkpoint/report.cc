@@ -9,8 +9,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "formats/input_error.h"
 #include "fsdp/checkpoint/error.h"
+#include "planner/formats/input_error.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

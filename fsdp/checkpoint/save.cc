@@ -11,13 +11,13 @@
 #include <optional>
 #include <vector>
 
-#include "formats/input_error.h"
 #include "fsdp/checkpoint/data_file.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
 #include "fsdp/checkpoint/load.h"
 #include "fsdp/checkpoint/manifest.h"
 #include "fsdp/checkpoint/report.h"
+#include "planner/formats/input_error.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -19,8 +19,8 @@
 #include <thread>
 #include <utility>
 
-#include "formats/strict_json.h"
 #include "fsdp/checkpoint/error.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

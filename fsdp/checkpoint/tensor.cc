@@ -10,9 +10,9 @@
 #include <cctype>
 #include <string_view>
 
-#include "formats/element_types.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/files.h"
+#include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
 #include "vescomm/vescomm.h"
 
 namespace vescomm::planner {

@@ -12,7 +12,7 @@
 #include <map>
 #include <optional>
 
-#include "formats/strict_json.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {

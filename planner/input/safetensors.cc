@@ -12,8 +12,8 @@
 #include <fstream>
 #include <unordered_map>
 
-#include "formats/safetensors_header.h"
-#include "formats/strict_json.h"
+#include "planner/formats/safetensors_header.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <unordered_set>
 
-#include "formats/strict_json.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::planner {
 namespace {

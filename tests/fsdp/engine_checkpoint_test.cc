@@ -6,9 +6,9 @@
 #include <map>
 #include <string_view>
 
-#include "formats/safetensors_header.h"
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/training.h"
+#include "planner/formats/safetensors_header.h"
 
 namespace vescomm::fsdp::testing {
 namespace {

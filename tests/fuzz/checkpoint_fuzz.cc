@@ -14,14 +14,14 @@
 #include <span>
 #include <utility>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
 #include "fsdp/checkpoint/catalogue.h"
 #include "fsdp/checkpoint/data_file.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/index.h"
 #include "fsdp/checkpoint/manifest.h"
 #include "fuzz/fuzz.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
 
 namespace {
 

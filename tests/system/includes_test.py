@@ -65,7 +65,7 @@ MAY_HAVE_THIRD_PARTY = {
     r"fsdp/examples/train_gpt/matmul\.h": r"dnnl",
     r"planner/api\.h": r"fmt/",
     r"fsdp/error\.h": r"fmt/",
-    r"formats/strict_json\.h": r"nlohmann/",
+    r"planner/formats/strict_json\.h": r"nlohmann/",
     r"fsdp/checkpoint/json_reader\.h": r"nlohmann/",
     r"tests/.*": r"gtest|rapidcheck",
     r"perf/.*": r"benchmark",
@@ -95,7 +95,9 @@ def folder_of(path):
         return parts[1]
     if path.startswith("fsdp/examples/train_gpt/"):
         return "train_gpt"
-    if parts[0] in ("formats", "planner", "fsdp"):
+    if path.startswith("planner/formats/"):
+        return "formats"
+    if parts[0] in ("planner", "fsdp"):
         return parts[0] + (" public" if len(parts) > 1 and parts[1] == "include" else "")
     return None
 

@@ -21,11 +21,11 @@
 #include <thread>
 #include <vector>
 
-#include "formats/element_types.h"
 #include "fsdp/checkpoint/agreement.h"
 #include "fsdp/checkpoint/error.h"
 #include "fsdp/checkpoint/load.h"
 #include "fsdp/checkpoint/save.h"
+#include "planner/formats/element_types.h"
 
 namespace vescomm::fsdp::checkpoint::testing_support {
 

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "formats/safetensors_header.h"
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/checkpoint/faulty_calls.h"
+#include "planner/formats/safetensors_header.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

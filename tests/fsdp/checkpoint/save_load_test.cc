@@ -6,9 +6,9 @@
 
 #include <set>
 
-#include "formats/safetensors_header.h"
 #include "fsdp/checkpoint/checkpoint_ranks.h"
 #include "fsdp/checkpoint/manifest.h"
+#include "planner/formats/safetensors_header.h"
 
 namespace vescomm::fsdp::checkpoint {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Zone: set-up.
-#include "formats/element_types.h"
+#include "planner/formats/element_types.h"
 
 #include <algorithm>
 #include <cassert>

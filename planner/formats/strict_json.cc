@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Zone: set-up.
-#include "formats/strict_json.h"
+#include "planner/formats/strict_json.h"
 
 #include <fmt/format.h>
 
 #include <unordered_set>
 #include <vector>
 
-#include "formats/input_error.h"
+#include "planner/formats/input_error.h"
 
 namespace vescomm::formats {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Zone: set-up.
-#include "formats/safetensors_header.h"
+#include "planner/formats/safetensors_header.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <optional>
 #include <unordered_set>
 
-#include "formats/element_types.h"
-#include "formats/input_error.h"
-#include "formats/strict_json.h"
+#include "planner/formats/element_types.h"
+#include "planner/formats/input_error.h"
+#include "planner/formats/strict_json.h"
 
 namespace vescomm::formats {
 namespace {
