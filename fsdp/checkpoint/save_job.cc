@@ -106,6 +106,8 @@ struct SaveJob::State {
         } catch (...) {
             failure = std::current_exception();
         }
+        // Collective: the threads of all ranks end their communicator here, together.
+        agreement.reset();
         const std::lock_guard lock(mutex);
         snapshot = Snapshot();
         result = std::move(made);

@@ -99,11 +99,16 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     if (slot.adds && slot.scratch.size() == 0)
         slot.scratch = AlignedBytes(scratch_bytes_of_slot(
             plan_, static_cast<std::size_t>(number), plan_.mesh.position(comms_.world().rank())));
+    vescomm_request_t *running = nullptr;
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
         const Key key{number, bucket, slot.adds};
         if (!requests_.contains(key)) watch_.verify(slot.announced);
-        request(key).start();
+        Request &next = request(key);
+        // Requests on one memory share its partial sums, and must not run at the same time.
+        if (running != nullptr) comms_.wait(running);
+        next.start();
+        running = next.get();
     }
 }
 
@@ -132,6 +137,10 @@ Request &GradientSlots::request(const Key &key) {
     return requests_
         .emplace(key, Request::reduce_scatter_v(comms_.shard(), buffer->second, options))
         .first->second;
+}
+
+bool GradientSlots::sending() const {
+    return std::ranges::any_of(slots_, [](const Slot &slot) { return slot.sending >= 0; });
 }
 
 void GradientSlots::drain(Slot &slot) {

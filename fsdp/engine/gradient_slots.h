@@ -37,6 +37,8 @@ public:
     void set_written(std::size_t parameter) { written_[parameter] = true; }
     // Starts to sum the gradients of a unit. Those that were not written are zero.
     void send(int unit, const Announcement &announcement);
+    // True: sums may be running.
+    bool sending() const;
     // Waits for all sums. The gradient shards of units that were not sent become zero if `last`.
     void finish(bool last);
     // The next step begins: the first sum of a unit overwrites its gradient shard.

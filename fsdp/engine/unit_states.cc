@@ -144,8 +144,8 @@ std::vector<std::size_t> UnitStates::finish_backward() {
 void UnitStates::require_gradients() const {
     if (phase_ == Phase::complete) return;
     refuse(
-        "the gradients of the step are not complete; finish a micro-batch that was begun with "
-        "VESCOMM_FSDP_LAST");
+        "the gradients of the step are not complete; finish a micro-batch that was begun "
+        "with VESCOMM_FSDP_LAST");
 }
 
 void UnitStates::step() {

@@ -30,6 +30,13 @@ struct Wiring {
           parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters),
           gradients(model.spec, model.plan, shards, model.unit_names, comms, watch) {}
 
+    // Running sums write to memory of the slots, and a running request cannot be freed.
+    ~Wiring() {
+        if (gradients.sending()) comms.abort("the engine was freed in the middle of a step");
+    }
+    Wiring(const Wiring &) = delete;
+    Wiring &operator=(const Wiring &) = delete;
+
     Comms comms;
     Watch watch;
     GatheredUnits parameters;

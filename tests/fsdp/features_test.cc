@@ -356,34 +356,42 @@ TEST(Features, KeysDependOnSeedAndName) {
     EXPECT_EQ(found[5], found[4]);
 }
 
-// A type of its own for one parameter: another bucket of the same unit.
+// A type of its own for one parameter: another bucket of the same unit, in the same memory. On
+// several nodes, sums of both use the same partial sums.
 TEST(Features, AUnitMayHaveParametersOfSeveralTypes) {
-    for (const int ranks : {1, 2, 3})
-        run_ranks(ranks, [&](Communicator &comm) {
+    for (const std::vector<int> &nodes : std::vector<std::vector<int>>{
+             {0}, {0, 0}, {0, 0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 0, 1, 1, 2}}) {
+        const auto ranks = static_cast<int>(nodes.size());
+        const auto body = [&](Communicator &comm) {
             vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
             options.compute_type = VESCOMM_BF16;
             Spec spec(options);
             const auto unit = spec.add_unit("unit");
-            const auto weight = spec.add_parameter(unit, {.name = "weight", .shape = {40, 3}});
+            const auto weight = spec.add_parameter(unit, {.name = "weight", .shape = {400, 30}});
             const auto norm =
-                spec.add_parameter(unit, {.name = "norm", .shape = {40}, .type = VESCOMM_F32});
+                spec.add_parameter(unit, {.name = "norm", .shape = {9000}, .type = VESCOMM_F32});
             const std::uint64_t ids[] = {weight, norm};
             const auto sgd = plain_sgd();
             spec.add_group(ids, vescomm_optimizer_get_sgd(), &sgd);
             Engine engine(spec, comm);
-            engine.begin(VESCOMM_FSDP_LAST);
-            open_and_close(engine, unit);
-            engine.pre_backward(unit);
-            EXPECT_EQ(engine.parameter(weight).type, VESCOMM_BF16);
-            EXPECT_EQ(engine.parameter(norm).type, VESCOMM_F32);
-            write_constant(engine, weight, 1);
-            write_constant(engine, norm, 2);
-            engine.post_backward(unit);
-            engine.finish_backward();
-            engine.step();
-            EXPECT_EQ(values_of(engine, unit, weight), std::vector<float>(120, -1.0f * ranks));
-            EXPECT_EQ(values_of(engine, unit, norm), std::vector<float>(40, -2.0f * ranks));
-        });
+            for (int step = 1; step <= 10; ++step) {
+                engine.begin(VESCOMM_FSDP_LAST);
+                open_and_close(engine, unit);
+                engine.pre_backward(unit);
+                EXPECT_EQ(engine.parameter(weight).type, VESCOMM_BF16);
+                EXPECT_EQ(engine.parameter(norm).type, VESCOMM_F32);
+                write_constant(engine, weight, 1);
+                write_constant(engine, norm, 2);
+                engine.post_backward(unit);
+                engine.finish_backward();
+                engine.step();
+                const auto sum = static_cast<float>(step * ranks);
+                EXPECT_EQ(values_of(engine, unit, weight), std::vector<float>(12'000, -sum));
+                EXPECT_EQ(values_of(engine, unit, norm), std::vector<float>(9'000, -2 * sum));
+            }
+        };
+        run_ranks(ranks, body, nodes);
+    }
 }
 
 }  // namespace

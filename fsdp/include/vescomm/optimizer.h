@@ -69,6 +69,13 @@ typedef struct vescomm_optimizer_run {
     uint32_t reserved;
 } vescomm_optimizer_run_t;
 
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_optimizer_run_t vescomm_optimizer_run_init(void) {
+    vescomm_optimizer_run_t run = {
+        sizeof(vescomm_optimizer_run_t), 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0.0, 0.0f, 0};
+    return run;
+}
+
 /** An optimizer as a table of functions. Append-only. */
 typedef struct vescomm_optimizer_kind {
     uint32_t struct_size;
@@ -86,6 +93,12 @@ typedef struct vescomm_optimizer_kind {
     /** Updates one run. Returns 0, or another value to fail the step on this rank. */
     int (*step)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
 } vescomm_optimizer_kind_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_optimizer_kind_t vescomm_optimizer_kind_init(void) {
+    vescomm_optimizer_kind_t kind = {sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL};
+    return kind;
+}
 
 /** Settings of vescomm_optimizer_get_adamw(). Append-only. */
 typedef struct vescomm_adamw_settings {
