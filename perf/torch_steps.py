@@ -32,7 +32,7 @@ import torch.nn.functional as F
 SIZES = {"small": (4, 128), "medium": (6, 320), "large": (8, 640)}
 VOCABULARY = 2000
 TYPES = {"f32": None, "bf16": torch.bfloat16}
-# Of a rank in a step. Cores without instructions for bf16 compute ten times slower in it.
+# Tokens of a rank in a step. Cores without instructions for bf16 compute ten times slower in it.
 TOKENS = {"f32": 128, "bf16": 16}
 
 

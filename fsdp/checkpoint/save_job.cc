@@ -5,8 +5,6 @@
 #include "fsdp/checkpoint/save_job.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/signals.h"
 #include "fsdp/checkpoint/error.h"
 #include "planner/formats/strict_json.h"
 
@@ -60,24 +59,6 @@ private:
 
     std::vector<Piece> pieces_;
     std::unique_ptr<std::byte[]> bytes_;
-};
-
-// Blocks all signals in this thread. The thread that starts in this time inherits the mask: the
-// program's threads handle its signals, and a write beyond RLIMIT_FSIZE fails instead of ending the
-// process.
-class SignalsBlocked {
-public:
-    SignalsBlocked() noexcept {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked &) = delete;
-    SignalsBlocked &operator=(const SignalsBlocked &) = delete;
-
-private:
-    sigset_t before_;
 };
 
 }  // namespace
@@ -139,7 +120,8 @@ SaveJob::SaveJob(const std::string &folder, std::span<const Piece> pieces,
         state_->context.failure = std::current_exception();
     }
     try {
-        const SignalsBlocked blocked;
+        // A write beyond RLIMIT_FSIZE then fails instead of ending the process.
+        const internal::SignalsBlocked blocked;
         std::thread([state = state_] { state->run(); }).detach();
     } catch (const std::system_error &error) {
         state_->context.failure = std::make_exception_ptr(

@@ -21,6 +21,11 @@ void set_interrupt(vescomm_interrupt_function_t to, void *to_context) {
     context = to_context;
 }
 
+bool can_interrupt() {
+    const std::lock_guard lock(mutex);
+    return function != nullptr;
+}
+
 bool interrupted() {
     vescomm_interrupt_function_t asked = nullptr;
     void *with = nullptr;

@@ -14,6 +14,9 @@ namespace vescomm::internal {
 
 void set_interrupt(vescomm_interrupt_function_t function, void *context);
 
+// True if the program has set a function: interrupted() may take long.
+bool can_interrupt();
+
 // Asks the program whether the calling thread, which waits, is to end its wait. The program's
 // function may take long: the caller holds no lock.
 bool interrupted();

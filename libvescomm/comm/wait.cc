@@ -245,9 +245,10 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
                         leaver_sentence(control_.rank(), waiting.what(), leaver));
         }
         // The function of the program may run for long: the progress thread polls meanwhile.
-        polling.pause();
-        const bool end = interrupted();
-        polling.resume();
+        const bool asks = can_interrupt();
+        if (asks) polling.pause();
+        const bool end = asks && interrupted();
+        if (asks) polling.resume();
         if (end) {
             finish();
             return false;

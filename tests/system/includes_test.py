@@ -44,8 +44,8 @@ FILES = {
     "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h",
               "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
               "libvescomm/comm/memory.h", "libvescomm/observe/file.h"},
-    "fsdp": {"libvescomm/api/last_error.h", "libvescomm/execute/isa.h", "libvescomm/execute/kernels.h",
-             "libvescomm/execute/loops/elements.h"},
+    "fsdp": {"libvescomm/api/last_error.h", "libvescomm/base/signals.h", "libvescomm/execute/isa.h",
+             "libvescomm/execute/kernels.h", "libvescomm/execute/loops/elements.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},
 }
 

@@ -27,7 +27,7 @@ def hsdp_mesh():
     return init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicate", "shard"))
 
 
-# What a feature does to the model, and the words of the warning that it leads to on rank 0.
+# A change of the model, and the words of the warning to which it leads on rank 0.
 def plain():
     return train.sharded(train.make_model()), None
 

@@ -185,7 +185,7 @@ def move_all():
         output = torch.empty(shape, dtype=dtype)
         dist.scatter(output, given if rank() == root else None, root)
         expect(output, given[rank()], "scatter", dtype)
-        # What rank k sends to rank j is values(..., k, salt=j).
+        # Rank k sends values(..., k, salt=j) to rank j.
         outputs = [torch.empty(shape, dtype=dtype) for _ in parts]
         dist.all_to_all(outputs, [values(shape, dtype, rank(), salt) for salt in range(size())])
         for sender, output in enumerate(outputs):
