@@ -133,7 +133,7 @@ vescomm_status_t vescomm_comm_shrink(vescomm_comm_t *comm, const int32_t *failed
         require(out, "vescomm_comm_shrink", "out");
         if (count > 0) require(failed, "vescomm_comm_shrink", "failed");
         const std::set<int> named(failed, failed + count);
-        *out = hand_out(shrink(*comm->value, named));
+        shrink(*comm->value, named, [&](auto made) { *out = hand_out(std::move(made)); });
     });
 }
 

@@ -46,8 +46,10 @@ std::unique_ptr<Control> Control::subgroup(std::string_view, const std::vector<i
     throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane has no subgroups");
 }
 
-std::unique_ptr<Control> Control::shrink(const std::set<int> &, Deadline, std::vector<int> &) {
-    throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane cannot go on after a failure");
+Control::Shrink Control::shrinking() const {
+    return [](const std::set<int> &, Deadline, std::vector<int> &) -> std::unique_ptr<Control> {
+        throw Error(VESCOMM_ERROR_UNSUPPORTED, "this control plane cannot go on after a failure");
+    };
 }
 
 Membership Control::membership() const {

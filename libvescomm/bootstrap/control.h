@@ -98,9 +98,16 @@ public:
     virtual std::unique_ptr<Control> subgroup(std::string_view words,
                                               const std::vector<int> &members, Deadline deadline);
     // Creates a control plane for the surviving ranks except those in `failed`, in the order of
-    // their ranks, which are written to `survivors`. Collective over these ranks. Throws Error.
-    virtual std::unique_ptr<Control> shrink(const std::set<int> &failed, Deadline deadline,
-                                            std::vector<int> &survivors);
+    // their ranks, which are written to `survivors`. Collective over these ranks. If ranks die
+    // meanwhile, the others begin again. Throws Error.
+    std::unique_ptr<Control> shrink(const std::set<int> &failed, Deadline deadline,
+                                    std::vector<int> &survivors) const {
+        return shrinking()(failed, deadline, survivors);
+    }
+    using Shrink = std::function<std::unique_ptr<Control>(
+        const std::set<int> &failed, Deadline deadline, std::vector<int> &survivors)>;
+    // Returns shrink() as a function that outlives this object.
+    virtual Shrink shrinking() const;
 
     // ---- services for other parts of the library ----
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/interrupt.h"
 
@@ -14,6 +15,38 @@ namespace {
 
 // Time that the hub has to name the missing ranks after a deadline has passed.
 constexpr auto max_verdict_time = std::chrono::seconds(2);
+
+// The group of all processes of a session of survivors.
+GroupId shrunk(const Session::Origin &origin) {
+    return derive_group(origin.group, "shrunk");
+}
+
+// If a rank dies before the new session has begun here, or before all have opened the group, the
+// survivors meet again. Ranks that have completed the creation of a communicator meanwhile return
+// from it, find it broken, shrink it, and come to the same meeting.
+std::unique_ptr<Control> shrink_group(Session::Origin origin, const std::set<int> &failed,
+                                      Deadline deadline, std::vector<int> &survivors) {
+    const std::vector<int> before = origin.left;
+    std::set<int> excluded;
+    for (const int rank : failed) excluded.insert(before[static_cast<std::size_t>(rank)]);
+    for (;;) {
+        try {
+            const auto session = Session::regroup(origin, excluded, deadline);
+            origin = *session->origin();
+            std::vector<int> everyone;
+            for (int rank = 0; rank < session->ranks(); ++rank) everyone.push_back(rank);
+            auto control = session->open(shrunk(origin), std::move(everyone),
+                                         "communicator creation", deadline);
+            survivors.clear();
+            for (const int rank : origin.left)
+                survivors.push_back(
+                    static_cast<int>(std::ranges::find(before, rank) - before.begin()));
+            return control;
+        } catch (const Error &error) {
+            if (error.status != VESCOMM_ERROR_PEER_FAILED || deadline.expired()) throw;
+        }
+    }
+}
 
 }  // namespace
 
@@ -188,14 +221,17 @@ std::unique_ptr<Control> GroupControl::subgroup(std::string_view words,
                           "communicator creation", deadline);
 }
 
-std::unique_ptr<Control> GroupControl::shrink(const std::set<int> &failed, Deadline deadline,
-                                              std::vector<int> &survivors) {
-    const std::shared_ptr<Session> session =
-        session_->regroup(state_->id, state_->members, state_->rank, failed, deadline, survivors);
-    std::vector<int> all_ranks;
-    for (int rank = 0; rank < session->ranks(); ++rank) all_ranks.push_back(rank);
-    return session->open(derive_group(state_->id, "shrunk"), std::move(all_ranks),
-                         "communicator creation", deadline);
+Control::Shrink GroupControl::shrinking() const {
+    Session::Origin origin;
+    if (session_->origin() != nullptr && state_->id == shrunk(*session_->origin())) {
+        origin = *session_->origin();
+    } else {
+        origin = {session_, state_->id, state_->members, state_->rank, {}};
+        for (int rank = 0; rank < ranks(); ++rank) origin.left.push_back(rank);
+    }
+    return [origin](const std::set<int> &failed, Deadline deadline, std::vector<int> &survivors) {
+        return shrink_group(origin, failed, deadline, survivors);
+    };
 }
 
 // ---- for the transports ----

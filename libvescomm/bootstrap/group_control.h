@@ -40,8 +40,7 @@ public:
     void fail(vescomm_status_t status, const std::string &why) noexcept override;
     std::unique_ptr<Control> subgroup(std::string_view words, const std::vector<int> &members,
                                       Deadline deadline) override;
-    std::unique_ptr<Control> shrink(const std::set<int> &failed, Deadline deadline,
-                                    std::vector<int> &survivors) override;
+    Shrink shrinking() const override;
     FrameKey derive_key(std::string_view purpose) const override;
     std::string local_address() const override;
     Membership membership() const override;

@@ -151,6 +151,7 @@ void HubSearch::read(Try &each, std::string_view bytes) {
             case ClientHandshake::State::refused: {
                 const auto call = events_.failed;
                 const Error refusal = each.handshake.refusal();
+                refused_ = true;
                 return call(refusal);
             }
             case ClientHandshake::State::wrong_secret:

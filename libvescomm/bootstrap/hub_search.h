@@ -50,6 +50,8 @@ public:
     // next call, a few milliseconds ahead.
     Clock::time_point tick();
 
+    // True: failed() was called because a peer, which is alive, has refused this process.
+    bool refused() const { return refused_; }
     // A sentence for a search that found nothing: the last error at each address.
     std::string trouble() const;
 
@@ -69,6 +71,7 @@ private:
     bool once_;
     Events events_;
     std::list<Try> tries_;
+    bool refused_ = false;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

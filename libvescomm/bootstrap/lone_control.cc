@@ -49,10 +49,11 @@ public:
         failure_.check();
         return make_lone_control();
     }
-    std::unique_ptr<Control> shrink(const std::set<int> &, Deadline,
-                                    std::vector<int> &survivors) override {
-        survivors = {0};
-        return make_lone_control();
+    Shrink shrinking() const override {
+        return [](const std::set<int> &, Deadline, std::vector<int> &survivors) {
+            survivors = {0};
+            return make_lone_control();
+        };
     }
 
     FrameKey derive_key(std::string_view purpose) const override { return keyed_hash("", purpose); }

@@ -12,6 +12,8 @@ namespace {
 
 // Interval at which the leader checks whether members that have not come still exist.
 constexpr auto ask_period = std::chrono::milliseconds(50);
+// Time after which a member comes again to a leader that has refused it.
+constexpr auto retry_pause = std::chrono::milliseconds(5);
 
 // True if the reason says that no process listens on the port.
 bool refused(const std::string &why) {
@@ -87,9 +89,13 @@ void Regroup::follow() {
                               events_.done(std::move(result));
                           },
                           [this, member](const Error &error) {
+                              if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
+                              // The leader lives. A member died that it had counted as a survivor,
+                              // and it will count again.
+                              if (search_->refused())
+                                  return schedule([this] { begin(); }, retry_pause);
                               // The member is gone, or ended while this process waited: the next
                               // member leads.
-                              if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
                               gone_.insert(member);
                               begin();
                           },

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,12 +66,23 @@ public:
                                   const std::string &label, Deadline deadline,
                                   Creation *creation = nullptr);
 
-    // Forms a session of the surviving members of a group. Collective over the survivors. `failed`:
-    // ranks of the group to leave out although they may be alive. `survivors`: [out] the ranks in
-    // the group, by new rank.
-    std::shared_ptr<Session> regroup(const GroupId &group, const std::vector<int> &members,
-                                     int rank, const std::set<int> &failed, Deadline deadline,
-                                     std::vector<int> &survivors);
+    // The group from which the processes of a session of survivors come. All members of its session
+    // have met: they know one another's addresses, and listen there as long as they have a
+    // communicator. Survivors therefore always meet there, however far each of them has got with a
+    // session of survivors; elsewhere two parts of the group could take each other for dead.
+    struct Origin {
+        std::shared_ptr<Session> session;
+        GroupId group;
+        std::vector<int> members;  // processes of that session, by rank of the group
+        int rank = 0;  // of this process
+        std::vector<int> left;  // ranks of the group that are left, ascending
+    };
+    // Forms a session of the survivors of origin.left. Collective over them. `failed`: ranks of the
+    // group to leave out although they may be alive. Throws Error.
+    static std::shared_ptr<Session> regroup(Origin origin, const std::set<int> &failed,
+                                            Deadline deadline);
+    // nullptr: not a session of survivors.
+    const Origin *origin() const { return origin_ ? &*origin_ : nullptr; }
 
     // No member is gone: new groups of all processes can be made.
     bool intact();
@@ -101,6 +113,7 @@ private:
     std::condition_variable changed_;
     std::uint64_t changes_ = 0;
     std::string host_;
+    std::optional<Origin> origin_;
     std::map<std::string, std::uint64_t> created_;  // by tag: number of communicators so far
     std::map<std::string, std::uint64_t> refused_;  // by tag: number of creations that overlapped
     std::multimap<std::string, Creation *> creations_;  // by tag: creations under way

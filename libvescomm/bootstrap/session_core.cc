@@ -102,14 +102,15 @@ void SessionCore::set_rank(int rank, int ranks) {
 
 void SessionCore::begin_hub(std::vector<Survivor> survivors, const std::string &welcome) {
     make_hub();
-    for (Survivor &survivor : survivors) {
-        // This survivor died after the survivors were counted.
-        if (!survivor.link->open())
-            hub_->fail(VESCOMM_ERROR_PEER_FAILED,
-                       fmt::format("rank {} of {} died while the survivors met",
-                                   survivor.claim.rank, options_.ranks));
+    const auto dead = std::ranges::find_if(
+        survivors, [](const Survivor &survivor) { return !survivor.link->open(); });
+    for (Survivor &survivor : survivors)
         hub_->admit(survivor.claim, std::move(survivor.link), {}, welcome);
-    }
+    // This survivor died after the survivors were counted.
+    if (dead != survivors.end())
+        hub_->fail(VESCOMM_ERROR_PEER_FAILED,
+                   fmt::format("rank {} of {} died while the survivors met", dead->claim.rank,
+                               options_.ranks));
     schedule(std::min(heartbeat_, silence_ / 4));
 }
 
@@ -183,6 +184,11 @@ void SessionCore::admit(Acceptor::Joined joined) {
 // Keeps a survivor until this process regroups with it. Its connection ends when the survivor dies.
 void SessionCore::wait_here(Acceptor::Joined joined) {
     if (joined.claim.purpose != Claim::Purpose::regroup) return;
+    // A rank that comes again has given up its earlier connection.
+    const auto earlier = std::ranges::find_if(survivors_, [&](const Survivor &each) {
+        return each.claim.group == joined.claim.group && each.claim.rank == joined.claim.rank;
+    });
+    if (earlier != survivors_.end()) survivors_.erase(earlier);
     survivors_.push_back({joined.claim, std::make_unique<Link>(network_, std::move(joined.stream),
                                                                std::move(joined.keys))});
     Link *link = survivors_.back().link.get();

@@ -16,10 +16,15 @@
 
 namespace vescomm::internal {
 
-std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vector<int> &members,
-                                          int rank, const std::set<int> &failed, Deadline deadline,
-                                          std::vector<int> &survivors) {
+std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &failed,
+                                          Deadline deadline) {
     const auto begin = Clock::now();
+    std::set<int> excluded = failed;
+    for (std::size_t member = 0; member < origin.members.size(); ++member)
+        if (!std::ranges::binary_search(origin.left, static_cast<int>(member)))
+            excluded.insert(static_cast<int>(member));
+    Session &from = *origin.session;
+    const int rank = origin.rank;
     struct Shared {
         std::mutex mutex;
         std::condition_variable changed;
@@ -32,10 +37,11 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         set();
         shared.changed.notify_all();
     };
-    const std::shared_ptr<Session> made(new Session(thread_, options_));
+    const std::shared_ptr<Session> made(new Session(from.thread_, from.options_));
     // Called at once: a connection changes its owner without losing a byte.
     const auto begin_session = [&](Regroup::Result result) {
         made->options_.ranks = static_cast<int>(result.survivors.size());
+        made->options_.linger_seconds = 0;  // every survivor is connected
         made->options_.rank =
             static_cast<int>(std::ranges::find(result.survivors, rank) - result.survivors.begin());
         made->core_->set_rank(made->options_.rank, made->options_.ranks);
@@ -44,20 +50,22 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         report([&] { shared.survivors = std::move(result.survivors); });
     };
     std::unique_ptr<Regroup> regroup;  // the network's thread only
-    OsNetwork &network = thread_->network();
+    OsNetwork &network = from.thread_->network();
     network.run([&] {
         made->make_core();
         std::vector<TcpAddress> addresses;
         std::set<int> gone;
-        for (std::size_t member = 0; member < members.size(); ++member) {
-            const SessionClient &client = core_->client();
-            const std::string &text = client.listens(members[member]);
+        for (const int process : origin.members) {
+            const SessionClient &client = from.core_->client();
+            const std::string &text = client.listens(process);
+            const int member = static_cast<int>(addresses.size());
             addresses.push_back(text.empty() ? TcpAddress{}
                                              : parse_tcp_address(text, "where a rank listens"));
-            if (!client.absence(members[member]).empty()) gone.insert(static_cast<int>(member));
+            if (!client.absence(process).empty()) gone.insert(member);
         }
         regroup = std::make_unique<Regroup>(
-            network, *core_, group, rank, std::move(addresses), std::move(gone), failed,
+            network, *from.core_, origin.group, rank, std::move(addresses), std::move(gone),
+            std::move(excluded),
             Regroup::Events{begin_session,
                             [&](const Error &error) { report([&] { shared.error = error; }); },
                             [&](const TcpAddress &local) {
@@ -86,8 +94,16 @@ std::shared_ptr<Session> Session::regroup(const GroupId &group, const std::vecto
         regroup.reset();
     });
     if (shared.error) throw Error(*shared.error);
-    survivors = shared.survivors;
-    made->wait_until_met(deadline);
+    origin.left = std::move(shared.survivors);
+    made->origin_ = std::move(origin);
+    try {
+        made->wait_until_met(deadline);
+    } catch (const Error &) {
+        // A session that began before it failed counts: its members meet again as members of it.
+        bool began = false;
+        network.run([&] { began = made->core_->started(); });
+        if (!began) throw;
+    }
     return made;
 }
 

@@ -74,21 +74,35 @@ std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &o
     return split(comm, 0, comm.rank(), options);
 }
 
-std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &failed) {
+void shrink(Communicator &comm, const std::set<int> &failed,
+            const std::function<void(std::shared_ptr<Communicator>)> &complete) {
     for (const int rank : failed)
         if (rank < 0 || rank >= comm.ranks() || rank == comm.rank())
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                         "rank " + std::to_string(rank) + " is named as failed on rank " +
                             std::to_string(comm.rank()) + " of " + std::to_string(comm.ranks()) +
                             "; name other ranks of the communicator");
+    const Deadline deadline = comm.deadline();
     std::vector<int> survivors;
-    auto control = comm.control().shrink(failed, comm.deadline(), survivors);
+    auto control = comm.control().shrink(failed, deadline, survivors);
     // From here on no bytes move in the old communicator, on any rank.
     comm.abort("the communicator was shrunk");
-    auto made = Communicator::create(std::move(control), comm.config().node, comm.config(),
-                                     transports_for(comm.config()));
-    share_pool(comm, *made, survivors);
-    return made;
+    for (;;) {
+        const Control::Shrink shrink_again = control->shrinking();
+        try {
+            auto made = Communicator::create(std::move(control), comm.config().node, comm.config(),
+                                             transports_for(comm.config()));
+            share_pool(comm, *made, survivors);
+            return complete(std::move(made));
+        } catch (const Error &error) {
+            if (error.status != VESCOMM_ERROR_PEER_FAILED || deadline.expired()) throw;
+        }
+        // Another rank has died.
+        std::vector<int> fewer;
+        control = shrink_again({}, deadline, fewer);
+        for (int &rank : fewer) rank = survivors[static_cast<std::size_t>(rank)];
+        survivors = std::move(fewer);
+    }
 }
 
 }  // namespace vescomm::internal

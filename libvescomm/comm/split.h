@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -21,8 +22,11 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
 // The same ranks in the same order.
 std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options);
 
-// The ranks of a broken communicator that are still alive, in the same order. `failed`: ranks to
-// exclude although they may be alive; the same on every rank.
-std::shared_ptr<Communicator> shrink(Communicator &comm, const std::set<int> &failed);
+// Calls `complete` with a communicator of the ranks of a broken one that are still alive, in the
+// same order. `failed`: ranks to exclude although they may be alive; the same on every rank. If
+// `complete`, which is collective, fails because another rank has died, the survivors shrink once
+// more.
+void shrink(Communicator &comm, const std::set<int> &failed,
+            const std::function<void(std::shared_ptr<Communicator>)> &complete);
 
 }  // namespace vescomm::internal

@@ -165,9 +165,6 @@ public:
         const auto place = std::ranges::find(members, rank_) - members.begin();
         return std::make_unique<LocalControl>(group, static_cast<int>(place));
     }
-    std::unique_ptr<Control> shrink(const std::set<int> &, Deadline, std::vector<int> &) override {
-        throw Error(VESCOMM_ERROR_UNSUPPORTED, "threads of one process do not survive one another");
-    }
 
     FrameKey derive_key(std::string_view purpose) const override {
         return keyed_hash("the secret of the test", purpose);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "system/forked_ranks.h"
 
@@ -126,15 +127,18 @@ vescomm_comm_t *shrink(vescomm_comm_t *comm, Shared::Rank &mine) {
 }
 
 // Uses a communicator until a rank has died, then shrinks it; repeats this until `ranks` are left.
-// Calls `ready` when all ranks have a communicator.
-vescomm_comm_t *survive(vescomm_comm_t *comm, int ranks, unsigned seed, Shared::Rank &mine,
-                        const std::function<void(int ranks)> &ready) {
+// Calls `ready` when all ranks have a communicator, and `before_shrink` before it shrinks one.
+vescomm_comm_t *survive(
+    vescomm_comm_t *comm, int ranks, unsigned seed, Shared::Rank &mine,
+    const std::function<void(int ranks)> &ready,
+    const std::function<void()> &before_shrink = [] {}) {
     while (ranks_of(comm) > ranks) {
         std::mt19937 random(seed);  // the same on every rank
         bool good = use(comm, random, 0);
         if (good) ready(ranks_of(comm));
         while (good) good = use(comm, random, static_cast<int>(random() % 4));
         expect_rank_is_named();
+        before_shrink();
         comm = shrink(comm, mine);
     }
     return comm;
@@ -221,6 +225,46 @@ TEST_F(Survivors, ShrinkAfterDeathsAtRandomMoments) {
                 Shared::Rank &mine = shared->ranks[rank];
                 const int left = trial.ranks - static_cast<int>(victims.size());
                 use_after_shrink(survive(comm, left, trial.seed, mine, ready), trial.seed, mine);
+            },
+            victims);
+        return victims;
+    });
+}
+
+// A second rank is killed while the survivors of a first one shrink their communicator, and a third
+// one a little later. Some ranks may have the new communicator by then, and some not.
+TEST_F(Survivors, ShrinkAfterDeathsDuringShrink) {
+    run_seeds(12, [](Trial &trial, Shared *shared) {
+        trial.ranks = trial.draw(4, max_ranks);
+        trial.per_node = trial.draw(0, 1) == 0 ? trial.ranks : trial.draw(1, trial.ranks - 1);
+        const Job job{trial.ranks, trial.per_node};
+        std::vector<int> victims;
+        for (int rank = 0; rank < trial.ranks; ++rank) victims.push_back(rank);
+        std::shuffle(victims.begin(), victims.end(), trial.random);
+        victims.resize(static_cast<std::size_t>(trial.draw(2, std::min(3, trial.ranks - 2))));
+        const double first = trial.moment();
+        std::vector<double> moments;
+        for (std::size_t i = 0; i < victims.size(); ++i)
+            moments.push_back(std::uniform_real_distribution(0.0, 0.03)(trial.random));
+        run(
+            job,
+            [&](int rank) {
+                vescomm_comm_t *comm = nullptr;
+                require(job.create(rank, nullptr, &comm), "create");
+                const auto victim = std::find(victims.begin(), victims.end(), rank);
+                const auto index = static_cast<std::size_t>(victim - victims.begin());
+                bool doomed = victim == victims.end();
+                Shared::Rank &mine = shared->ranks[rank];
+                const int left = trial.ranks - static_cast<int>(victims.size());
+                comm = survive(
+                    comm, left, trial.seed, mine,
+                    [&](int ranks) {
+                        if (ranks == trial.ranks && rank == victims[0]) die_in(first);
+                    },
+                    [&] {
+                        if (!std::exchange(doomed, true)) die_in(moments[index]);
+                    });
+                use_after_shrink(comm, trial.seed, mine);
             },
             victims);
         return victims;

@@ -235,8 +235,8 @@ class Communicator(_core.Communicator):
                 rank.
 
         Raises:
-            TimeoutError: a rank is alive and has not called this. PeerFailedError: another rank died
-            during the call; call it again. MismatchError: another rank passed this one in failed.
+            TimeoutError: a rank is alive and has not called this. MismatchError: another rank
+            passed this one in failed.
 
         Collective: yes, all ranks that are alive and not in failed.  Blocking: yes, at most the
         timeout.  Threads: one at a time per communicator.  Since: 0.1

@@ -354,7 +354,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
 /**
  * Creates a communicator of the ranks that survive a failure, with the options of @p comm. The
  * survivors agree on the failed ranks: those whose process has ended, and those in @p failed. Ranks
- * keep their order.
+ * keep their order. If more ranks die during the call, the others shrink again within it.
  *
  * Before: @p comm is usually broken by the failure.
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
@@ -366,9 +366,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *                @p count is 0.
  * @param out     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
- *         has not called this function; the sentence names it. VESCOMM_ERROR_PEER_FAILED: another
- *         rank died during the call; call it again. VESCOMM_ERROR_MISMATCH: another rank passed
- *         this one in @p failed.
+ *         has not called this function; the sentence names it. VESCOMM_ERROR_PEER_FAILED: a rank
+ *         died when the timeout had passed. VESCOMM_ERROR_MISMATCH: another rank passed this one in
+ *         @p failed.
  *
  * Collective: yes, all ranks that are alive and not in @p failed.  Blocking: yes, at most the
  * timeout.  Threads: one at a time per communicator.  Cost: milliseconds, plus

@@ -250,8 +250,8 @@ impl Communicator {
     /// ended, and those in `failed`, which is the same on every rank. Ranks keep their order.
     ///
     /// This communicator, which the failure has usually broken, is broken on every rank afterwards.
-    /// Collective for all ranks that are alive and not in `failed`. If another rank dies during the
-    /// call ([`Error::PeerFailed`]), call it again.
+    /// Collective for all ranks that are alive and not in `failed`. If more ranks die during the
+    /// call, the others shrink again within it.
     pub fn shrink(&self, failed: &[usize]) -> Result<Communicator> {
         let failed: Vec<i32> = failed.iter().copied().map(rank_number).collect();
         // SAFETY: the list lives until the call returns.
