@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/comms.h"
 
-#include <chrono>
-#include <thread>
-
 #include "fsdp/error.h"
 
 namespace vescomm::fsdp {
@@ -25,35 +22,31 @@ Communicator split(vescomm_comm_t *parent, int color, int key) {
 
 }  // namespace
 
-Comms::Comms(vescomm_comm_t *parent, const Mesh &mesh) {
+Comms::Comms(vescomm_comm_t *parent, const Mesh &mesh) : mesh_(mesh) {
     world_ = dup(parent);
     const int rank = world_->rank();
     if (mesh.replicas() == 1) return;
     shard_ = split(parent, mesh.group(rank), rank);
     if (mesh.shard_ranks > 1) replica_ = split(parent, mesh.position(rank), rank);
+    for (auto *comm : {&world_, &shard_, &replica_})
+        if (*comm) all_.push_back((*comm)->get());
 }
 
-void Comms::wait(vescomm_request_t *request) {
-    if (!shard_) {
-        const vescomm_status_t status = vescomm_request_wait(request);
-        check(status);
-        if (status != VESCOMM_OK)
-            throw Failure(VESCOMM_ERROR_ABORTED,
-                          "the function of vescomm_set_interrupt() ended the wait");
-        return;
-    }
-    // A blocking wait makes progress on one communicator only, and ranks of other groups may need
-    // progress on another one before they come to this request.
-    constexpr int polls = 200;
-    constexpr std::chrono::microseconds nap(50);
-    for (int poll = 0;; ++poll) {
-        const vescomm_status_t status = vescomm_request_test(request);
-        check(status);
-        if (status == VESCOMM_OK) return;
-        progress();
-        if (poll < polls) std::this_thread::yield();
-        else std::this_thread::sleep_for(nap);
-    }
+void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
+    const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
+    if (status == VESCOMM_OK) return;
+    if (status == VESCOMM_IN_PROGRESS)
+        throw Failure(VESCOMM_ERROR_ABORTED,
+                      "the function of vescomm_set_interrupt() ended the wait");
+    std::string why = vescomm_get_last_error();
+    const int rank = world_->rank();
+    if (shard_ && &comm == &*shard_)
+        why += fmt::format(" (rank 0 of the shard group is rank {})",
+                           mesh_.group(rank) * mesh_.shard_ranks);
+    else if (replica_ && &comm == &*replica_)
+        why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
+                           mesh_.shard_ranks);
+    throw Failure(status, why);
 }
 
 void Comms::progress() {

@@ -210,7 +210,7 @@ void Engine::sum_over_replicas() {
                              average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
     const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
         request, vescomm_request_free);
-    wiring.comms.wait(request);
+    wiring.comms.wait(wiring.comms.replica(), request);
     counters_.replica_bytes += replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
 }
 

@@ -42,7 +42,7 @@ double Engine::measure_norm() {
                                  nullptr, nullptr, &request));
         const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
             request, vescomm_request_free);
-        wiring_->comms.wait(request);
+        wiring_->comms.wait(wiring_->comms.shard(), request);
         sum.normalise();
     }
     gradients_.norm = std::sqrt(sum.value());
