@@ -2,34 +2,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/comms.h"
 
+#include <string>
+#include <utility>
+
 #include "fsdp/error.h"
 
 namespace vescomm::fsdp {
 
 namespace {
 
-Communicator dup(vescomm_comm_t *parent) {
+Communicator split(const Communicator &world, int color) {
     vescomm_comm_t *made = nullptr;
-    check(vescomm_comm_dup(parent, nullptr, &made));
-    return Communicator(made);
-}
-
-Communicator split(vescomm_comm_t *parent, int color, int key) {
-    vescomm_comm_t *made = nullptr;
-    check(vescomm_comm_split(parent, color, key, nullptr, &made));
+    check(vescomm_comm_split(world.get(), color, world.rank(), nullptr, &made));
     return Communicator(made);
 }
 
 }  // namespace
 
-Comms::Comms(vescomm_comm_t *parent, const Mesh &mesh) : mesh_(mesh) {
-    world_ = dup(parent);
-    const int rank = world_->rank();
+Communicator make_world(vescomm_comm_t *parent) {
+    vescomm_comm_t *made = nullptr;
+    check(vescomm_comm_dup(parent, nullptr, &made));
+    return Communicator(made);
+}
+
+Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::move(world)) {
     if (mesh.replicas() == 1) return;
-    shard_ = split(parent, mesh.group(rank), rank);
-    if (mesh.shard_ranks > 1) replica_ = split(parent, mesh.position(rank), rank);
-    for (auto *comm : {&world_, &shard_, &replica_})
-        if (*comm) all_.push_back((*comm)->get());
+    const int rank = world_.rank();
+    shard_ = split(world_, mesh.group(rank));
+    if (mesh.shard_ranks > 1) replica_ = split(world_, mesh.position(rank));
+    for (const Communicator *comm : {&this->world(), &shard(), &replica()})
+        all_.push_back(comm->get());
 }
 
 void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
@@ -39,7 +41,7 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
         throw Failure(VESCOMM_ERROR_ABORTED,
                       "the function of vescomm_set_interrupt() ended the wait");
     std::string why = vescomm_get_last_error();
-    const int rank = world_->rank();
+    const int rank = world_.rank();
     if (shard_ && &comm == &*shard_)
         why += fmt::format(" (rank 0 of the shard group is rank {})",
                            mesh_.group(rank) * mesh_.shard_ranks);
@@ -50,14 +52,22 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
 }
 
 void Comms::progress() {
-    world_->progress();
+    world_.progress();
     if (shard_) shard_->progress();
     if (replica_) replica_->progress();
 }
 
-void Comms::abort(const std::string &reason) noexcept {
-    for (const auto *comm : {&world_, &shard_, &replica_})
-        if (*comm) vescomm_comm_abort((*comm)->get(), reason.c_str());
+// A split in which no rank takes part is an all-gather over the control plane, whose result reaches
+// a rank before any later failure. A barrier does not promise that.
+void Comms::meet() {
+    vescomm_comm_t *none = nullptr;
+    check(vescomm_comm_split(world_.get(), -1, 0, nullptr, &none));
+}
+
+void Comms::abort(const char *reason) noexcept {
+    if (world_.get() != nullptr) vescomm_comm_abort(world_.get(), reason);
+    for (const auto *comm : {&shard_, &replica_})
+        if (*comm) vescomm_comm_abort((*comm)->get(), reason);
 }
 
 }  // namespace vescomm::fsdp
