@@ -757,8 +757,9 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  * of @p folder. On any error, and if processes end at any moment, the latest save is a complete
  * one: the one before, or the new one.
  *
- * @param folder  of checkpoints; all nodes share it. Created if it does not exist. One save at a
- *                time writes to a folder. The same on every rank.
+ * @param folder  of checkpoints; all nodes share it. Created if it does not exist. May be a
+ * symbolic link; links in it are neither followed nor removed. One save at a time writes to a
+ *                folder. The same on every rank.
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
@@ -842,7 +843,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine
  * model-00001-of-00002.safetensors, and so on, and model.safetensors.index.json.
  *
  * Before: @p output does not exist or is an empty folder. After: it is complete; on an error it is
- * as before.
+ * as before. If the process is killed, a folder remains whose name is that of @p output,
+ * ".incomplete-" and eight digits.
  *
  * @param folder          of checkpoints.
  * @param output          folder of the model.
