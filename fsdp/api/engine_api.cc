@@ -3,6 +3,8 @@
 
 // The exported functions of the engine.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "fsdp/api/guard.h"
 #include "fsdp/api/handles.h"
@@ -27,14 +29,21 @@ vescomm_status_t unit_event(const char *function, vescomm_fsdp_t *engine, UnitEv
 vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_comm_t *const *comms,
                                      size_t comm_count, vescomm_fsdp_t **engine) {
     return api::guarded("vescomm_fsdp_create", [&] {
-        api::require(spec, "spec");
         api::require(comms, "comms");
-        api::require(engine, "engine");
         if (comm_count != 1)
             api::refuse("comm_count is {}; pass the communicator of all ranks alone", comm_count);
         api::require(comms[0], "comms[0]");
-        *engine =
-            new vescomm_fsdp{api::Engine(api::agree_on_model(spec->spec, comms[0]), comms[0])};
+        std::optional<api::Failure> refusal;
+        {
+            vescomm::Communicator world = api::make_world(comms[0]);
+            api::require(spec, "spec");
+            api::require(engine, "engine");
+            const auto model = api::agree_on_model(spec->spec, world, refusal);
+            if (model) *engine = new vescomm_fsdp{api::Engine(*model, comms[0], std::move(world))};
+            // All ranks have an error: they end the communicator together, without an abort, which
+            // could reach a rank before its error.
+        }
+        if (refusal) throw *refusal;
     });
 }
 
@@ -178,9 +187,21 @@ vescomm_status_t vescomm_fsdp_pieces(const vescomm_fsdp_t *engine, uint64_t unit
     return api::guarded("vescomm_fsdp_pieces", [&] {
         api::require(engine, "engine");
         api::require(count, "count");
-        if (capacity > 0) api::require(pieces, "pieces");
         const auto all = engine->engine.pieces(unit);
-        std::copy_n(all.begin(), std::min(capacity, all.size()), pieces);
+        if (capacity > 0) {
+            // The stride of the array is the size of the caller's struct.
+            const std::size_t stride = api::struct_size(pieces, "pieces[0]");
+            auto *entry = reinterpret_cast<std::byte *>(pieces);
+            for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i, entry += stride) {
+                auto *piece = reinterpret_cast<vescomm_optimizer_piece_t *>(entry);
+                if (api::struct_size(piece, "a piece") != stride)
+                    api::refuse(
+                        "struct_size of pieces[{}] is not the {} bytes of pieces[0]; "
+                        "initialise all pieces with vescomm_optimizer_piece_init()",
+                        i, stride);
+                api::write_struct(piece, all[i], "a piece");
+            }
+        }
         *count = all.size();
     });
 }

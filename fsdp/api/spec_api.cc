@@ -71,7 +71,8 @@ vescomm_status_t vescomm_fsdp_add_group(vescomm_fsdp_spec_t *spec, const uint64_
     return api::guarded("vescomm_fsdp_add_group", [&] {
         api::require(spec, "spec");
         if (count > 0) api::require(parameters, "parameters");
-        const std::size_t made = spec->spec.add_group({parameters, count}, kind, settings);
+        const auto ours = api::read_struct(kind, "kind", vescomm_optimizer_kind_init());
+        const std::size_t made = spec->spec.add_group({parameters, count}, ours, settings);
         if (group != nullptr) *group = made;
     });
 }

@@ -122,11 +122,10 @@ void export_safetensors(Checkpoint &checkpoint, const std::string &output,
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     where + ": the folder is not empty; choose another one, or empty it");
 
-    const std::string incomplete = target + ".incomplete";
     const fs::path parent = fs::path(target).parent_path();
     if (!parent.empty()) make_folders(calls, parent.string());
-    remove_folder(calls, incomplete, index_file);  // of an export that was killed
-    make_folder(calls, incomplete);
+    // A name of its own: what others have put beside the output is not touched.
+    const std::string incomplete = make_unique_folder(calls, target + ".incomplete-");
     try {
         write_model(checkpoint, incomplete, files, calls);
         rename_file(calls, incomplete, target);

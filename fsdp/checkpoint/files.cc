@@ -4,12 +4,16 @@
 // Zone: set-up, and a system call for each 8 MiB.
 #include "fsdp/checkpoint/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -65,6 +69,39 @@ int open_folder(SystemCalls &calls, const std::string &folder) {
     return file;
 }
 
+constexpr int open_save = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+
+struct CloseFile {
+    void operator()(const int *file) const { ::close(*file); }
+};
+
+struct CloseFolder {
+    void operator()(DIR *folder) const { ::closedir(folder); }
+};
+
+// Returns the names in an open folder, sorted. The descriptor stays open.
+std::vector<std::string> names_in_open(int file, const std::string &folder) {
+    const int copy = ::openat(file, ".", open_save);
+    if (copy < 0) fail(folder, "listing the folder", errno);
+    const std::unique_ptr<DIR, CloseFolder> entries(::fdopendir(copy));
+    if (entries == nullptr) {
+        const int error = errno;
+        ::close(copy);
+        fail(folder, "listing the folder", error);
+    }
+    std::vector<std::string> names;
+    for (;;) {
+        errno = 0;
+        const dirent *entry = ::readdir(entries.get());
+        if (entry == nullptr) break;
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(name);
+    }
+    if (errno != 0) fail(folder, "listing the folder", errno);
+    std::ranges::sort(names);
+    return names;
+}
+
 }  // namespace
 
 std::string in_quotes(std::string_view text) {
@@ -103,8 +140,10 @@ void OutputFile::finish() {
 
 InputFile::InputFile(SystemCalls &calls, const std::string &path) : calls_(calls), path_(path) {
     // A pipe of that name must not block.
-    file_ =
-        repeat([&] { return calls_.open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
+    constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    file_ = repeat([&] { return calls_.open(path_.c_str(), flags, 0); });
+    if (file_ < 0 && errno == ELOOP)
+        fail(path_, "opening the file, which is a symbolic link,", ELOOP);
     if (file_ < 0) fail(path_, "opening the file", errno);
     size_ = calls_.size(file_);
     if (size_ >= 0) return;
@@ -187,6 +226,17 @@ void make_folder(SystemCalls &calls, const std::string &folder) {
     if (calls.mkdir(folder.c_str(), 0777) < 0) fail(folder, "creating the folder", errno);
 }
 
+std::string make_unique_folder(SystemCalls &calls, const std::string &prefix) {
+    std::random_device random;
+    // Two of these names are the same by chance only.
+    constexpr int attempts = 10;
+    for (int attempt = 1;; ++attempt) {
+        const std::string folder = fmt::format("{}{:08x}", prefix, random());
+        if (calls.mkdir(folder.c_str(), 0777) == 0) return folder;
+        if (errno != EEXIST || attempt == attempts) fail(folder, "creating the folder", errno);
+    }
+}
+
 void make_folders(SystemCalls &calls, const std::string &folder) {
     if (calls.mkdir(folder.c_str(), 0777) == 0) {
         const fs::path parent = fs::path(folder).parent_path();
@@ -211,22 +261,44 @@ void remove_file(SystemCalls &calls, const std::string &path) {
 }
 
 void remove_folder(SystemCalls &calls, const std::string &folder, const std::string &first) {
-    remove_file(calls, folder + "/" + first);
-    for (const std::string &name : names_in(folder)) remove_file(calls, folder + "/" + name);
+    const int file = repeat([&] { return calls.open(folder.c_str(), open_save, 0); });
+    if (file < 0 && errno == ENOENT) return;
+    if (file < 0) fail(folder, "opening the folder, to remove it,", errno);
+    try {
+        const auto remove = [&](const std::string &name) {
+            if (calls.unlink_in(file, name.c_str()) < 0 && errno != ENOENT)
+                fail(folder + "/" + name, "removing the file", errno);
+        };
+        remove(first);
+        for (const std::string &name : names_in_open(file, folder)) remove(name);
+    } catch (...) {
+        calls.close(file);
+        throw;
+    }
+    calls.close(file);
     if (calls.rmdir(folder.c_str()) < 0 && errno != ENOENT)
         fail(folder, "removing the folder", errno);
 }
 
 std::vector<std::string> names_in(const std::string &folder) {
-    std::vector<std::string> names;
-    std::error_code failure;
-    for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
-         entry.increment(failure))
-        names.push_back(entry->path().filename().string());
-    if (failure && failure != std::errc::no_such_file_or_directory)
-        fail(folder, "listing the folder", failure.value());
-    std::ranges::sort(names);
-    return names;
+    const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) return {};
+    if (file < 0) fail(folder, "listing the folder", errno);
+    const std::unique_ptr<const int, CloseFile> owner(&file);
+    return names_in_open(file, folder);
+}
+
+bool is_folder(const std::string &path) {
+    std::error_code ignored;
+    return fs::symlink_status(path, ignored).type() == fs::file_type::directory;
+}
+
+std::vector<std::string> names_in_save(const std::string &save) {
+    const int file = ::open(save.c_str(), open_save);
+    if (file < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return {};
+    if (file < 0) fail(save, "listing the folder", errno);
+    const std::unique_ptr<const int, CloseFile> owner(&file);
+    return names_in_open(file, save);
 }
 
 }  // namespace vescomm::fsdp::checkpoint

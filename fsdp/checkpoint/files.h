@@ -3,6 +3,10 @@
 //
 // Files and folders of a checkpoint. Every function throws Error(SYSTEM), which names the file, the
 // system call and its error.
+//
+// The folder that a program gives may be a symbolic link, and have links in its path. The members
+// of a checkpoint, saves and files, are not: a link in a folder that others can write, or in an
+// archive from somebody else, must not let this process read or remove anything outside the folder.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +42,7 @@ private:
     std::int64_t written_ = 0;  // bytes
 };
 
-// A file that is read at any offset.
+// A file that is read at any offset. A symbolic link is an error.
 class InputFile {
 public:
     InputFile(SystemCalls &calls, const std::string &path);
@@ -81,6 +85,8 @@ void sync_folder(SystemCalls &calls, const std::string &folder);
 
 // Creates a folder; an existing one is an error.
 void make_folder(SystemCalls &calls, const std::string &folder);
+// Creates a folder whose name is `prefix` and random digits. Returns its name.
+std::string make_unique_folder(SystemCalls &calls, const std::string &prefix);
 // Creates a folder and its parents if they do not exist.
 void make_folders(SystemCalls &calls, const std::string &folder);
 
@@ -89,11 +95,18 @@ void rename_file(SystemCalls &calls, const std::string &from, const std::string 
 // Removes a file, or nothing if it does not exist.
 void remove_file(SystemCalls &calls, const std::string &path);
 
-// Removes a folder and the files in it; `first` is removed before the others.
+// Removes a folder and the files in it; `first` is removed before the others. A folder that does
+// not exist is no error; a symbolic link is.
 void remove_folder(SystemCalls &calls, const std::string &folder, const std::string &first);
 
-// Returns the names in a folder, sorted. A folder that does not exist has none.
+// Returns the names in a folder that a program gave, sorted. A folder that does not exist has none.
 std::vector<std::string> names_in(const std::string &folder);
+// Returns the names in a save, sorted. Anything but a folder, such as a symbolic link to one, has
+// none.
+std::vector<std::string> names_in_save(const std::string &save);
+
+// True for a folder, false for anything else, such as a symbolic link to one.
+bool is_folder(const std::string &path);
 
 // A text in quotes, on one line, for messages.
 std::string in_quotes(std::string_view text);

@@ -45,7 +45,7 @@ std::vector<std::string> list_saves(const std::string &folder) {
     std::vector<std::string> saves;
     for (const std::string &name : names_in(folder))
         if (save_number(name) &&
-            std::ranges::binary_search(names_in(folder + "/" + name), manifest_file))
+            std::ranges::binary_search(names_in_save(folder + "/" + name), manifest_file))
             saves.push_back(name);
     std::ranges::sort(saves, {}, [](const std::string &name) { return *save_number(name); });
     return saves;

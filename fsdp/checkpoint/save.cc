@@ -139,7 +139,8 @@ private:
         for (const std::string &name : names_in(folder_)) {
             const auto number = save_number(name);
             if (!number || *number > number_) continue;
-            const std::vector<std::string> files = names_in(folder_ + "/" + name);
+            if (!is_folder(folder_ + "/" + name)) continue;
+            const std::vector<std::string> files = names_in_save(folder_ + "/" + name);
             const bool has_manifest = std::ranges::binary_search(files, manifest_file);
             (has_manifest ? complete : incomplete).push_back(*number);
         }

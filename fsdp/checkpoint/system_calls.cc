@@ -46,6 +46,10 @@ int SystemCalls::unlink(const char *path) {
     return ::unlink(path);
 }
 
+int SystemCalls::unlink_in(int folder, const char *name) {
+    return ::unlinkat(folder, name, 0);
+}
+
 int SystemCalls::mkdir(const char *path, mode_t mode) {
     return ::mkdir(path, mode);
 }

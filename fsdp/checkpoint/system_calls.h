@@ -24,6 +24,8 @@ public:
     virtual int lock(int file);
     virtual int rename(const char *from, const char *to);
     virtual int unlink(const char *path);
+    // Removes a file of an open folder (unlinkat()).
+    virtual int unlink_in(int folder, const char *name);
     virtual int mkdir(const char *path, mode_t mode);
     virtual int rmdir(const char *path);
     // Returns the size of a regular file; EISDIR or EINVAL for anything else.

@@ -38,8 +38,10 @@ std::uint64_t hash_of_options(const Spec &spec) {
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);
     for (const Group &group : spec.groups()) {
-        text += group.kind->name;
+        text += fmt::format("{} {};", group.kind.name, group.settings.size());
         text.append(reinterpret_cast<const char *>(group.settings.data()), group.settings.size());
+        for (const Group::State &state : group.states)
+            text += fmt::format("{} {};", state.name, state.type);
     }
     return hash_of_text(text);
 }
@@ -68,54 +70,54 @@ std::vector<Value> gather(vescomm_comm_t *comm, const std::vector<Value> &mine, 
     return all;
 }
 
-// Throws an error that names the first unit that differs between ranks 0 and `other`.
-[[noreturn]] void report_difference(vescomm_comm_t *comm, const Spec &spec,
-                                    const std::vector<std::uint64_t> &units, int ranks,
-                                    std::size_t other) {
+// Returns an error that names the first unit that differs between ranks 0 and `other`.
+Failure find_difference(vescomm_comm_t *comm, const Spec &spec,
+                        const std::vector<std::uint64_t> &units, int ranks, std::size_t other) {
     const std::vector<std::uint64_t> all = gather(comm, units, ranks);
     for (std::size_t unit = 0; unit < units.size(); ++unit)
         if (all[other * units.size() + unit] != all[unit])
-            throw Failure(VESCOMM_ERROR_MISMATCH,
-                          fmt::format("the specifications of ranks 0 and {} differ in unit {}, "
-                                      "which is \"{}\" here; use the same on every rank",
-                                      other, unit, spec.units()[unit].name));
-    throw Failure(VESCOMM_ERROR_MISMATCH, "the specifications of ranks differ");
+            return Failure(VESCOMM_ERROR_MISMATCH,
+                           fmt::format("the specifications of ranks 0 and {} differ in unit {}, "
+                                       "which is \"{}\" here; use the same on every rank",
+                                       other, unit, spec.units()[unit].name));
+    return Failure(VESCOMM_ERROR_MISMATCH, "the specifications of ranks differ");
 }
 
-void compare_with_all(vescomm_comm_t *comm, const Spec &spec, const Summary &mine,
-                      const std::vector<std::uint64_t> &units, int ranks) {
+// Returns the error of all ranks, or nothing if they agree.
+std::optional<Failure> compare_with_all(vescomm_comm_t *comm, const Spec &spec, const Summary &mine,
+                                        const std::vector<std::uint64_t> &units, int ranks) {
     const std::vector<Summary> all = gather(comm, std::vector{mine}, ranks);
     for (int rank = 0; rank < ranks; ++rank)
         if (all[rank].planned == 0)
-            throw Failure(
+            return Failure(
                 VESCOMM_ERROR_MISMATCH,
                 fmt::format("rank {} cannot create the engine; its error says why", rank));
     for (int rank = 1; rank < ranks; ++rank) {
         if (all[rank] == all[0]) continue;
         const auto differ = [&](const char *what) {
-            throw Failure(VESCOMM_ERROR_MISMATCH,
-                          fmt::format("the {} of the specifications of ranks 0 and {} differ; use "
-                                      "the same on every rank",
-                                      what, rank));
+            return Failure(VESCOMM_ERROR_MISMATCH,
+                           fmt::format("the {} of the specifications of ranks 0 and {} differ; use "
+                                       "the same on every rank",
+                                       what, rank));
         };
-        if (all[rank].options != all[0].options) differ("options, axes or groups");
-        if (all[rank].units != all[0].units) differ("numbers of units");
-        report_difference(comm, spec, units, ranks, static_cast<std::size_t>(rank));
+        if (all[rank].options != all[0].options) return differ("options, axes or groups");
+        if (all[rank].units != all[0].units) return differ("numbers of units");
+        return find_difference(comm, spec, units, ranks, static_cast<std::size_t>(rank));
     }
+    return std::nullopt;
 }
 
 }  // namespace
 
-Model agree_on_model(const Spec &spec, vescomm_comm_t *comm) {
-    vescomm_comm_info_t info = vescomm_comm_info_init();
-    check(vescomm_comm_get_info(comm, &info));
+std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
+                                    std::optional<Failure> &refusal) {
+    const int ranks = world.ranks();
     Model model{spec, {}, {}};
     Summary mine;
     std::vector<std::uint64_t> units;
-    std::optional<Failure> failure;
     try {
         model.spec.complete();
-        model.plan = plan_model(model.spec, info.ranks);
+        model.plan = plan_model(model.spec, ranks);
         for (std::size_t unit = 0; unit < model.spec.units().size(); ++unit) {
             model.unit_names.push_back(model.spec.units()[unit].name);
             units.push_back(hash_of_unit(model.spec, unit));
@@ -123,16 +125,13 @@ Model agree_on_model(const Spec &spec, vescomm_comm_t *comm) {
         mine = {1, hash_of_options(model.spec), units.size(),
                 hash_of(units.data(), units.size() * sizeof(units[0]))};
     } catch (const Failure &error) {
-        failure = error;
+        // A rank without a plan reports it to the others, which would wait for it.
+        refusal = error;
     }
-    // A rank without a plan reports it to the others, which would wait for it.
-    try {
-        compare_with_all(comm, model.spec, mine, units, info.ranks);
-    } catch (...) {
-        if (failure) throw *failure;
-        throw;
-    }
-    return model;
+    const auto verdict = compare_with_all(world.get(), model.spec, mine, units, ranks);
+    if (!verdict) return model;
+    if (!refusal) refusal = verdict;
+    return std::nullopt;
 }
 
 }  // namespace vescomm::fsdp

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/comms.h"
 
-#include <chrono>
-#include <thread>
+#include <string>
+#include <utility>
 
 #include "fsdp/error.h"
 
@@ -11,60 +11,63 @@ namespace vescomm::fsdp {
 
 namespace {
 
-Communicator dup(vescomm_comm_t *parent) {
+Communicator split(const Communicator &world, int color) {
     vescomm_comm_t *made = nullptr;
-    check(vescomm_comm_dup(parent, nullptr, &made));
-    return Communicator(made);
-}
-
-Communicator split(vescomm_comm_t *parent, int color, int key) {
-    vescomm_comm_t *made = nullptr;
-    check(vescomm_comm_split(parent, color, key, nullptr, &made));
+    check(vescomm_comm_split(world.get(), color, world.rank(), nullptr, &made));
     return Communicator(made);
 }
 
 }  // namespace
 
-Comms::Comms(vescomm_comm_t *parent, const Mesh &mesh) {
-    world_ = dup(parent);
-    const int rank = world_->rank();
-    if (mesh.replicas() == 1) return;
-    shard_ = split(parent, mesh.group(rank), rank);
-    if (mesh.shard_ranks > 1) replica_ = split(parent, mesh.position(rank), rank);
+Communicator make_world(vescomm_comm_t *parent) {
+    vescomm_comm_t *made = nullptr;
+    check(vescomm_comm_dup(parent, nullptr, &made));
+    return Communicator(made);
 }
 
-void Comms::wait(vescomm_request_t *request) {
-    if (!shard_) {
-        const vescomm_status_t status = vescomm_request_wait(request);
-        check(status);
-        if (status != VESCOMM_OK)
-            throw Failure(VESCOMM_ERROR_ABORTED,
-                          "the function of vescomm_set_interrupt() ended the wait");
-        return;
-    }
-    // A blocking wait makes progress on one communicator only, and ranks of other groups may need
-    // progress on another one before they come to this request.
-    constexpr int polls = 200;
-    constexpr std::chrono::microseconds nap(50);
-    for (int poll = 0;; ++poll) {
-        const vescomm_status_t status = vescomm_request_test(request);
-        check(status);
-        if (status == VESCOMM_OK) return;
-        progress();
-        if (poll < polls) std::this_thread::yield();
-        else std::this_thread::sleep_for(nap);
-    }
+Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::move(world)) {
+    if (mesh.replicas() == 1) return;
+    const int rank = world_.rank();
+    shard_ = split(world_, mesh.group(rank));
+    if (mesh.shard_ranks > 1) replica_ = split(world_, mesh.position(rank));
+    for (const Communicator *comm : {&this->world(), &shard(), &replica()})
+        all_.push_back(comm->get());
+}
+
+void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
+    const vescomm_status_t status = vescomm_request_wait_with(request, all_.data(), all_.size());
+    if (status == VESCOMM_OK) return;
+    if (status == VESCOMM_IN_PROGRESS)
+        throw Failure(VESCOMM_ERROR_ABORTED,
+                      "the function of vescomm_set_interrupt() ended the wait");
+    std::string why = vescomm_get_last_error();
+    const int rank = world_.rank();
+    if (shard_ && &comm == &*shard_)
+        why += fmt::format(" (rank 0 of the shard group is rank {})",
+                           mesh_.group(rank) * mesh_.shard_ranks);
+    else if (replica_ && &comm == &*replica_)
+        why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
+                           mesh_.shard_ranks);
+    throw Failure(status, why);
 }
 
 void Comms::progress() {
-    world_->progress();
+    world_.progress();
     if (shard_) shard_->progress();
     if (replica_) replica_->progress();
 }
 
-void Comms::abort(const std::string &reason) noexcept {
-    for (const auto *comm : {&world_, &shard_, &replica_})
-        if (*comm) vescomm_comm_abort((*comm)->get(), reason.c_str());
+// A split in which no rank takes part is an all-gather over the control plane, whose result reaches
+// a rank before any later failure. A barrier does not promise that.
+void Comms::meet() {
+    vescomm_comm_t *none = nullptr;
+    check(vescomm_comm_split(world_.get(), -1, 0, nullptr, &none));
+}
+
+void Comms::abort(const char *reason) noexcept {
+    if (world_.get() != nullptr) vescomm_comm_abort(world_.get(), reason);
+    for (const auto *comm : {&shard_, &replica_})
+        if (*comm) vescomm_comm_abort((*comm)->get(), reason);
 }
 
 }  // namespace vescomm::fsdp

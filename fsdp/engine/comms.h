@@ -6,32 +6,45 @@
 #pragma once
 
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "fsdp/spec/mesh.h"
 #include "vescomm/vescomm.hpp"
 
 namespace vescomm::fsdp {
 
+// Returns a communicator of the ranks of `parent`. It is the first call of a collective function of
+// the engine: nothing before it may fail, because other ranks wait for this rank in it. If an
+// exception leaves the scope of the result, the waits of the other ranks end. Collective.
+Communicator make_world(vescomm_comm_t *parent);
+
 class Comms {
 public:
-    // `parent` is the communicator of all ranks; borrowed. Collective.
-    Comms(vescomm_comm_t *parent, const Mesh &mesh);
+    // Takes a communicator of all ranks that belongs to the engine. `mesh` must outlive this
+    // object. Collective.
+    Comms(Communicator world, const Mesh &mesh);
 
-    Communicator &world() { return *world_; }
-    Communicator &shard() { return shard_ ? *shard_ : *world_; }
-    Communicator &replica() { return replica_ ? *replica_ : *world_; }
+    Communicator &world() { return world_; }
+    Communicator &shard() { return shard_ ? *shard_ : world_; }
+    Communicator &replica() { return replica_ ? *replica_ : world_; }
 
-    // Waits until the request is complete, and makes progress on all communicators. Throws Error.
-    void wait(vescomm_request_t *request);
+    // Waits until a request of `comm`, one of the above, is complete. Makes progress on all
+    // communicators: ranks of other groups may need it before they come to this request. Throws
+    // Failure.
+    void wait(const Communicator &comm, vescomm_request_t *request);
     void progress();
+    // Returns when all ranks have called it. A failure of a rank that has returned reaches no rank
+    // that has not. Collective.
+    void meet();
     // Ends the waits of all ranks.
-    void abort(const std::string &reason) noexcept;
+    void abort(const char *reason) noexcept;
 
 private:
-    std::optional<Communicator> world_;
+    const Mesh &mesh_;
+    Communicator world_;
     std::optional<Communicator> shard_;  // none: all ranks
     std::optional<Communicator> replica_;  // none: all ranks
+    std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
 };
 
 }  // namespace vescomm::fsdp

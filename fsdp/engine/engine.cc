@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/engine.h"
 
+#include <new>
+
 #include "fsdp/engine/add_gradient.h"
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
@@ -9,37 +11,34 @@
 
 namespace vescomm::fsdp {
 
-namespace {
-
-int rank_of(vescomm_comm_t *comm) {
-    vescomm_comm_info_t info = vescomm_comm_info_init();
-    check(vescomm_comm_get_info(comm, &info));
-    return info.rank;
-}
-
-}  // namespace
-
-Engine::Engine(const Model &model, vescomm_comm_t *parent)
+Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
-      rank_(rank_of(parent)),
+      rank_(world.rank()),
       shards_(model_.plan, rank_),
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
-      wiring_(std::make_unique<Wiring>(model_, shards_, parent, counters_)) {}
+      wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_)) {
+    wiring_->comms.meet();
+}
 
-void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status,
-                  const std::string &text) {
-    const std::string sentence = describe(event, unit, model_.unit_names) + ": " + text;
-    failure_.emplace(status, sentence);
-    if (wiring_) wiring_->comms.abort(sentence);
-    throw *failure_;
+void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, const char *text) {
+    // Other ranks learn of the failure even if there is no memory for its sentence.
+    try {
+        failure_.emplace(status, describe(event, unit, model_.unit_names) + ": " + text);
+    } catch (const std::bad_alloc &) {
+        failure_.reset();
+    }
+    if (wiring_) wiring_->comms.abort(failure_ ? failure_->what() : "it is out of memory");
+    if (failure_) throw *failure_;
+    throw std::bad_alloc();
 }
 
 void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
     event(Event::initialise, no_unit, true, 0, [&] {
         states_.require_closed("vescomm_fsdp_initialise()");
         wiring_->parameters.forget();
+        ++generation_;
         for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
             const Bucket &bucket = model_.plan.buckets[index];
             for (const auto &piece : bucket.pieces(model_.plan.mesh.position(rank_))) {
@@ -139,7 +138,7 @@ vescomm_fsdp_view_t Engine::view_of(std::uint64_t id, vescomm_type_t type, void 
     view.shape = parameter.shape.data();
     view.strides = parameter.strides.data();
     view.dimensions = static_cast<std::int32_t>(parameter.shape.size());
-    view.generation = static_cast<std::uint64_t>(optimizer_.steps());
+    view.generation = generation_;
     return view;
 }
 
@@ -172,6 +171,10 @@ std::pair<vescomm_fsdp_view_t, vescomm_fsdp_gradient_mode_t> Engine::gradient(st
 }
 
 void Engine::push_gradient(std::uint64_t id, const void *data, vescomm_type_t type) {
+    const auto &parameters = model_.spec.parameters();
+    if (data == nullptr && id < parameters.size() && parameters[id].elements > 0)
+        refuse("data is NULL for the {} elements of parameter \"{}\"", parameters[id].elements,
+               model_.spec.full_name(id));
     event(Event::push_gradient, no_unit, false, 0, [&] {
         const Parameter &parameter = require_gradient(id);
         const std::size_t owner = parameter.tied_to.value_or(id);
@@ -210,31 +213,46 @@ void Engine::sum_over_replicas() {
                              average ? VESCOMM_AVERAGE : VESCOMM_SUM, nullptr, nullptr, &request));
     const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
         request, vescomm_request_free);
-    wiring.comms.wait(request);
+    wiring.comms.wait(wiring.comms.replica(), request);
     counters_.replica_bytes += replica_bytes(model_.plan, model_.plan.mesh.position(rank_));
 }
 
 void Engine::set_group(std::uint64_t group, const void *settings) {
-    if (failure_) throw *failure_;
+    require_wiring();
     optimizer_.set_group(group, settings);
     const auto &bytes = optimizer_.groups()[group].settings;
     log_.note(Event::set_group, no_unit, hash_of(bytes.data(), bytes.size(), group));
 }
 
 void Engine::reset() {
+    const auto fail = [this](vescomm_status_t status, const char *text) {
+        if (wiring_) wiring_->comms.abort(text);
+        failure_.emplace(status, std::string("reset: ") + text);
+        throw *failure_;
+    };
+    try {
+        rewire();
+    } catch (const Failure &error) {
+        fail(error.status, error.what());
+    } catch (const Error &error) {
+        fail(error.status(), error.what());
+    } catch (const std::bad_alloc &) {
+        fail(VESCOMM_ERROR_OUT_OF_MEMORY, "an allocation failed");
+    } catch (const std::exception &error) {
+        fail(VESCOMM_ERROR_INTERNAL, error.what());
+    }
+}
+
+void Engine::rewire() {
     if (wiring_ && !failure_) wiring_->comms.abort("vescomm_fsdp_reset() began the step again");
     wiring_.reset();
     failure_.reset();
     states_.reset();
     gradients_ = {};
     log_ = {};
-    try {
-        wiring_ = std::make_unique<Wiring>(model_, shards_, parent_, counters_);
-        catch_up();
-    } catch (const Error &error) {
-        failure_.emplace(error.status(), std::string("reset: ") + error.what());
-        throw *failure_;
-    }
+    Communicator world = make_world(parent_);
+    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_);
+    catch_up();
 }
 
 vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
@@ -244,7 +262,7 @@ vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
         refuse("there is no role {}; use MASTER, GRADIENT or STATE", role);
     vescomm_fsdp_view_t view = vescomm_fsdp_view_init();
     view.type = VESCOMM_F32;
-    view.generation = static_cast<std::uint64_t>(optimizer_.steps());
+    view.generation = generation_;
     std::vector<std::size_t> buckets = model_.plan.of_unit[unit];
     if (role != VESCOMM_FSDP_MASTER)
         std::erase_if(buckets, [&](std::size_t b) { return !model_.plan.buckets[b].trainable; });
@@ -291,8 +309,14 @@ void Engine::progress() {
     event(Event::progress, no_unit, false, 0, [&] { wiring_->comms.progress(); });
 }
 
+void Engine::require_wiring() const {
+    if (failure_) throw *failure_;
+    // There was no memory for the failure of a reset.
+    if (!wiring_) throw std::bad_alloc();
+}
+
 vescomm_comm_t *Engine::comm() {
-    if (!wiring_) throw *failure_;
+    if (!wiring_) require_wiring();
     return wiring_->comms.world().get();
 }
 

@@ -21,8 +21,9 @@ namespace vescomm::fsdp {
 
 class Engine {
 public:
-    // `parent` must outlive the engine. Collective.
-    Engine(const Model &model, vescomm_comm_t *parent);
+    // `world`: of all ranks, of make_world(). `parent` must outlive the engine. Collective. When a
+    // rank throws, the others throw too.
+    Engine(const Model &model, vescomm_comm_t *parent, Communicator world);
 
     // The functions of fsdp.h. They throw Failure.
     void initialise(vescomm_fsdp_fill_t fill, void *context);
@@ -76,8 +77,12 @@ private:
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
     [[noreturn]] void fail(Event event, std::uint64_t unit, vescomm_status_t status,
-                           const std::string &text);
+                           const char *text);
+    // Begins a step again; see reset().
+    void rewire();
 
+    // Throws if the engine has failed.
+    void require_wiring() const;
     void send(std::size_t unit);
     void sum_over_replicas();
     double measure_norm();
@@ -101,10 +106,14 @@ private:
     std::optional<Failure> failure_;
     Gradients gradients_;
     Update last_update_;
+    std::uint64_t generation_ = 0;  // changes of the parameters so far
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };
 
-// Plans the model and compares the specification with those of the other ranks. Collective.
-Model agree_on_model(const Spec &spec, vescomm_comm_t *comm);
+// Plans the model and compares the specification with those of the other ranks of `world`. Returns
+// nothing if a rank has no plan or the specifications differ; `refusal` then has this rank's error,
+// and all ranks have one. Collective.
+std::optional<Model> agree_on_model(const Spec &spec, const Communicator &world,
+                                    std::optional<Failure> &refusal);
 
 }  // namespace vescomm::fsdp

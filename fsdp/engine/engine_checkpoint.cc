@@ -41,7 +41,9 @@ std::unique_ptr<checkpoint::Agreement> make_agreement(vescomm_comm_t *parent) {
 std::int64_t parse_steps(const std::optional<std::string> &text) {
     std::int64_t steps = -1;
     if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
-    if (!text || steps < 0 || std::to_string(steps) != *text)
+    // Steps are counted on from here, and must not overflow.
+    constexpr std::int64_t max_steps = std::int64_t{1} << 62;
+    if (!text || steps < 0 || steps > max_steps || std::to_string(steps) != *text)
         refuse("the checkpoint has no number of steps; it was not saved by an engine");
     return steps;
 }
@@ -76,11 +78,10 @@ std::vector<ShardPiece> shard_pieces(const Model &model, const Shards &shards, i
             };
             add("master", VESCOMM_F32, shards.master(index).data());
             if (!bucket.trainable || !parameter.group) continue;
-            const vescomm_optimizer_needs_t &needs = model.spec.groups()[*parameter.group].needs;
-            for (std::size_t state = 0; state < bucket.states.size(); ++state)
-                add(role_of_state(needs.names[state] != nullptr ? needs.names[state]
-                                                                : std::to_string(state)),
-                    bucket.states[state], shards.state(index, state));
+            const auto &states = model.spec.groups()[*parameter.group].states;
+            for (std::size_t state = 0; state < states.size(); ++state)
+                add(role_of_state(states[state].name), states[state].type,
+                    shards.state(index, state));
         }
     }
     return all;
@@ -149,6 +150,7 @@ void Engine::load(const std::string &folder) {
         return std::string();
     };
     wiring_->parameters.forget();
+    ++generation_;
     checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);

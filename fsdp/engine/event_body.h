@@ -15,7 +15,7 @@ namespace vescomm::fsdp {
 template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
     const Stopwatch watch(counters_.exposed_seconds);
-    if (failure_) throw *failure_;
+    require_wiring();
     try {
         if (noted) log_.note(event, unit, detail);
         std::forward<Body>(body)();
@@ -25,6 +25,8 @@ void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t de
         fail(event, unit, error.status(), error.what());
     } catch (const std::bad_alloc &) {
         fail(event, unit, VESCOMM_ERROR_OUT_OF_MEMORY, "an allocation failed");
+    } catch (const std::exception &error) {
+        fail(event, unit, VESCOMM_ERROR_INTERNAL, error.what());
     }
 }
 

@@ -106,7 +106,7 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
         if (!requests_.contains(key)) watch_.verify(slot.announced);
         Request &next = request(key);
         // Requests on one memory share its partial sums, and must not run at the same time.
-        if (running != nullptr) comms_.wait(running);
+        if (running != nullptr) comms_.wait(comms_.shard(), running);
         next.start();
         running = next.get();
     }
@@ -149,7 +149,7 @@ void GradientSlots::drain(Slot &slot) {
     const auto number = static_cast<int>(&slot - slots_.data());
     for (const std::size_t bucket : plan_.of_unit[slot.sending]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
-        comms_.wait(request({number, bucket, slot.adds}).get());
+        comms_.wait(comms_.shard(), request({number, bucket, slot.adds}).get());
         if (!slot.adds) continue;
         const float *more = scratch_of(slot, bucket);
         for (float &sum : shards_.gradient(bucket)) sum += *more++;

@@ -4,6 +4,7 @@
 // Applies the optimizers of the groups to this rank's shards.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct OptimizerRun {
     std::int64_t offset = 0;  // in the shard of the bucket
     std::int64_t elements = 0;
     std::vector<vescomm_optimizer_piece_t> pieces;  // offsets within the run
+    std::vector<void *> states;  // of the optimizer, from the first element of the run on
 };
 
 // Divides the shard of a rank into runs.
@@ -32,6 +34,11 @@ public:
 
     // Replaces the settings of a group. Throws Failure if it needs other states.
     void set_group(std::size_t group, const void *settings);
+    // Declares that all ranks have the settings of now.
+    void agree_on_settings();
+    // Returns to the settings that all ranks had last.
+    void restore_settings();
+
     // Updates all shards. Throws Failure if a kind fails.
     void step(float gradient_scale, double learning_rate_scale);
 
@@ -43,8 +50,8 @@ public:
 private:
     const Shards &shards_;
     std::vector<Group> groups_;
+    std::vector<std::vector<std::byte>> agreed_;  // by group: settings that all ranks had last
     std::vector<OptimizerRun> runs_;
-    std::vector<std::vector<std::size_t>> state_bytes_;  // by bucket: of an element of each state
     std::int64_t steps_ = 0;
 };
 

@@ -64,7 +64,8 @@ void ParameterSlots::await(int slot) {
     if (!from.running) return;
     watch_.verify(from.announced);
     for (const std::size_t bucket : plan_.of_unit[from.unit])
-        if (plan_.buckets[bucket].elements > 0) comms_.wait(channel(slot, bucket).request.get());
+        if (plan_.buckets[bucket].elements > 0)
+            comms_.wait(comms_.shard(), channel(slot, bucket).request.get());
     from.running = false;
 }
 

@@ -4,6 +4,7 @@
 // The end of a step: norm, clipping, the optimizers.
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
@@ -24,6 +25,21 @@ void require_finite(const char *what, double value, double min) {
         refuse("{} is {}; it must be a finite number of at least {}", what, value, min);
 }
 
+// True if a multiplication in f32 by the factor is as exact as that of any other factor.
+bool is_f32_factor(double factor) {
+    const double size = std::fabs(factor);
+    return size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max();
+}
+
+// True if every gradient, multiplied by `factor`, is finite in f32. `norm`: of the gradients
+// multiplied by `scale`.
+bool representable(double norm, double scale, double factor) {
+    if (!std::isfinite(norm)) return false;
+    if (scale == 0) return true;
+    const double clipped = norm * (factor / scale);
+    return is_f32_factor(factor) && clipped <= std::numeric_limits<float>::max();
+}
+
 }  // namespace
 
 // The sum of squares is exact, so it does not depend on the cuts between ranks.
@@ -42,7 +58,7 @@ double Engine::measure_norm() {
                                  nullptr, nullptr, &request));
         const std::unique_ptr<vescomm_request_t, decltype(&vescomm_request_free)> owner(
             request, vescomm_request_free);
-        wiring_->comms.wait(request);
+        wiring_->comms.wait(wiring_->comms.shard(), request);
         sum.normalise();
     }
     gradients_.norm = std::sqrt(sum.value());
@@ -64,6 +80,9 @@ void Engine::scale(double factor) {
     event(Event::scale, no_unit, true, std::bit_cast<std::uint64_t>(factor), [&] {
         states_.require_gradients();
         if (!std::isfinite(factor)) refuse("the factor is {}; it must be finite", factor);
+        if (!std::isfinite(gradients_.scale * factor))
+            refuse("the factors of this step multiply to more than a double holds: {} and {}",
+                   gradients_.scale, factor);
         gradients_.scale *= factor;
     });
 }
@@ -79,40 +98,52 @@ void Engine::step(vescomm_fsdp_step_t &step) {
         // The arguments are compared before anything changes.
         wiring_->watch.verify(wiring_->watch.post(log_.now()));
         const double scale = gradients_.scale / (step.loss_scale > 0 ? step.loss_scale : 1.0);
+        if (gradients_.scale != 0 && !is_f32_factor(scale))
+            refuse(
+                "gradients would be multiplied by {}, which f32 does not hold: the factor {} of "
+                "vescomm_fsdp_scale() divided by the loss_scale {}; use values whose quotient is "
+                "from 2^-126 to 2^127",
+                scale, gradients_.scale, step.loss_scale);
         const double norm = measure_norm() * std::fabs(scale);
+        const double factor = scale * clip_factor(step.max_norm, norm);
         wiring_->parameters.forget();
         states_.step();
         wiring_->gradients.begin_step();
         gradients_ = {};
         step.norm = norm;
-        step.skipped = std::isfinite(norm) ? 0 : 1;
-        apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped),
-               scale * clip_factor(step.max_norm, norm), step.learning_rate_scale});
+        step.skipped = representable(norm, scale, factor) ? 0 : 1;
+        apply({last_update_.number + 1, static_cast<std::uint64_t>(step.skipped), factor,
+               step.learning_rate_scale});
         step.step = optimizer_.steps();
     });
 }
 
 void Engine::apply(const Update &update) {
     last_update_ = update;
+    optimizer_.agree_on_settings();
     if (update.skipped != 0) {
         ++counters_.skipped;
         return;
     }
+    ++generation_;
     const Stopwatch watch(counters_.optimizer_seconds);
     optimizer_.step(static_cast<float>(update.factor), update.learning_rate_scale);
 }
 
 // A rank that has updated its masters has seen the announcement of this step by every other rank.
 // So a rank that is behind was in step(), its gradient shards are complete, and nothing has
-// overwritten them.
+// overwritten them. Its settings are those of the other ranks: they are part of the announcement.
 void Engine::catch_up() {
     const int ranks = wiring_->comms.world().ranks();
     std::vector<Update> all(static_cast<std::size_t>(ranks));
     check(vescomm_all_gather(wiring_->comms.world().get(), &last_update_, all.data(),
                              sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
                              nullptr));
+    wiring_->comms.meet();
     for (const Update &other : all)
         if (other.number > last_update_.number) apply(other);
+    // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
+    optimizer_.restore_settings();
 }
 
 }  // namespace vescomm::fsdp

@@ -42,7 +42,7 @@ std::uint64_t Watch::post(const Announcement &announcement) {
 void Watch::verify(std::uint64_t number) {
     for (; verified_ < number; ++verified_) {
         const Entry &entry = entries_[verified_ % depth];
-        comms_.wait(entry.request);
+        comms_.wait(comms_.world(), entry.request);
         const std::string difference = compare(entry.all, unit_names_);
         if (!difference.empty()) throw Failure(VESCOMM_ERROR_MISMATCH, difference);
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/gathered_units.h"
@@ -22,10 +23,10 @@ struct Model {
 };
 
 struct Wiring {
-    // All arguments must outlive it. Collective.
-    Wiring(const Model &model, const Shards &shards, vescomm_comm_t *parent,
+    // `world`: of all ranks. The other arguments must outlive the wiring. Collective.
+    Wiring(const Model &model, const Shards &shards, Communicator world,
            vescomm_fsdp_counters_t &counters)
-        : comms(parent, model.plan.mesh),
+        : comms(std::move(world), model.plan.mesh),
           watch(comms, model.unit_names),
           parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters),
           gradients(model.spec, model.plan, shards, model.unit_names, comms, watch) {}

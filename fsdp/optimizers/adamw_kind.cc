@@ -19,6 +19,7 @@ vescomm_adamw_settings_t read(const void *settings) noexcept {
 
 // Constant sentence about the first wrong member, or nullptr. A comparison with NaN is false.
 const char *wrong(const vescomm_adamw_settings_t &s) noexcept {
+    if (s.reserved != 0) return "adamw: reserved must be 0; use vescomm_adamw_settings_init()";
     if (!(s.learning_rate >= 0 && std::isfinite(s.learning_rate)))
         return "adamw: learning_rate must be a finite number of at least 0";
     if (!(s.beta1 >= 0 && s.beta1 < 1)) return "adamw: beta1 must be in [0, 1)";
@@ -37,10 +38,11 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;
     }
-    needs->states = 2;
-    needs->types[0] = needs->types[1] = VESCOMM_F32;
-    needs->names[0] = "first moment";
-    needs->names[1] = "second moment";
+    static constexpr vescomm_optimizer_state_t moments[] = {
+        {sizeof(vescomm_optimizer_state_t), VESCOMM_F32, "first moment"},
+        {sizeof(vescomm_optimizer_state_t), VESCOMM_F32, "second moment"}};
+    needs->state_count = 2;
+    needs->states = moments;
     return VESCOMM_OK;
 }
 
@@ -53,19 +55,15 @@ int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexc
     return VESCOMM_OK;
 }
 
-constexpr vescomm_optimizer_kind_t kind = {
-    sizeof(vescomm_optimizer_kind_t),
-    sizeof(vescomm_adamw_settings_t),
-    "adamw",
-    nullptr,
-    needs,
-    step,
-};
-
 }  // namespace
 
 }  // namespace vescomm::fsdp
 
 const vescomm_optimizer_kind_t *vescomm_optimizer_get_adamw(void) {
-    return &vescomm::fsdp::kind;
+    static const vescomm_adamw_settings_t defaults = vescomm_adamw_settings_init();
+    static const vescomm_optimizer_kind_t kind = {
+        sizeof kind,          sizeof defaults,     "adamw",   nullptr,
+        vescomm::fsdp::needs, vescomm::fsdp::step, &defaults,
+    };
+    return &kind;
 }

@@ -19,6 +19,7 @@ vescomm_sgd_settings_t read(const void *settings) noexcept {
 
 // Constant sentence about the first wrong member, or nullptr. A comparison with NaN is false.
 const char *wrong(const vescomm_sgd_settings_t &s) noexcept {
+    if (s.reserved != 0) return "sgd: reserved must be 0; use vescomm_sgd_settings_init()";
     if (!(s.learning_rate >= 0 && std::isfinite(s.learning_rate)))
         return "sgd: learning_rate must be a finite number of at least 0";
     if (!(s.momentum >= 0 && std::isfinite(s.momentum)))
@@ -39,11 +40,10 @@ int needs(void *, const void *settings, vescomm_optimizer_needs_t *needs,
         *reason = problem;
         return VESCOMM_ERROR_INVALID_ARGUMENT;
     }
-    needs->states = s.momentum != 0 ? 1 : 0;
-    if (needs->states == 1) {
-        needs->types[0] = VESCOMM_F32;
-        needs->names[0] = "momentum";
-    }
+    static constexpr vescomm_optimizer_state_t momentum = {sizeof momentum, VESCOMM_F32,
+                                                           "momentum"};
+    needs->state_count = s.momentum != 0 ? 1 : 0;
+    needs->states = &momentum;
     return VESCOMM_OK;
 }
 
@@ -66,14 +66,15 @@ int step(void *, const void *settings, const vescomm_optimizer_run_t *run) noexc
     return VESCOMM_OK;
 }
 
-constexpr vescomm_optimizer_kind_t kind = {
-    sizeof(vescomm_optimizer_kind_t), sizeof(vescomm_sgd_settings_t), "sgd", nullptr, needs, step,
-};
-
 }  // namespace
 
 }  // namespace vescomm::fsdp
 
 const vescomm_optimizer_kind_t *vescomm_optimizer_get_sgd(void) {
-    return &vescomm::fsdp::kind;
+    static const vescomm_sgd_settings_t defaults = vescomm_sgd_settings_init();
+    static const vescomm_optimizer_kind_t kind = {
+        sizeof kind,          sizeof defaults,     "sgd",     nullptr,
+        vescomm::fsdp::needs, vescomm::fsdp::step, &defaults,
+    };
+    return &kind;
 }

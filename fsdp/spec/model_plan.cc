@@ -20,8 +20,10 @@ using PlanPointer = std::unique_ptr<vescomm_plan_t, FreePlan>;
 
 std::vector<vescomm_type_t> states_of(const Spec &spec, const Parameter &parameter) {
     if (!parameter.group) return {};
-    const vescomm_optimizer_needs_t &needs = spec.groups()[*parameter.group].needs;
-    return {needs.types, needs.types + needs.states};
+    std::vector<vescomm_type_t> types;
+    for (const Group::State &state : spec.groups()[*parameter.group].states)
+        types.push_back(state.type);
+    return types;
 }
 
 // Returns the bucket of a unit that a parameter belongs to; adds one if there is none.
@@ -210,8 +212,13 @@ std::vector<vescomm_optimizer_piece_t> Bucket::pieces(int position) const {
     for (const Place &place : places) {
         const std::int64_t first = std::max(begin, place.offset);
         const std::int64_t last = std::min(end, place.offset + place.elements);
-        if (first < last)
-            pieces.push_back({place.parameter, first - place.offset, last - first, first - begin});
+        if (first >= last) continue;
+        vescomm_optimizer_piece_t piece = vescomm_optimizer_piece_init();
+        piece.parameter = place.parameter;
+        piece.first = first - place.offset;
+        piece.elements = last - first;
+        piece.offset = first - begin;
+        pieces.push_back(piece);
     }
     return pieces;
 }

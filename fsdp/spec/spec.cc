@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fsdp/error.h"
+#include "fsdp/spec/group.h"
 #include "fsdp/spec/mesh.h"
 
 namespace vescomm::fsdp {
@@ -115,9 +116,11 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     parameter.unit = unit;
     parameter.name = theirs.name;
     const std::string name = units_[unit].name + "." + parameter.name;
-    for (const std::size_t other : units_[unit].parameters)
-        if (parameters_[other].name == parameter.name)
-            refuse("there is a parameter \"{}\" already; names are unique in a unit", name);
+    if (const auto other = ids_.find(name); other != ids_.end())
+        refuse(
+            "there is a parameter \"{}\" already, \"{}\" of unit \"{}\"; checkpoints need the "
+            "name of the unit, a dot and the name of the parameter to be unique",
+            name, parameters_[other->second].name, units_[parameters_[other->second].unit].name);
     if (theirs.dimensions < 0 || (theirs.dimensions > 0 && theirs.shape == nullptr))
         refuse("parameter \"{}\" has {} dimensions and {}", name, theirs.dimensions,
                theirs.shape == nullptr ? "no shape" : "a shape");
@@ -160,13 +163,14 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         parameter.flags = parameters_[owner].flags;
         parameter.type = parameters_[owner].type;
     }
+    ids_.emplace(name, parameters_.size());
     parameters_.push_back(std::move(parameter));
     units_[unit].parameters.push_back(parameters_.size() - 1);
     return parameters_.size() - 1;
 }
 
 std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
-                            const vescomm_optimizer_kind_t *kind, const void *settings) {
+                            const vescomm_optimizer_kind_t &kind, const void *settings) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
         const std::uint64_t id = ids[i];
         if (id >= parameters_.size())
@@ -191,7 +195,7 @@ void Spec::complete() {
             rest.push_back(id);
     if (rest.empty()) return;
     const vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
-    add_group(rest, vescomm_optimizer_get_adamw(), &settings);
+    add_group(rest, *vescomm_optimizer_get_adamw(), &settings);
 }
 
 vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
@@ -200,29 +204,6 @@ vescomm_type_t Spec::gradient_type(const Parameter &parameter) const {
 
 std::string Spec::full_name(std::size_t id) const {
     return units_[parameters_[id].unit].name + "." + parameters_[id].name;
-}
-
-Group make_group(const vescomm_optimizer_kind_t *kind, const void *settings) {
-    if (kind == nullptr || kind->name == nullptr || kind->needs == nullptr || kind->step == nullptr)
-        refuse("the kind of a group, or its name, needs or step, is NULL; give all of them");
-    if (settings == nullptr && kind->settings_bytes > 0)
-        refuse("settings is NULL; \"{}\" has {} bytes of settings", kind->name,
-               kind->settings_bytes);
-    Group group;
-    group.kind = kind;
-    const auto *bytes = static_cast<const std::byte *>(settings);
-    if (kind->settings_bytes > 0) group.settings.assign(bytes, bytes + kind->settings_bytes);
-    const char *reason = "it gave no reason";
-    if (kind->needs(kind->context, group.settings.data(), &group.needs, &reason) != 0)
-        refuse("\"{}\" rejects its settings: {}", kind->name, reason);
-    if (group.needs.states > VESCOMM_OPTIMIZER_MAX_STATES)
-        refuse("\"{}\" needs {} states; at most {} are possible", kind->name, group.needs.states,
-               VESCOMM_OPTIMIZER_MAX_STATES);
-    for (std::uint32_t state = 0; state < group.needs.states; ++state)
-        if (vescomm_type_get_bytes(group.needs.types[state]) == 0)
-            refuse("state {} of \"{}\" has type {}, which does not exist", state, kind->name,
-                   group.needs.types[state]);
-    return group;
 }
 
 }  // namespace vescomm::fsdp

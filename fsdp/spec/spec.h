@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,9 +53,16 @@ struct Unit {
 
 // Parameters with one optimizer and one set of settings.
 struct Group {
-    const vescomm_optimizer_kind_t *kind = nullptr;
-    std::vector<std::byte> settings;
-    vescomm_optimizer_needs_t needs = vescomm_optimizer_needs_init();
+    struct State {
+        vescomm_type_t type = VESCOMM_F32;
+        std::string name;
+
+        bool operator==(const State &) const = default;
+    };
+
+    vescomm_optimizer_kind_t kind = vescomm_optimizer_kind_init();
+    std::vector<std::byte> settings;  // kind.settings_bytes
+    std::vector<State> states;
 };
 
 class Spec {
@@ -66,7 +74,7 @@ public:
     void use_preset(const std::string &preset);
     std::size_t add_unit(const std::string &name);
     std::size_t add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &parameter);
-    std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t *kind,
+    std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t &kind,
                           const void *settings);
     // Puts the trainable parameters without a group into a group with AdamW.
     void complete();
@@ -89,9 +97,7 @@ private:
     std::vector<Unit> units_;
     std::vector<Parameter> parameters_;
     std::vector<Group> groups_;
+    std::map<std::string, std::size_t> ids_;  // of parameters, by full name
 };
-
-// Makes a group after asking the kind for its needs.
-Group make_group(const vescomm_optimizer_kind_t *kind, const void *settings);
 
 }  // namespace vescomm::fsdp

@@ -3,6 +3,7 @@
 #include "comm/request.h"
 
 #include <algorithm>
+#include <span>
 
 #include "api/guard.h"
 #include "api/handles.h"
@@ -106,6 +107,29 @@ vescomm_status_t vescomm_request_wait(vescomm_request_t *request) {
         require(request, "vescomm_request_wait", "request");
         complete =
             std::ranges::all_of(request->parts, [](const auto &part) { return part->try_wait(); });
+    });
+    return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
+}
+
+vescomm_status_t vescomm_request_wait_with(vescomm_request_t *request, vescomm_comm_t *const *comms,
+                                           size_t count) {
+    bool complete = false;
+    const vescomm_status_t status = guarded([&] {
+        constexpr const char *function = "vescomm_request_wait_with";
+        require(request, function, "request");
+        if (count > 0 && comms == nullptr)
+            throw Error(
+                VESCOMM_ERROR_INVALID_ARGUMENT,
+                std::string(function) + ": comms is NULL, and count is " + std::to_string(count));
+        const std::span all(comms, count);
+        for (vescomm_comm_t *comm : all) require(comm, function, "an entry of comms");
+        const auto meanwhile = [&all] {
+            bool moved = false;
+            for (const vescomm_comm_t *comm : all) moved |= comm->value->try_progress();
+            return moved;
+        };
+        complete = std::ranges::all_of(request->parts,
+                                       [&](const auto &part) { return part->try_wait(meanwhile); });
     });
     return status == VESCOMM_OK && !complete ? VESCOMM_IN_PROGRESS : status;
 }

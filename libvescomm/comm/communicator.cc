@@ -166,6 +166,11 @@ void Communicator::progress() {
     engine_.progress();
 }
 
+bool Communicator::try_progress() {
+    check();
+    return engine_.try_progress();
+}
+
 void Communicator::retire(std::unique_ptr<Operation> operation,
                           const std::function<std::string()> &what) noexcept {
     const bool incomplete = engine_.retire(std::move(operation));

@@ -105,8 +105,9 @@ public:
     void wait(Operation &operation, const std::function<std::string()> &what) {
         engine_.wait(operation, what);
     }
-    bool try_wait(Operation &operation, const std::function<std::string()> &what) {
-        return engine_.try_wait(operation, what);
+    bool try_wait(Operation &operation, const std::function<std::string()> &what,
+                  const std::function<bool()> &meanwhile) {
+        return engine_.try_wait(operation, what, meanwhile);
     }
     void wait(const std::function<bool()> &done,
               const std::function<std::vector<int>()> &waiting_for,
@@ -115,6 +116,8 @@ public:
     }
     // Throws what check() throws.
     void progress();
+    // Makes progress once. Returns true if anything moved. Throws what check() throws.
+    bool try_progress();
     std::vector<std::string> gather(std::string_view label, std::string_view bytes,
                                     Deadline limit) {
         return engine_.gather(label, bytes, limit);

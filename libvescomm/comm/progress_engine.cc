@@ -121,6 +121,12 @@ void ProgressEngine::progress() {
     attempt([] { return false; });
 }
 
+bool ProgressEngine::try_progress() {
+    bool moved = false;
+    attempt([] { return false; }, nullptr, &moved);
+    return moved;
+}
+
 void ProgressEngine::check_stopped() {
     if (!failure_.broken()) return;
     {

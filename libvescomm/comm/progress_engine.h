@@ -69,6 +69,8 @@ public:
     bool run(Operation &operation, const Run &run);
     bool test(Operation &operation);
     void progress();
+    // Makes progress once. Returns true if anything moved.
+    bool try_progress();
     // Takes over an operation that its request gives up. Returns true if it was incomplete: other
     // ranks would wait for it until their deadline.
     bool retire(std::unique_ptr<Operation> operation) noexcept;
@@ -77,7 +79,10 @@ public:
 
     void wait(Operation &operation, const std::function<std::string()> &what);
     // Returns false if the program ended the wait (base/interrupt.h); wait() then throws.
-    bool try_wait(Operation &operation, const std::function<std::string()> &what);
+    // `meanwhile`: makes progress elsewhere and returns true if anything moved there. It runs
+    // without the lock, and ends the wait if it throws.
+    bool try_wait(Operation &operation, const std::function<std::string()> &what,
+                  const std::function<bool()> &meanwhile = {});
     // Waits until `done` returns true; it runs under the lock, after each progress. When the
     // deadline passes, the error names `what` is waited for and the ranks that `waiting_for`
     // returns.
@@ -107,6 +112,8 @@ private:
         std::function<void()> before_sleep = {};
         // Throws once the limit has passed. Empty: the engine does.
         std::function<void(double waited_seconds)> expire = {};
+        // Makes progress elsewhere; see try_wait(). Empty: nothing to do.
+        std::function<bool()> meanwhile = {};
     };
 
     // Makes progress once. Returns true if `done`, which runs under the lock, returns true. Throws
@@ -124,7 +131,7 @@ private:
     bool wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);
     // Makes progress once, and sleeps if nothing has moved. `done`, `busy`: see attempt().
-    bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Deadline &limit,
+    bool sleep(Pollers::Polling &polling, const std::function<bool()> &done, const Waiting &waiting,
                double &busy);
     [[noreturn]] void give_up_interrupted(const std::function<std::string()> &what);
     // Breaks the communicator and throws.

@@ -102,12 +102,14 @@ void Request::wait() {
     finish();
 }
 
-bool Request::try_wait() {
+bool Request::try_wait(const std::function<bool()> &meanwhile) {
     if (!running()) {
         comm_->failure().check();
         return true;
     }
-    if (!comm_->try_wait(*operation_, [this] { return describe(); })) return false;
+    if (!comm_->try_wait(
+            *operation_, [this] { return describe(); }, meanwhile))
+        return false;
     finish();
     return true;
 }

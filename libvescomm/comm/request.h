@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,8 +69,8 @@ public:
     bool test();
     void wait();
     // wait(). Returns false if the program ended the wait (base/interrupt.h) and the request is
-    // running; wait() then throws.
-    bool try_wait();
+    // running; wait() then throws. `meanwhile`: see ProgressEngine::try_wait().
+    bool try_wait(const std::function<bool()> &meanwhile = {});
     // start() and wait().
     void run();
     bool running() const { return started_.load(std::memory_order_acquire); }

@@ -116,7 +116,8 @@ void ProgressEngine::wait(Operation &operation, const std::function<std::string(
     if (!try_wait(operation, what)) give_up_interrupted(what);
 }
 
-bool ProgressEngine::try_wait(Operation &operation, const std::function<std::string()> &what) {
+bool ProgressEngine::try_wait(Operation &operation, const std::function<std::string()> &what,
+                              const std::function<bool()> &meanwhile) {
     Pollers::Polling polling(pollers_);
     if (attempt_often([&operation] { return operation.settled(); })) return true;
     return wait_long(polling, [&operation] { return operation.settled(); },
@@ -128,7 +129,8 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
                               observers_.recorder.takes_long(operation.flight);
                               // The run may wait for another one that was started before it.
                               match_calls_locked();
-                          }});
+                          },
+                      .meanwhile = meanwhile});
 }
 
 void ProgressEngine::wait(const std::function<bool()> &done,
@@ -219,16 +221,21 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
     int sleeps = 0;
     // The wait does not sleep while anything moves.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
+    const auto attempt_all = [&](bool &moved) {
+        if (attempt(done, &busy, &moved)) return true;
+        if (waiting.meanwhile && waiting.meanwhile()) moved = true;
+        return false;
+    };
     for (;;) {
         bool moved = false;
         for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
-            if (attempt(done, &busy, &moved)) return finish();
+            if (attempt_all(moved)) return finish();
             if (moved) leavers.moved();
             else let_others();
         }
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             sched_yield();
-            if (attempt(done, &busy, &moved)) return finish();
+            if (attempt_all(moved)) return finish();
             if (moved) leavers.moved();
         }
         if (limit.expired()) {
@@ -257,12 +264,12 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
             const EngineLock::Caller lock(lock_);
             if (!running_.stopped()) waiting.before_sleep();
         }
-        if (sleep(polling, done, limit, busy)) return finish();
+        if (sleep(polling, done, waiting, busy)) return finish();
     }
 }
 
 bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()> &done,
-                           const Deadline &limit, double &busy) {
+                           const Waiting &waiting, double &busy) {
     Sleepers::Sleep sleep(sleepers_);
     bool moved = false;
     if (attempt(done, &busy, &moved)) return true;
@@ -270,10 +277,13 @@ bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()
     if (moved) return false;
     // Without a progress thread only this thread polls the inter-node transports: sleep briefly.
     const bool deaf = !pollers_.threaded() && between_nodes();
-    const Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep();
+    Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep();
+    // Data of other communicators wakes nobody here either, and other ranks may wait for it before
+    // they come to this operation.
+    if (waiting.meanwhile) nap = std::chrono::microseconds(200);
     polling.pause();
     observers_.counters.sleeps.fetch_add(1, std::memory_order_relaxed);
-    sleep.until(std::min(limit.moment(), Clock::now() + nap));
+    sleep.until(std::min(waiting.limit.moment(), Clock::now() + nap));
     polling.resume();
     return false;
 }

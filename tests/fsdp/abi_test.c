@@ -16,7 +16,6 @@
 
 FREEZE(sizeof(void *) == 8); /* the offsets below are those of 64-bit machines */
 
-FREEZE(VESCOMM_OPTIMIZER_MAX_STATES == 4);
 FREEZE(VESCOMM_FSDP_DECLARED == 0);
 FREEZE(VESCOMM_FSDP_RECORDED == 1);
 FREEZE(VESCOMM_FSDP_EXPLICIT == 2);
@@ -34,17 +33,22 @@ FREEZE(VESCOMM_FSDP_ADD == 1);
 FREEZE(VESCOMM_FSDP_MASTER == 0);
 FREEZE(VESCOMM_FSDP_GRADIENT == 1);
 FREEZE(VESCOMM_FSDP_STATE == 2);
-MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
-MEMBER(vescomm_optimizer_needs_t, states, 4);
-MEMBER(vescomm_optimizer_needs_t, types, 8);
-MEMBER(vescomm_optimizer_needs_t, names, 24);
-FREEZE(sizeof(vescomm_optimizer_needs_t) == 56);
+MEMBER(vescomm_optimizer_state_t, struct_size, 0);
+MEMBER(vescomm_optimizer_state_t, type, 4);
+MEMBER(vescomm_optimizer_state_t, name, 8);
+FREEZE(sizeof(vescomm_optimizer_state_t) == 16);
 
-MEMBER(vescomm_optimizer_piece_t, parameter, 0);
-MEMBER(vescomm_optimizer_piece_t, first, 8);
-MEMBER(vescomm_optimizer_piece_t, elements, 16);
-MEMBER(vescomm_optimizer_piece_t, offset, 24);
-FREEZE(sizeof(vescomm_optimizer_piece_t) == 32);
+MEMBER(vescomm_optimizer_needs_t, struct_size, 0);
+MEMBER(vescomm_optimizer_needs_t, state_count, 4);
+MEMBER(vescomm_optimizer_needs_t, states, 8);
+FREEZE(sizeof(vescomm_optimizer_needs_t) == 16);
+
+MEMBER(vescomm_optimizer_piece_t, struct_size, 0);
+MEMBER(vescomm_optimizer_piece_t, parameter, 8);
+MEMBER(vescomm_optimizer_piece_t, first, 16);
+MEMBER(vescomm_optimizer_piece_t, elements, 24);
+MEMBER(vescomm_optimizer_piece_t, offset, 32);
+FREEZE(sizeof(vescomm_optimizer_piece_t) == 40);
 
 MEMBER(vescomm_optimizer_run_t, struct_size, 0);
 MEMBER(vescomm_optimizer_run_t, states, 4);
@@ -65,7 +69,8 @@ MEMBER(vescomm_optimizer_kind_t, name, 8);
 MEMBER(vescomm_optimizer_kind_t, context, 16);
 MEMBER(vescomm_optimizer_kind_t, needs, 24);
 MEMBER(vescomm_optimizer_kind_t, step, 32);
-FREEZE(sizeof(vescomm_optimizer_kind_t) == 40);
+MEMBER(vescomm_optimizer_kind_t, default_settings, 40);
+FREEZE(sizeof(vescomm_optimizer_kind_t) == 48);
 
 MEMBER(vescomm_adamw_settings_t, struct_size, 0);
 MEMBER(vescomm_adamw_settings_t, learning_rate, 8);

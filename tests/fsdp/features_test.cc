@@ -297,6 +297,35 @@ TEST(Features, ARecordedOrderIsFollowedAndRecordedAgain) {
     });
 }
 
+// A program with a newer header has longer pieces, and one that does not say so gets an error.
+TEST(Features, PiecesHaveTheSizeOfTheCallersStruct) {
+    run_ranks(1, [](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        struct Newer {
+            vescomm_optimizer_piece_t known = vescomm_optimizer_piece_init();
+            std::uint64_t newer = 7;
+        };
+        const auto pieces = engine.pieces(1);
+        std::vector<Newer> longer(pieces.size());
+        for (Newer &piece : longer) piece.known.struct_size = sizeof(Newer);
+        std::size_t count = 0;
+        check(vescomm_fsdp_pieces(engine.get(), 1, &longer[0].known, longer.size(), &count));
+        ASSERT_EQ(count, pieces.size());
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto *piece = vescomm_optimizer_piece_at(&longer[0].known, i);
+            EXPECT_EQ(piece, &longer[i].known);
+            EXPECT_EQ(piece->parameter, pieces[i].parameter);
+            EXPECT_EQ(piece->offset, pieces[i].offset);
+            EXPECT_EQ(longer[i].newer, 0u);
+        }
+        ASSERT_GT(count, 1u);
+        longer[1].known.struct_size = 0;
+        EXPECT_EQ(vescomm_fsdp_pieces(engine.get(), 1, &longer[0].known, longer.size(), &count),
+                  VESCOMM_ERROR_INVALID_ARGUMENT);
+    });
+}
+
 // Shards are aligned, and their pieces cover every parameter once.
 TEST(Features, ShardsAreAlignedAndCoverTheModel) {
     for (const int ranks : {1, 2, 5, 7}) {

@@ -411,5 +411,35 @@ TEST(Misuse, NullArgumentsDoNothing) {
     });
 }
 
+TEST(Misuse, AGradientWithoutBytesHasNoEffect) {
+    run_ranks(2, [](Communicator &comm) {
+        const Described described = describe(odd_model());
+        Engine engine(described.spec, comm);
+        engine.begin(VESCOMM_FSDP_LAST);
+        engine.pre_forward(1);
+        engine.post_forward(1);
+        engine.pre_backward(1);
+        expect_words(
+            sentence_of([&] { engine.push_gradient(described.ids[1][0], nullptr, VESCOMM_F32); }),
+            {"data is NULL", "768 elements", "\"block.0.up\""});
+        // It has no elements.
+        engine.push_gradient(described.ids[1].back(), nullptr, VESCOMM_F32);
+        engine.post_backward(1);
+        engine.finish_backward();
+        engine.step();
+    });
+}
+
+TEST(Misuse, TwoParametersWithOneFullName) {
+    Spec spec;
+    const auto a = spec.add_unit("a"), b = spec.add_unit("a.b");
+    spec.add_parameter(a, {.name = "b.c", .shape = {3}});
+    spec.add_parameter(b, {.name = "b.c", .shape = {3}});
+    expect_words(sentence_of([&] { spec.add_parameter(b, {.name = "c", .shape = {3}}); }),
+                 {"\"a.b.c\"", "\"b.c\" of unit \"a\"", "unique"});
+    expect_words(sentence_of([&] { spec.add_parameter(a, {.name = "b.c", .shape = {3}}); }),
+                 {"\"a.b.c\"", "unique"});
+}
+
 }  // namespace
 }  // namespace vescomm::fsdp::testing

@@ -19,15 +19,16 @@
 namespace vescomm::fsdp::testing {
 
 // Runs the ranks as threads. `node_of` has the emulated node of each rank; empty: one node.
+// `timeout_seconds`: of the communicators.
 inline void run_ranks(int ranks, const std::function<void(Communicator &)> &body,
-                      const std::vector<int> &node_of = {}) {
+                      const std::vector<int> &node_of = {}, double timeout_seconds = 60) {
     const std::string address = internal::testing_support::free_address();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
         threads.emplace_back([&, rank] {
             try {
                 vescomm_comm_options_t options = vescomm_comm_options_init();
-                options.timeout_seconds = 60;
+                options.timeout_seconds = timeout_seconds;
                 std::string node = "node";
                 if (!node_of.empty()) node += std::to_string(node_of[rank]);
                 options.node = node.c_str();

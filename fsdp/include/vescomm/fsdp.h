@@ -181,7 +181,8 @@ typedef struct vescomm_fsdp_parameter {
     uint32_t struct_size;
     /** Number of entries of shape; 0 is a scalar. */
     int32_t dimensions;
-    /** Unique within its unit. Borrowed for the call. */
+    /** Unique within its unit. The name of the unit, a dot and this name are together unique in the
+     *  model. Borrowed for the call. */
     const char *name;
     /** Row-major extents, each at least 0. Borrowed for the call. */
     const int64_t *shape;
@@ -227,8 +228,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_parameter(vescomm_fsdp_spec_t *spe
  * in no group form one group with AdamW and its default settings.
  *
  * @param parameters  @p count ids; neither frozen nor ignored nor tied. Borrowed for the call.
- * @param kind        must exist as long as the specification and its engines.
- * @param settings    kind->settings_bytes bytes, copied.
+ * @param kind        copied. Its name, its context and its functions must exist as long as the
+ *                    specification and its engines.
+ * @param settings    settings->struct_size bytes are copied; members that they lack have the
+ *                    defaults of the kind. NULL if the kind has no settings.
  * @param group       [out] number of the group, counted from 0. May be NULL.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when the kind rejects the settings.
  *
@@ -315,7 +318,8 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
  *         VESCOMM_ERROR_MISMATCH: the specifications differ; the sentence names a rank and the
  *         first unit that differs. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
- *         VESCOMM_ERROR_PEER_FAILED.
+ *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_ABORTED: another rank has one of these errors.
+ *         After an error no rank has an engine.
  *
  * Collective: yes.  Blocking: yes.  Threads: one.  Since: 0.1
  */
@@ -444,7 +448,9 @@ typedef struct vescomm_fsdp_view {
     const int64_t *strides; /**< in elements; owned by the engine. NULL as shape */
     int32_t dimensions; /**< entries of shape and strides */
     uint32_t reserved;
-    uint64_t generation; /**< number of updates of the parameters so far */
+    /** Changes with the parameters: number of steps that were not skipped, initialisations and
+     * loads so far. The same on every rank. */
+    uint64_t generation;
 } vescomm_fsdp_view_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -497,7 +503,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  *
  * Before: its unit is between pre_backward and post_backward.
  *
- * @param data   all elements of the parameter, dense and row-major. Borrowed for the call.
+ * @param data   all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
+ *               an error without an effect, unless there are no elements.
  * @param type   f32 or the type of the gradients.
  * @param queue  must be NULL for host memory, the only kind so far.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
@@ -553,14 +560,16 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double f
 /** Arguments and results of a step. Append-only. */
 typedef struct vescomm_fsdp_step {
     uint32_t struct_size;
-    /** [out] 1: a gradient was not finite, so that nothing was updated on any rank. */
+    /** [out] 1: a gradient of any rank was not finite, or would not be after its multiplication by
+     *  vescomm_fsdp_scale(), loss_scale and clipping; nothing was updated on any rank. */
     int32_t skipped;
     /** [in] Factor of the learning rate of every group in this step. vescomm_fsdp_step_init() sets
      *  1. */
     double learning_rate_scale;
     /** [in] Largest norm; larger gradients are scaled down to it. 0: no limit. */
     double max_norm;
-    /** [in] Factor that the trainer multiplied the loss by; gradients are divided by it. 0: 1. */
+    /** [in] Factor that the trainer multiplied the loss by; gradients are divided by it. 0: 1. The
+     *  factor of vescomm_fsdp_scale() divided by it is 0, or from 2^-126 to 2^127. */
     double loss_scale;
     double norm; /**< [out] norm of the gradients before clipping, divided by the loss scale */
     int64_t step; /**< [out] number of steps that were not skipped */
@@ -591,7 +600,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
                                                void *queue);
 
 /**
- * Replaces the settings of a group from the next step on.
+ * Replaces the settings of a group from the next step on. vescomm_fsdp_reset() undoes it unless a
+ * step has used them.
  *
  * @param group     of vescomm_fsdp_add_group().
  * @param settings  as there; must need the same states. The same on every rank.
@@ -607,12 +617,14 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * Returns to the start of a step after an error or an exception in the trainer: closes all units
  * and drops all gradients.
  *
- * After: parameters and states of the optimizer are as after the last step. Views are invalid. If
+ * After: parameters, states of the optimizer and settings of groups are as after the last step, or
+ * after vescomm_fsdp_create(). Views are invalid. If
  * vescomm_fsdp_step() succeeded on some ranks and failed on others, because a rank failed after it,
  * the step is complete on all ranks.
  *
- * @return VESCOMM_OK. The first error of the communicator given to vescomm_fsdp_create(), if that
- *         one is broken. VESCOMM_ERROR_TIMEOUT: a rank has not called it.
+ * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
+ * again: the first error of the communicator given to vescomm_fsdp_create(), if that one is broken;
+ *         VESCOMM_ERROR_TIMEOUT: a rank has not called it; VESCOMM_ERROR_OUT_OF_MEMORY.
  *
  * Collective: yes, all ranks.  Blocking: yes, at most the timeout.  Threads: one.
  * Cost: as the allocation of the slots in vescomm_fsdp_create().  Since: 0.1
@@ -632,7 +644,7 @@ typedef int32_t vescomm_fsdp_role_t;
  * Returns this rank's shard of a unit. vescomm_fsdp_pieces() says where parameters lie in it.
  *
  * @param role   frozen parameters have a master only, and lie behind all others.
- * @param state  number of the state, in the order of vescomm_optimizer_needs_t; 0 for other roles.
+ * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed; aligned to 64 bytes.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
@@ -646,7 +658,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t
 /**
  * Lists the pieces of parameters in this rank's shard of a unit, in order of offset.
  *
- * @param pieces    [out] up to @p capacity pieces; may be NULL when @p capacity is 0.
+ * @param pieces    [in,out] array of @p capacity pieces, all with the struct_size of the first,
+ * which the caller sets; the rest filled. May be NULL when @p capacity is 0.
  * @param count     [out] total number of pieces, which may exceed @p capacity.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -744,8 +757,9 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  * of @p folder. On any error, and if processes end at any moment, the latest save is a complete
  * one: the one before, or the new one.
  *
- * @param folder  of checkpoints; all nodes share it. Created if it does not exist. One save at a
- *                time writes to a folder. The same on every rank.
+ * @param folder  of checkpoints; all nodes share it. Created if it does not exist. May be a
+ * symbolic link; links in it are neither followed nor removed. One save at a time writes to a
+ *                folder. The same on every rank.
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
@@ -829,7 +843,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine
  * model-00001-of-00002.safetensors, and so on, and model.safetensors.index.json.
  *
  * Before: @p output does not exist or is an empty folder. After: it is complete; on an error it is
- * as before.
+ * as before. If the process is killed, a folder remains whose name is that of @p output,
+ * ".incomplete-" and eight digits.
  *
  * @param folder          of checkpoints.
  * @param output          folder of the model.

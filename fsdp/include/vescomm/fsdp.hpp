@@ -239,7 +239,7 @@ public:
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const {
         std::size_t count = 0;
         check(vescomm_fsdp_pieces(get(), unit, nullptr, 0, &count));
-        std::vector<vescomm_optimizer_piece_t> pieces(count);
+        std::vector<vescomm_optimizer_piece_t> pieces(count, vescomm_optimizer_piece_init());
         check(vescomm_fsdp_pieces(get(), unit, pieces.data(), count, &count));
         return pieces;
     }

@@ -20,44 +20,69 @@
 extern "C" {
 #endif
 
-/** Maximum number of states of a kind. */
-#define VESCOMM_OPTIMIZER_MAX_STATES 4
+/** A state of an optimizer: one element for each element of the parameter, zero before the first
+ * step. Append-only. */
+typedef struct vescomm_optimizer_state {
+    uint32_t struct_size;
+    vescomm_type_t type; /**< of the elements */
+    /** Such as "first moment"; unique within the kind. Checkpoints use it. */
+    const char *name;
+} vescomm_optimizer_state_t;
 
-/** The needs of a kind with given settings. Filled by vescomm_optimizer_kind::needs; append-only.
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_optimizer_state_t vescomm_optimizer_state_init(void) {
+    vescomm_optimizer_state_t state = {sizeof(vescomm_optimizer_state_t), 0, NULL};
+    return state;
+}
+
+/** The needs of a kind with given settings. Filled by vescomm_optimizer_kind_t.needs; append-only.
  */
 typedef struct vescomm_optimizer_needs {
     uint32_t struct_size;
-    /** Number of states, at most VESCOMM_OPTIMIZER_MAX_STATES. A state has one element for each
-     *  element of the parameter, and is zero before the first step. */
-    uint32_t states;
-    /** Type of each state. */
-    vescomm_type_t types[VESCOMM_OPTIMIZER_MAX_STATES];
-    /** Name of each state, such as "first moment"; a constant string. Checkpoints use it. */
-    const char *names[VESCOMM_OPTIMIZER_MAX_STATES];
+    uint32_t state_count; /**< entries of states, at most 64; 0: none */
+    /** Array of states, and their names: constants that exist as long as the kind. */
+    const vescomm_optimizer_state_t *states;
 } vescomm_optimizer_needs_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_needs_t vescomm_optimizer_needs_init(void) {
-    vescomm_optimizer_needs_t needs = {
-        sizeof(vescomm_optimizer_needs_t), 0, {0, 0, 0, 0}, {NULL, NULL, NULL, NULL}};
+    vescomm_optimizer_needs_t needs = {sizeof(vescomm_optimizer_needs_t), 0, NULL};
     return needs;
 }
 
-/** A part of one parameter in a run. */
+/** A part of one parameter in a run, or in the shard of a unit. Append-only. In an array of these,
+ * an entry begins struct_size bytes after the one before. */
 typedef struct vescomm_optimizer_piece {
+    uint32_t struct_size;
+    uint32_t reserved;
     uint64_t parameter; /**< id in the specification of the engine */
     int64_t first; /**< first element, counted within the parameter */
     int64_t elements; /**< number of elements, at least 1 */
-    int64_t offset; /**< position of the first element in the arrays of the run */
+    int64_t offset; /**< position of the first element in the arrays of the run, or in the shard */
 } vescomm_optimizer_piece_t;
 
-/** One call of vescomm_optimizer_kind::step: consecutive elements of this rank's shards. All
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_optimizer_piece_t vescomm_optimizer_piece_init(void) {
+    vescomm_optimizer_piece_t piece = {sizeof(vescomm_optimizer_piece_t), 0, 0, 0, 0, 0};
+    return piece;
+}
+
+/** Returns an entry of an array of pieces, which may have members that this header does not know.
+ * Since: 0.1 */
+static inline const vescomm_optimizer_piece_t *vescomm_optimizer_piece_at(
+    const vescomm_optimizer_piece_t *pieces, size_t index) {
+    return (const vescomm_optimizer_piece_t *)(const void *)((const char *)pieces +
+                                                             index * pieces->struct_size);
+}
+
+/** One call of vescomm_optimizer_kind_t.step: consecutive elements of this rank's shards. All
  * members are valid during the call. Append-only. */
 typedef struct vescomm_optimizer_run {
     uint32_t struct_size;
     uint32_t states; /**< entries of @p state */
     int64_t elements; /**< of every array; padding between pieces is part of them, and is zero */
-    const vescomm_optimizer_piece_t *pieces; /**< in order of offset */
+    const vescomm_optimizer_piece_t
+        *pieces; /**< in order of offset, see vescomm_optimizer_piece_at() */
     size_t piece_count;
     float *master; /**< in: the values before the step; out: after it */
     const float *gradient; /**< summed over ranks, not yet multiplied by gradient_scale */
@@ -79,8 +104,9 @@ static inline vescomm_optimizer_run_t vescomm_optimizer_run_init(void) {
 /** An optimizer as a table of functions. Append-only. */
 typedef struct vescomm_optimizer_kind {
     uint32_t struct_size;
-    /** Size of the settings in bytes. The engine keeps a copy of them, and compares it between
-     *  ranks: they contain no pointers. */
+    /** Size of the settings in bytes, at most 4096; 0: there are none. Settings begin with a
+     *  uint32_t struct_size. The engine keeps a copy of them, and compares its bytes between ranks:
+     *  they have no pointers, and no padding. */
     uint32_t settings_bytes;
     /** Name in messages and checkpoints; ranks compare it. */
     const char *name;
@@ -92,18 +118,23 @@ typedef struct vescomm_optimizer_kind {
                  const char **reason);
     /** Updates one run. Returns 0, or another value to fail the step on this rank. */
     int (*step)(void *context, const void *settings, const vescomm_optimizer_run_t *run);
+    /** Settings with the default of each member, settings_bytes bytes. Members that the settings of
+     *  a program do not have, because it knows an older struct, have these values in `needs` and
+     *  `step`. NULL: zeros. */
+    const void *default_settings;
 } vescomm_optimizer_kind_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_optimizer_kind_t vescomm_optimizer_kind_init(void) {
-    vescomm_optimizer_kind_t kind = {sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL};
+    vescomm_optimizer_kind_t kind = {
+        sizeof(vescomm_optimizer_kind_t), 0, NULL, NULL, NULL, NULL, NULL};
     return kind;
 }
 
 /** Settings of vescomm_optimizer_get_adamw(). Append-only. */
 typedef struct vescomm_adamw_settings {
     uint32_t struct_size;
-    uint32_t reserved;
+    uint32_t reserved; /**< must be 0 */
     double learning_rate; /**< at least 0; vescomm_fsdp_step() may scale it for a step */
     double beta1; /**< in [0, 1) */
     double beta2; /**< in [0, 1) */
@@ -129,7 +160,7 @@ typedef struct vescomm_sgd_settings {
     double weight_decay; /**< at least 0; added to the gradient: g += weight_decay * p */
     /** Not 0: weight_decay is decoupled, p *= 1 - learning_rate * weight_decay. */
     int32_t decoupled;
-    int32_t reserved;
+    int32_t reserved; /**< must be 0 */
 } vescomm_sgd_settings_t;
 
 /** Returns learning rate 1e-3, the others zero, the defaults of PyTorch. Since: 0.1 */

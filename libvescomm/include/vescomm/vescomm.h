@@ -1304,6 +1304,24 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
 VESCOMM_API vescomm_status_t vescomm_request_wait(vescomm_request_t *request);
 
 /**
+ * Waits until a request is complete, and makes progress on other communicators meanwhile.
+ *
+ * vescomm_request_wait() makes progress on the communicator of the request. If a rank waits on one
+ * communicator and another rank waits on another one, each may need bytes that only the other can
+ * move. Without a progress thread both then wait until the timeout; here they do not.
+ *
+ * @param comms  @p count communicators; that of the request may be among them. May be NULL if
+ *               @p count is 0.
+ * @return as vescomm_request_wait(). The first error of a broken communicator of @p comms: the
+ *         request goes on. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
+ *
+ * Collective: no.  Blocking: yes, at most the timeout of the communicator of the request.
+ * Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_request_wait_with(vescomm_request_t *request,
+                                                       vescomm_comm_t *const *comms, size_t count);
+
+/**
  * Describes how a request will run: its algorithm, the reason for the choice, and its steps on this
  * rank.
  *

@@ -497,6 +497,10 @@ public:
         return status == VESCOMM_OK;
     }
     void wait() { check(vescomm_request_wait(get())); }
+    // Makes progress on other communicators meanwhile.
+    void wait_with(std::span<vescomm_comm_t *const> comms) {
+        check(vescomm_request_wait_with(get(), comms.data(), comms.size()));
+    }
     // Starts the request and waits for it.
     void run() {
         start();

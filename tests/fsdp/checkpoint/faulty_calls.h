@@ -50,6 +50,9 @@ public:
     int unlink(const char *path) override {
         return fails("unlink") ? -1 : SystemCalls::unlink(path);
     }
+    int unlink_in(int folder, const char *name) override {
+        return fails("unlink") ? -1 : SystemCalls::unlink_in(folder, name);
+    }
     int mkdir(const char *path, mode_t mode) override {
         return fails("mkdir") ? -1 : SystemCalls::mkdir(path, mode);
     }
@@ -99,6 +102,10 @@ public:
     int unlink(const char *path) override {
         count();
         return SystemCalls::unlink(path);
+    }
+    int unlink_in(int folder, const char *name) override {
+        count();
+        return SystemCalls::unlink_in(folder, name);
     }
     int mkdir(const char *path, mode_t mode) override {
         count();
@@ -174,6 +181,10 @@ public:
     int unlink(const char *path) override {
         const std::lock_guard lock(mutex_);
         return off() ? -1 : SystemCalls::unlink(path);
+    }
+    int unlink_in(int folder, const char *name) override {
+        const std::lock_guard lock(mutex_);
+        return off() ? -1 : SystemCalls::unlink_in(folder, name);
     }
     int mkdir(const char *path, mode_t mode) override {
         const std::lock_guard lock(mutex_);

@@ -209,14 +209,14 @@ TEST(OptimizerKinds, NeedsAreTheStatesThatTheSettingsUse) {
     const char *reason = nullptr;
     const vescomm_optimizer_kind_t &sgd_kind = *vescomm_optimizer_get_sgd();
     ASSERT_EQ(sgd_kind.needs(nullptr, &all_sgd_settings[0], &needs, &reason), 0);
-    EXPECT_EQ(needs.states, 0u);
+    EXPECT_EQ(needs.state_count, 0u);
     ASSERT_EQ(sgd_kind.needs(nullptr, &all_sgd_settings[3], &needs, &reason), 0);
-    EXPECT_EQ(needs.states, 1u);
-    EXPECT_STREQ(needs.names[0], "momentum");
+    EXPECT_EQ(needs.state_count, 1u);
+    EXPECT_STREQ(needs.states[0].name, "momentum");
     const vescomm_adamw_settings_t settings = vescomm_adamw_settings_init();
     ASSERT_EQ(vescomm_optimizer_get_adamw()->needs(nullptr, &settings, &needs, &reason), 0);
-    EXPECT_EQ(needs.states, 2u);
-    EXPECT_EQ(needs.types[1], VESCOMM_F32);
+    EXPECT_EQ(needs.state_count, 2u);
+    EXPECT_EQ(needs.states[1].type, VESCOMM_F32);
 }
 
 TEST(OptimizerKinds, WrongSettingsAreNamed) {

@@ -508,6 +508,13 @@ extern "C" {
     pub fn vescomm_request_wait(request: *mut vescomm_request_t) -> vescomm_status_t;
 }
 extern "C" {
+    pub fn vescomm_request_wait_with(
+        request: *mut vescomm_request_t,
+        comms: *const *mut vescomm_comm_t,
+        count: usize,
+    ) -> vescomm_status_t;
+}
+extern "C" {
     pub fn vescomm_request_explain(
         request: *mut vescomm_request_t,
         text: *mut *const ::std::os::raw::c_char,

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/spec/group.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "fsdp/error.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// Far above the size of any struct: a larger struct_size was not initialised.
+constexpr std::uint32_t max_struct_bytes = 4096;
+// Far above the needs of any optimizer, so that a number that was not initialised is an error.
+constexpr std::uint32_t max_states = 64;
+
+std::uint32_t read_size(const void *bytes) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, bytes, sizeof size);
+    return size;
+}
+
+// Returns settings of the size that the kind knows. The caller's may be shorter or longer.
+std::vector<std::byte> copy_settings(const vescomm_optimizer_kind_t &kind, const void *settings) {
+    const std::uint32_t known = kind.settings_bytes;
+    if (known == 0) return {};
+    if (known < sizeof known || known > max_struct_bytes)
+        refuse(
+            "settings_bytes of \"{}\" is {}; settings begin with a uint32_t struct_size, and have "
+            "at most {} bytes",
+            kind.name, known, max_struct_bytes);
+    if (settings == nullptr)
+        refuse("settings is NULL; \"{}\" has {} bytes of settings", kind.name, known);
+    const std::uint32_t size = read_size(settings);
+    if (size < sizeof size || size > max_struct_bytes)
+        refuse(
+            "struct_size of the settings of \"{}\" is {}; initialise them with the function of "
+            "their name and _init(), which sets it",
+            kind.name, size);
+    const auto *bytes = static_cast<const std::byte *>(settings);
+    for (std::uint32_t i = known; i < size; ++i)
+        if (bytes[i] != std::byte{0})
+            refuse(
+                "the settings of \"{}\" are a struct of {} bytes that uses byte {}, and the kind "
+                "knows {} bytes of it; leave newer members zero, or load a newer library",
+                kind.name, size, i, known);
+    std::vector<std::byte> copy(known);
+    if (kind.default_settings != nullptr) std::memcpy(copy.data(), kind.default_settings, known);
+    std::memcpy(copy.data(), settings, std::min(size, known));
+    std::memcpy(copy.data(), &known, sizeof known);
+    return copy;
+}
+
+std::vector<Group::State> read_states(const vescomm_optimizer_kind_t &kind,
+                                      const vescomm_optimizer_needs_t &needs) {
+    if (needs.state_count > max_states || (needs.state_count > 0 && needs.states == nullptr))
+        refuse("\"{}\" needs {} states, and states {}; at most {} are possible", kind.name,
+               needs.state_count, needs.states == nullptr ? "is NULL" : "is given", max_states);
+    std::vector<Group::State> states;
+    // The stride of the array is the size of the kind's struct.
+    constexpr std::size_t min_size =
+        offsetof(vescomm_optimizer_state_t, name) + sizeof(const char *);
+    const std::uint32_t stride = needs.state_count > 0 ? needs.states->struct_size : 0;
+    for (std::uint32_t i = 0; i < needs.state_count; ++i) {
+        const auto *bytes = reinterpret_cast<const std::byte *>(needs.states) + i * stride;
+        const auto *state = reinterpret_cast<const vescomm_optimizer_state_t *>(bytes);
+        if (state->struct_size != stride || stride < min_size || stride > max_struct_bytes)
+            refuse(
+                "struct_size of state {} of \"{}\" is {}; initialise all states with "
+                "vescomm_optimizer_state_init()",
+                i, kind.name, state->struct_size);
+        if (vescomm_type_get_bytes(state->type) == 0)
+            refuse("state {} of \"{}\" has type {}, which does not exist", i, kind.name,
+                   state->type);
+        if (state->name == nullptr || *state->name == 0)
+            refuse("state {} of \"{}\" has no name; give it one", i, kind.name);
+        for (const Group::State &other : states)
+            if (other.name == state->name)
+                refuse("two states of \"{}\" have the name \"{}\"", kind.name, state->name);
+        states.push_back({state->type, state->name});
+    }
+    return states;
+}
+
+}  // namespace
+
+Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings) {
+    if (kind.name == nullptr || kind.needs == nullptr || kind.step == nullptr)
+        refuse("name, needs or step of the kind of a group is NULL; give all of them");
+    Group group;
+    group.kind = kind;
+    group.settings = copy_settings(kind, settings);
+    vescomm_optimizer_needs_t needs = vescomm_optimizer_needs_init();
+    const char *reason = "it gave no reason";
+    if (kind.needs(kind.context, group.settings.data(), &needs, &reason) != 0)
+        refuse("\"{}\" rejects its settings: {}", kind.name, reason);
+    group.states = read_states(kind, needs);
+    return group;
+}
+
+}  // namespace vescomm::fsdp

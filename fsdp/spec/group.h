@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Groups of parameters: the settings of a program become those that the kind of optimizer knows.
+#pragma once
+
+#include "fsdp/spec/spec.h"
+
+namespace vescomm::fsdp {
+
+// Copies the settings and asks the kind for its needs. Throws Failure if the kind is incomplete or
+// rejects the settings.
+Group make_group(const vescomm_optimizer_kind_t &kind, const void *settings);
+
+}  // namespace vescomm::fsdp
