@@ -142,17 +142,18 @@ vescomm_status_t vescomm_request_get_message(vescomm_request_t *request, int32_t
         require(info, function, "info");
         std::int32_t receives = 0;
         for (const auto &part : request->parts) {
-            const auto message = part->received();
-            if (!message || receives++ != index) continue;
+            if (!part->receives() || receives++ != index) continue;
+            // The progress thread writes the message of a request that runs.
             if (part->running())
                 throw Error(
                     VESCOMM_ERROR_INVALID_ARGUMENT,
                     std::string(function) + ": the request is still running; wait for it first");
+            const ReceivedMessage message = part->received();
             vescomm_message_info_t found = vescomm_message_info_init();
-            found.source = message->source;
-            found.tag = message->tag;
-            found.type = message->type;
-            found.count = message->count;
+            found.source = message.source;
+            found.tag = message.tag;
+            found.type = message.type;
+            found.count = message.count;
             return write_struct(info, found, function, "info");
         }
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,

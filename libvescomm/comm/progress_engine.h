@@ -108,6 +108,8 @@ private:
         std::function<std::string()> what;  // for the error: the object of the wait
         // Returns the ranks that are waited for. Under the lock. Empty: no ranks.
         std::function<std::vector<int>()> culprits = {};
+        // See Operation::obstacle(). Under the lock.
+        std::function<std::string()> obstacle = {};
         // Runs under the lock before each sleep.
         std::function<void()> before_sleep = {};
         // Throws once the limit has passed. Empty: the engine does.
@@ -127,6 +129,8 @@ private:
     void let_others() const noexcept;
     // Throws unless the run can be started. Under the lock.
     static void check_startable(const Operation &operation, const Run &run);
+    // Throws if the program ended the wait.
+    void wait(const std::function<bool()> &done, const Waiting &waiting);
     // Returns false if the program ended the wait.
     bool wait_long(Pollers::Polling &polling, const std::function<bool()> &done,
                    const Waiting &waiting);

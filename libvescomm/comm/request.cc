@@ -123,9 +123,8 @@ bool Request::under_way() {
     }
 }
 
-std::optional<ReceivedMessage> Request::received() const {
+ReceivedMessage Request::received() const {
     const MessageHeader *message = operation_->message();
-    if (message == nullptr) return {};
     return ReceivedMessage{.source = message->source,
                            .tag = message->tag,
                            .type = options_.type,

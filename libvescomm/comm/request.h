@@ -77,8 +77,9 @@ public:
     // True: bytes may still move. False if the communicator is broken. Makes progress.
     bool under_way();
     const std::string &explanation();
-    // Receives: the message of the last run, which is complete. Nothing for any other request.
-    std::optional<ReceivedMessage> received() const;
+    bool receives() const noexcept { return options_.collective == Collective::receive; }
+    // Only if the request receives: the message of the last run, which is complete.
+    ReceivedMessage received() const;
 
 private:
     // `why`: the reason for the choice of the algorithm.

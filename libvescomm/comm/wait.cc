@@ -48,41 +48,43 @@ std::string list(const std::vector<int> &ranks) {
     return text;
 }
 
+// `obstacle`: see Operation.
 std::string timeout_sentence(int rank, const std::string &what, double seconds,
-                             const std::vector<int> &peers) {
+                             const std::vector<int> &peers, const std::string &obstacle) {
+    const std::string begin =
+        "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) + " s";
+    if (!obstacle.empty()) return begin + ": " + obstacle;
     const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
-    return "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) +
-           " s for " + culprits +
+    return begin + " for " + culprits +
            "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is expected to take "
            "longer";
 }
 
-// `peer` has left, and the wait is for it; or for any rank, and all others have left.
+// `peer` has left, and the wait is for it.
 std::string leaver_sentence(int rank, const std::string &what, int peer) {
-    const bool all = peer == VESCOMM_ANY_SOURCE;
-    return "rank " + std::to_string(rank) + ": " + what + " waits for " +
-           (all ? "any rank, and all others have finalized their communicators"
-                : "rank " + std::to_string(peer) + ", which has finalized its communicator") +
-           "; every rank must make the same calls before it does";
+    return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
+           std::to_string(peer) +
+           ", which has finalized its communicator; every rank must make the same calls before it "
+           "does";
 }
 
 // Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
-// long.
+// long. A wait for any rank includes this one, which has not left: another of its threads may send.
 class Leavers {
 public:
     explicit Leavers(const Control &control) : control_(control) {}
 
     void moved() { since_ = Clock::time_point::max(); }
 
-    // Returns the rank that has left, VESCOMM_ANY_SOURCE if the wait is for any rank and all others
-    // have left, or no_rank. `moved_by_thread`: times that the progress thread
+    // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
     // moved anything so far.
     template <typename Culprits>
     int find(std::uint64_t moved_by_thread, const Culprits &culprits) {
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
         const std::vector<int> ranks = culprits();
-        const auto leaver = std::ranges::find_if(ranks, [&](int rank) { return has_left(rank); });
+        const auto leaver = std::ranges::find_if(
+            ranks, [&](int rank) { return rank != VESCOMM_ANY_SOURCE && control_.has_left(rank); });
         if (leaver == ranks.end()) {
             moved();
             return no_rank;
@@ -93,17 +95,6 @@ public:
     }
 
 private:
-    bool has_left(int rank) const {
-        if (rank != VESCOMM_ANY_SOURCE) return control_.has_left(rank);
-        bool any = false;
-        for (int peer = 0; peer < control_.ranks(); ++peer) {
-            if (peer == control_.rank()) continue;
-            if (!control_.has_left(peer)) return false;
-            any = true;
-        }
-        return any;
-    }
-
     const Control &control_;
     // The moment since which a culprit has left and nothing has moved.
     Clock::time_point since_ = Clock::time_point::max();
@@ -124,6 +115,7 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
                      {.limit = Deadline::after(timeout_seconds_),
                       .what = what,
                       .culprits = [&operation] { return operation.waiting_for(); },
+                      .obstacle = [&operation] { return operation.obstacle(); },
                       .before_sleep =
                           [this, &operation] {
                               observers_.recorder.takes_long(operation.flight);
@@ -136,26 +128,36 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
 void ProgressEngine::wait(const std::function<bool()> &done,
                           const std::function<std::vector<int>()> &waiting_for,
                           const std::function<std::string()> &what) {
+    wait(done, {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for});
+}
+
+void ProgressEngine::wait(const std::function<bool()> &done, const Waiting &waiting) {
     Pollers::Polling polling(pollers_);
-    if (attempt_often(done)) return;
-    if (!wait_long(
-            polling, done,
-            {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for}))
-        give_up_interrupted(what);
+    if (!attempt_often(done) && !wait_long(polling, done, waiting))
+        give_up_interrupted(waiting.what);
 }
 
 void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
     wait([this] { return running_.running().empty(); },
-         [this] {
-             std::vector<int> peers;
-             for (const Operation *operation : running_.running())
-                 for (const int peer : operation->waiting_for()) peers.push_back(peer);
-             std::ranges::sort(peers);
-             // std::ranges::unique() does not compile with clang 14.
-             peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-             return peers;
-         },
-         what);
+         {.limit = Deadline::after(timeout_seconds_),
+          .what = what,
+          .culprits =
+              [this] {
+                  std::vector<int> peers;
+                  for (const Operation *operation : running_.running())
+                      for (const int peer : operation->waiting_for()) peers.push_back(peer);
+                  std::ranges::sort(peers);
+                  // std::ranges::unique() does not compile with clang 14.
+                  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+                  return peers;
+              },
+          .obstacle =
+              [this] {
+                  std::string obstacle;
+                  for (const Operation *operation : running_.running())
+                      if (obstacle.empty()) obstacle = operation->obstacle();
+                  return obstacle;
+              }});
 }
 
 // The control thread rings the doorbell of this rank when the result has arrived.
@@ -217,6 +219,10 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         const EngineLock::Caller lock(lock_);
         return waiting.culprits ? waiting.culprits() : std::vector<int>{};
     };
+    const auto obstacle = [&] {
+        const EngineLock::Caller lock(lock_);
+        return waiting.obstacle ? waiting.obstacle() : std::string();
+    };
     Leavers leavers(control_);
     int sleeps = 0;
     // The wait does not sleep while anything moves.
@@ -240,8 +246,9 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         }
         if (limit.expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
-            give_up(VESCOMM_ERROR_TIMEOUT, timeout_sentence(control_.rank(), waiting.what(),
-                                                            timeout_seconds_, culprits()));
+            give_up(VESCOMM_ERROR_TIMEOUT,
+                    timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_, culprits(),
+                                     obstacle()));
         }
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;

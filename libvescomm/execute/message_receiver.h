@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "execute/bindings.h"
 #include "execute/match/message_match.h"
@@ -47,6 +48,8 @@ public:
     std::optional<Mismatch> find_mismatch() const noexcept;
     // The rank that the run waits for before it has found its message, or VESCOMM_ANY_SOURCE.
     int awaited() const noexcept { return receive_.found ? message().source : receive_.source; }
+    // See MessageMatch.
+    std::string obstacle() const { return bindings_.arrivals->obstacle(receive_); }
 
 private:
     void bind_to(int source) noexcept;

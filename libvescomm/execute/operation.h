@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "execute/bindings.h"
@@ -93,6 +94,11 @@ public:
 
     // The ranks that the run waits for now, ascending; or VESCOMM_ANY_SOURCE alone.
     std::vector<int> waiting_for() const;
+    // A clause for the error of a wait: why this rank itself keeps the run from completing, and
+    // what to do. Empty: it waits for other ranks.
+    std::string obstacle() const {
+        return receiver_ && !settled_ ? receiver_->obstacle() : std::string();
+    }
 
 private:
     // A lane of the current run.

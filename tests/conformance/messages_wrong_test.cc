@@ -4,6 +4,7 @@
 // Errors of send and receive: sizes or types that differ, peers that make no call or destroy a
 // running request, and invalid arguments.
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 
 #include "support/array_ranks.h"
@@ -167,14 +168,81 @@ TEST(UnsentMessages, TimeoutOfAReceiveFromAnySourceSaysSo) {
     }
 }
 
-TEST(UnsentMessages, OfAnySourceEndWhenAllOtherRanksHaveLeft) {
-    for (const auto &setup : setups()) {
+// A wait for a certain rank that has left ends after two seconds.
+TEST(UnsentMessages, OfAnySourceAreAwaitedUntilTheTimeoutIfAllOtherRanksHaveLeft) {
+    for (auto setup : setups()) {
+        const int seconds = setup.kind == Kind::node ? 3 : 1;
+        setup.config.timeout_seconds = seconds;
         run_array_ranks(setup, [&](vescomm_comm_t *comm) {
             if (comm->value->rank() != 1) return;
             Floats data(10, 7);
-            expect_error(receive(comm, data, 10, VESCOMM_ANY_SOURCE), VESCOMM_ERROR_MISMATCH,
-                         {"receive of 10 f32 from any rank waits for any rank, and all others have "
-                          "finalized their communicators"});
+            // The others wait in finalize() until the same timeout.
+            expect_error(receive(comm, data, 10, VESCOMM_ANY_SOURCE), VESCOMM_ERROR_TIMEOUT,
+                         {" waited " + std::to_string(seconds) + " s for "});
+        });
+    }
+}
+
+// One thread waits, and another thread of the same rank sends.
+TEST(UnsentMessages, OfAnySourceMayComeFromTheOwnRankWhenAllOthersHaveLeft) {
+    for (const auto &setup : setups()) {
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            if (comm->value->rank() != 1) return;
+            Floats source(10, 3), output(10, 7);
+            vescomm_request_t *request = nullptr;
+            check(vescomm_receive(comm, output.data(), 10, VESCOMM_F32, VESCOMM_ANY_SOURCE, nullptr,
+                                  nullptr, &request));
+            std::thread waiting([&] { EXPECT_EQ(vescomm_request_wait(request), VESCOMM_OK); });
+            for (const int other : {0, 2})
+                while (!comm->value->control().has_left(other)) check(vescomm_comm_progress(comm));
+            check(send(comm, source, 10, 1));
+            waiting.join();
+            EXPECT_EQ(output, source);
+            check(vescomm_request_free(request));
+        });
+    }
+}
+
+// Rank 0 keeps messages that it does not receive until it may keep no more: rank 1 is innocent.
+TEST(UnreceivedMessages, TimeoutNamesTheRankThatKeepsTooMany) {
+    for (auto setup : {testing_support::TestSetup{Kind::node, {0, 0}},
+                       testing_support::TestSetup{Kind::tcp, {0, 1}}}) {
+        const int peer = setup.kind == Kind::node ? 1 : VESCOMM_ANY_SOURCE;
+        setup.config.timeout_seconds = 5;  // the last 20 MiB come within it
+        std::atomic<std::size_t> completed{0};
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            constexpr std::int64_t count = 1 << 20;
+            constexpr std::size_t messages = (256 << 20) / (count * sizeof(float)) + 4;
+            Floats data(count, 7);
+            auto options = vescomm_call_options_init();
+            vescomm_status_t status = VESCOMM_OK;
+            if (comm->value->rank() == 1) {
+                options.tag = 5;
+                std::vector<vescomm_request_t *> requests(messages);
+                for (auto &request : requests)
+                    check(vescomm_send(comm, data.data(), count, VESCOMM_F32, 0, &options, nullptr,
+                                       &request));
+                while (status >= VESCOMM_OK) {
+                    status = vescomm_request_test(requests[completed]);
+                    if (status == VESCOMM_OK) ++completed;
+                }
+                for (auto &request : requests) check(vescomm_request_free(request));
+            } else {
+                options.tag = 6;
+                vescomm_request_t *request = nullptr;
+                check(vescomm_receive(comm, data.data(), 1, VESCOMM_F32, peer, &options, nullptr,
+                                      &request));
+                while (status >= VESCOMM_OK && completed < messages - 10)
+                    status = vescomm_request_test(request);
+                status = vescomm_request_wait(request);
+                check(vescomm_request_free(request));
+            }
+            expect_error(
+                status, VESCOMM_ERROR_TIMEOUT,
+                {"rank 0: receive of 1 f32 from ", " with tag 6 waited 5 s: this rank holds 25",
+                 " messages that nobody has received, and the limit is 256.0 MiB, so the next "
+                 "message of rank 1 cannot come; receive some of them first, for example "
+                 "1048576 f32 with tag 5 from rank 1"});
         });
     }
 }

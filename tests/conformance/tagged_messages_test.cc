@@ -4,6 +4,7 @@
 // Messages with tags, and receives from any source, over every transport: in any order of the tags,
 // many of them unexpected, in both directions of a pair at a time, in groups, and started again.
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <random>
@@ -464,6 +465,41 @@ TEST(TaggedMessagesWithProgressThreads, ArriveFromAnySource) {
             check(vescomm_barrier(comm));
         }
     });
+}
+
+// The progress thread writes the message of a running request, while the caller asks for it.
+TEST(TaggedMessagesWithProgressThreads, AreRefusedUntilTheirRequestIsComplete) {
+    for (const int source : {1, VESCOMM_ANY_SOURCE}) {
+        TestSetup setup{Kind::node, {0, 0}};
+        setup.config.progress = "thread";
+        std::atomic<int> sent{0};
+        run_array_ranks(setup, [&](vescomm_comm_t *comm) {
+            constexpr int rounds = 50;
+            if (comm->value->rank() == 1) {
+                for (int round = 0; round < rounds; ++round) {
+                    send(comm, {round}, 0, 3);
+                    ++sent;
+                    check(vescomm_barrier(comm));
+                }
+                return;
+            }
+            for (int round = 0; round < rounds; ++round) {
+                Numbers output(1);
+                vescomm_request_t *request = nullptr;
+                receive(comm, output, source, 3, &request);
+                auto info = vescomm_message_info_init();
+                for (int after = 0; after<100; after += sent> round ? 1 : 0) {
+                    ASSERT_EQ(vescomm_request_get_message(request, 0, &info),
+                              VESCOMM_ERROR_INVALID_ARGUMENT);
+                    ASSERT_NE(std::string(vescomm_get_last_error()).find("still running"),
+                              std::string::npos);
+                }
+                EXPECT_EQ(wait(request).source, 1);
+                EXPECT_EQ(output[0], round);
+                check(vescomm_barrier(comm));
+            }
+        });
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TaggedMessages, testing::ValuesIn(setups()),

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "execute/match/signature.h"
 #include "schedule/send_receive.h"
 
@@ -28,10 +30,11 @@ std::uint64_t word_of(std::uint64_t number, std::uint64_t value) {
 
 }  // namespace
 
-MessageMatch::MessageMatch(EagerPlaces places)
+MessageMatch::MessageMatch(EagerPlaces places, std::uint64_t copied_limit)
     : places_(std::move(places)),
       channel_(places_.channel_for(places_.rank)),
-      sources_(static_cast<std::size_t>(places_.nodes.ranks())) {
+      sources_(static_cast<std::size_t>(places_.nodes.ranks())),
+      copies_(copied_limit) {
     for (int rank = 0; rank < places_.nodes.ranks(); ++rank) {
         of(rank).rank = rank;
         of(rank).local = places_.nodes.together(places_.rank, rank);
@@ -39,10 +42,21 @@ MessageMatch::MessageMatch(EagerPlaces places)
     }
 }
 
+template <typename Visit>
+void MessageMatch::round_robin(Visit visit) noexcept {
+    const std::size_t first = next_source_, all = sources_.size();
+    for (std::size_t i = 0; i < all; ++i)
+        if (visit(sources_[first + i < all ? first + i : first + i - all])) return;
+}
+
 void MessageMatch::post(PostedReceive &receive) noexcept {
     receive.order = ++posts_;
     receive.found = false;
     receive.copy = nullptr;
+    // Otherwise the unexpected messages of one source, which other receives have made this rank
+    // observe, would hide those of the others.
+    if (receive.source == VESCOMM_ANY_SOURCE)
+        for (Source &source : sources_) observe_headers(source, receive);
     if (ArrivedMessage *message = find_unexpected(receive)) return take(receive, *message);
     posted_for(receive.source).add(receive);
 }
@@ -52,10 +66,10 @@ bool MessageMatch::find(PostedReceive &receive) noexcept {
     if (receive.source != VESCOMM_ANY_SOURCE) {
         observe(of(receive.source), receive);
     } else {
-        for (std::size_t i = 0; i < sources_.size() && !receive.found; ++i) {
-            observe(sources_[next_source_], receive);
-            if (++next_source_ == sources_.size()) next_source_ = 0;
-        }
+        round_robin([&](Source &source) {
+            observe(source, receive);
+            return receive.found;
+        });
     }
     return receive.found;
 }
@@ -65,18 +79,26 @@ void MessageMatch::release(PostedReceive &receive) noexcept {
 }
 
 // `waiting`: a receive of messages of the source, or of any source. Returns when it has found its
-// message, or when no other one has arrived.
-void MessageMatch::observe(Source &source, const PostedReceive &waiting) noexcept {
+// message, or when no other one has arrived: after four at most, which is all that a source has
+// under way.
+void MessageMatch::observe_headers(Source &source, const PostedReceive &waiting) noexcept {
     MessageHeader header;
-    bool any = false;
     while (!waiting.found && read_header(source, header)) {
         source.in_slot[slot_of(source.observed)] = nullptr;  // a message before it has left
-        if (!give_to_receive(header) && !keep(header)) return;
+        if (!give_to_receive(header) && !keep(header)) {
+            source.space = MessageCopies::Space::no_memory;
+            return;
+        }
         ++source.observed;
-        any = true;
     }
+}
+
+// observe_headers(), then makes way for the next message: nothing else would wake this rank.
+void MessageMatch::observe(Source &source, const PostedReceive &waiting) noexcept {
+    source.space = MessageCopies::Space::yes;
+    observe_headers(source, waiting);
     ArrivedMessage *in_the_way = source.in_slot[slot_of(source.observed)];
-    if (!any && in_the_way != nullptr) copy_chunks(*in_the_way);
+    if (!waiting.found && in_the_way != nullptr) copy_chunks(*in_the_way);
 }
 
 // Reads the header of the next message. Returns false if it has not arrived.
@@ -104,6 +126,7 @@ bool MessageMatch::give_to_receive(const MessageHeader &header) noexcept {
     posted_for(receive->source).remove(*receive);
     receive->found = true;
     receive->header = header;
+    if (receive->source == VESCOMM_ANY_SOURCE) served(header.source);
     return true;
 }
 
@@ -112,7 +135,6 @@ bool MessageMatch::keep(const MessageHeader &header) noexcept {
     ArrivedMessage *message = pool_.take();
     if (message == nullptr) return false;
     message->header = header;
-    message->order = ++arrivals_;
     Source &its = of(header.source);
     its.unexpected.add(*message);
     its.in_slot[slot_of(header.number)] = message;
@@ -122,9 +144,12 @@ bool MessageMatch::keep(const MessageHeader &header) noexcept {
 ArrivedMessage *MessageMatch::find_unexpected(const PostedReceive &receive) noexcept {
     const std::int32_t tag = receive.expected_tag;
     if (receive.source != VESCOMM_ANY_SOURCE) return of(receive.source).unexpected.find(tag);
-    ArrivedMessage *oldest = nullptr;
-    for (const Source &source : sources_) oldest = older(oldest, source.unexpected.find(tag));
-    return oldest;
+    ArrivedMessage *message = nullptr;
+    round_robin([&](const Source &source) {
+        message = source.unexpected.find(tag);
+        return message != nullptr;
+    });
+    return message;
 }
 
 void MessageMatch::take(PostedReceive &receive, ArrivedMessage &message) noexcept {
@@ -134,6 +159,7 @@ void MessageMatch::take(PostedReceive &receive, ArrivedMessage &message) noexcep
     if (in_slot == &message) in_slot = nullptr;
     receive.found = true;
     receive.header = message.header;
+    if (receive.source == VESCOMM_ANY_SOURCE) served(its.rank);
     if (message.chunks > 0) receive.copy = &message;
     else give_back(message);
 }
@@ -155,15 +181,11 @@ void MessageMatch::copy_chunks(ArrivedMessage &message) noexcept {
         if (word >> 32 != run_of(number) || static_cast<std::uint32_t>(word) <= k) return;
         const std::uint64_t before = message.bytes.size();
         const std::uint64_t bytes = std::min(places_.chunk_bytes, length - before);
-        if (bytes > max_copied_bytes - copied_bytes_) return;
-        try {
-            message.bytes.resize(before + bytes);
-        } catch (...) {
-            return;
-        }
+        of(source).space = copies_.reserve(message, bytes, length);
+        if (of(source).space != MessageCopies::Space::yes) return;
+        message.bytes.resize(before + bytes);
         const std::byte *chunk = eager + k % 2 * places_.chunk_bytes;
         std::copy_n(chunk, bytes, message.bytes.data() + before);
-        copied_bytes_ += bytes;
         ++message.chunks;
         transport.signal(source, {places_.channel_for(source) + slot, read_flag},
                          word_of(number, message.chunks));
@@ -171,13 +193,31 @@ void MessageMatch::copy_chunks(ArrivedMessage &message) noexcept {
 }
 
 void MessageMatch::give_back(ArrivedMessage &message) noexcept {
-    // A small copy keeps its memory for the next one.
-    constexpr std::size_t small = 64 << 10;
-    copied_bytes_ -= message.bytes.size();
-    message.bytes.clear();
-    if (message.bytes.capacity() > small) message.bytes = {};
-    message.chunks = 0;
+    if (message.chunks > 0) copies_.drop(message);
     pool_.give_back(&message);
+}
+
+std::string MessageMatch::obstacle(const PostedReceive &receive) const {
+    if (receive.found) return {};
+    for (const Source &source : sources_) {
+        if (source.space == MessageCopies::Space::yes) continue;
+        if (receive.source != VESCOMM_ANY_SOURCE && receive.source != source.rank) continue;
+        const bool at_limit = source.space == MessageCopies::Space::at_limit;
+        std::string text = fmt::format(
+            "this rank holds {:.1f} MiB in {} messages that nobody has received, and {}, so the "
+            "next message of rank {} cannot come; receive some of them first",
+            static_cast<double>(copies_.bytes()) / (1 << 20), copies_.messages(),
+            at_limit ? fmt::format("the limit is {:.1f} MiB",
+                                   static_cast<double>(copies_.limit()) / (1 << 20))
+                     : "there is no memory for more",
+            source.rank);
+        if (const ArrivedMessage *message = source.in_slot[slot_of(source.observed)])
+            text += fmt::format(", for example {} with tag {} from rank {}",
+                                Signature(message->header.signature).text(), message->tag(),
+                                source.rank);
+        return text;
+    }
+    return {};
 }
 
 }  // namespace vescomm::internal

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
-#include "execute/match/message_list.h"
+#include "execute/match/arrived_message.h"
+#include "execute/match/message_copies.h"
+#include "execute/match/tag_queues.h"
 #include "topology/nodes.h"
 #include "transport/pool.h"
 #include "transport/transport.h"
@@ -48,27 +50,35 @@ struct EagerPlaces {
 //     receive ── oldest unexpected message that fits, or ──► posted receives
 //
 // Messages of one source are observed in the order in which it sent them, so those of one source
-// and tag do not overtake each other. An unexpected message stays in its eager buffer, where it
-// blocks the next message but three. While a receive waits for messages of this source, the chunks
-// of a message in their way are copied to memory of this rank as they come.
+// and tag do not overtake each other. A receive from any source first observes the messages of all
+// sources that have arrived. Sources with messages that fit are served round robin, so that none
+// with many messages holds up the others.
+//
+// An unexpected message stays in its eager buffer, where it blocks the next message but three.
+// While a receive waits for messages of this source, the chunks of a message in their way are
+// copied to memory of this rank as they come.
 //
 // Threads: see Operation. Zone: per operation, no allocation but for messages that are copied, and
-// for a number of unexpected messages that is larger than ever before.
+// for a number of unexpected messages or of their tags that is larger than ever before.
 // Source: posted-receive and unexpected-message queues, as in MPICH and Open MPI.
 class MessageMatch {
 public:
-    // Limit of the copies of unexpected messages, all together.
+    // Limit of the copies of unexpected messages, all together (MessageCopies).
     static constexpr std::uint64_t max_copied_bytes = 256 << 20;
 
-    explicit MessageMatch(EagerPlaces places);
+    explicit MessageMatch(EagerPlaces places, std::uint64_t copied_limit = max_copied_bytes);
 
-    // Posts a receive, with its source and tag. It takes the oldest unexpected message that fits,
-    // if there is one.
+    // Posts a receive, with its source and tag. It takes an unexpected message that fits, if there
+    // is one: the oldest one of its source.
     void post(PostedReceive &receive) noexcept;
     // True if the receive has its message.
     bool find(PostedReceive &receive) noexcept;
     // The receive no longer needs the copy of its message.
     void release(PostedReceive &receive) noexcept;
+
+    // A clause for the error of a wait: why this rank itself keeps the receive from finding its
+    // message, and what to do. Empty: it does not. Throws std::bad_alloc.
+    std::string obstacle(const PostedReceive &receive) const;
 
     const EagerPlaces &places() const noexcept { return places_; }
 
@@ -79,16 +89,26 @@ private:
         bool local = false;  // a local peer
         Transport *transport = nullptr;
         std::uint64_t observed = 0;  // messages
-        MessageList<PostedReceive> posted;
-        MessageList<ArrivedMessage> unexpected;
+        TagQueues<PostedReceive> posted;
+        TagQueues<ArrivedMessage> unexpected;
         // Unexpected messages that occupy an eager buffer, by slot.
         ArrivedMessage *in_slot[slots] = {};
+        // The space for a copy of the message in the way of the next one.
+        MessageCopies::Space space = MessageCopies::Space::yes;
     };
 
     Source &of(int source) noexcept { return sources_[static_cast<std::size_t>(source)]; }
-    MessageList<PostedReceive> &posted_for(int source) noexcept {
+    TagQueues<PostedReceive> &posted_for(int source) noexcept {
         return source == VESCOMM_ANY_SOURCE ? posted_for_any_ : of(source).posted;
     }
+    // Visits all sources, beginning behind the one that was served last, until `visit` returns
+    // true.
+    template <typename Visit>
+    void round_robin(Visit visit) noexcept;
+    void served(int source) noexcept {
+        next_source_ = (static_cast<std::size_t>(source) + 1) % sources_.size();
+    }
+    void observe_headers(Source &source, const PostedReceive &waiting) noexcept;
     void observe(Source &source, const PostedReceive &waiting) noexcept;
     bool read_header(const Source &source, MessageHeader &header) const noexcept;
     bool give_to_receive(const MessageHeader &header) noexcept;
@@ -101,13 +121,12 @@ private:
     const EagerPlaces places_;
     const std::uint32_t channel_;  // of the flags that sources raise for this rank, in slot 0
     std::vector<Source> sources_;  // by rank
-    MessageList<PostedReceive> posted_for_any_;
+    TagQueues<PostedReceive> posted_for_any_;
     Pool<ArrivedMessage> pool_;
-    std::uint64_t posts_ = 0, arrivals_ = 0;
-    // A search of all sources begins here: behind the source of the last message found, so that no
-    // source with many messages holds up the others.
+    std::uint64_t posts_ = 0;
+    // Behind the source that served a receive from any source last.
     std::size_t next_source_ = 0;
-    std::uint64_t copied_bytes_ = 0;
+    MessageCopies copies_;
 };
 
 }  // namespace vescomm::internal

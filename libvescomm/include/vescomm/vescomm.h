@@ -1618,8 +1618,8 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  *
  * Four messages to a peer can be under way. If none of them is for the receive in which the peer
  * waits, it copies those in the way of later ones to memory of its own, up to 256 MiB together in a
- * communicator. A receive of a message that is behind more than that waits until some of it is
- * received.
+ * communicator; each message counts about 100 bytes more than its data. A receive of a message that
+ * is behind more than that waits until some of it is received.
  *
  * @param source  @p count elements.
  * @param count   number of elements; 0: a message without data.
@@ -1638,13 +1638,17 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
 /**
  * Receives a message that a rank sends with vescomm_send(). No other rank takes part.
  * It takes the oldest message of the peer that has its tag (see @p options) and that no earlier
- * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank. A rank with
- * many messages does not hold up those of the others.
+ * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank. Ranks
+ * with such messages are served round robin: many messages of one do not delay those of the others.
+ * The calling rank is one of them, and may send from another thread. The wait therefore lasts until
+ * the timeout if all other ranks have finalized the communicator.
  * After completion: output holds the message. vescomm_request_get_message() returns its sender.
  * @param output  @p count elements.
  * @param count   number of elements; with 0 the call completes when the peer has sent.
  * @param peer    rank of the sender, which may be the calling rank; or VESCOMM_ANY_SOURCE.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
+ *         VESCOMM_ERROR_TIMEOUT: the sentence names the peer, or the messages that this rank holds
+ *         and nobody has received.
  * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
  * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
  */
