@@ -25,7 +25,7 @@ measured=(
     'libvescomm/schedule/forced\.cc'
     'libvescomm/tools/flight_report\.cc'
     'libvescomm/topology/(cores|machine_file)\.cc'
-    'libvescomm/transport/(memory_offer|put_batch|received_signals|sealed)\.(cc|h)'
+    'libvescomm/transport/(memory_offer|put_batch|received_signals|checksummed)\.(cc|h)'
     'libvescomm/transport/(tcp_(handshake|inbox|receiver|wire)|ucx_(inbox|wire))\.(cc|h)'
     'planner/formats/.*'
     'fsdp/checkpoint/(catalogue|data_file|index|json_reader|manifest)\.cc'

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Folders and files that are checked. Add a folder when --count reports no hits in it.
 CHECKED = [
     "docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "demo.sh", "test.sh",
-    "libvescomm", "formats", "planner", "fsdp", "bindings", "perf", "tests", "meson.build", "meson_options.txt",
+    "libvescomm", "planner", "fsdp", "bindings", "perf", "tests", "meson.build", "meson_options.txt",
 ]
 
 # The glossary defines words; the changelog is history; corpora are data; this file has the list.
@@ -37,7 +37,7 @@ EXEMPT_LINES = {
 # Regular expressions of retired words, and the words to use. An expression matches whole words, in
 # any case, also as parts of snake_case and CamelCase names.
 RETIRED = {
-    r"told(?! apart)|tells(?! apart)": "advertised, notified, reported",
+    r"told(?! apart)|tells?(?! apart)": "advertise, notify, report",
     r"hears?|heard": "observed, received",
     r"windows?|lots?": "chunk",
     r"stages?": "staging buffer",
@@ -52,7 +52,7 @@ RETIRED = {
     r"lane_rank": "rail_peer",
     r"wires": "inter-node transports",
     r"seats?": "local rank",
-    r"introductions?": "peer info",
+    r"introductions?|introduce[sd]?": "peer info",
     r"make_together": "collective create",
     r"doors?|doorkeepers?": "listener",
     r"guests?": "pending connection",
@@ -66,6 +66,11 @@ RETIRED = {
     r"pretend(s|ed|ing)?": "emulated",
     r"rooms?": "capacity, space; folder",
     r"whoever|himself": "the rank, it",
+    r"who (is|are|comes?|takes?|waits?|sends?|connected)": "which ranks, which process",
+    r"seal_up|break_seal|open_sealed": "add a checksum, verify a checksum",
+    r"homes": "places",
+    r"as many elements|(the )?same form": "the number, the size; the equal properties themselves",
+    r"wants|want (at|to)": "requires, needs",
 }
 
 # A comment names its subject first.

@@ -16,10 +16,10 @@ namespace {
 using UnitEvent = void (api::Engine::*)(std::uint64_t);
 
 vescomm_status_t unit_event(const char *function, vescomm_fsdp_t *engine, UnitEvent event,
-                            std::uint64_t unit, void *queue) {
+                            std::uint64_t unit, void *stream) {
     return api::guarded(function, [&] {
         api::require(engine, "engine");
-        api::require_no_queue(queue);
+        api::require_no_stream(stream);
         (engine->engine.*event)(unit);
     });
 }
@@ -68,29 +68,31 @@ vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t flags) {
     });
 }
 
-vescomm_status_t vescomm_fsdp_pre_forward(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
-    return unit_event("vescomm_fsdp_pre_forward", engine, &api::Engine::pre_forward, unit, queue);
+vescomm_status_t vescomm_fsdp_pre_forward(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
+    return unit_event("vescomm_fsdp_pre_forward", engine, &api::Engine::pre_forward, unit, stream);
 }
 
-vescomm_status_t vescomm_fsdp_post_forward(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
-    return unit_event("vescomm_fsdp_post_forward", engine, &api::Engine::post_forward, unit, queue);
+vescomm_status_t vescomm_fsdp_post_forward(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
+    return unit_event("vescomm_fsdp_post_forward", engine, &api::Engine::post_forward, unit,
+                      stream);
 }
 
-vescomm_status_t vescomm_fsdp_pre_backward(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
-    return unit_event("vescomm_fsdp_pre_backward", engine, &api::Engine::pre_backward, unit, queue);
+vescomm_status_t vescomm_fsdp_pre_backward(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
+    return unit_event("vescomm_fsdp_pre_backward", engine, &api::Engine::pre_backward, unit,
+                      stream);
 }
 
-vescomm_status_t vescomm_fsdp_post_backward(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
+vescomm_status_t vescomm_fsdp_post_backward(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
     return unit_event("vescomm_fsdp_post_backward", engine, &api::Engine::post_backward, unit,
-                      queue);
+                      stream);
 }
 
-vescomm_status_t vescomm_fsdp_unshard(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
-    return unit_event("vescomm_fsdp_unshard", engine, &api::Engine::unshard, unit, queue);
+vescomm_status_t vescomm_fsdp_unshard(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
+    return unit_event("vescomm_fsdp_unshard", engine, &api::Engine::unshard, unit, stream);
 }
 
-vescomm_status_t vescomm_fsdp_reshard(vescomm_fsdp_t *engine, uint64_t unit, void *queue) {
-    return unit_event("vescomm_fsdp_reshard", engine, &api::Engine::reshard, unit, queue);
+vescomm_status_t vescomm_fsdp_reshard(vescomm_fsdp_t *engine, uint64_t unit, void *stream) {
+    return unit_event("vescomm_fsdp_reshard", engine, &api::Engine::reshard, unit, stream);
 }
 
 vescomm_status_t vescomm_fsdp_parameter(vescomm_fsdp_t *engine, uint64_t id,
@@ -116,18 +118,18 @@ vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint64_t id,
 }
 
 vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id, const void *data,
-                                            vescomm_type_t type, void *queue) {
+                                            vescomm_type_t type, void *stream) {
     return api::guarded("vescomm_fsdp_push_gradient", [&] {
         api::require(engine, "engine");
-        api::require_no_queue(queue);
+        api::require_no_stream(stream);
         engine->engine.push_gradient(id, data, type);
     });
 }
 
-vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *queue) {
+vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *stream) {
     return api::guarded("vescomm_fsdp_finish_backward", [&] {
         api::require(engine, "engine");
-        api::require_no_queue(queue);
+        api::require_no_stream(stream);
         engine->engine.finish_backward();
     });
 }
@@ -148,10 +150,11 @@ vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double factor) {
     });
 }
 
-vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *step, void *queue) {
+vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *step,
+                                   void *stream) {
     return api::guarded("vescomm_fsdp_step", [&] {
         api::require(engine, "engine");
-        api::require_no_queue(queue);
+        api::require_no_stream(stream);
         auto ours = api::read_struct(step, "step", vescomm_fsdp_step_init());
         engine->engine.step(ours);
         api::write_struct(step, ours, "step");

@@ -91,13 +91,13 @@ void GatheredUnits::forget() {
 }
 
 void *GatheredUnits::data(std::size_t parameter) {
-    const Home &home = *plan_.homes[parameter];
-    const Bucket &bucket = plan_.buckets[home.bucket];
+    const ParameterPlace &at = *plan_.parameter_places[parameter];
+    const Bucket &bucket = plan_.buckets[at.bucket];
     const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
     slots_.await(slot);
-    auto *data = static_cast<std::byte *>(slots_.data(slot, home.bucket));
+    auto *data = static_cast<std::byte *>(slots_.data(slot, at.bucket));
     if (data == nullptr) return nullptr;
-    return data + static_cast<std::size_t>(bucket.places[home.place].offset) *
+    return data + static_cast<std::size_t>(bucket.places[at.place].offset) *
                       vescomm_type_get_bytes(bucket.type);
 }
 

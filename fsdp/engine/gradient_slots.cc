@@ -55,13 +55,12 @@ void GradientSlots::acquire(int unit) {
 }
 
 void *GradientSlots::data(std::size_t parameter) const {
-    const Home &home = *plan_.homes[parameter];
-    const Bucket &bucket = plan_.buckets[home.bucket];
+    const ParameterPlace &at = *plan_.parameter_places[parameter];
+    const Bucket &bucket = plan_.buckets[at.bucket];
     const int slot = pool_.slot_of(static_cast<int>(bucket.unit));
     if (slot == SlotPool::none) return nullptr;  // a unit without elements needs no slot
-    return bucket_data(slot, home.bucket) +
-           static_cast<std::size_t>(bucket.places[home.place].offset) *
-               vescomm_type_get_bytes(bucket.gradient_type);
+    return bucket_data(slot, at.bucket) + static_cast<std::size_t>(bucket.places[at.place].offset) *
+                                              vescomm_type_get_bytes(bucket.gradient_type);
 }
 
 void GradientSlots::fill_with_zeros(int unit, int slot) {

@@ -148,18 +148,20 @@ void lay_out(ModelPlan &plan, const Spec &spec) {
     }
 }
 
-void find_homes(ModelPlan &plan, const Spec &spec) {
-    plan.homes.resize(spec.parameters().size());
+void find_parameter_places(ModelPlan &plan, const Spec &spec) {
+    plan.parameter_places.resize(spec.parameters().size());
     for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
         for (std::size_t place = 0; place < plan.buckets[bucket].places.size(); ++place)
-            plan.homes[plan.buckets[bucket].places[place].parameter] = Home{bucket, place};
+            plan.parameter_places[plan.buckets[bucket].places[place].parameter] =
+                ParameterPlace{bucket, place};
     for (std::size_t id = 0; id < spec.parameters().size(); ++id)
-        if (const auto owner = spec.parameters()[id].tied_to) plan.homes[id] = plan.homes[*owner];
+        if (const auto owner = spec.parameters()[id].tied_to)
+            plan.parameter_places[id] = plan.parameter_places[*owner];
     for (std::size_t unit = 0; unit < spec.units().size(); ++unit) {
         std::vector<std::size_t> needs = {unit};
         for (const std::size_t id : spec.units()[unit].parameters) {
-            if (!plan.homes[id]) continue;
-            const std::size_t owner = plan.buckets[plan.homes[id]->bucket].unit;
+            if (!plan.parameter_places[id]) continue;
+            const std::size_t owner = plan.buckets[plan.parameter_places[id]->bucket].unit;
             if (std::find(needs.begin(), needs.end(), owner) == needs.end()) needs.push_back(owner);
         }
         plan.needs.push_back(std::move(needs));
@@ -253,7 +255,7 @@ ModelPlan plan_model(const Spec &spec, int ranks) {
     plan.of_unit.resize(spec.units().size());
     make_buckets(plan, spec);
     lay_out(plan, spec);
-    find_homes(plan, spec);
+    find_parameter_places(plan, spec);
     make_slots(plan, spec);
     return plan;
 }

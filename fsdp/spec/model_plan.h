@@ -48,7 +48,7 @@ struct Bucket {
 };
 
 // The place of a parameter in the model.
-struct Home {
+struct ParameterPlace {
     std::size_t bucket = 0;
     std::size_t place = 0;
 };
@@ -57,7 +57,8 @@ struct ModelPlan {
     Mesh mesh;
     std::vector<Bucket> buckets;  // unit after unit; the trainable ones of a unit first
     std::vector<std::vector<std::size_t>> of_unit;  // buckets of each unit
-    std::vector<std::optional<Home>> homes;  // of parameters; none for ignored ones
+    std::vector<std::optional<ParameterPlace>>
+        parameter_places;  // of parameters; none for ignored ones
     // Units whose parameters a unit uses: itself, then the owners of its tied parameters.
     std::vector<std::vector<std::size_t>> needs;
 

@@ -167,11 +167,10 @@ void GroupControl::give_up(std::uint64_t sequence, double waited_seconds, const 
         state_->wait(state_->reports(),
                      std::min(until, Clock::now() + std::chrono::milliseconds(20)));
     if (!state_->failure.broken())
-        fail(
-            VESCOMM_ERROR_TIMEOUT,
-            fmt::format("rank {} gave up {} after {:.1f} s, and rank 0 did not say who is missing; "
-                        "see whether rank 0 is running",
-                        rank(), what, waited_seconds));
+        fail(VESCOMM_ERROR_TIMEOUT, fmt::format("rank {} gave up {} after {:.1f} s, and rank 0 did "
+                                                "not say which ranks are missing; "
+                                                "see whether rank 0 is running",
+                                                rank(), what, waited_seconds));
 }
 
 // ---- the end ----

@@ -37,7 +37,7 @@ void HubGroup::open(int process, std::vector<int> members, std::string label) {
         for (const int member : members) members_.push_back({.process = member});
     } else if (!std::ranges::equal(members, members_, {}, {}, &Member::process)) {
         fail(VESCOMM_ERROR_MISMATCH,
-             fmt::format("the processes of {} disagree about who takes part: process {} of the job "
+             fmt::format("the processes of {} disagree about the members: process {} of the job "
                          "names {} members, others {}; all must give the same",
                          quote(label_), process, members.size(), members_.size()));
     }

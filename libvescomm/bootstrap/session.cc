@@ -172,10 +172,11 @@ void Session::wait_until_met(Deadline deadline) {
         return;
     }
     if (!failure)
-        throw Error(VESCOMM_ERROR_TIMEOUT,
-                    fmt::format("rank {} gave up waiting for all ranks to come after {:.1f} s, and "
-                                "rank 0 did not say who is missing; see whether rank 0 is running",
-                                options_.rank, seconds_since(begin)));
+        throw Error(
+            VESCOMM_ERROR_TIMEOUT,
+            fmt::format("rank {} gave up waiting for all ranks to come after {:.1f} s, and "
+                        "rank 0 did not say which ranks are missing; see whether rank 0 is running",
+                        options_.rank, seconds_since(begin)));
     // Stays to notify ranks that come a little later. After a timeout they have had enough time.
     if (options_.rank == 0 && failure->status != VESCOMM_ERROR_TIMEOUT) {
         const auto linger =

@@ -34,8 +34,8 @@ namespace vescomm::internal {
 class Session : public std::enable_shared_from_this<Session> {
 public:
     // The creation of a communicator of all processes. A second creation under the same tag must
-    // not begin in this process before the first ends, because the other processes could not tell
-    // which of the two is meant. If it does, both fail on all ranks.
+    // not begin in this process before the first ends, because the other processes could not
+    // distinguish the two. If it does, both fail on all ranks.
     class Creation;
 
     // Blocks until all processes have joined. Reuses the session of this process with the same

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm_failure.h"
 
+#include "observe/log.h"
+
 namespace vescomm::internal {
 
 CommFailure::CommFailure(Control &control)
     : control_(control),
+      rank_(control.rank()),
+      ranks_(control.ranks()),
       ran_out_("rank " + std::to_string(control.rank()) + " ran out of memory") {}
 
 void CommFailure::listen(const std::function<void()> &wake) {
@@ -14,7 +18,20 @@ void CommFailure::listen(const std::function<void()> &wake) {
         inter_node_.failure().set(status, why);
     });
     inter_node_.on_first(wake);
-    first_.on_first(wake);
+    first_.on_first([this, wake] {
+        wake();
+        log_first();
+    });
+}
+
+// At level info: every call that waits returns the sentence too, and the program reports that.
+void CommFailure::log_first() const noexcept {
+    if (!log_enabled(LogLevel::info, "comm")) return;
+    try {
+        log(LogLevel::info, "comm", rank_, ranks_, "broken: " + first_.why());
+    } catch (const std::bad_alloc &) {
+        // No memory for the line: it is dropped, as in log().
+    }
 }
 
 void CommFailure::fail(vescomm_status_t status, const std::string &why) noexcept {

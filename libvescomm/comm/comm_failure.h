@@ -25,7 +25,8 @@ public:
     void record_first(std::function<void(vescomm_status_t, const std::string &)> record) {
         first_.record_first(std::move(record));
     }
-    // Receives the failures of other ranks from now on. `wake` wakes the threads that wait.
+    // Receives the failures of other ranks from now on. `wake` wakes the threads that wait. The
+    // first failure is logged.
     void listen(const std::function<void()> &wake);
 
     // The first cause.
@@ -61,7 +62,10 @@ public:
     void drop() noexcept;
 
 private:
+    void log_first() const noexcept;
+
     Control &control_;
+    const int rank_, ranks_;  // control_ may be in its destructor when a failure is logged
     const std::string ran_out_;  // the sentence of run_out()
     Failure first_;
     InterNodeFailure inter_node_;

@@ -28,7 +28,7 @@ constexpr int spins_with_cores = 200;
 constexpr double max_recording_seconds = 1.0;
 
 // Returns the peer info of all ranks, by rank.
-std::vector<PeerInfo> introduce(Control &control, const PeerInfo &mine, Deadline limit) {
+std::vector<PeerInfo> gather_peer_info(Control &control, const PeerInfo &mine, Deadline limit) {
     std::vector<PeerInfo> all;
     for (const std::string &text : control.all_gather("communicator creation", mine.text(), limit))
         all.push_back(PeerInfo::parse(text));
@@ -106,7 +106,7 @@ bool Communicator::exchange_peer_info(const std::string &node, const std::string
                         .reproducible = config_.reproducible,
                         .pool = std::to_string(offered_pool_bytes(config_.malloc_bytes, ranks())),
                         .creator = creator};
-    const std::vector<PeerInfo> all = introduce(*control_, mine, limit);
+    const std::vector<PeerInfo> all = gather_peer_info(*control_, mine, limit);
     Session::Creation::require_same_creators(each(all, &PeerInfo::creator));
     require_same("communicator creation", "VESCOMM_ALGORITHM", each(all, &PeerInfo::algorithms));
     require_same("communicator creation", "being reproducible", each(all, &PeerInfo::reproducible));
@@ -198,7 +198,7 @@ std::vector<int> Communicator::staying() const {
     return ranks;
 }
 
-void Communicator::wait_for_leavers() {
+void Communicator::wait_for_finalizing_ranks() {
     // A rank that died has not left. Its failure is about to be reported here.
     engine_.wait([this] { return control_->test_leave() && staying().empty(); },
                  [this] { return staying(); },
@@ -213,7 +213,7 @@ void Communicator::finalize() {
         engine_.wait_for_all(
             [] { return std::string("finalizing the communicator while requests are under way"); });
         control_->start_leave();
-        wait_for_leavers();
+        wait_for_finalizing_ranks();
         engine_.check_stopped();
     } catch (...) {
         control_->end_leave();
@@ -261,7 +261,7 @@ void Communicator::record_failures() {
             write_file_by(name, flight_text(header, observers_.recorder), "the flight recorder",
                           Deadline::after(max_recording_seconds));
         } catch (const Error &error) {
-            log(LogLevel::warn, "flight", writer.rank, writer.ranks, error.what());
+            log(LogLevel::error, "flight", writer.rank, writer.ranks, error.what());
         }
     });
 }

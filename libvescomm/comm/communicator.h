@@ -154,7 +154,7 @@ private:
     void record_failures();
     FlightHeader flight_header(vescomm_status_t status, const std::string &why) const;
     // Waits until every rank has left.
-    void wait_for_leavers();
+    void wait_for_finalizing_ranks();
     // Other ranks that have not left.
     std::vector<int> staying() const;
 

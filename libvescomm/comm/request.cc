@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "observe/log.h"
 
 namespace vescomm::internal {
 
@@ -20,6 +21,9 @@ Request::Request(std::shared_ptr<Communicator> comm, const Options &options, Arr
       why_(std::move(why)),
       operation_(comm_->admit(path_->schedule(), bindings)) {
     operation_->set_tag(arrays_.tag);
+    if (log_enabled(LogLevel::debug, "comm"))
+        log(LogLevel::debug, "comm", comm_->rank(), comm_->ranks(),
+            describe() + ": algorithm " + std::string(algorithm_.name) + ", because " + why_);
 }
 
 Request::~Request() {

@@ -50,8 +50,8 @@ Environment process_environment();
       "defaults: none.")                                                                         \
     X(size, malloc_bytes, "auto", "", "auto, or a number of bytes",                              \
       "Address space of each rank for vescomm_malloc(), which the ranks of its node map. The "   \
-      "least of all ranks counts. auto: the memory of the machine. 0: vescomm_malloc() returns " \
-      "private memory.")                                                                         \
+      "smallest value of all ranks applies. auto: the memory of the machine. 0: private memory " \
+      "from vescomm_malloc().")                                                                  \
     X(text, flight_recorder, "", "", "a file name with %r",                                      \
       "File to which each rank writes its last operations when its communicator breaks. %r is "  \
       "the rank, %c the communicator of the process, %p the process. Empty: none.")              \

@@ -103,7 +103,7 @@ std::vector<std::int64_t> cuts_of(const Question &question, int ranks) {
     return cuts;
 }
 
-// An exchange in which every rank sends each receiver as many elements as the receiver's shard has.
+// An exchange in which every rank sends each receiver a block of the size of the receiver's shard.
 Exchange exchange_of(const std::vector<std::int64_t> &cuts) {
     const std::size_t ranks = cuts.size() - 1;
     std::vector<std::int64_t> counts;
@@ -132,7 +132,7 @@ AnyProblem problem_of(const Question &question) {
                               collective == Collective::all_to_all_v;
     if (!question.arrays && !needs_arrays) {
         BufferProblem problem(std::move(common));
-        problem.per_node = !question.per_rank && collective == Collective::all_gather_v;
+        problem.per_node = question.per_node && collective == Collective::all_gather_v;
         return problem;
     }
     ArrayProblem problem(std::move(common));

@@ -17,7 +17,7 @@ struct Question {
     std::vector<int> nodes{4};  // ranks on each node; if `ranks` is set: the number of nodes
     int ranks = 0;  // 0: given by `nodes`
     std::string ragged = "equal";
-    bool per_rank = false;
+    bool per_node = false;  // all_gather_v: one slab for each node, not for each rank
     bool arrays = false;
     std::string algorithm;  // empty: `forced`, or chosen
     std::string forced;  // VESCOMM_ALGORITHM

@@ -55,7 +55,7 @@ void show_variables(const Environment &environment) {
 void show_variables_as_markdown() {
     show_table(Group::setting,
                "| variable | default | values | what it does |\n|---|---|---|---|\n");
-    show_table(Group::place, "\n| who this process is | values | |\n|---|---|---|\n");
+    show_table(Group::place, "\n| identity of this process | values | |\n|---|---|---|\n");
     show_table(Group::prefix, "\n| others begin with | values | |\n|---|---|---|\n");
 }
 

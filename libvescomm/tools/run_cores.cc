@@ -14,7 +14,7 @@ namespace vescomm::internal {
 
 std::vector<cpu_set_t> split_cores(int ranks) {
     const Error error(VESCOMM_ERROR_SYSTEM,
-                      "hwloc cannot tell the cores of this machine; use --bind none");
+                      "hwloc cannot find the cores of this machine; use --bind none");
     hwloc_topology_t raw = nullptr;
     if (hwloc_topology_init(&raw) != 0) throw error;
     const std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>,

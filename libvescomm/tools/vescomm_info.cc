@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
         "  vescomm-info --flight flight.*\n"
         "  vescomm-run -n 2 --bind core vescomm-info --measure\n"
         "  vescomm-info --explain all_gather_v --bytes 64MiB --nodes 3,1,2 --steps 0\n"
-        "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250 --per-rank\n"
+        "  vescomm-info --explain all_gather_v --bytes 1GiB --ranks 10000 --nodes 1250\n"
         "  vescomm-info --explain all_reduce --bytes 64KiB --table 8,64,512,4096 --nodes 8");
     vescomm::internal::Question question;
     app.set_version_flag("--version", vescomm_get_version());
@@ -89,8 +89,8 @@ int main(int argc, char **argv) {
     app.add_option("--ragged", question.ragged,
                    "shares of the ranks: equal, linear, zipf:S or one-owner:F")
         ->needs(explain);
-    app.add_flag("--per-rank", question.per_rank,
-                 "all_gather_v into one slab for each rank, instead of one for each node")
+    app.add_flag("--per-node,!--per-rank", question.per_node,
+                 "all_gather_v into one slab for each node; --per-rank, the default: for each rank")
         ->needs(explain);
     app.add_flag("--arrays", question.arrays, "arrays of the callers, instead of a buffer")
         ->needs(explain);

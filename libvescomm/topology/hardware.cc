@@ -33,7 +33,7 @@ Topology load(const std::string &synthetic) {
                 "cannot keep to the cores of this process");
     require(hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT),
             "knows no devices");
-    require(hwloc_topology_load(raw), "cannot tell what this machine has");
+    require(hwloc_topology_load(raw), "cannot read the hardware of this machine");
     return topology;
 }
 

@@ -10,15 +10,15 @@
 
 namespace vescomm::internal {
 
-// Describes a memory of a rank into which its peers may put. Sent through the control plane in
-// sealed form (sealed.h); opening a damaged one throws SYSTEM.
+// Describes a memory of a rank into which its peers may put. Sent through the control plane with
+// its length and an XXH3 checksum (checksummed.h); parse_offer() throws SYSTEM if it is damaged.
 struct Offer {
     MemoryId memory = 0;
     std::uint32_t rank = 0;
     std::uint64_t bytes = 0;
 };
 
-std::string seal(const Offer &offer);
-Offer open_offer(std::string_view sealed, MemoryId memory, int rank);
+std::string serialise(const Offer &offer);
+Offer parse_offer(std::string_view serialised, MemoryId memory, int rank);
 
 }  // namespace vescomm::internal

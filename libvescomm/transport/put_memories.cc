@@ -13,15 +13,15 @@ std::string PutMemories::offer(MemoryId id, std::byte *base, std::uint64_t bytes
     if (memory.offered)
         throw Error(VESCOMM_ERROR_INTERNAL,
                     "memory " + std::to_string(id) + " was offered over " + network_ + " twice");
-    std::string sealed = seal(Offer{id, static_cast<std::uint32_t>(rank_), bytes});
+    std::string serialised = serialise(Offer{id, static_cast<std::uint32_t>(rank_), bytes});
     memory.offered = true;
     memory.base = base;
     memory.bytes = bytes;
-    return sealed;
+    return serialised;
 }
 
-void PutMemories::accept(MemoryId id, int peer, std::string_view sealed) {
-    const Offer offer = open_offer(sealed, id, peer);
+void PutMemories::accept(MemoryId id, int peer, std::string_view serialised) {
+    const Offer offer = parse_offer(serialised, id, peer);
     PutMemory::Target &target = get(id).targets[static_cast<std::size_t>(peer)];
     if (target.accepted)
         throw Error(VESCOMM_ERROR_INTERNAL, "the offer of rank " + std::to_string(peer) +

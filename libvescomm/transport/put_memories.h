@@ -36,11 +36,11 @@ public:
     PutMemories(const char *network, int rank, std::size_t ranks)
         : network_(network), rank_(rank), ranks_(ranks) {}
 
-    // Returns the sealed offer for the peers. Throws if the memory was offered before.
+    // Returns the offer for the peers. Throws if the memory was offered before.
     std::string offer(MemoryId id, std::byte *base, std::uint64_t bytes);
 
     // Throws if the offer is damaged or is not the expected one.
-    void accept(MemoryId id, int peer, std::string_view sealed);
+    void accept(MemoryId id, int peer, std::string_view serialised);
 
     // Returns nullptr if the memory is unknown. The address is stable until forget().
     PutMemory *find(MemoryId id) noexcept;

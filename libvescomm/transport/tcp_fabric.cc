@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
-#include "transport/sealed.h"
+#include "transport/checksummed.h"
 #include "transport/tcp_meeting.h"
 #include "transport/tcp_receiver.h"
 #include "transport/tcp_segment.h"
@@ -73,8 +73,8 @@ std::vector<TcpPeer> read_addresses(const std::vector<std::string> &all, std::si
     std::vector<TcpPeer> read(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         AddressHead head;
-        const std::string host =
-            break_seal(address_magic, all[rank], "the TCP address of " + rank_name(rank), head);
+        const std::string host = split_checksummed(address_magic, all[rank],
+                                                   "the TCP address of " + rank_name(rank), head);
         if ((head.encrypted != 0) != encrypted)
             throw Error(VESCOMM_ERROR_MISMATCH,
                         rank_name(self) + (encrypted ? " encrypts" : " does not encrypt") +
@@ -112,8 +112,8 @@ std::shared_ptr<TcpFabric> TcpFabric::connect(Control &control, const std::vecto
     const auto after = peers.begin() + static_cast<std::ptrdiff_t>(rank) + 1;
     if (std::find(after, peers.end(), true) != peers.end()) meeting.listen(interface);
     const auto all = control.all_gather(
-        "tcp addresses", seal_up(address_magic, head_of(meeting, options.encrypted), interface),
-        deadline);
+        "tcp addresses",
+        join_checksummed(address_magic, head_of(meeting, options.encrypted), interface), deadline);
     std::vector<TcpEstablished> established =
         meeting.meet(read_addresses(all, rank, peers, options.encrypted), failure, deadline);
 

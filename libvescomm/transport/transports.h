@@ -43,7 +43,7 @@ Transports make_transports(const Nodes &nodes, Control &control, Failure &failur
                            std::function<void()> on_signal, Deadline deadline,
                            const TransportOptions &options);
 
-// True if links between nodes will be TCP, as far as this machine can tell.
+// True if links between nodes will be TCP, judged by this machine alone.
 bool links_are_tcp(const std::string &between_nodes);
 
 // Description of a transport for --help, and whether this build has it.

@@ -9,8 +9,8 @@
 namespace vescomm::internal {
 
 std::string UcxMemories::offer(MemoryId id, std::byte *base, std::uint64_t bytes) {
-    std::string sealed = PutMemories::offer(id, base, bytes);
-    if (bytes == 0) return sealed;
+    std::string serialised = PutMemories::offer(id, base, bytes);
+    if (bytes == 0) return serialised;
     PutMemory &memory = *find(id);
     try {
         ucp_mem_map_params_t parameters{};
@@ -30,7 +30,7 @@ std::string UcxMemories::offer(MemoryId id, std::byte *base, std::uint64_t bytes
         memory.offered = false;
         throw;
     }
-    return sealed;
+    return serialised;
 }
 
 const PutMemory *UcxMemories::holding(const std::byte *from, std::uint64_t bytes) const noexcept {

@@ -21,7 +21,7 @@ public:
     UcxMemories(const UcxLibrary &ucx, const UcxWorker &worker, int rank, std::size_t ranks)
         : PutMemories("UCX", rank, ranks), ucx_(ucx), worker_(worker) {}
 
-    // Registers a memory and returns the sealed offer for the peers. Throws.
+    // Registers a memory and returns the offer for the peers. Throws.
     std::string offer(MemoryId id, std::byte *base, std::uint64_t bytes);
 
     using PutMemories::accept;

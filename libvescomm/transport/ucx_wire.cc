@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "transport/sealed.h"
+#include "transport/checksummed.h"
 
 namespace vescomm::internal {
 namespace {
@@ -48,19 +48,19 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
     return "its kind is unknown";
 }
 
-std::string seal(const UcxAddress &address) {
+std::string serialise(const UcxAddress &address) {
     const AddressHead head{address.ucx_major, address.ucx_minor, address.rank, 0, address.token};
-    return seal_up(address_magic, head, address.worker);
+    return join_checksummed(address_magic, head, address.worker);
 }
 
-UcxAddress open_address(std::string_view sealed, int rank) {
+UcxAddress parse_ucx_address(std::string_view serialised, int rank) {
     const std::string what = "the UCX address of rank " + std::to_string(rank);
     AddressHead head;
     UcxAddress address;
-    address.worker = break_seal(address_magic, sealed, what, head);
+    address.worker = split_checksummed(address_magic, serialised, what, head);
     if (head.rank != static_cast<std::uint32_t>(rank))
-        refuse_sealed(what, "it is that of rank " + std::to_string(head.rank));
-    if (address.worker.empty()) refuse_sealed(what, "it is empty");
+        refuse_damaged(what, "it is that of rank " + std::to_string(head.rank));
+    if (address.worker.empty()) refuse_damaged(what, "it is empty");
     address.ucx_major = head.ucx_major;
     address.ucx_minor = head.ucx_minor;
     address.rank = head.rank;

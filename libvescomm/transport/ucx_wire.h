@@ -63,8 +63,8 @@ const char *parse_message(const void *header, std::size_t header_bytes, std::uin
 
 // ---- addresses, carried once through the control plane ----
 //
-// UCX aborts the process on an address that it does not understand, so an address is sealed with
-// its length and an XXH3 checksum (sealed.h). Opening a damaged one throws SYSTEM.
+// UCX aborts the process on an address that it does not understand, so an address is sent with its
+// length and an XXH3 checksum (checksummed.h). parse_ucx_address() throws SYSTEM if it is damaged.
 
 // The address of the worker of a process.
 struct UcxAddress {
@@ -76,7 +76,7 @@ struct UcxAddress {
     std::string worker;
 };
 
-std::string seal(const UcxAddress &address);
-UcxAddress open_address(std::string_view sealed, int rank);
+std::string serialise(const UcxAddress &address);
+UcxAddress parse_ucx_address(std::string_view serialised, int rank);
 
 }  // namespace vescomm::internal

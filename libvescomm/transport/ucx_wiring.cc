@@ -46,11 +46,12 @@ void UcxFabric::wire_up(Control &control, const Failure &failure, Deadline deadl
     own.rank = static_cast<std::uint32_t>(hub_.process);
     own.token = receiver_.token();
     own.worker = worker_.address();
-    const auto addresses = control.all_gather("ucx addresses", seal(own), deadline);
+    const auto addresses = control.all_gather("ucx addresses", serialise(own), deadline);
     for (const auto &endpoint : hub_.endpoints) {
         if (!endpoint) continue;
         const int peer = endpoint->process();
-        const UcxAddress address = open_address(addresses[static_cast<std::size_t>(peer)], peer);
+        const UcxAddress address =
+            parse_ucx_address(addresses[static_cast<std::size_t>(peer)], peer);
         if (address.ucx_major != major || address.ucx_minor != minor)
             throw Error(VESCOMM_ERROR_MISMATCH,
                         rank_name(hub_.process) + " has UCX " + std::to_string(major) + "." +

@@ -118,7 +118,7 @@ private:
             else return finish({VESCOMM_OK, ""});  // leaving, or a fetch, ends without an error
             world_.at(world_.now() + of_seconds(2), rank_, [this, wait] {
                 if (!over() && wait == waits_)
-                    finish({VESCOMM_ERROR_TIMEOUT, "rank 0 did not say who is missing"});
+                    finish({VESCOMM_ERROR_TIMEOUT, "rank 0 did not say which ranks are missing"});
             });
         });
     }

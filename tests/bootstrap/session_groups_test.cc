@@ -68,7 +68,7 @@ TEST(SessionSubgroup, IsRefusedWhenMembersDisagree) {
         control.subgroup("part", members, generous());
     });
     for (const Outcome &outcome : outcomes)
-        expect_outcome(outcome, VESCOMM_ERROR_MISMATCH, {"disagree about who takes part"});
+        expect_outcome(outcome, VESCOMM_ERROR_MISMATCH, {"disagree about the members"});
 }
 
 TEST(SessionSubgroup, IsRefusedWhenAMemberHasEnded) {

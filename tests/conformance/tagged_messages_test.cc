@@ -189,7 +189,7 @@ TEST_P(TaggedMessages, OfOneSourceAndTagKeepTheirOrder) {
     });
 }
 
-// All ranks send to rank 0, which does not know who is next. Messages of one source keep their
+// All ranks send to rank 0, which does not know the next sender. Messages of one source keep their
 // order, and a message with another tag waits.
 TEST_P(TaggedMessages, ArriveFromAnySource) {
     run_array_ranks(GetParam(), [](vescomm_comm_t *comm) {

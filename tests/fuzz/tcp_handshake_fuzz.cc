@@ -212,7 +212,7 @@ void in_the_middle(fuzz::Input input, std::size_t step) {
     require(one.to_acceptor == other.to_acceptor && one.from_acceptor == other.from_acceptor,
             "both ends have the same keys");
     require(one.to_acceptor != one.from_acceptor, "each direction has a key of its own");
-    require(acceptor.claim().from == expected.from, "the acceptor knows who connected");
+    require(acceptor.claim().from == expected.from, "the acceptor knows the rank that connected");
 }
 
 }  // namespace

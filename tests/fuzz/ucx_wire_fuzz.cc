@@ -3,11 +3,11 @@
 //
 // Messages between ranks over UCX, and their addresses and offers (transport/ucx_wire.h).
 //
-//     byte 0    0: a header; 1: a batch; 2: a sealed address; 3: a sealed offer, both with the
+//     byte 0    0: a header; 1: a batch; 2: an address; 3: an offer, both with the
 //               checksum of the input; 4, 5: the same with the right checksum; 6: parts of a batch
 //
 // Invariants: an accepted header is within all limits; an accepted batch stays within its memory;
-// an opened value seals to the same bytes.
+// a parsed value is serialised to the same bytes.
 #include "transport/ucx_wire.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ using fuzz::require;
 
 constexpr int ranks = 4;
 constexpr std::uint64_t token = 0x1122334455667788;
-constexpr std::size_t seal_bytes = 24;
+constexpr std::size_t checksum_head_bytes = 24;
 
 void header(std::string_view bytes) {
     const std::string_view head = bytes.substr(0, sizeof(UcxMessage));
@@ -83,31 +83,31 @@ void parts(fuzz::Input input) {
 
 // Returns bytes with their right checksum.
 std::string with_checksum(std::string bytes) {
-    if (bytes.size() < seal_bytes) return bytes;
+    if (bytes.size() < checksum_head_bytes) return bytes;
     std::uint32_t magic = 0;
     std::memcpy(&magic, bytes.data(), sizeof magic);
-    const std::uint64_t body = bytes.size() - seal_bytes;
-    const std::uint64_t sum = XXH3_64bits_withSeed(bytes.data() + seal_bytes, body, magic);
+    const std::uint64_t body = bytes.size() - checksum_head_bytes;
+    const std::uint64_t sum = XXH3_64bits_withSeed(bytes.data() + checksum_head_bytes, body, magic);
     std::memcpy(bytes.data() + 8, &body, sizeof body);
     std::memcpy(bytes.data() + 16, &sum, sizeof sum);
     return bytes;
 }
 
 void address(const std::string &bytes) try {
-    const UcxAddress opened = open_address(bytes, 1);
+    const UcxAddress opened = parse_ucx_address(bytes, 1);
     require(opened.rank == 1 && !opened.worker.empty(), "an address is that of its rank");
-    const UcxAddress again = open_address(seal(opened), 1);
+    const UcxAddress again = parse_ucx_address(serialise(opened), 1);
     require(again.worker == opened.worker && again.token == opened.token &&
                 again.ucx_major == opened.ucx_major && again.ucx_minor == opened.ucx_minor,
-            "an address opens to what was sealed");
+            "a parsed address is the one that was serialised");
 } catch (const Error &error) {
     fuzz::require_sentence(error.what());
 }
 
 void offer(const std::string &bytes) try {
-    const Offer opened = open_offer(bytes, 5, 1);
+    const Offer opened = parse_offer(bytes, 5, 1);
     require(opened.memory == 5 && opened.rank == 1, "an offer is for its memory, and of its rank");
-    require(seal(opened) == bytes, "an offer seals to the same bytes");
+    require(serialise(opened) == bytes, "a parsed offer is serialised to the same bytes");
 } catch (const Error &error) {
     fuzz::require_sentence(error.what());
 }
@@ -159,8 +159,8 @@ std::vector<fuzz::Seed> vescomm::internal::fuzz::seeds() {
     append_part(batch, 16, reinterpret_cast<const std::byte *>("abcd"), 4);
     append_part(batch, 124, reinterpret_cast<const std::byte *>("efgh"), 4);
     const std::string parts(reinterpret_cast<const char *>(batch.data()), batch.size());
-    const std::string address = seal(UcxAddress{1, 13, 1, 42, "worker"}),
-                      offer = seal(Offer{5, 1, 99});
+    const std::string address = serialise(UcxAddress{1, 13, 1, 42, "worker"}),
+                      offer = serialise(Offer{5, 1, 99});
     const auto kind = [](char what) { return std::string(1, what); };
     return {
         {"put", kind(0) + bytes_of(message) + "abc"},

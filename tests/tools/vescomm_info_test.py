@@ -111,7 +111,7 @@ class Explain(unittest.TestCase):
         return [(mark, float(time) if time else None, name) for mark, time, name in rows], out
 
     def test_shows_the_fastest_candidate_first(self):
-        rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4", "--per-rank")
+        rows, out = self.explain("all_gather_v", "--bytes", "1MiB", "--nodes", "4,4")
         self.assertEqual([(mark, name) for mark, _, name in rows],
                          [("*", "direct"), (" ", "ring"), (" ", "bruck"), ("-", "slab"),
                           ("-", "inline"), ("-", "staged")])
@@ -122,10 +122,15 @@ class Explain(unittest.TestCase):
 
     def test_predicts_ten_thousand_ranks(self):
         rows, out = self.explain("all_gather_v", "--bytes", "1GiB", "--ranks", 10000, "--nodes",
-                                 1250)
+                                 1250, "--per-node")
         self.assertEqual(rows[0][0], "*")
         self.assertEqual(rows[0][2], "slab")
-        self.assertIn("10000 ranks on 1250 nodes", out)
+        self.assertIn("10000 ranks on 1250 nodes, one slab for each node", out)
+
+    def test_assumes_a_slab_for_each_rank_as_a_buffer_does(self):
+        arguments = ("all_gather_v", "--nodes", "4,4")
+        self.assertEqual(self.explain(*arguments), self.explain(*arguments, "--per-rank"))
+        self.assertNotEqual(self.explain(*arguments), self.explain(*arguments, "--per-node"))
 
     def test_knows_every_collective(self):
         for name in ("all_gather_v", "reduce_scatter_v", "all_reduce", "broadcast", "reduce",
@@ -153,20 +158,20 @@ class Explain(unittest.TestCase):
             self.assertIn(f"rank {last}, the last: ", out)
 
     def test_algorithm_option_forces_an_algorithm(self):
-        rows, out = self.explain("all_gather_v", "--per-rank", "--nodes", "4,4", "--algorithm",
-                                 "ring")
+        rows, out = self.explain("all_gather_v", "--nodes", "4,4", "--algorithm", "ring")
         self.assertIn(("*", "ring"), [(mark, name) for mark, _, name in rows])
         self.assertIn("the caller asked for it by name", out)
 
     def test_algorithm_option_goes_before_the_environment(self):
-        arguments = ("--explain", "all_gather_v", "--per-rank", "--nodes", "4,4")
+        arguments = ("--explain", "all_gather_v", "--nodes", "4,4")
         _, out, _ = run(*arguments, VESCOMM_ALGORITHM="all_gather_v=ring")
         self.assertRegex(out, r"(?m)^\* .* us  ring: ")
         self.assertIn("VESCOMM_ALGORITHM asked for it by name", out)
         _, out, _ = run(*arguments, "--algorithm", "direct", VESCOMM_ALGORITHM="all_gather_v=ring")
         self.assertRegex(out, r"(?m)^\* .* us  direct: ")
         self.assertIn("the caller asked for it by name", out)
-        code, _, err = run("--explain", "all_gather_v", VESCOMM_ALGORITHM="all_gather_v=ring")
+        code, _, err = run("--explain", "all_gather_v", "--per-node",
+                           VESCOMM_ALGORITHM="all_gather_v=ring")
         self.assertEqual(code, 2)
         self.assertIn('VESCOMM_ALGORITHM: there is no algorithm "ring" for all_gather_v on a '
                       "buffer of one slab for each node; there is: slab", err)

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank of the TCP transport played by a test: it knows the secret, and sends what the test wants.
+// A rank of the TCP transport played by a test: it knows the secret, and sends what the test gives
+// it.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,7 +16,7 @@
 
 #include "base/error.h"
 #include "support/local_control.h"
-#include "transport/sealed.h"
+#include "transport/checksummed.h"
 #include "transport/tcp_handshake.h"
 #include "transport/tcp_wire.h"
 
@@ -85,10 +86,10 @@ public:
         TcpAddressHead own;
         own.encrypted = encrypted_ ? 1 : 0;
         const auto all = control_.all_gather(
-            "tcp addresses", seal_up(tcp_address_magic, own, std::string("127.0.0.1")),
+            "tcp addresses", join_checksummed(tcp_address_magic, own, std::string("127.0.0.1")),
             Deadline::after(tcp_patience_seconds));
         TcpAddressHead head;
-        host_ = break_seal(tcp_address_magic, all[0], "address", head);
+        host_ = split_checksummed(tcp_address_magic, all[0], "address", head);
         port_ = static_cast<std::uint16_t>(head.port);
         session_ = head.session;
     }

@@ -56,9 +56,9 @@ public:
     LocalControl &control() { return control_; }
 
     void exchange_addresses() {
-        const auto all =
-            control_.all_gather("ucx addresses", seal(own_), Deadline::after(patience_seconds));
-        const UcxAddress victim = open_address(all[0], 0);
+        const auto all = control_.all_gather("ucx addresses", serialise(own_),
+                                             Deadline::after(patience_seconds));
+        const UcxAddress victim = parse_ucx_address(all[0], 0);
         token_ = victim.token;
         ucp_ep_params_t parameters{};
         parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |

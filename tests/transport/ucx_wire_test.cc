@@ -22,23 +22,23 @@ UcxAddress some_address() {
     return {1, 13, 4, 0x0123456789abcdef, std::string("worker\0address", 14)};
 }
 
-TEST(UcxWire, SealedAddressesAndOffersRoundTrip) {
-    const UcxAddress address = open_address(seal(some_address()), 4);
+TEST(UcxWire, SerialisedAddressesAndOffersRoundTrip) {
+    const UcxAddress address = parse_ucx_address(serialise(some_address()), 4);
     EXPECT_EQ(address.ucx_major, 1u);
     EXPECT_EQ(address.ucx_minor, 13u);
     EXPECT_EQ(address.token, 0x0123456789abcdefu);
     EXPECT_EQ(address.worker, some_address().worker);
 
-    const Offer offer = open_offer(seal(Offer{7, 3, 1ull << 40}), 7, 3);
+    const Offer offer = parse_offer(serialise(Offer{7, 3, 1ull << 40}), 7, 3);
     EXPECT_EQ(offer.bytes, 1ull << 40);
 }
 
 TEST(UcxWire, RejectsDamagedAddressesAndOffers) {
-    const std::string address = seal(some_address());
-    const std::string offer = seal(Offer{7, 3, 4096});
+    const std::string address = serialise(some_address());
+    const std::string offer = serialise(Offer{7, 3, 4096});
     const auto open_both = [](const std::string &a, const std::string &o) {
-        EXPECT_THROW(open_address(a, 4), Error);
-        EXPECT_THROW(open_offer(o, 7, 3), Error);
+        EXPECT_THROW(parse_ucx_address(a, 4), Error);
+        EXPECT_THROW(parse_offer(o, 7, 3), Error);
     };
     const std::size_t longest = std::max(address.size(), offer.size());
     for (std::size_t length = 0; length < longest; ++length)
@@ -58,7 +58,7 @@ TEST(UcxWire, RejectsDamagedAddressesAndOffers) {
 
 TEST(UcxWire, RejectsOffersOfAnotherRankOrMemoryByName) {
     try {
-        open_offer(seal(Offer{7, 3, 4096}), 7, 2);
+        parse_offer(serialise(Offer{7, 3, 4096}), 7, 2);
         FAIL();
     } catch (const Error &error) {
         EXPECT_EQ(error.status, VESCOMM_ERROR_SYSTEM);
@@ -66,8 +66,8 @@ TEST(UcxWire, RejectsOffersOfAnotherRankOrMemoryByName) {
                      "the offer of rank 2 for memory 7 arrived damaged: it is that of rank 3 for "
                      "memory 7; all ranks must run the same version of vescomm");
     }
-    EXPECT_THROW(open_offer(seal(Offer{7, 3, 4096}), 8, 3), Error);
-    EXPECT_THROW(open_address(seal(some_address()), 5), Error);
+    EXPECT_THROW(parse_offer(serialise(Offer{7, 3, 4096}), 8, 3), Error);
+    EXPECT_THROW(parse_ucx_address(serialise(some_address()), 5), Error);
 }
 
 class UcxMessages : public testing::Test {

@@ -62,7 +62,7 @@ inline constexpr const char *all_reduce =
     "\n"
     "Args:\n"
     "    source: the same number of elements on every rank.\n"
-    "    output: as many elements. None: the result replaces the source.\n"
+    "    output: of the same size. None: the result replaces the source.\n"
     "    op: the operator; the same on every rank.\n"
     "    factor: Op.PREMULTIPLIED_SUM: of every contribution, not 0.\n" VESCOMM_CALL_END;
 
@@ -71,7 +71,7 @@ inline constexpr const char *reduce =
     "\n"
     "Args:\n"
     "    source: the same number of elements on every rank.\n"
-    "    output: as many elements; used on the root only. None: the result replaces its source.\n"
+    "    output: of the same size; used on the root only. None: the result replaces its source.\n"
     "    root: rank that gets the result; the same on every rank.\n"
     "    op: the operator; the same on every rank.\n"
     "    factor: Op.PREMULTIPLIED_SUM: of every contribution, not 0.\n" VESCOMM_CALL_END;
@@ -112,7 +112,7 @@ inline constexpr const char *all_to_all =
     "\n"
     "Args:\n"
     "    source: the same number of elements for each rank, by rank.\n"
-    "    output: as many elements: those of rank 0, then those of rank 1, and so "
+    "    output: of the same size: the elements of rank 0, then those of rank 1, and so "
     "on.\n" VESCOMM_CALL_END;
 
 inline constexpr const char *all_to_all_v =
@@ -126,7 +126,8 @@ inline constexpr const char *all_to_all_v =
     "    source_offsets, output_offsets: None: the blocks follow one another.\n" VESCOMM_CALL_END;
 
 inline constexpr const char *send =
-    "Sends a message to one rank, which calls receive() with as many elements of the same type.\n"
+    "Sends a message to one rank, which calls receive() with the same number and type of "
+    "elements.\n"
     "\n"
     "Messages of one rank and tag are received in the order in which they are sent. A program "
     "must\n"

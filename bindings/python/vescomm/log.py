@@ -37,7 +37,8 @@ def _stop() -> None:
 def use_logging(logger: Optional[logging.Logger] = None) -> None:
     """Redirects the log of this process to a logger. A thread of Python calls the logger.
 
-    The variable VESCOMM_LOG selects the lines: "info" also gives the launcher, nodes and transports.
+    The variable VESCOMM_LOG selects the lines: "info" also gives the launcher, nodes, transports and why
+    a communicator broke, "debug" also the algorithms.
 
     Args:
         logger: None: logging.getLogger("vescomm").

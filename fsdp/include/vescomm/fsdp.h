@@ -8,19 +8,26 @@
  *     report          bytes of memory and bytes on the wire, before anything is allocated
  *     engine          events of the trainer, parameters, gradients, the step
  *
- *     master shard ──all_gather_v, cast──► slot, one for the node ──► the trainer computes
+ *     master shard ──all_gather_v, cast──► unit slot, one for the node ──► the trainer computes
  *          ▲                                                                │
  *      optimizer ◄── gradient shard (f32) ◄──reduce_scatter_v── gradient slot, the trainer writes
  *
- * The conventions of vescomm.h apply; vescomm_get_last_error() has the sentence about an error.
+ * Terms. A *unit slot* is memory for one gathered unit at a time; several units use it in turn. A
+ * *gradient slot* is the same for the gradients of a unit, before they are summed over ranks. A
+ * *piece* is the part of one parameter that lies in one shard.
+ *
+ * The conventions of vescomm.h apply, with one exception: some functions that read a property or
+ * set one have no get or set in their names, such as vescomm_fsdp_parameter() and
+ * vescomm_fsdp_scale().
  *
  * Misuse. An event, vescomm_fsdp_parameter(), vescomm_fsdp_gradient(), vescomm_fsdp_push_gradient()
  * and vescomm_fsdp_step() fail when the order of events does not permit them. So do ranks that
- * announce different events, or pass different options. The sentence names the event and the unit.
- * Such an error ends the step on all ranks: the waits of the other ranks return
- * VESCOMM_ERROR_ABORTED or VESCOMM_ERROR_MISMATCH with this sentence, and every later call returns
- * the first error, until all ranks call vescomm_fsdp_reset(). The parameters and the state of the
- * optimizer are unchanged. A wrong pointer or struct_size has no such effect: nothing happens.
+ * announce different events, or pass different options. The error text names the event and the
+ * unit. Such an error ends the step on all ranks: the waits of the other ranks return
+ * VESCOMM_ERROR_ABORTED or VESCOMM_ERROR_MISMATCH with this error text, and every later call
+ * returns the first error, until all ranks call vescomm_fsdp_reset(). The parameters and the state
+ * of the optimizer are unchanged. A wrong pointer or struct_size has no such effect: nothing
+ * happens.
  *
  * "Threads: one" means: one thread at a time uses the engine and its communicator.
  */
@@ -45,10 +52,10 @@ typedef int32_t vescomm_fsdp_order_t;
 
 /** Units in the order in which they were added, and in the opposite order for backward. */
 #define VESCOMM_FSDP_DECLARED ((vescomm_fsdp_order_t)0)
-/** The order of the micro-batch before. A micro-batch that deviates is gathered on demand, is
- *  counted, and becomes the new order. */
+/** The order of the micro-batch before. If a micro-batch uses units in another order, they are
+ *  gathered on demand, the deviation is counted, and its order is recorded for the next one. */
 #define VESCOMM_FSDP_RECORDED ((vescomm_fsdp_order_t)1)
-/** No prefetch but vescomm_fsdp_unshard(). */
+/** No prefetch: the trainer calls vescomm_fsdp_unshard() itself. */
 #define VESCOMM_FSDP_EXPLICIT ((vescomm_fsdp_order_t)2)
 
 /** Options of a specification. Append-only; a zero member means its default. */
@@ -59,14 +66,15 @@ typedef struct vescomm_fsdp_spec_options {
     /** Type of the gradients that the trainer writes and that are sent: f32, bf16 or f16. They are
      *  summed in f32. 0: the type of the parameter. */
     vescomm_type_t gradient_type;
-    /** Units gathered at the same time, prefetched ones included. 0: 2. Not used if parameters are
-     *  kept gathered. */
+    /** Number of unit slots: units gathered at the same time, prefetched ones included. 0: 2. Not
+     *  used if parameters are kept gathered. */
     int32_t slots;
-    /** Units whose gradients are written or in transfer at the same time. 0: 2. Not used if whole
-     *  gradients are kept. */
+    /** Number of gradient slots: units whose gradients are written or in transfer at the same time.
+     *  0: 2. Not used if whole gradients are kept. */
     int32_t gradient_slots;
     vescomm_fsdp_order_t order;
-    /** Not 0: a gathered unit stays gathered until the next step; takes a slot for each unit. */
+    /** Not 0: a gathered unit stays gathered until the next step; takes a unit slot for each unit.
+     */
     int32_t keep_gathered;
     /** Not 0: keep whole gradients of all units on each rank, so that VESCOMM_FSDP_NO_SYNC is
      *  permitted and gradients are sent once a step. */
@@ -92,7 +100,7 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
  *
  * @param options  NULL: defaults. Borrowed for the call.
  * @param spec     [out] owned by the caller; free with vescomm_fsdp_spec_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names the option.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the error text names the option.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
  */
@@ -142,13 +150,18 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, co
 /**
  * Replaces the axes by those of a preset.
  *
- *              parameters     gradients      optimizer state
- *     ddp      replicated     replicated     replicated
- *     zero1    gathered       whole          sharded             sent once a step
- *     zero2    gathered       sharded        sharded
- *     zero3    sharded        sharded        sharded             gathered unit by unit
+ *              parameters     gradients            optimizer state
+ *     ddp      replicated     replicated           replicated
+ *     zero1    kept gathered  whole on each rank   sharded
+ *     zero2    kept gathered  sharded              sharded
+ *     zero3    sharded        sharded              sharded
  *     hsdp:K   as zero3 among K consecutive ranks; groups of K ranks are replicas
- *     mics:K   the same: gradients pass between groups once a step
+ *     mics:K   another name of hsdp:K
+ *
+ * Kept gathered: masters are sharded, and a gathered copy of all parameters stays on every node, in
+ * one unit slot for each unit. Whole on each rank: gradients are summed over the ranks once a step,
+ * in the last micro-batch. With replicas, gradients are summed over the groups once a step, in the
+ * last micro-batch.
  *
  * @param preset  one of the names above.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such preset.
@@ -215,7 +228,7 @@ static inline vescomm_fsdp_parameter_t vescomm_fsdp_parameter_init(void) {
  *
  * @param unit  of vescomm_fsdp_add_unit().
  * @param id    [out] number of the parameter in the whole model, counted from 0.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names unit and parameter.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the error text names unit and parameter.
  *
  * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
  */
@@ -313,10 +326,10 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  * @param spec        copied.
  * @param comms       the communicator of all ranks. The engine creates its own communicators from
  *                    it; it must exist as long as the engine.
- * @param comm_count  1.
+ * @param comm_count  number of entries of @p comms; must be 1 in this version.
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
- *         VESCOMM_ERROR_MISMATCH: the specifications differ; the sentence names a rank and the
+ *         VESCOMM_ERROR_MISMATCH: the specifications differ; the error text names a rank and the
  *         first unit that differs. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_ABORTED: another rank has one of these errors.
  *         After an error no rank has an engine.
@@ -406,8 +419,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
  * needs its post_. A pre_forward after the first pre_backward of a micro-batch recomputes. A unit
  * goes through backward at most as often as through forward.
  *
- * @param unit   of vescomm_fsdp_add_unit().
- * @param queue  must be NULL for host memory, the only kind so far.
+ * @param unit    of vescomm_fsdp_add_unit().
+ * @param stream  must be NULL for host memory, the only kind so far.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
  *         VESCOMM_ERROR_MISMATCH: ranks announced different events. VESCOMM_ERROR_ABORTED: another
  *         rank failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
@@ -419,22 +432,22 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t
 
 /** Opens a unit for forward. Gathers it, waits, and prefetches the next units. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_pre_forward(vescomm_fsdp_t *engine, uint64_t unit,
-                                                      void *queue);
+                                                      void *stream);
 /** Closes a unit after forward. Its parameters must not be read any more. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_post_forward(vescomm_fsdp_t *engine, uint64_t unit,
-                                                       void *queue);
+                                                       void *stream);
 /** Opens a unit for backward. Gathers it, waits, and gives its gradients memory. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_pre_backward(vescomm_fsdp_t *engine, uint64_t unit,
-                                                       void *queue);
+                                                       void *stream);
 /** Closes a unit after backward. Starts to sum gradients that are complete. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_post_backward(vescomm_fsdp_t *engine, uint64_t unit,
-                                                        void *queue);
+                                                        void *stream);
 /** Starts to gather a unit, and keeps it gathered. The unit counts as open until reshard. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_unshard(vescomm_fsdp_t *engine, uint64_t unit,
-                                                  void *queue);
+                                                  void *stream);
 /** Ends an unshard. The unit is released if it is not open otherwise. */
 VESCOMM_API vescomm_status_t vescomm_fsdp_reshard(vescomm_fsdp_t *engine, uint64_t unit,
-                                                  void *queue);
+                                                  void *stream);
 
 /** @} */
 
@@ -503,10 +516,10 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  *
  * Before: its unit is between pre_backward and post_backward.
  *
- * @param data   all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
- *               an error without an effect, unless there are no elements.
- * @param type   f32 or the type of the gradients.
- * @param queue  must be NULL for host memory, the only kind so far.
+ * @param data    all elements of the parameter, dense and row-major. Borrowed for the call. NULL is
+ *                an error without an effect, unless there are no elements.
+ * @param type    f32 or the type of the gradients.
+ * @param stream  must be NULL for host memory, the only kind so far.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse, or the parameter is frozen.
  *         VESCOMM_ERROR_UNSUPPORTED: another type.
  *
@@ -514,7 +527,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint6
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
                                                         const void *data, vescomm_type_t type,
-                                                        void *queue);
+                                                        void *stream);
 
 /**
  * Ends a micro-batch with backward: starts the sums that have not started, and waits for all sums
@@ -522,12 +535,12 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, 
  *
  * Before: no unit is open.
  *
- * @param queue  must be NULL for host memory, the only kind so far.
+ * @param stream  must be NULL for host memory, the only kind so far.
  * @return as the events.
  *
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
-VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *queue);
+VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *stream);
 
 /**
  * Returns the norm of the gradients of the whole model, as scaled by vescomm_fsdp_scale().
@@ -535,7 +548,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine
  * Before: the last micro-batch of the step is finished.
  *
  * @param norm    [out] square root of the sum of squares; the same on every rank. NaN or infinite
- * if a gradient is. May be NULL.
+ *                if a gradient is. May be NULL.
  * @param finite  [out] 1: every gradient of every rank is finite; 0: not. May be NULL.
  * @return as the events.
  *
@@ -587,9 +600,9 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  * Before: the last micro-batch of the step is finished. After: gathered parameters are stale, and
  * gradients are empty.
  *
- * @param step   [in,out] struct_size and arguments set by the caller, the same on every rank;
- *               results filled.
- * @param queue  must be NULL for host memory, the only kind so far.
+ * @param step    [in,out] struct_size and arguments set by the caller, the same on every rank;
+ *                results filled.
+ * @param stream  must be NULL for host memory, the only kind so far.
  * @return as the events. VESCOMM_ERROR_MISMATCH: the arguments differ between ranks; nothing was
  *         updated. VESCOMM_ERROR_INVALID_ARGUMENT: also when a kind of optimizer failed; this
  *         rank's shards are then partly updated.
@@ -597,7 +610,7 @@ static inline vescomm_fsdp_step_t vescomm_fsdp_step_init(void) {
  * Collective: yes, same order.  Blocking: at most the timeout.  Threads: one.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *step,
-                                               void *queue);
+                                               void *stream);
 
 /**
  * Replaces the settings of a group from the next step on. vescomm_fsdp_reset() undoes it unless a
@@ -765,7 +778,7 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *                of the engine.
  * @return VESCOMM_OK: errors of files are those of vescomm_job_wait().
  *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open. VESCOMM_ERROR_MISMATCH: another rank
- *         announced another event or folder. As other events after an error: see
+ *         announced another event or folder. After an earlier error: that error, until
  *         vescomm_fsdp_reset().
  *
  * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.
@@ -790,7 +803,7 @@ VESCOMM_API vescomm_status_t vescomm_job_test(vescomm_job_t *job);
  *
  * @param timeout_seconds  at least 0.
  * @return VESCOMM_OK: complete. VESCOMM_ERROR_TIMEOUT: it has not ended, and goes on.
- *         VESCOMM_ERROR_SYSTEM: the sentence names rank, file, system call and cause; the same on
+ *         VESCOMM_ERROR_SYSTEM: the error text names rank, file, system call and cause; the same on
  *         all ranks. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per job.  Since: 0.1
@@ -816,8 +829,8 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  *
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
  *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
- *         a file cannot be read. The sentence is the same on all ranks. Masters and states are then
- *         undefined; load another folder, or initialise them.
+ *         a file cannot be read. The error text is the same on all ranks. Masters and states are
+ *         then undefined; load another folder, or initialise them.
  *
  * Collective: yes, same order.  Blocking: yes.  Threads: one.
  * Cost: each rank reads its bytes once, and the indexes of all ranks that saved.  Since: 0.1

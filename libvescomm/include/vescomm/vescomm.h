@@ -4,11 +4,11 @@
  * vescomm: ragged collectives over fused, persistent buffers. This header is the whole C API. Read
  * it from top to bottom:
  *
- *     status          the result of a call, and the sentence that explains a failure
+ *     status          the result of a call, and the error text that explains a failure
  *     communicator    the ranks that work together
  *     layout          the places of tensors and shards in a fused buffer (a plain value)
  *     memory, buffer  the bytes, at addresses that never change
- *     request         a collective on a buffer, created once and started many times
+ *     request         a collective or a message, created once and started many times
  *     arrays          collectives and messages on the caller's arrays, without a create call
  *     trace           a timeline of requests and waits
  *     flight recorder the last operations of a rank
@@ -42,7 +42,7 @@
  *
  * Creating a communicator, memory, buffer or request is collective. If the call fails on one rank,
  * because of an argument or an environment variable of that rank, it fails on all ranks, and the
- * communicator is broken. The sentence on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank
+ * communicator is broken. The error text on the other ranks (VESCOMM_ERROR_MISMATCH) names the rank
  * and the reason. If the call fails on all ranks for the same reason, the communicator is not
  * broken. A call on arrays that is rejected (VESCOMM_ERROR_INVALID_ARGUMENT,
  * VESCOMM_ERROR_OUT_OF_MEMORY) has no effect and may be repeated.
@@ -96,12 +96,14 @@ typedef int32_t vescomm_status_t;
 #define VESCOMM_OK ((vescomm_status_t)0)
 /** Not an error: the request has not completed yet. */
 #define VESCOMM_IN_PROGRESS ((vescomm_status_t)1)
-/** An argument is wrong. Nothing was created or started. If a call that creates an object fails on
- *  some ranks but not on all, it also breaks the communicator. */
+/** An argument is wrong. Nothing was created or started. If the arguments of a call that creates an
+ *  object are wrong on some ranks only, the call fails on all ranks (the others get
+ *  VESCOMM_ERROR_MISMATCH), and the communicator is broken. */
 #define VESCOMM_ERROR_INVALID_ARGUMENT ((vescomm_status_t)-1)
 /** Memory or another resource of this machine ran out. Nothing was created or started. */
 #define VESCOMM_ERROR_OUT_OF_MEMORY ((vescomm_status_t)-2)
-/** A peer did not respond before the deadline. The communicator is broken from now on. */
+/** The deadline passed. If the call waited for another rank, the communicator is broken from now
+ *  on. vescomm_flight_recorder_write() and vescomm_job_wait() of fsdp.h leave it intact. */
 #define VESCOMM_ERROR_TIMEOUT ((vescomm_status_t)-3)
 /** A peer or the connection to it failed. The communicator is broken from now on. */
 #define VESCOMM_ERROR_PEER_FAILED ((vescomm_status_t)-4)
@@ -109,7 +111,7 @@ typedef int32_t vescomm_status_t;
 #define VESCOMM_ERROR_MISMATCH ((vescomm_status_t)-5)
 /** The feature exists, but not in this build, on this machine, or for these arguments. */
 #define VESCOMM_ERROR_UNSUPPORTED ((vescomm_status_t)-6)
-/** The operating system or a library failed; the sentence says which one and why. */
+/** The operating system or a library failed; the error text says which one and why. */
 #define VESCOMM_ERROR_SYSTEM ((vescomm_status_t)-7)
 /** A rank called vescomm_comm_abort(). The communicator is broken from now on. */
 #define VESCOMM_ERROR_ABORTED ((vescomm_status_t)-8)
@@ -126,8 +128,8 @@ typedef int32_t vescomm_status_t;
 VESCOMM_API const char *vescomm_status_get_name(vescomm_status_t status);
 
 /**
- * Returns the sentence that explains the last error of the calling thread: what failed, where, the
- * values, and what to do.
+ * Returns the error text of the calling thread: one sentence about its last error, with what
+ * failed, where, the values, and what to do.
  *
  * @return never NULL, empty before the first error, truncated after 1,023 bytes; valid until the
  *         next failing call of this thread.
@@ -153,7 +155,8 @@ VESCOMM_API const char *vescomm_get_version(void);
 typedef void (*vescomm_log_function_t)(void *context, int32_t level, const char *line);
 
 /**
- * Redirects the log of this process. The variable VESCOMM_LOG selects what is logged.
+ * Redirects the log of this process. The variable VESCOMM_LOG selects what is logged;
+ * docs/configuration.md lists the lines of each level.
  *
  * @param sink     receives the lines; must not call vescomm. NULL: back to standard error.
  * @param context  passed to @p sink.
@@ -183,7 +186,7 @@ typedef int (*vescomm_interrupt_function_t)(void *context);
  * - VESCOMM_IN_PROGRESS from vescomm_request_wait(): the request is still running, and may be
  *   waited for again;
  * - VESCOMM_ERROR_ABORTED from any other function, because other ranks rely on the call: the
- *   communicator is broken, and the sentence on the other ranks names this rank and the call.
+ *   communicator is broken, and the error text on the other ranks names this rank and the call.
  *
  * Waits of a few milliseconds may end without a call of the function.
  *
@@ -257,7 +260,7 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also when two threads create a communicator
  *         of the same ranks at the same time without different tags; both calls fail, on all ranks.
- *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the sentence names them.
+ *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the error text names them.
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
  *         number of ranks or the build of the library differs. VESCOMM_ERROR_UNSUPPORTED: the
  *         variables require UCX, and this build or machine has none, or UCX and encryption.
@@ -285,7 +288,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_create(int32_t rank, int32_t ranks, co
  * @param options  NULL: defaults. Borrowed for the call.
  * @param comm     [out] owned by the caller; free with vescomm_comm_free().
  * @return as vescomm_comm_create(). VESCOMM_ERROR_INVALID_ARGUMENT: a variable is missing or wrong;
- *         the sentence names it.
+ *         the error text names it.
  *
  * Collective: yes.  Blocking: as vescomm_comm_create().  Threads: safe, as long as no thread
  * changes the environment.  Since: 0.1
@@ -323,7 +326,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
  * @param out      [out] owned by the caller; free with vescomm_comm_free(), before or after the
  *                 parent. NULL where @p color is negative.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The first error of a broken parent.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the rank.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the rank.
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: a few round trips on the control plane.
@@ -366,7 +369,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *                @p count is 0.
  * @param out     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
- *         has not called this function; the sentence names it. VESCOMM_ERROR_PEER_FAILED: a rank
+ *         has not called this function; the error text names it. VESCOMM_ERROR_PEER_FAILED: a rank
  *         died when the timeout had passed. VESCOMM_ERROR_MISMATCH: another rank passed this one in
  *         @p failed.
  *
@@ -479,7 +482,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_progress(vescomm_comm_t *comm);
 /**
  * Waits until every rank has called it.
  *
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the
+ * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the
  *         rank. VESCOMM_ERROR_MISMATCH: a rank has finalized the communicator instead.
  *         VESCOMM_ERROR_UNSUPPORTED: after 2^32 - 1 calls; create another communicator.
  *
@@ -496,7 +499,7 @@ VESCOMM_API vescomm_status_t vescomm_barrier(vescomm_comm_t *comm);
  * After: @p comm must still be freed, and so must the objects created on it. vescomm_comm_free()
  * then is local and does not wait.
  *
- * @param reason  one sentence, which the error of every other rank contains. NULL: none.
+ * @param reason  one sentence, which the error text of every other rank contains. NULL: none.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
@@ -513,7 +516,7 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  * wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
- *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the sentence names the
+ *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the error text names the
  *         rank. VESCOMM_ERROR_PEER_FAILED. After an error the communicator is broken.
  *
  * Collective: yes.  Blocking: until all ranks have called it, at most the timeout.
@@ -580,7 +583,7 @@ static inline vescomm_tensor_t vescomm_tensor_init(void) {
  *                  owns [cuts[k], cuts[k + 1]). Borrowed for the call.
  * @param ranks     number of shards, at least 1.
  * @param layout    [out] owned by the caller; free with vescomm_layout_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the sentence names the tensor or the cut.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the error text names the tensor or the cut.
  *
  * Collective: no.  Blocking: no.  Threads: safe.  Cost: O(tensors log tensors + ranks).  Since: 0.1
  */
@@ -708,8 +711,8 @@ VESCOMM_API vescomm_status_t vescomm_layout_get_piece(const vescomm_layout_t *la
                                                       int32_t rank, vescomm_piece_t *piece);
 
 /**
- * Describes consecutive elements of a tensor, such as a piece, as boxes, the form that slicing
- * calls and checkpoint formats use. The number of boxes is at most 2 * dimensions - 1.
+ * Describes consecutive elements of a tensor, such as a piece, as boxes, which slicing calls and
+ * checkpoint formats use. The number of boxes is at most 2 * dimensions - 1.
  *
  * @param tensor    index in the layout.
  * @param first     first element, counted within the tensor; row-major.
@@ -868,7 +871,7 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
  * @param memory   [out] owned by the caller; free with vescomm_memory_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for an unknown sharing.
  *         VESCOMM_ERROR_UNSUPPORTED: an unknown kind of memory. VESCOMM_ERROR_MISMATCH: the ranks
- *         passed different options; the sentence names two ranks and the first difference.
+ *         passed different options; the error text names two ranks and the first difference.
  *         VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one rank has too little.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
@@ -905,8 +908,8 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
 /**
  * Allocates registered memory: arrays in it move within a node without a copy in between.
  *
- * After: every byte is zero. Calls on arrays recognise the memory by its address. Any rank of a
- * call may give registered or private arrays; results and errors are the same. A call with
+ * After: every byte is zero. Calls on arrays recognise the memory by its address. Each rank of a
+ * call may pass registered or private arrays; results and errors are the same. A call with
  * registered arrays completes when the other ranks of the node have read them. If
  * VESCOMM_MALLOC_BYTES is 0, or the system refuses to map the address space, the memory is private.
  * A forked process shares the memory with its parent.
@@ -915,7 +918,7 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
  *                 are created from them recognise the memory. All of them keep it alive.
  * @param bytes    rounded up to whole pages; 0: one page.
  * @param pointer  [out] aligned to a page; free with vescomm_mfree(). It is freed at the latest
- * with the last of these communicators.
+ *                 with the last of these communicators.
  * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY: the machine, or the address space of this rank
  *         (VESCOMM_MALLOC_BYTES), has too little. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -969,8 +972,8 @@ static inline vescomm_buffer_options_t vescomm_buffer_options_init(void) {
  * @param layout   must have the number of ranks of @p comm. Copied.
  * @param options  NULL: f32, one slab for each rank, new memory.
  * @param buffer   [out] owned by the caller; free with vescomm_buffer_free().
- * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the sentence names two
- *         ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT.
+ * @return VESCOMM_OK. VESCOMM_ERROR_MISMATCH: the layouts or options differ; the error text names
+ *         two ranks and the first difference. VESCOMM_ERROR_INVALID_ARGUMENT.
  *         VESCOMM_ERROR_UNSUPPORTED: an unknown kind of memory. VESCOMM_ERROR_OUT_OF_MEMORY.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
@@ -1037,7 +1040,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_release(vescomm_buffer_t *buffer);
  * on this rank, then waits until every rank of the node has released it. Needed only before writing
  * in place; a gather from a separate source does it. Returns immediately for VESCOMM_PER_RANK.
  *
- * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the sentence names the rank that still reads.
+ * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the error text names the rank that still reads.
  *         VESCOMM_ERROR_MISMATCH: that rank has finalized the communicator.
  *         VESCOMM_ERROR_PEER_FAILED.
  *
@@ -1058,7 +1061,7 @@ VESCOMM_API vescomm_status_t vescomm_buffer_free(vescomm_buffer_t *buffer);
 
 /* ------------------------------------------------------------------------------- request ---- */
 
-/** A collective operation, or a group of them, created once and started many times. */
+/** A collective, a message, or a group of calls, created once and started many times. */
 typedef struct vescomm_request vescomm_request_t;
 
 /** Operator of a reduction, applied element by element. Floats of 16 and 8 bits are accumulated in
@@ -1153,9 +1156,8 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
- * writes its own shard once. For other cases see `vescomm-info --explain all_gather_v`, which
- * assumes VESCOMM_PER_NODE; with `--per-rank` it assumes VESCOMM_PER_RANK, the default of a buffer.
- * Since: 0.1
+ * writes its own shard once. `vescomm-info --explain all_gather_v` predicts the times of other
+ * cases; with `--per-node` it assumes VESCOMM_PER_NODE.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_all_gather_v_create(vescomm_comm_t *comm,
                                                          vescomm_buffer_t *buffer,
@@ -1268,8 +1270,8 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  *                earlier work of the stream.
  * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or the
  *         stream is not NULL; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the request or its
- *         communicator has had as many operations as it can have; the call had no effect. The first
- *         error of a broken communicator.
+ *         communicator has reached its maximum number of operations; the call had no effect. The
+ *         first error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
@@ -1294,9 +1296,9 @@ VESCOMM_API vescomm_status_t vescomm_request_test(vescomm_request_t *request);
  * makes calls on its communicator; no thread may start or free the request meanwhile.
  *
  * @return VESCOMM_OK. VESCOMM_IN_PROGRESS: the function of vescomm_set_interrupt() ended the wait;
- *         without such a function never. VESCOMM_ERROR_TIMEOUT: the sentence names the peer that
- * did not respond. VESCOMM_ERROR_MISMATCH: the ranks made different calls on arrays, or the request
- * waits for a rank that has finalized the communicator. VESCOMM_ERROR_PEER_FAILED,
+ *         without such a function never. VESCOMM_ERROR_TIMEOUT: the error text names the peer that
+ *         did not respond. VESCOMM_ERROR_MISMATCH: the ranks made different calls on arrays, or the
+ *         request waits for a rank that has finalized the communicator. VESCOMM_ERROR_PEER_FAILED,
  *         VESCOMM_ERROR_ABORTED: as vescomm_request_test().
  *
  * Collective: no.  Blocking: yes, at most the timeout.  Threads: safe.  Since: 0.1
@@ -1363,8 +1365,8 @@ static inline vescomm_message_info_t vescomm_message_info_init(void) {
  *
  * @param request  of a vescomm_receive(), or of a group. Complete; if it was started again, the
  *                 message is that of its last run.
- * @param index    which receive of a group, from 0, in the order of the calls; 0 for a single
- *                 receive.
+ * @param index    number of the receive in its group, from 0, in the order of the calls; 0 for a
+ *                 single receive.
  * @param info     [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or has no such
  *         receive; nothing is written.
@@ -1419,11 +1421,11 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  *                 vescomm_request_start().
  * @param request  [out] as described above, or NULL.
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
- *         this rank; the sentence names the argument. VESCOMM_ERROR_MISMATCH: ranks made different
- *         calls; the sentence names two of them, and the communicator is broken. A rank that does
- *         not depend on another rank in this call may get this error from a later call.
+ *         this rank; the error text names the argument. VESCOMM_ERROR_MISMATCH: ranks made
+ *         different calls; the error text names two of them, and the communicator is broken. A rank
+ *         that does not depend on another rank in this call may get this error from a later call.
  *         VESCOMM_ERROR_OUT_OF_MEMORY: the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
- *         communicator has executed as many operations as it can; create another one.
+ *         communicator has reached its maximum number of operations; create another one.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Cost: as on a buffer, plus one copy of the data between
@@ -1604,17 +1606,18 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
 
 /**
  * Sends a message to one rank, which calls vescomm_receive(). No other rank takes part.
- * The peer's call may come earlier or later. It takes messages by their sender and their tag, which
- * is a member of @p options and 0 without options, and must have the same count and type. Messages
- * of one sender and tag are received in the order in which they are sent; messages with other tags
- * may be received before them.
+ * The peer may receive before or after this call. A receive matches a message by sender and tag
+ * (vescomm_call_options_t.tag, 0 by default); count and type must then be equal. Messages of one
+ * sender and tag are received in the order in which they are sent; messages with other tags may be
+ * received before them.
  * After completion: source may be changed.
  *
  * A send may complete before the peer receives. The limit is 128 KiB in a communicator of up to 8
  * ranks, less in a larger one, and 2 KiB in one of 512 ranks and more. A message within the limit
  * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
- * one completes when no more of it is unreceived than the limit. Programs must not rely on this, as
- * in MPI: two ranks that send to each other put their sends and receives in a group.
+ * one completes when all of it but the last part, of the size of the limit, has been received.
+ * Programs must not rely on this, as in MPI: two ranks that send to each other put their sends and
+ * receives in a group.
  *
  * Four messages to a peer can be under way. If none of them is for the receive in which the peer
  * waits, it copies those in the way of later ones to memory of its own, up to 256 MiB together in a
@@ -1625,8 +1628,8 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * @param count   number of elements; 0: a message without data.
  * @param peer    rank of the receiver; may be the calling rank.
  * @return as the collectives. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such peer.
- *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the sentence names both.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the sentence names the peer.
+ *         VESCOMM_ERROR_MISMATCH: the peer received another count or type; the error text names
+ *         both. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the peer.
  * Collective: no; matches one vescomm_receive() of the peer.  Blocking: as the collectives.
  * Threads: as the collectives.  Cost: two copies, which overlap.  Since: 0.1
  */

@@ -84,7 +84,7 @@ bool can_two_level(const ArrayProblem &problem) {
 // Blocks of more than a few kilobytes go straight to their receivers, as blocks within the node do
 // (common/staged.h): the bytes of such a message cost more than the message. Sender and receiver
 // decide alike which way a block goes. The forwarding rank cannot: a rank knows only its own
-// counts. The receivers tell it from which ranks they expect blocks (Schedule::receive_mask).
+// counts. The receivers advertise from which ranks they expect blocks (Schedule::receive_mask).
 //
 // Cost: a put for each other node, two passes over the bytes that it brings, as without forwarding,
 // and one more wait within the node. Source: Hwang et al., "Tutel: Adaptive Mixture-of-Experts at

@@ -10,8 +10,9 @@
  *     vescomm_plan(tensors, count, ranks, NULL, &layout, NULL);
  *     if (layout == NULL) puts(vescomm_plan_explain());
  *
- * The conventions of vescomm.h apply, with one exception: vescomm_plan_explain() has the sentence
- * about an error, not vescomm_get_last_error(). Sizes are in elements unless a name says bytes.
+ * The conventions of vescomm.h apply, with one exception: the text of an error comes from
+ * vescomm_plan_explain(), not from vescomm_get_last_error(). Sizes are in elements unless a name
+ * says bytes.
  *
  * The defaults here are not those of the program vescomm-plan, which searches by default and knows
  * the ranks of a node:
@@ -89,7 +90,7 @@ typedef struct vescomm_planner_options {
     uint32_t struct_size;
     vescomm_planner_mode_t mode;
     /** Every tensor starts at a multiple of this, and a uniform shard is a multiple of it. 0: 64
-     *  elements, which are 128 bytes of bf16. Matrix kernels and NCCL want at least 16 bytes. */
+     *  elements, which are 128 bytes of bf16. Matrix kernels and NCCL require at least 16 bytes. */
     int64_t start_alignment;
     /** Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
      *  rounding up to it. With weights, a cut is left unaligned if aligning it would enlarge a
@@ -155,9 +156,9 @@ static inline vescomm_planner_figures_t vescomm_planner_figures_init(void) {
 }
 
 /**
- * Plans one buffer: finds its layout. It creates no vescomm_plan_t, which is the plan of a whole
- * model: see vescomm_plan_create(). The modes balanced, owner and automatic plan the buffer as a
- * model of one unit, with elements of one byte, because the call has no type.
+ * Plans one buffer: finds its layout. vescomm_plan_create() plans the buffers of a whole model
+ * together. The modes balanced, owner and automatic plan the buffer as a model of one unit, with
+ * elements of one byte, because the call has no type.
  *
  * @param tensors  @p count tensors. Borrowed for the call.
  * @param ranks    number of shards, at least 1.
@@ -180,11 +181,11 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
                                           vescomm_planner_figures_t *figures);
 
 /**
- * Explains the calling thread's last call of a function of this header in one sentence: the quality
- * of the layout, the reason why there is none, or the error. It takes no plan: to explain a
- * vescomm_plan_t, call vescomm_plan_get_totals() or vescomm_plan_get_figures() before it.
- * vescomm_get_last_error() does not have these sentences. A successful vescomm_plan_get_units() or
- * vescomm_plan_free() does not change the sentence.
+ * Returns one sentence about the calling thread's last call of a function of this header: the
+ * quality of the layout, the reason why there is none, or the error. After
+ * vescomm_plan_get_totals() it is about the whole plan, after vescomm_plan_get_figures() about one
+ * unit of it. vescomm_get_last_error() does not return these sentences. A successful
+ * vescomm_plan_get_units() or vescomm_plan_free() does not change the sentence.
  *
  * @return never NULL, empty before the first call; valid until this thread's next call of a
  *         function of this header.
@@ -193,14 +194,14 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
  */
 VESCOMM_API const char *vescomm_plan_explain(void);
 
-/** One fused buffer: tensors of one type that are gathered together. A unit of several types is
- *  represented by several of these with one name. Append-only. */
+/** The tensors of one unit (usually a layer) that have one type, which share a fused buffer. A unit
+ *  with several types is passed as several of these with the same name. Append-only. */
 typedef struct vescomm_planner_unit {
     uint32_t struct_size;
     /** Type of the elements. vescomm_planner_unit_init() sets VESCOMM_BF16. VESCOMM_TYPE_DEFAULT
      *  (0) is an error. */
     vescomm_type_t type;
-    /** Used in sentences only. Borrowed for the call. */
+    /** Used in explanations and error texts only. Borrowed for the call. */
     const char *name;
     /** `count` tensors with unique names. Borrowed for the call. */
     const vescomm_planner_tensor_t *tensors;

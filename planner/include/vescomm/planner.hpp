@@ -72,7 +72,7 @@ struct Costs {
 struct Options {
     Mode mode = Mode::ragged;
     // Every tensor starts at a multiple of this many elements, and a uniform shard is a multiple of
-    // it. 64 elements are 128 bytes of bf16. Matrix kernels and NCCL want at least 16 bytes.
+    // it. 64 elements are 128 bytes of bf16. Matrix kernels and NCCL require at least 16 bytes.
     std::int64_t start_alignment = 64;
     // Ragged cuts lie on multiples of this wherever blocks allow it, and shards are compared after
     // rounding up to it: saving a rank fewer elements is not worth an unaligned cut. With weights,

@@ -20,8 +20,8 @@
 
 namespace vescomm::planner {
 
-// One fused buffer: tensors of one type that are gathered together. A unit of several types is
-// represented by several of these with one name.
+// The tensors of one unit (usually a layer) that have one type, which share a fused buffer. A unit
+// with several types is represented by several of these with the same name.
 struct Unit {
     std::string name;
     vescomm_type_t type = VESCOMM_BF16;

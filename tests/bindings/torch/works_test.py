@@ -193,7 +193,7 @@ def tagged_messages():
         for work in works:
             work.wait()
         dist.barrier()
-        # Every rank sends to every rank, which does not know who comes first.
+        # Every rank sends to every rank, which does not know which is the first.
         works = [dist.isend(torch.full((count,), float(rank)), peer, tag=5) for peer in range(size)]
         taken = [torch.empty(count) for _ in range(size)]
         senders = []

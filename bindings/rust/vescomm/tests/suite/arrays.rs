@@ -330,7 +330,7 @@ fn messages_have_tags() {
                 })
                 .unwrap();
             }
-            // All ranks send to rank 0, which does not know who is next.
+            // All ranks send to rank 0, which does not know the next sender.
             let sent =
                 comm.start([comm.rank()].map(|n| n as u64), |n| call::send(n, 0).tag(9)).unwrap();
             if comm.rank() == 0 {

@@ -122,7 +122,7 @@ fn a_refused_call_gives_its_arrays_back_and_has_no_effect() {
 fn a_failed_call_gives_its_arrays_back() {
     open_ranks(3, |comm| {
         if comm.rank() == 1 {
-            comm.abort("the test wants it").unwrap();
+            comm.abort("the test requests it").unwrap();
             return;
         }
         let arrays = vec![comm.rank() as f32; 50_000];

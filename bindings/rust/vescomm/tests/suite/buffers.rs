@@ -263,7 +263,7 @@ fn after_a_failure_a_buffer_returns_the_error() {
         let mut unused = buffer(&comm, &[1, 1]);
         let mut sum = used.request().all_reduce(Op::Sum).unwrap();
         if comm.rank() == 1 {
-            comm.abort("the test wants it").unwrap();
+            comm.abort("the test requests it").unwrap();
             return;
         }
         let failed = sum.start(&mut used).and_then(|()| sum.wait()).unwrap_err();

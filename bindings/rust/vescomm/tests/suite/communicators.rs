@@ -124,7 +124,7 @@ fn any_thread_observes_progresses_and_aborts() {
                 let metrics = handle.metrics().unwrap();
                 assert!(metrics.contains("vescomm_broken") && metrics.contains("rank=\"0\""));
                 assert!(handle.counters().unwrap().busy_seconds >= 0.0);
-                handle.abort("another thread wants it").unwrap();
+                handle.abort("another thread requests it").unwrap();
                 handle
             });
             let handle = observed.join().unwrap();
@@ -136,7 +136,7 @@ fn any_thread_observes_progresses_and_aborts() {
         }
         let mut data = [0.0f32];
         let error = comm.receive(&mut data, 0).unwrap_err();
-        assert!(error.sentence().contains("another thread wants it"), "{error}");
+        assert!(error.sentence().contains("another thread requests it"), "{error}");
         assert!(names_rank(error.sentence(), 0), "{error}");
     });
 }

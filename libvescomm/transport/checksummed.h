@@ -14,28 +14,29 @@ namespace vescomm::internal {
 // magic number identifies the type: "VC", "U" or "T" for the transport, and a letter. A change of
 // the format changes the letter.
 
-std::string seal_bytes(std::uint32_t magic, std::string_view body);
+std::string add_checksum(std::uint32_t magic, std::string_view body);
 
 // Returns the body. Throws SYSTEM if it is damaged; the sentence begins with `what`.
-std::string_view open_sealed(std::uint32_t magic, std::string_view sealed, const std::string &what);
+std::string_view verify_checksum(std::uint32_t magic, std::string_view checksummed,
+                                 const std::string &what);
 
 // Throws SYSTEM: `what` arrived damaged, and why.
-[[noreturn]] void refuse_sealed(const std::string &what, const std::string &why);
+[[noreturn]] void refuse_damaged(const std::string &what, const std::string &why);
 
 template <typename Head>
-std::string seal_up(std::uint32_t magic, const Head &head, std::string_view tail) {
+std::string join_checksummed(std::uint32_t magic, const Head &head, std::string_view tail) {
     std::string body(reinterpret_cast<const char *>(&head), sizeof head);
-    return seal_bytes(magic, body.append(tail));
+    return add_checksum(magic, body.append(tail));
 }
 
-// Splits a value that seal_up() joined.
+// Splits a value that join_checksummed() joined.
 template <typename Head>
-std::string break_seal(std::uint32_t magic, std::string_view sealed, const std::string &what,
-                       Head &head) {
-    const std::string_view body = open_sealed(magic, sealed, what);
+std::string split_checksummed(std::uint32_t magic, std::string_view checksummed,
+                              const std::string &what, Head &head) {
+    const std::string_view body = verify_checksum(magic, checksummed, what);
     if (body.size() < sizeof head)
-        refuse_sealed(what, std::to_string(body.size()) + " bytes are fewer than the " +
-                                std::to_string(sizeof head) + " of its fixed part");
+        refuse_damaged(what, std::to_string(body.size()) + " bytes are fewer than the " +
+                                 std::to_string(sizeof head) + " of its fixed part");
     std::memcpy(&head, body.data(), sizeof head);
     return std::string(body.substr(sizeof head));
 }
