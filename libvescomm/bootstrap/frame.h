@@ -33,6 +33,13 @@ constexpr std::size_t max_unauthenticated_payload = 512;
 // behind a message, and a receiver never holds more unauthenticated bytes than this.
 constexpr std::size_t max_payload_bytes = std::size_t{256} << 10;
 
+// How a process left a session.
+enum class Ended : std::uint8_t {
+    died = 0,  // its connection ended
+    closed = 1,  // in good order
+    silent = 2,  // nothing came from it for too long
+};
+
 enum class FrameType : std::uint8_t {
     // Handshake; see handshake.h.
     hello = 1,  // joining process: its nonce. Sent under the open key, which authenticates nothing.

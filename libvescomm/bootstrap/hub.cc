@@ -62,7 +62,7 @@ void Hub::admit(const Claim &claim, std::unique_ptr<Link> link, const std::strin
     process.link->start(
         {[this, rank](FrameType type, std::string_view payload) { receive(rank, type, payload); },
          [this, rank](const std::string &how) {
-             remove(rank, false,
+             remove(rank, Ended::died,
                     fmt::format("at {} died, or ended without leaving: its "
                                 "connection {}",
                                 processes_[rank].address, how));
@@ -111,7 +111,8 @@ void Hub::start_session() {
     if (options_.ranks > 1 && options_.listen) processes_[0].listens = options_.listen(host_);
     for (int rank = 0; rank < options_.ranks; ++rank) {
         if (payload.empty()) put_number(payload, static_cast<std::uint32_t>(rank));
-        const std::string text = to_text(processes_[rank].listens).substr(0, 255);
+        const TcpAddress &listens = processes_[rank].listens;
+        const std::string text = listens.port == 0 ? "" : to_text(listens).substr(0, 255);
         put_number(payload, static_cast<std::uint8_t>(text.size()));
         payload += text;
         if (payload.size() > max_payload_bytes - 512) send_all();
@@ -181,7 +182,7 @@ HubGroup *Hub::find(const GroupId &id) {
 void Hub::receive(int rank, FrameType type, std::string_view payload) {
     if (type == FrameType::heartbeat) return;
     if (type == FrameType::close)
-        return remove(rank, true,
+        return remove(rank, Ended::closed,
                       fmt::format("at {} has ended its session", processes_[rank].address));
     WireReader reader(payload);
     const GroupId id = get_group(reader);
@@ -221,18 +222,18 @@ void Hub::receive(int rank, FrameType type, std::string_view payload) {
 void Hub::report_violation(int rank) {
     Process &process = processes_[rank];
     remove(
-        rank, false,
+        rank, Ended::died,
         fmt::format("at {} broke the protocol of the control plane; see whether all ranks run the "
                     "same vescomm, and report this if they do",
                     process.address));
 }
 
 // Records that a process is gone or no longer takes part.
-void Hub::remove(int rank, bool closed, const std::string &absence) {
+void Hub::remove(int rank, Ended how, const std::string &absence) {
     Process &process = processes_[rank];
     if (!process.absence.empty()) return;
     process.absence = absence;
-    process.closed = closed;
+    process.closed = how == Ended::closed;
     if (process.link) process.link->close();
     if (failure_) return;
     if (!complete())
@@ -240,7 +241,7 @@ void Hub::remove(int rank, bool closed, const std::string &absence) {
                     fmt::format("rank {} of {} {}", rank, options_.ranks, absence));
     std::string payload;
     put_number(payload, static_cast<std::uint32_t>(rank));
-    put_number(payload, static_cast<std::uint8_t>(closed));
+    put_number(payload, static_cast<std::uint8_t>(how));
     payload += absence;
     for (int other = 0; other < options_.ranks; ++other)
         if (other != rank && processes_[other].absence.empty())
@@ -261,7 +262,7 @@ void Hub::tick(Clock::duration stalled) {
         const Clock::duration silent = now - process.link->received_at();
         if (silent > options_.silence) {
             remove(
-                rank, false,
+                rank, Ended::silent,
                 fmt::format("at {} has been silent for {:.1f} s: its machine or network is gone, "
                             "or it was stopped",
                             process.address, seconds(silent)));
@@ -280,7 +281,7 @@ bool Hub::deserted() const {
 }
 
 void Hub::end_local() {
-    remove(0, true, "has ended its session");
+    remove(0, Ended::closed, "has ended its session");
 }
 
 void Hub::finish() {

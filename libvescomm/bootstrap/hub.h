@@ -93,7 +93,7 @@ private:
     void start_session();
     void receive(int rank, FrameType type, std::string_view payload);
     void report_violation(int rank);
-    void remove(int rank, bool closed, const std::string &absence);
+    void remove(int rank, Ended how, const std::string &absence);
     HubGroup *find(const GroupId &id);
 
     Network &network_;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 namespace vescomm::internal {
 
@@ -25,6 +27,13 @@ constexpr auto max_connect_time = std::chrono::seconds(5);
 constexpr auto max_answer_time = std::chrono::seconds(60);
 // A longer attempt is reported as unanswered, whatever happened before.
 constexpr auto slow_attempt = std::chrono::seconds(1);
+
+// True if the reason lies in this process or its machine, and says nothing about the peer.
+bool is_local(const std::string &why) {
+    const auto errors = {EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL};
+    return std::ranges::any_of(
+        errors, [&](int error) { return why == std::generic_category().message(error); });
+}
 
 }  // namespace
 
@@ -105,12 +114,12 @@ void HubSearch::begin(Try &each) {
 
 void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::string &why) {
     each.attempt.reset();
-    if (stream == nullptr) return give_up(each, why, true);
+    if (stream == nullptr) return give_up(each, why, !is_local(why));
     each.stream = std::move(stream);
     each.stream->limit_silence(std::chrono::duration<double>(max_answer_time).count());
     each.deadline = network_.now() + max_answer_time;
-    each.handshake.set_port(events_.listen ? events_.listen(each.stream->local()) : 0);
     each.authenticated = each.resumed = each.handshake.resumes();
+    if (each.resumed) listen(each);
     each.stream->start({[this, &each](std::string_view bytes) { read(each, bytes); },
                         [this, &each, alive = alive_](const std::string &how) {
                             // A listener that closes the connection after its proof lacks
@@ -126,6 +135,12 @@ void HubSearch::connected(Try &each, std::unique_ptr<Stream> stream, const std::
     each.stream->write(each.handshake.hello());
 }
 
+// Only one attempt claims a rank: listening for another interface would close the port that it
+// names.
+void HubSearch::listen(Try &each) {
+    each.handshake.set_port(events_.listen ? events_.listen(each.stream->local()) : 0);
+}
+
 void HubSearch::read(Try &each, std::string_view bytes) {
     const auto alive = alive_;
     while (*alive && each.stream != nullptr) {
@@ -136,6 +151,7 @@ void HubSearch::read(Try &each, std::string_view bytes) {
                 each.authenticated = true;
                 // From here on only the end of the connection stops the attempt.
                 each.deadline = Clock::time_point::max();
+                listen(each);
                 each.stream->write(each.handshake.join());
                 for (Try &other : tries_)
                     if (&other != &each && other.under_way())

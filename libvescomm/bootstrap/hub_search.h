@@ -35,8 +35,8 @@ public:
         std::function<void(Found)> found;
         // Called at most once: the search cannot succeed, or the peer has refused.
         std::function<void(const Error &)> failed;
-        // Called when connected, before the claim is sent. Returns the port on which this process
-        // listens at the local address.
+        // Called before a claim is sent. Returns the port on which this process listens at the
+        // local address.
         std::function<std::uint16_t(const TcpAddress &local)> listen;
     };
 
@@ -60,6 +60,7 @@ private:
 
     void begin(Try &attempt);
     void connected(Try &attempt, std::unique_ptr<Stream> stream, const std::string &why);
+    void listen(Try &attempt);
     void read(Try &attempt, std::string_view bytes);
     void give_up(Try &attempt, const std::string &why, bool gone);
     bool any_authenticated() const;

@@ -12,6 +12,8 @@ namespace {
 
 // Interval at which the leader checks whether members that have not come still exist.
 constexpr auto ask_period = std::chrono::milliseconds(50);
+// A member whose operating system does not answer for so long is gone.
+constexpr auto max_connect_time = std::chrono::seconds(5);
 // Time after which a member comes again to a leader that has refused it.
 constexpr auto retry_pause = std::chrono::milliseconds(5);
 
@@ -58,6 +60,18 @@ void Regroup::begin() {
     follow();
 }
 
+// True for a list of survivors that this process can be one of. A leader that takes a live member
+// for dead, and then dies itself, leaves members with different lists.
+bool Regroup::possible(const std::vector<int> &survivors) const {
+    const bool ascending =
+        std::ranges::adjacent_find(survivors, std::ranges::greater_equal()) == survivors.end();
+    return ascending && std::ranges::binary_search(survivors, rank_) &&
+           std::ranges::none_of(survivors, [this](int member) {
+               return member < 0 || member >= static_cast<int>(addresses_.size()) ||
+                      excluded_.contains(member);
+           });
+}
+
 void Regroup::fail(const Error &error) {
     if (std::exchange(over_, true)) return;
     events_.failed(error);
@@ -78,28 +92,32 @@ void Regroup::follow() {
     search_ = std::make_unique<HubSearch>(
         network_, std::vector{addresses_[static_cast<std::size_t>(member)]}, core_.options().secret,
         claim, true,
-        HubSearch::Events{[this](HubSearch::Found found) {
-                              if (std::exchange(over_, true)) return;
-                              Result result;
-                              WireReader reader(found.welcome);
-                              while (reader.good() && !reader.rest().empty())
-                                  result.survivors.push_back(
-                                      static_cast<int>(reader.number<std::uint32_t>()));
-                              result.leader.emplace(std::move(found));
-                              events_.done(std::move(result));
-                          },
-                          [this, member](const Error &error) {
-                              if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
-                              // The leader lives. A member died that it had counted as a survivor,
-                              // and it will count again.
-                              if (search_->refused())
-                                  return schedule([this] { begin(); }, retry_pause);
-                              // The member is gone, or ended while this process waited: the next
-                              // member leads.
-                              gone_.insert(member);
-                              begin();
-                          },
-                          [this](const TcpAddress &local) { return events_.listen(local); }});
+        HubSearch::Events{
+            [this](HubSearch::Found found) {
+                Result result;
+                WireReader reader(found.welcome);
+                while (reader.good() && !reader.rest().empty())
+                    result.survivors.push_back(static_cast<int>(reader.number<std::uint32_t>()));
+                if (!reader.good() || !possible(result.survivors))
+                    return fail(Error(VESCOMM_ERROR_MISMATCH,
+                                      fmt::format("rank {} counts other survivors than rank {} "
+                                                  "knows; create the communicator again",
+                                                  member, rank_)));
+                if (std::exchange(over_, true)) return;
+                result.leader.emplace(std::move(found));
+                events_.done(std::move(result));
+            },
+            [this, member](const Error &error) {
+                if (error.status != VESCOMM_ERROR_PEER_FAILED) return fail(error);
+                // The leader lives. A member died that it had counted as a survivor,
+                // and it will count again.
+                if (search_->refused()) return schedule([this] { begin(); }, retry_pause);
+                // The member is gone, or ended while this process waited: the next
+                // member leads.
+                gone_.insert(member);
+                begin();
+            },
+            [this](const TcpAddress &local) { return events_.listen(local); }});
     look_again();
 }
 
@@ -108,7 +126,9 @@ void Regroup::look_again() {
     if (over_) return;
     const auto searching = search_.get();
     const Clock::time_point next = search_->tick();
-    if (search_.get() == searching) schedule([this] { look_again(); }, next - network_.now());
+    // The search may have ended meanwhile, and this process may lead now.
+    if (search_.get() == searching && leader() != rank_)
+        schedule([this] { look_again(); }, next - network_.now());
 }
 
 // ---- the leader ----
@@ -130,12 +150,19 @@ void Regroup::lead() {
 
 void Regroup::ask(int member) {
     const auto index = static_cast<std::size_t>(member);
+    const Clock::time_point since = asked_.try_emplace(member, network_.now()).first->second;
+    if (network_.now() - since >= max_connect_time) {
+        attempts_[index].reset();
+        gone_.insert(member);
+        return;
+    }
     if (attempts_[index]) return;
     attempts_[index] = network_.connect(
         addresses_[index],
         [this, member, alive = alive_](std::unique_ptr<Stream> stream, const std::string &why) {
             if (!*alive) return;
             attempts_[static_cast<std::size_t>(member)].reset();
+            if (stream != nullptr) asked_[member] = network_.now();
             if (stream != nullptr || !refused(why)) return;
             gone_.insert(member);
             decide();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -67,6 +68,7 @@ private:
     void ask(int member);
     void decide();
     bool has_come(int member) const;
+    bool possible(const std::vector<int> &survivors) const;
     void schedule(std::function<void()> call, Clock::duration in);
     void fail(const Error &error);
 
@@ -80,6 +82,7 @@ private:
     Events events_;
     std::unique_ptr<HubSearch> search_;
     std::vector<std::unique_ptr<Attempt>> attempts_;
+    std::map<int, Clock::time_point> asked_;  // when a member was first asked, or last answered
     std::unique_ptr<Timer> timer_;
     bool over_ = false;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -56,14 +56,16 @@ void SessionClient::receive_start(WireReader &reader) {
 
 void SessionClient::receive_ended(WireReader &reader) {
     const auto rank = reader.number<std::uint32_t>();
-    const bool closed = reader.number<std::uint8_t>() != 0;
-    if (!reader.good() || rank >= processes_.size() || reader.rest().empty())
+    const auto how = reader.number<std::uint8_t>();
+    if (!reader.good() || how > static_cast<std::uint8_t>(Ended::silent) ||
+        rank >= processes_.size() || reader.rest().empty())
         return report_violation();
     if (processes_[rank].absence.empty()) {
         ++absent_;
-        if (!closed) ++died_;
+        if (how != static_cast<std::uint8_t>(Ended::closed)) ++died_;
     }
     processes_[rank].absence = reader.rest();
+    processes_[rank].how = static_cast<Ended>(how);
 }
 
 void SessionClient::report_violation() {
@@ -72,12 +74,13 @@ void SessionClient::report_violation() {
          "vescomm, and report this if they do");
 }
 
-void SessionClient::lose_hub(const std::string &absence) {
+void SessionClient::lose_hub(Ended how, const std::string &absence) {
     if (processes_[0].absence.empty()) {
         ++absent_;
         ++died_;
     }
     processes_[0].absence = absence;
+    processes_[0].how = how;
     fail(VESCOMM_ERROR_PEER_FAILED, fmt::format("rank 0 of {} {}", processes_.size(), absence));
 }
 

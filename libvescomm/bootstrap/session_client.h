@@ -32,7 +32,7 @@ public:
     // A frame from the hub.
     void receive(FrameType type, std::string_view payload);
     // The hub is gone: every group fails.
-    void lose_hub(const std::string &absence);
+    void lose_hub(Ended how, const std::string &absence);
     // The whole session fails.
     void fail(vescomm_status_t status, const std::string &why);
 
@@ -40,6 +40,11 @@ public:
     const std::optional<Error> &failure() const { return failure_; }
     // Reason why a process no longer takes part; empty if it takes part.
     const std::string &absence(int rank) const { return processes_[rank].absence; }
+    // True: it has ended the session in good order, or nothing came from it for too long. A process
+    // of which only the connection ended may be alive.
+    bool gone(int rank) const {
+        return !absence(rank).empty() && processes_[rank].how != Ended::died;
+    }
     // A process has ended its session in good order, or died: no new group of all processes can be
     // made.
     bool anyone_absent() const { return absent_ > 0; }
@@ -66,6 +71,7 @@ public:
 private:
     struct Process {
         std::string absence;
+        Ended how = Ended::died;  // with an absence
         std::string listens;
     };
 

@@ -137,8 +137,9 @@ void SessionCore::connected(HubSearch::Found found) {
     link_->start(
         {[this](FrameType type, std::string_view payload) { client_->receive(type, payload); },
          [this](const std::string &how) {
-             client_->lose_hub(fmt::format(
-                 "at {} died, or ended without leaving: its connection {}", hub_address_, how));
+             client_->lose_hub(
+                 Ended::died, fmt::format("at {} died, or ended without leaving: its connection {}",
+                                          hub_address_, how));
          }},
         found.rest);
 }
@@ -251,10 +252,10 @@ void SessionCore::look_after_hub(Clock::duration stalled) {
     if (silent > silence_) {
         const double seconds = std::chrono::duration<double>(silent).count();
         link_->close();
-        return client_->lose_hub(
-            fmt::format("at {} has been silent for {:.1f} s: its machine or "
-                        "network is gone, or it was stopped",
-                        hub_address_, seconds));
+        return client_->lose_hub(Ended::silent,
+                                 fmt::format("at {} has been silent for {:.1f} s: its machine or "
+                                             "network is gone, or it was stopped",
+                                             hub_address_, seconds));
     }
     if (link_->quiet() && network_.now() - link_->sent_at() >= heartbeat_ / 2)
         link_->send(FrameType::heartbeat);

@@ -61,7 +61,7 @@ std::shared_ptr<Session> Session::regroup(Origin origin, const std::set<int> &fa
             const int member = static_cast<int>(addresses.size());
             addresses.push_back(text.empty() ? TcpAddress{}
                                              : parse_tcp_address(text, "where a rank listens"));
-            if (!client.absence(process).empty()) gone.insert(member);
+            if (client.gone(process)) gone.insert(member);
         }
         regroup = std::make_unique<Regroup>(
             network, *from.core_, origin.group, rank, std::move(addresses), std::move(gone),

@@ -318,6 +318,11 @@ void tune_connection(int socket, double silence_seconds) {
     const auto milliseconds =
         static_cast<unsigned int>(std::clamp(silence_seconds, 0.1, 1e6) * 1e3);
     setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+    // The same for a connection that sends nothing.
+    const int seconds = std::max(static_cast<int>(milliseconds / 3000), 1);
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
 #endif
 }
 

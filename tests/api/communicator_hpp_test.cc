@@ -95,8 +95,9 @@ TEST(CommunicatorHpp, ThreadsOfTheLibraryBlockTheSignalsOfTheProgram) {
                 ++count;
                 for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM})
                     EXPECT_TRUE(blocked_by(thread) >> (signal - 1) & 1) << signal;
+                // The C library blocks all signals of a thread until it has started.
                 for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
-                    EXPECT_FALSE(blocked_by(thread) >> (own - 1) & 1) << own;
+                    while (blocked_by(thread) >> (own - 1) & 1) std::this_thread::yield();
             }
             EXPECT_GE(count, 4) << "three progress threads, and the thread of the control plane";
         }
