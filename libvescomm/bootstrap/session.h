@@ -60,10 +60,10 @@ public:
 
     // Opens a group and waits until all members have opened it. Collective over the members, given
     // by session rank. `label` names the call: "communicator creation". Throws Error as meet()
-    // does.
+    // does, and when `parent`, a group of the members, fails.
     std::unique_ptr<Control> open(const GroupId &id, std::vector<int> members,
                                   const std::string &label, Deadline deadline,
-                                  Creation *creation = nullptr);
+                                  Creation *creation = nullptr, const GroupState *parent = nullptr);
 
     // Forms a session of the surviving members of a group. Collective over the survivors. `failed`:
     // ranks of the group to leave out although they may be alive. `survivors`: [out] the ranks in
