@@ -183,7 +183,12 @@ vescomm_status_t vescomm_barrier(vescomm_comm_t *comm) {
 vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char *reason) {
     return guarded([&] {
         require(comm, "vescomm_comm_abort", "comm");
-        comm->value->abort(reason != nullptr ? reason : "no reason was given");
+        try {
+            comm->value->abort(reason != nullptr ? reason : "no reason was given");
+        } catch (const std::bad_alloc &) {
+            // Other ranks learn of it even if there is no memory for the reason.
+            comm->value->run_out();
+        }
     });
 }
 

@@ -82,7 +82,7 @@ GroupControl::GroupControl(std::shared_ptr<Session> session, std::shared_ptr<Gro
                     group->wake();
                 });
             } catch (const std::bad_alloc &) {
-                // Peers observe the failure when this process's connections end.
+                // The network's thread finds the failure at its next tick.
                 group->wake();
             }
         });
@@ -101,7 +101,8 @@ GroupControl::~GroupControl() {
     }
 }
 
-void GroupControl::wait_until_open(const std::string &label, Deadline deadline) {
+void GroupControl::wait_until_open(const std::string &label, Deadline deadline,
+                                   const GroupState *parent) {
     const auto begin = Clock::now();
     session_->post(
         [state = state_, label](SessionCore &core) { core.client().open(state, label); });
@@ -110,6 +111,7 @@ void GroupControl::wait_until_open(const std::string &label, Deadline deadline) 
         // If a failure came right after the opening, the caller's next call reports it.
         if (state_->opened()) return;
         check();
+        if (parent != nullptr) parent->failure.check();
         if (deadline.expired()) {
             give_up(0, std::chrono::duration<double>(Clock::now() - begin).count(), label);
             check();
@@ -139,10 +141,12 @@ void GroupControl::start_all_gather(std::string_view label, std::string_view byt
         check();
     }
     label_ = label;
-    session_->post([state = state_, head = ContributionHead{++sequence_, bytes.size(), label_},
+    session_->post([state = state_, head = ContributionHead{sequence_ + 1, bytes.size(), label_},
                     copy = std::string(bytes)](SessionCore &core) {
         core.client().contribute(state, head, copy);
     });
+    // After the allocations: a contribution that failed here is made again with the same number.
+    ++sequence_;
 }
 
 std::optional<std::vector<std::string>> GroupControl::test_all_gather() {
@@ -217,7 +221,7 @@ std::unique_ptr<Control> GroupControl::subgroup(std::string_view words,
     for (const int member : members)
         processes.push_back(state_->members[static_cast<std::size_t>(member)]);
     return session_->open(derive_group(state_->id, words), std::move(processes),
-                          "communicator creation", deadline);
+                          "communicator creation", deadline, nullptr, state_.get());
 }
 
 Control::Shrink GroupControl::shrinking() const {

@@ -17,7 +17,8 @@ public:
     ~GroupControl() override;
 
     // Waits until every member has opened the group. Throws Error.
-    void wait_until_open(const std::string &label, Deadline deadline);
+    // `parent`: a group whose failure ends the wait, or nullptr.
+    void wait_until_open(const std::string &label, Deadline deadline, const GroupState *parent);
 
     const std::shared_ptr<Session> &session() const { return session_; }
     const GroupState &group() const { return *state_; }

@@ -67,6 +67,7 @@ public:
     std::optional<GatherReader> reader;  // a result whose data are still arriving
     bool said_goodbye = false;
     bool from_hub = false;  // the hub reported the failure
+    bool spread = false;  // the failure was sent to the hub
 
 private:
     void changed(std::unique_lock<std::mutex> lock);

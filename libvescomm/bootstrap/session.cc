@@ -241,7 +241,7 @@ bool Session::ended_in_order() {
 
 std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> members,
                                        const std::string &label, Deadline deadline,
-                                       Creation *creation) {
+                                       Creation *creation, const GroupState *parent) {
     int rank = 0;
     while (members[static_cast<std::size_t>(rank)] != options_.rank) ++rank;
     const auto state = std::make_shared<GroupState>(id, rank, std::move(members));
@@ -260,7 +260,7 @@ std::unique_ptr<Control> Session::open(const GroupId &id, std::vector<int> membe
             throw;
         }
     }
-    control->wait_until_open(label, deadline);
+    control->wait_until_open(label, deadline, parent);
     return control;
 }
 

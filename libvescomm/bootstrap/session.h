@@ -61,10 +61,10 @@ public:
 
     // Opens a group and waits until all members have opened it. Collective over the members, given
     // by session rank. `label` names the call: "communicator creation". Throws Error as meet()
-    // does.
+    // does, and when `parent`, a group of the members, fails.
     std::unique_ptr<Control> open(const GroupId &id, std::vector<int> members,
                                   const std::string &label, Deadline deadline,
-                                  Creation *creation = nullptr);
+                                  Creation *creation = nullptr, const GroupState *parent = nullptr);
 
     // The group from which the processes of a session of survivors come. All members of its session
     // have met: they know one another's addresses, and listen there as long as they have a

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bootstrap/handshake.h"
 
 namespace vescomm::internal {
@@ -173,9 +175,24 @@ void SessionClient::expire(const std::shared_ptr<GroupState> &group, std::uint64
 }
 
 void SessionClient::spread_failure(const std::shared_ptr<GroupState> &group) {
-    if (failure_ || group->from_hub || group->said_goodbye || !groups_.contains(group->id)) return;
+    if (failure_ || group->from_hub || group->spread || group->said_goodbye ||
+        !groups_.contains(group->id))
+        return;
+    group->spread = true;
     port_.send(FrameType::failure,
                failure_payload(group->id, group->failure.status(), group->failure.why()));
+}
+
+void SessionClient::spread_failures() {
+    const auto unspread = [](const auto &entry) {
+        const GroupState &group = *entry.second;
+        return group.failure.broken() && !group.from_hub && !group.spread;
+    };
+    if (std::ranges::none_of(groups_, unspread)) return;
+    // The hub may answer at once, and change the groups.
+    const auto groups = groups_;
+    for (const auto &[id, group] : groups)
+        if (group->failure.broken()) spread_failure(group);
 }
 
 void SessionClient::leave(const std::shared_ptr<GroupState> &group) {
@@ -187,6 +204,7 @@ void SessionClient::leave(const std::shared_ptr<GroupState> &group) {
 }
 
 void SessionClient::forget(const std::shared_ptr<GroupState> &group) {
+    if (group->failure.broken()) spread_failure(group);
     if (!group->said_goodbye && !group->failure.broken())
         port_.send(FrameType::failure,
                    failure_payload(group->id, VESCOMM_ERROR_PEER_FAILED,

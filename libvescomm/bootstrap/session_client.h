@@ -63,6 +63,8 @@ public:
                 double waited_seconds);
     // The group's failure was set in this process: notifies the other members.
     void spread_failure(const std::shared_ptr<GroupState> &group);
+    // Notifies the members of groups whose failure was set while there was no memory to post it.
+    void spread_failures();
     void leave(const std::shared_ptr<GroupState> &group);
     // Stops reporting to the group.
     void forget(const std::shared_ptr<GroupState> &group);

@@ -231,6 +231,7 @@ void SessionCore::tick() {
         std::max(network_.now() - expected_tick_, Clock::duration::zero());
     acceptor_.tidy();
     survivor_acceptor_.tidy();
+    if (client_) client_->spread_failures();
     if (hub_) {
         hub_->tick(stalled);
         const Clock::time_point starved = acceptor_.starved_since();

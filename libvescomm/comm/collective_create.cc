@@ -8,7 +8,7 @@
 
 namespace vescomm::internal {
 
-void collective_create(Communicator &comm, const std::function<void()> &make) {
+void create_or_refuse(Communicator &comm, const std::function<void()> &make) {
     const auto refuse = [&](const std::string &why) {
         try {
             comm.gather("what it refuses: " + why, {}, comm.deadline());

@@ -41,6 +41,40 @@ void share_pool(const Communicator &from, Communicator &to, const std::vector<in
     to.set_pool(from.pool().memory, std::move(numbers));
 }
 
+// Opens the group of the ranks with `color`, and fills `ranks` with them. Returns nullptr if the
+// color is negative.
+std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<std::string> &all,
+                                    int color, std::vector<int> &ranks) {
+    const std::uint64_t number = comm.numbers().next_child();
+    try {
+        std::vector<std::pair<int, int>> members;  // key and rank
+        for (int rank = 0; rank < comm.ranks(); ++rank) {
+            const Choice its = read_choice(all[static_cast<std::size_t>(rank)], rank);
+            if (its.color == color) members.emplace_back(its.key, rank);
+        }
+        if (color < 0) return nullptr;
+        std::ranges::sort(members);
+        for (const auto &[its_key, rank] : members) ranks.push_back(rank);
+        return comm.control().subgroup(
+            "split " + std::to_string(number) + " " + std::to_string(color), ranks,
+            comm.deadline());
+    } catch (const std::bad_alloc &) {
+        // The other ranks wait for this one in a group that it has not opened. The failure of the
+        // parent is all that can reach them there.
+        comm.run_out();
+        throw;
+    } catch (const Error &error) {
+        // A library that ran out of memory. Other errors of an opening reach all ranks.
+        if (error.status != VESCOMM_ERROR_SYSTEM) throw;
+        try {
+            comm.abort(error.what());
+        } catch (const std::bad_alloc &) {
+            comm.run_out();
+        }
+        throw;
+    }
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
@@ -51,18 +85,9 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
     const auto all =
         comm.gather("vescomm_comm_split", {reinterpret_cast<const char *>(&mine), sizeof mine},
                     comm.deadline());
-    const std::uint64_t number = comm.numbers().next_child();
-    std::vector<std::pair<int, int>> members;  // key and rank
-    for (int rank = 0; rank < comm.ranks(); ++rank) {
-        const Choice its = read_choice(all[static_cast<std::size_t>(rank)], rank);
-        if (its.color == color) members.emplace_back(its.key, rank);
-    }
-    if (color < 0) return nullptr;
-    std::ranges::sort(members);
     std::vector<int> ranks;
-    for (const auto &[its_key, rank] : members) ranks.push_back(rank);
-    auto control = comm.control().subgroup(
-        "split " + std::to_string(number) + " " + std::to_string(color), ranks, comm.deadline());
+    auto control = open_group(comm, all, color, ranks);
+    if (!control) return nullptr;
     auto made =
         Communicator::create(std::move(control), config.node, config, transports_for(config));
     made->set_derived();
