@@ -55,7 +55,7 @@ typedef int32_t vescomm_fsdp_order_t;
 /** The order of the micro-batch before. If a micro-batch uses units in another order, they are
  *  gathered on demand, the deviation is counted, and its order is recorded for the next one. */
 #define VESCOMM_FSDP_RECORDED ((vescomm_fsdp_order_t)1)
-/** No prefetch but vescomm_fsdp_unshard(). */
+/** No prefetch: the trainer calls vescomm_fsdp_unshard() itself. */
 #define VESCOMM_FSDP_EXPLICIT ((vescomm_fsdp_order_t)2)
 
 /** Options of a specification. Append-only; a zero member means its default. */
@@ -764,7 +764,7 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  *                of the engine.
  * @return VESCOMM_OK: errors of files are those of vescomm_job_wait().
  *         VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open. VESCOMM_ERROR_MISMATCH: another rank
- *         announced another event or folder. As other events after an error: see
+ *         announced another event or folder. After an earlier error: that error, until
  *         vescomm_fsdp_reset().
  *
  * Collective: yes, same order.  Blocking: for the copy, and until all ranks have called it.

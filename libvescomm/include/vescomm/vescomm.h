@@ -1347,8 +1347,8 @@ static inline vescomm_message_info_t vescomm_message_info_init(void) {
  *
  * @param request  of a vescomm_receive(), or of a group. Complete; if it was started again, the
  *                 message is that of its last run.
- * @param index    which receive of a group, from 0, in the order of the calls; 0 for a single
- *                 receive.
+ * @param index    number of the receive in its group, from 0, in the order of the calls; 0 for a
+ *                 single receive.
  * @param info     [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or has no such
  *         receive; nothing is written.

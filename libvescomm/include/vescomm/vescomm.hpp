@@ -48,7 +48,7 @@ namespace vescomm {
 // The version of the symbols; invisible to callers.
 inline namespace v0 {
 
-// A negative status, with the sentence of vescomm_get_last_error().
+// A negative status, with the error text of vescomm_get_last_error().
 class Error : public std::runtime_error {
 public:
     explicit Error(vescomm_status_t status)
@@ -446,7 +446,7 @@ private:
     vescomm_type_t type_ = VESCOMM_F32;
 };
 
-// A collective operation, created once and started many times.
+// A collective, a message, or a group of calls, created once and started many times.
 //
 // If the request is running, the destructor waits until it is complete, and throws no exception. If
 // the wait fails, at the latest after the timeout, the communicator is broken. After the destructor
@@ -508,8 +508,8 @@ public:
         return text;
     }
 
-    // The sender and the tag of a message that the request has received; `index`: which receive of
-    // a group.
+    // The sender and the tag of a message that the request has received. `index`: number of the
+    // receive in a group, from 0.
     vescomm_message_info_t message(std::int32_t index = 0) const {
         auto info = vescomm_message_info_init();
         check(vescomm_request_get_message(get(), index, &info));
