@@ -117,7 +117,7 @@ class Site(unittest.TestCase):
                     self.assertNotEqual(text_of('<div class="header">' + item.group(1)), "")
 
     def test_classes_have_the_names_that_callers_use(self):
-        self.assertIn("A collective operation", self.read("classvescomm_1_1Request.html"))
+        self.assertIn("A collective, a message, or a group of calls", self.read("classvescomm_1_1Request.html"))
         self.assertIn("all_to_all_v", self.read("namespacevescomm.html"))
         self.assertEqual([path.name for path in self.site if "1_1v0" in path.name], [])
 

@@ -160,8 +160,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, co
  *
  * Kept gathered: masters are sharded, and a gathered copy of all parameters stays on every node, in
  * one unit slot for each unit. Whole on each rank: gradients are summed over the ranks once a step,
- * in the last micro-batch. With replicas, gradients are summed over the groups once a step, in the
- * last micro-batch.
+ * in the last micro-batch. With ddp, hsdp and mics they are summed over the replicas once a step,
+ * in the last micro-batch.
  *
  * @param preset  one of the names above.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such preset.
