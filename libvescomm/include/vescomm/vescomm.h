@@ -1266,10 +1266,11 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  * @param stream  must be NULL for host memory, the only kind so far: the operation starts
  *                immediately. Reserved for device memory, where the operation will run after the
  *                earlier work of the stream.
- * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or the
- *         stream is not NULL; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the request or its
- *         communicator has had as many operations as it can have; the call had no effect. The first
- *         error of a broken communicator.
+ * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, the stream
+ *         is not NULL, or another request on the same memory runs, and both would write their
+ *         partial sums to the same place; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
+ *         request or its communicator has had as many operations as it can have; the call had no
+ *         effect. The first error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
