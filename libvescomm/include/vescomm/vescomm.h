@@ -358,7 +358,10 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *
  * Before: @p comm is usually broken by the failure.
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
- * created on it can only be freed.
+ * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
+ * allocated with vescomm_malloc() stay in use on its node until the other ranks there have freed
+ * @p comm, @p out, and all other communicators that share the memory: the process of a rank in
+ * @p failed may still use them.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
