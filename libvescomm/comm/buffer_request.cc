@@ -160,7 +160,7 @@ class BufferPath final : public CollectivePath {
 public:
     BufferPath(Communicator &comm, const AlgorithmEntry &algorithm, const AnyProblem &problem,
                const ElementBytes &bytes, std::shared_ptr<Buffer> buffer,
-               std::unique_ptr<TakenChannel> channel, std::shared_ptr<Memory> partial)
+               std::unique_ptr<TakenChannel> channel, std::shared_ptr<PartialSums> partial)
         : CollectivePath(comm, algorithm, problem, bytes),
           buffer_(std::move(buffer)),
           channel_(std::move(channel)),
@@ -171,13 +171,14 @@ public:
         if (buffer_ && buffer_->per_node()) run.releases = buffer_->memory().begin_gather();
         return run;
     }
+    PartialSums *partial_sums() const noexcept override { return partial_.get(); }
     void end(std::uint64_t runs) noexcept override { channel_->runs = runs; }
     std::string object() const override { return quoted_name(buffer_.get()); }
 
 private:
     const std::shared_ptr<Buffer> buffer_;  // nullptr: barrier
     const std::unique_ptr<TakenChannel> channel_;
-    const std::shared_ptr<Memory> partial_;  // partial sums; nullptr: there are none
+    const std::shared_ptr<PartialSums> partial_;  // nullptr: there are none
 };
 
 // From the buffer to the buffer, through the staging buffer.
@@ -260,11 +261,11 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
     }
 }
 
-// Memory for partial sums, of the largest size that any rank needs. Requests on one memory never
-// run at the same time, so they share it. Collective.
-std::shared_ptr<Memory> partial_memory(Communicator &comm, const Buffer *buffer,
-                                       std::int64_t elements, const std::string &label,
-                                       Deadline deadline) {
+// Memory for partial sums, of the largest size that any rank needs. Requests on one memory share
+// it. Collective.
+std::shared_ptr<PartialSums> partial_memory(Communicator &comm, const Buffer *buffer,
+                                            std::int64_t elements, const std::string &label,
+                                            Deadline deadline) {
     const auto needs =
         comm.gather(label, {reinterpret_cast<const char *>(&elements), sizeof elements}, deadline);
     std::int64_t max = 0;
@@ -341,12 +342,12 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     bindings.channel = (**channel).number;
     bind_buffer(bindings, problem, *comm, buffer.get(), options);
     const std::int64_t partials = algorithm.make(chosen, comm->rank()).partial;
-    std::shared_ptr<Memory> partial =
+    std::shared_ptr<PartialSums> partial =
         partial_memory(*comm, buffer.get(), partials, label, deadline);
     if (partial)
         bindings.partial = {.type = accumulator_of(buffer->type()),
-                            .memory = partial->id(),
-                            .mapping = partial->mapping()};
+                            .memory = partial->memory->id(),
+                            .mapping = partial->memory->mapping()};
     return make(std::make_unique<BufferPath>(*comm, algorithm, chosen, bytes, buffer,
                                              std::move(channel), std::move(partial)));
 }

@@ -76,9 +76,10 @@ std::string flight_text(const FlightHeader &header, const FlightRecorder &record
             reduces(collective) ? name_of_op(op) : "none", part(entry.what, 0, byte_bits),
             message ? "eager_buffers" : algorithms()[row].name,
             entry.completed ? "completed" : "started");
-        if (message && entry.peer == VESCOMM_ANY_SOURCE)
-            text += fmt::format(R"(,"peer":"any","tag":{})", entry.tag);
-        else if (message) text += fmt::format(R"(,"peer":{},"tag":{})", entry.peer, entry.tag);
+        if (message && entry.peer < 0) text += fmt::format(R"(,"peer":"any","tag":{})", entry.tag);
+        else if (message)
+            text += fmt::format(R"(,"peer":{},"tag":{}{})", entry.peer, entry.tag,
+                                entry.any_source ? R"(,"asked":"any")" : "");
         if (entry.started != 0) text += fmt::format(R"(,"started":{})", seconds(entry.started));
         text += "}\n";
     }

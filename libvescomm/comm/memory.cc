@@ -86,10 +86,11 @@ std::uint64_t Memory::begin_gather() {
     return before == count_base_ ? 0 : before;
 }
 
-std::shared_ptr<Memory> Memory::shared_partial(std::uint64_t bytes) {
+std::shared_ptr<PartialSums> Memory::shared_partial(std::uint64_t bytes) {
     // A memory that is too small stays with the requests that use it.
-    if (!partial_ || partial_->bytes() < bytes)
-        partial_ = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK);
+    if (!partial_ || partial_->memory->bytes() < bytes)
+        partial_ = std::make_shared<PartialSums>(
+            PartialSums{.memory = create(comm_, bytes, VESCOMM_HOST, VESCOMM_PER_RANK)});
     return partial_;
 }
 

@@ -9,6 +9,15 @@
 
 namespace vescomm::internal {
 
+class Memory;
+class Request;
+
+// Memory for the partial sums of the requests on a memory, of which one runs at a time.
+struct PartialSums {
+    std::shared_ptr<Memory> memory;  // one slab for each rank
+    const Request *last_user = nullptr;  // the request that was started last, if it still exists
+};
+
 // Bytes, mapped on this node and registered with the transports, at one address until freed.
 //
 // A slab that a node shares is reused: a gather fills it, every rank reads it and releases it, then
@@ -39,9 +48,8 @@ public:
     // Waits until every rank of the node has released all gathers so far.
     void acquire(const std::string &what);
 
-    // Memory, one slab for each rank, for the partial sums of the requests on this memory, of which
-    // one runs at a time. Collective: every rank gives the same size.
-    std::shared_ptr<Memory> shared_partial(std::uint64_t bytes);
+    // The partial sums of the requests on this memory. Collective: every rank gives the same size.
+    std::shared_ptr<PartialSums> shared_partial(std::uint64_t bytes);
 
 private:
     Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
@@ -58,7 +66,7 @@ private:
     std::uint64_t count_base_;
     std::uint64_t gathers_ = count_base_;
     std::uint64_t released_ = count_base_;
-    std::shared_ptr<Memory> partial_;
+    std::shared_ptr<PartialSums> partial_;
 };
 
 }  // namespace vescomm::internal

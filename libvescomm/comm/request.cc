@@ -17,6 +17,7 @@ Request::Request(std::shared_ptr<Communicator> comm, const Options &options, Arr
       options_(options),
       arrays_(std::move(arrays)),
       path_(std::move(path)),
+      partial_sums_(path_->partial_sums()),
       algorithm_(algorithm),
       why_(std::move(why)),
       operation_(comm_->admit(path_->schedule(), bindings)) {
@@ -27,6 +28,8 @@ Request::Request(std::shared_ptr<Communicator> comm, const Options &options, Arr
 }
 
 Request::~Request() {
+    if (partial_sums_ != nullptr && partial_sums_->last_user == this)
+        partial_sums_->last_user = nullptr;
     const std::uint64_t runs = operation_->runs();
     comm_->retire(std::move(operation_), [this] { return describe(); });
     path_->end(runs);
@@ -60,11 +63,19 @@ void Request::require_idle() const {
     if (running())
         refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
                "the request" + path_->object() + " is running already; wait for it first");
+    const Request *user = partial_sums_ == nullptr ? nullptr : partial_sums_->last_user;
+    if (user != nullptr && user->running())
+        refuse(VESCOMM_ERROR_INVALID_ARGUMENT, options_,
+               "the request" + path_->object() + " shares memory with the running " +
+                   user->describe() +
+                   ", so their partial sums would mix; wait for that first, or give the buffers "
+                   "different memories");
 }
 
 Run Request::next_run() {
     require_idle();
     const Run run = path_->next(*operation_);
+    if (partial_sums_ != nullptr) partial_sums_->last_user = this;
     started_at_ = comm_->trace().on() ? trace_seconds() : 0;
     return run;
 }

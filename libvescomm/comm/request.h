@@ -97,6 +97,7 @@ private:
     Arrays arrays_;
     std::optional<CallKey> key_;
     std::unique_ptr<RequestPath> path_;
+    PartialSums *const partial_sums_;  // of the path
     const AlgorithmEntry &algorithm_;
     std::string why_;
     std::unique_ptr<Operation> operation_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "comm/memory.h"
 #include "comm/request_options.h"
 #include "schedule/algorithms.h"
 #include "simulate/select.h"
@@ -23,6 +24,8 @@ public:
 
     // The next run of the operation. Takes a slot if the path has slots.
     virtual Run next(const Operation &operation) = 0;
+    // The partial sums that the runs use and share with other requests; nullptr: none.
+    virtual PartialSums *partial_sums() const noexcept { return nullptr; }
     // The operation has ended after `runs` runs.
     virtual void end(std::uint64_t /* runs */) noexcept {}
 

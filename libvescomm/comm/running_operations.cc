@@ -48,7 +48,8 @@ bool RunningOperations::settle(Operation &operation) noexcept {
         return false;
     }
     if (const MessageHeader *message = operation.message())
-        recorder_.set_message(operation.flight, message->source, message->tag);
+        recorder_.set_message(operation.flight, message->source, message->tag,
+                              operation.peer() == VESCOMM_ANY_SOURCE);
     recorder_.complete(operation.flight);
     operation.settle();
     return true;

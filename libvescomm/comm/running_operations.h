@@ -77,7 +77,8 @@ private:
         operation.flight =
             recorder_.start(operation.flight_word(), takes_time(operation.flight_word()));
         if (operation.is_message())
-            recorder_.set_message(operation.flight, operation.peer(), operation.tag());
+            recorder_.set_message(operation.flight, operation.peer(), operation.tag(),
+                                  operation.peer() == VESCOMM_ANY_SOURCE);
     }
     // Settles the operation if it is complete.
     bool settle(Operation &operation) noexcept;

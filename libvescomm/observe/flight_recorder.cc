@@ -26,7 +26,8 @@ std::vector<FlightRecorder::Entry> FlightRecorder::entries() const {
                            .completed = (what & done) != 0,
                            .started = slot.started.load(std::memory_order_acquire),
                            .peer = static_cast<std::int32_t>(message >> 32),
-                           .tag = static_cast<std::int32_t>(message)});
+                           .tag = static_cast<std::int32_t>(message & (any_source_bit - 1)),
+                           .any_source = (message & any_source_bit) != 0});
     }
     // Drop the entries that were overwritten meanwhile, and the one that may be overwritten now.
     const std::uint64_t now = last_.load(std::memory_order_relaxed);

@@ -38,12 +38,15 @@ public:
         last_.store(number, std::memory_order_release);
         return number;
     }
-    // Records the peer and the tag of a message, of which this is the number.
-    void set_message(std::uint64_t number, std::int32_t peer, std::int32_t tag) noexcept {
+    // Records the peer and the tag of a message, of which this is the number. `any_source`: a
+    // receive from any source; its peer is the sender, or negative until it is known.
+    void set_message(std::uint64_t number, std::int32_t peer, std::int32_t tag,
+                     bool any_source) noexcept {
         if (last_.load(std::memory_order_relaxed) - number >= ring_slots) return;
         const std::uint64_t upper = static_cast<std::uint32_t>(peer);
-        slots_[number % ring_slots].message.store(upper << 32 | static_cast<std::uint32_t>(tag),
-                                                  std::memory_order_relaxed);
+        slots_[number % ring_slots].message.store(
+            upper << 32 | (any_source ? any_source_bit : 0) | static_cast<std::uint32_t>(tag),
+            std::memory_order_relaxed);
     }
     // Marks an operation that takes long. Sets its start time to now if none was recorded.
     void takes_long(std::uint64_t number) noexcept;
@@ -58,7 +61,9 @@ public:
         std::uint64_t what = 0;
         bool completed = false;
         std::int64_t started = 0;  // real time in nanoseconds; 0: not recorded
-        std::int32_t peer = 0, tag = 0;  // of a message; no meaning for any other operation
+        // Of a message; no meaning for any other operation.
+        std::int32_t peer = 0, tag = 0;
+        bool any_source = false;
     };
     // The last operations, by ascending number.
     std::vector<Entry> entries() const;
@@ -68,11 +73,12 @@ private:
     // Twice `kept`, so that the oldest entry can be read while the newest is written.
     static constexpr std::uint64_t ring_slots = 2 * kept;
     static constexpr std::uint64_t done = std::uint64_t{1} << 63;
+    static constexpr std::uint64_t any_source_bit = std::uint64_t{1} << 31;  // above all tags
 
     struct Slot {
         std::atomic<std::uint64_t> what{0};
         std::atomic<std::int64_t> started{0};
-        std::atomic<std::uint64_t> message{0};  // peer, then tag: 32 bits each
+        std::atomic<std::uint64_t> message{0};  // peer: 32 bits; any source: 1 bit; tag: 31 bits
     };
 
     std::array<Slot, ring_slots> slots_;

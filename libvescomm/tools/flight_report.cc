@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -53,6 +54,9 @@ public:
         return value.get<std::uint64_t>();
     }
 
+    bool has(const char *key) const { return line_.contains(key); }
+    bool has_text(const char *key) const { return has(key) && line_[key].is_string(); }
+
     [[noreturn]] void wrong(const std::string &why) const {
         refuse(fmt::format("{} {}; give files that a flight recorder wrote", where_, why));
     }
@@ -93,7 +97,29 @@ std::string words(const Flight::Operation &operation) {
     if (operation.type == "none") return operation.collective;
     return fmt::format("{} of {} bytes of {}{} by {}", operation.collective, operation.bytes,
                        operation.type, operation.op == "none" ? "" : " (" + operation.op + ")",
-                       operation.algorithm);
+                       operation.algorithm + operation.message);
+}
+
+bool is_message(const Flight::Operation &operation) {
+    return !operation.message.empty();
+}
+
+// The peer and the tag of a message.
+std::string message_text(const Line &line, std::string_view collective, int ranks) {
+    const auto tag = line.number("tag", 0, std::numeric_limits<std::int32_t>::max());
+    const auto any = [&](const char *key) {
+        if (line.text(key) != "any") line.wrong(fmt::format("has no known \"{}\"", key));
+        return std::string("any rank");
+    };
+    const auto peer = [&] {
+        return fmt::format("rank {}",
+                           line.number("peer", 0, static_cast<std::uint64_t>(ranks) - 1));
+    };
+    std::string whom;
+    if (collective == "send") whom = " to " + peer();
+    else if (line.has("asked")) whom = " from " + any("asked") + ", found at " + peer() + ",";
+    else whom = " from " + (line.has_text("peer") ? any("peer") : peer());
+    return fmt::format("{} with tag {}", whom, tag);
 }
 
 const Flight::Operation *find(const Flight &flight, std::uint64_t number) {
@@ -158,6 +184,24 @@ std::optional<std::string> find_ranks_waiting(const std::vector<Flight> &flights
                        ranks_text(waiting), describe(flights, first));
 }
 
+// For ranks that have messages: the operations that may explain the end of each rank.
+std::string operations_by_rank(const std::vector<Flight> &flights) {
+    std::string text;
+    for (const Flight &flight : flights) {
+        std::string waiting, last;
+        for (const auto &[number, operation] : flight.operations) {
+            const std::string its = fmt::format("operation {}, {}", number, words(operation));
+            if (!operation.completed && waiting.empty()) waiting = its;
+            if (operation.completed && is_message(operation)) last = its;
+        }
+        if (!waiting.empty())
+            text += fmt::format("Not complete on rank {}: {}.\n", flight.rank, waiting);
+        if (!last.empty())
+            text += fmt::format("Last complete message of rank {}: {}.\n", flight.rank, last);
+    }
+    return text;
+}
+
 }  // namespace
 
 Flight parse_flight(const std::string &file, std::string_view text) {
@@ -192,6 +236,8 @@ Flight parse_flight(const std::string &file, std::string_view text) {
                                     line.text("algorithm"),
                                     line.number("bytes", 0, UINT64_MAX),
                                     state == "completed"};
+        if (operation.collective == "send" || operation.collective == "receive")
+            operation.message = message_text(line, operation.collective, flight.ranks);
         if (!flight.operations.emplace(number, std::move(operation)).second)
             line.wrong("has an operation that was there before");
         flight.started = std::max(flight.started, number);
@@ -234,6 +280,11 @@ std::string compare_flights(std::vector<Flight> flights) {
                             missing_count > missing.size()
                                 ? fmt::format(" and {} more", missing_count - missing.size())
                                 : "");
+    const auto has_messages = [](const Flight &flight) {
+        return std::ranges::any_of(flight.operations,
+                                   [](const auto &each) { return is_message(each.second); });
+    };
+    if (std::ranges::any_of(flights, has_messages)) return text + operations_by_rank(flights);
     for (const auto find : {find_disagreement, find_ranks_behind, find_ranks_waiting})
         if (const std::optional<std::string> verdict = find(flights)) return text + *verdict + "\n";
     return text + "All that was started is complete on every rank that wrote.\n";

@@ -16,6 +16,8 @@ struct Flight {
         std::string collective, type, op, algorithm;
         std::uint64_t bytes = 0;
         bool completed = false;
+        // Messages: " to rank 1 with tag 7", " from any rank, found at rank 2, with tag 0".
+        std::string message = {};
     };
     std::string file;
     int rank = 0, ranks = 1;
@@ -29,8 +31,10 @@ struct Flight {
 Flight parse_flight(const std::string &file, std::string_view text);
 
 // Reports how each rank ended, and the first difference between ranks: different operations with
-// the same number, or the ranks that are behind and the operation. Throws Error(INVALID_ARGUMENT)
-// if the flights are not of the ranks of one communicator.
+// the same number, or the ranks that are behind and the operation. If there are messages, ranks
+// have different numbers for the same operation: the first incomplete operation and the last
+// complete message of each rank follow instead. Throws Error(INVALID_ARGUMENT) if the flights are
+// not of the ranks of one communicator.
 std::string compare_flights(std::vector<Flight> flights);
 
 // Reads and compares files.

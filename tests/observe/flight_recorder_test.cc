@@ -110,28 +110,34 @@ TEST(FlightText, HasALineForTheRankAndOneForEachOperation) {
 
 TEST(FlightText, NamesThePeerAndTheTagOfAMessage) {
     FlightRecorder recorder;
-    const auto record = [&](Collective collective, int peer, int tag) {
+    const auto record = [&](Collective collective, int peer, int tag, bool any_source = false) {
         recorder.set_message(recorder.start(flight_word(collective, VESCOMM_F32, 40), false), peer,
-                             tag);
+                             tag, any_source);
     };
     record(Collective::send, 3, 7);
-    record(Collective::receive, VESCOMM_ANY_SOURCE, 2'147'483'647);
+    record(Collective::receive, VESCOMM_ANY_SOURCE, 2'147'483'647, true);
     record(Collective::receive, 0, 0);
+    record(Collective::receive, 5, 2'147'483'647, true);
     recorder.start(flight_word(algorithms()[0], VESCOMM_F32, VESCOMM_SUM, 40), false);
     const auto text = lines(flight_text({}, recorder));
-    ASSERT_EQ(text.size(), 5u);
+    ASSERT_EQ(text.size(), 6u);
     EXPECT_EQ(text[1]["collective"], "send");
     EXPECT_EQ(text[1]["peer"], 3);
     EXPECT_EQ(text[1]["tag"], 7);
     EXPECT_EQ(text[2]["peer"], "any");
     EXPECT_EQ(text[2]["tag"], 2'147'483'647);
+    EXPECT_FALSE(text[2].contains("asked"));
     EXPECT_EQ(text[3]["peer"], 0);
     EXPECT_EQ(text[3]["tag"], 0);
-    EXPECT_FALSE(text[4].contains("peer"));
+    EXPECT_FALSE(text[3].contains("asked"));
+    EXPECT_EQ(text[4]["peer"], 5);
+    EXPECT_EQ(text[4]["tag"], 2'147'483'647);
+    EXPECT_EQ(text[4]["asked"], "any");
+    EXPECT_FALSE(text[5].contains("peer"));
     // Another operation has its slot now.
     for (int i = 0; i < 1'000; ++i)
         recorder.start(flight_word(Collective::send, VESCOMM_F32, 40), false);
-    recorder.set_message(1, 99, 99);
+    recorder.set_message(1, 99, 99, false);
     for (const FlightRecorder::Entry &entry : recorder.entries()) EXPECT_NE(entry.peer, 99);
 }
 

@@ -75,6 +75,66 @@ TEST(FlightReport, NamesTheIncompleteOperationIfNoRankIsBehind) {
     EXPECT_SAYS(compared({{0, 0, 0}}), "All that was started is complete");
 }
 
+// A send of one rank is a receive of another, so operations with one number differ.
+TEST(FlightReport, NamesThePeersAndTagsOfMessages) {
+    struct Message {
+        Collective collective;
+        int peer, tag;
+        bool any, completed;
+    };
+    const auto flight_of = [](int rank, const std::vector<Message> &messages) {
+        FlightRecorder recorder;
+        for (const Message &message : messages) {
+            const auto number =
+                recorder.start(flight_word(message.collective, VESCOMM_F32, 40), true);
+            recorder.set_message(number, message.peer, message.tag, message.any);
+            if (message.completed) recorder.complete(number);
+        }
+        return parse_flight("file", flight_text({.rank = rank, .ranks = 3, .why = {}}, recorder));
+    };
+    const Collective send = Collective::send, receive = Collective::receive;
+    const std::string text = compare_flights(
+        {flight_of(0, {{send, 1, 7, false, true}, {send, 2, 0, false, false}}),
+         flight_of(1, {{receive, 0, 7, true, true}, {receive, VESCOMM_ANY_SOURCE, 9, true, false}}),
+         flight_of(2, {{receive, 1, 2'147'483'647, false, false}})});
+    EXPECT_EQ(text.find("different things"), std::string::npos) << text;
+    EXPECT_SAYS(text,
+                "Not complete on rank 0: operation 2, send of 40 bytes of f32 by "
+                "eager_buffers to rank 2 with tag 0.\n");
+    EXPECT_SAYS(text,
+                "Last complete message of rank 0: operation 1, send of 40 bytes of f32 by "
+                "eager_buffers to rank 1 with tag 7.\n");
+    EXPECT_SAYS(text,
+                "Last complete message of rank 1: operation 1, receive of 40 bytes of f32 by "
+                "eager_buffers from any rank, found at rank 0, with tag 7.\n");
+    EXPECT_SAYS(text,
+                "Not complete on rank 1: operation 2, receive of 40 bytes of f32 by "
+                "eager_buffers from any rank with tag 9.\n");
+    EXPECT_SAYS(text,
+                "Not complete on rank 2: operation 1, receive of 40 bytes of f32 by "
+                "eager_buffers from rank 1 with tag 2147483647.\n");
+}
+
+TEST(FlightReport, RefusesMessagesWithoutAKnownPeerOrTag) {
+    const std::string header =
+        R"({"flight_recorder":1,"rank":0,"ranks":3,"status":"ok","why":"","operations":1})"
+        "\n";
+    const auto parse = [&](const std::string &collective, const std::string &rest) {
+        return parse_flight("file", header + R"({"operation":1,"collective":")" + collective +
+                                        R"(","type":"f32","op":"none","bytes":4,)"
+                                        R"("algorithm":"eager_buffers","state":"started")" +
+                                        rest + "}\n");
+    };
+    EXPECT_EQ(parse("receive", R"(,"peer":"any","tag":1)").operations.at(1).message,
+              " from any rank with tag 1");
+    for (const char *rest :
+         {"", R"(,"peer":1)", R"(,"tag":1)", R"(,"peer":3,"tag":1)", R"(,"peer":-1,"tag":1)",
+          R"(,"peer":1,"tag":2147483648)", R"(,"peer":"some","tag":1)", R"(,"peer":[],"tag":1)",
+          R"(,"peer":"any","tag":1,"asked":"any")", R"(,"peer":1,"tag":1,"asked":"all")"})
+        EXPECT_THROW(parse("receive", rest), Error) << rest;
+    EXPECT_THROW(parse("send", R"(,"peer":"any","tag":1)"), Error);
+}
+
 TEST(FlightReport, NamesRanksWithoutAFile) {
     EXPECT_SAYS(compared({{0, 7, 6}, {2, 7, 6}}), "No file of rank 1: dead, stopped");
     EXPECT_SAYS(compared({{0, 7, 6, 0, "x", 1'000'000}}),

@@ -361,7 +361,10 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *
  * Before: @p comm is usually broken by the failure.
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
- * created on it can only be freed.
+ * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
+ * allocated with vescomm_malloc() stay in use on its node until the other ranks there have freed
+ * @p comm, @p out, and all other communicators that share the memory: the process of a rank in
+ * @p failed may still use them.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
@@ -1268,10 +1271,11 @@ VESCOMM_API vescomm_status_t vescomm_barrier_create(vescomm_comm_t *comm,
  * @param stream  must be NULL for host memory, the only kind so far: the operation starts
  *                immediately. Reserved for device memory, where the operation will run after the
  *                earlier work of the stream.
- * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, or the
- *         stream is not NULL; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the request or its
- *         communicator has reached its maximum number of operations; the call had no effect. The
- *         first error of a broken communicator.
+ * @return VESCOMM_OK: started. VESCOMM_ERROR_INVALID_ARGUMENT: the request is running, the stream
+ *         is not NULL, or another request on the same memory runs, and both would write their
+ *         partial sums to the same place; the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
+ *         request or its communicator has reached its maximum number of operations; the call had no
+ *         effect. The first error of a broken communicator.
  *
  * Collective: yes, same order.  Blocking: no; executes the steps that are ready.
  * Threads: one at a time per communicator.  Since: 0.1
