@@ -18,7 +18,7 @@ status=0 all_passed=0 all_failed=0 all_skipped=0
 
 # Tests of parsers, protocols and data movement. A name without a test is a failure.
 with_address=(
-    frame launch control_simulation session session_death session_hostile
+    frame launch control_simulation regroup_simulation session session_death session_hostile
     tcp puts shared_memory ucx
     groups peer_info leaving machine_exchange recycling registered_arrays
     arrays_wrong repeated_calls exchange_fuzz messages_wrong mixed

@@ -93,7 +93,7 @@ void Regroup::follow() {
         network_, std::vector{addresses_[static_cast<std::size_t>(member)]}, core_.options().secret,
         claim, true,
         HubSearch::Events{
-            [this](HubSearch::Found found) {
+            [this, member](HubSearch::Found found) {
                 Result result;
                 WireReader reader(found.welcome);
                 while (reader.good() && !reader.rest().empty())
@@ -142,6 +142,9 @@ bool Regroup::has_come(int member) const {
 void Regroup::lead() {
     if (over_) return;
     core_.on_survivor([this] { decide(); });
+    // Time in which this process itself did not run does not count.
+    if (network_.now() - led_at_ > max_connect_time / 2) asked_.clear();
+    led_at_ = network_.now();
     for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
         if (member != rank_ && !gone_.contains(member) && !has_come(member)) ask(member);
     schedule([this] { lead(); }, ask_period);

@@ -83,6 +83,7 @@ private:
     std::unique_ptr<HubSearch> search_;
     std::vector<std::unique_ptr<Attempt>> attempts_;
     std::map<int, Clock::time_point> asked_;  // when a member was first asked, or last answered
+    Clock::time_point led_at_{};  // the latest time at which the leader asked
     std::unique_ptr<Timer> timer_;
     bool over_ = false;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

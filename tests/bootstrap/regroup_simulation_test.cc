@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Survivors of a failure meet over a simulated network, in which more processes end, one vanishes,
+// others pause, and connections break. All that are alive must end up in one session of all of
+// them.
+//
+//     VESCOMM_TEST_SEEDS    number of seeds, 400 by default
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <optional>
+
+#include "bootstrap/regroup.h"
+#include "bootstrap/session_core.h"
+#include "simulated_network.h"
+
+namespace vescomm::internal {
+namespace {
+
+using namespace testing_support;
+
+constexpr GroupId group{1, 2};
+
+// A process that has lost its communicator and shrinks it, as Session::regroup() and its callers
+// do.
+class Process {
+public:
+    Process(SimulatedWorld &world, int rank, const std::vector<TcpAddress> &addresses)
+        : network_(world, rank), rank_(rank), addresses_(addresses) {
+        options_.secret = "the secret of the test";
+        root_.emplace(network_, options_, [] {});
+        for (int member = 0; member < static_cast<int>(addresses.size()); ++member)
+            left_.push_back(member);
+    }
+
+    TcpAddress listen() { return root_->listen_for_survivors(SimulatedNetwork::host(rank_)); }
+
+    void shrink() {
+        std::set<int> excluded;
+        for (int member = 0; member < static_cast<int>(addresses_.size()); ++member)
+            if (!std::ranges::binary_search(left_, member)) excluded.insert(member);
+        made_.emplace(network_, options_, [this] { look(); });
+        regroup_.emplace(network_, *root_, group, rank_, addresses_, std::set<int>(),
+                         std::move(excluded),
+                         Regroup::Events{[this](Regroup::Result result) { met(std::move(result)); },
+                                         [this](const Error &why) { error = why; },
+                                         [this](const TcpAddress &local) {
+                                             return made_->listen_for_survivors(local.host).port;
+                                         }});
+        regroup_->begin();
+        if (!timer_) look_again();
+    }
+
+    // The members of a session that works, by new rank; otherwise empty.
+    std::vector<int> session() {
+        const bool works = made_ && made_->begun() && made_->started() && !made_->failure();
+        return works ? met_ : std::vector<int>();
+    }
+
+    std::optional<Error> error;
+
+private:
+    void met(Regroup::Result result) {
+        met_ = result.survivors;
+        made_->set_rank(static_cast<int>(std::ranges::find(met_, rank_) - met_.begin()),
+                        static_cast<int>(met_.size()));
+        if (result.leader) made_->begin_client(std::move(*result.leader));
+        else made_->begin_hub(std::move(result.followers), result.welcome);
+        look();
+    }
+
+    // A session that has failed, or has lost a member, is replaced by another one.
+    void look() {
+        if (again_ || !made_->begun()) return;
+        const std::optional<Error> failure = made_->failure();
+        if (!failure && !made_->client().anyone_absent()) return;
+        if (failure && failure->status != VESCOMM_ERROR_PEER_FAILED) {
+            error = failure;
+            return;
+        }
+        again_ = true;
+        network_.post([this] {
+            again_ = false;
+            if (made_->started()) left_ = met_;
+            regroup_.reset();
+            made_.reset();
+            shrink();
+        });
+    }
+
+    void look_again() {
+        timer_ = network_.at(network_.now() + of_seconds(0.1), [this] {
+            look();
+            look_again();
+        });
+    }
+
+    SimulatedNetwork network_;
+    std::unique_ptr<Timer> timer_;
+    SessionOptions options_;
+    int rank_;
+    const std::vector<TcpAddress> &addresses_;
+    std::vector<int> left_, met_;
+    std::optional<SessionCore> root_, made_;
+    std::optional<Regroup> regroup_;
+    bool again_ = false;
+};
+
+class Trial {
+public:
+    explicit Trial(std::uint64_t seed) : world_(seed) {
+        const int ranks = draw(2, 6);
+        addresses_.resize(static_cast<std::size_t>(ranks));
+        for (int rank = 0; rank < ranks; ++rank) processes_.emplace_back(world_, rank, addresses_);
+        for (int rank = 0; rank < ranks; ++rank)
+            addresses_[static_cast<std::size_t>(rank)] = processes_[rank].listen();
+    }
+
+    void run() {
+        const int ranks = static_cast<int>(processes_.size());
+        if (draw(0, 3) == 0) world_.vanish(draw(0, ranks - 1));
+        else world_.end(draw(0, ranks - 1));
+        for (int rank = 0; rank < ranks; ++rank)
+            world_.at(in(0.05), rank, [this, rank] { processes_[rank].shrink(); });
+        for (int death = draw(0, 2); death > 0 && living().size() > 1; --death)
+            world_.at(in(0.1), -1, [this, rank = draw(0, ranks - 1)] {
+                if (living().size() > 1) world_.end(rank);
+            });
+        for (int reset = draw(0, 2); reset > 0; --reset)
+            world_.at(in(0.1), -1, [this, a = draw(0, ranks - 1), b = draw(0, ranks - 1)] {
+                if (a != b) world_.reset(a, b);
+            });
+        for (int pause = draw(0, 1); pause > 0; --pause)
+            world_.at(in(0.1), -1, [this, rank = draw(0, ranks - 1), seconds = draw(1, 30)] {
+                world_.pause(rank, seconds);
+            });
+        world_.run(300, [](int) {});
+    }
+
+    void check() {
+        for (const int rank : living()) {
+            Process &process = processes_[rank];
+            EXPECT_FALSE(process.error) << "rank " << rank << ": " << process.error->what();
+            EXPECT_EQ(process.session(), living()) << "rank " << rank;
+        }
+    }
+
+private:
+    int draw(int min, int max) { return std::uniform_int_distribution(min, max)(world_.random); }
+    Clock::time_point in(double seconds) {
+        return world_.now() +
+               of_seconds(std::uniform_real_distribution(0.0, seconds)(world_.random));
+    }
+    std::vector<int> living() {
+        std::vector<int> ranks;
+        for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank)
+            if (world_.alive(rank) && !world_.vanished(rank)) ranks.push_back(rank);
+        return ranks;
+    }
+
+    SimulatedWorld world_;
+    std::vector<TcpAddress> addresses_;
+    std::deque<Process> processes_;
+};
+
+TEST(RegroupSimulation, TheLivingMeetInOneSession) {
+    const char *text = std::getenv("VESCOMM_TEST_SEEDS");
+    const int seeds = text == nullptr ? 400 : std::atoi(text);
+    for (int seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed);
+        Trial trial(static_cast<std::uint64_t>(seed));
+        trial.run();
+        trial.check();
+    }
+}
+
+}  // namespace
+}  // namespace vescomm::internal
