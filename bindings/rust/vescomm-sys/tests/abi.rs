@@ -37,7 +37,7 @@ fn headers() -> String {
     code + rest
 }
 
-/// `const char **text` as `*mut *const c_char`.
+/// `const char **text` as `*mut *const c_char`, `char *const *texts` as `*const *mut c_char`.
 fn rust_type(declaration: &str) -> String {
     let tight = declaration.replace('*', " * ");
     let mut words: Vec<&str> = tight.split_whitespace().collect();
@@ -57,9 +57,12 @@ fn rust_type(declaration: &str) -> String {
         other => other,
     }
     .to_string();
-    for _ in words.iter().filter(|word| **word == "*") {
-        made = format!("*{} {made}", if constant { "const" } else { "mut" });
-        constant = false;
+    for word in &words[1..] {
+        if *word == "*" {
+            made = format!("*{} {made}", if constant { "const" } else { "mut" });
+        }
+        // It is about the target of the next pointer.
+        constant = *word == "const";
     }
     made
 }
