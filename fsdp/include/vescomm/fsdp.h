@@ -633,8 +633,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * the step is complete on all ranks.
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
- * again: the first error of the communicator given to vescomm_fsdp_create(), if that one is broken;
- *         VESCOMM_ERROR_TIMEOUT: a rank has not called it; VESCOMM_ERROR_OUT_OF_MEMORY.
+ *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
+ *         is broken; VESCOMM_ERROR_TIMEOUT: a rank has not called it; VESCOMM_ERROR_OUT_OF_MEMORY.
  *
  * Collective: yes, all ranks.  Blocking: yes, at most the timeout.  Threads: one.
  * Cost: as the allocation of the slots in vescomm_fsdp_create().  Since: 0.1
@@ -669,7 +669,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t
  * Lists the pieces of parameters in this rank's shard of a unit, in order of offset.
  *
  * @param pieces    [in,out] array of @p capacity pieces, all with the struct_size of the first,
- * which the caller sets; the rest filled. May be NULL when @p capacity is 0.
+ *                  which the caller sets; the rest filled. May be NULL when @p capacity is 0.
  * @param count     [out] total number of pieces, which may exceed @p capacity.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.
  *
@@ -768,8 +768,8 @@ static inline vescomm_fsdp_extra_t vescomm_fsdp_extra_init(void) {
  * one: the one before, or the new one.
  *
  * @param folder  of checkpoints; all nodes share it. Created if it does not exist. May be a
- * symbolic link; links in it are neither followed nor removed. One save at a time writes to a
- *                folder. The same on every rank.
+ *                symbolic link; links in it are neither followed nor removed. One save at a time
+ *                writes to a folder. The same on every rank.
  * @param extra   NULL: no bytes, and two saves remain.
  * @param job     [out] owned by the caller; free with vescomm_job_free() before the communicator
  *                of the engine.
