@@ -38,13 +38,17 @@ void UnitStates::require_closed(const char *what) const {
 }
 
 void UnitStates::begin(std::uint32_t flags) {
-    constexpr std::uint32_t known = VESCOMM_FSDP_LAST | VESCOMM_FSDP_NO_SYNC | VESCOMM_FSDP_EVAL;
+    constexpr std::uint32_t known =
+        VESCOMM_FSDP_LAST | VESCOMM_FSDP_NO_SYNC | VESCOMM_FSDP_NO_OUTER | VESCOMM_FSDP_EVAL;
     if ((flags & ~known) != 0) refuse("flags {:#x} contain an unknown one", flags);
     const bool last = (flags & VESCOMM_FSDP_LAST) != 0;
     if ((flags & VESCOMM_FSDP_EVAL) != 0 && flags != VESCOMM_FSDP_EVAL)
         refuse("flags {:#x} have EVAL and others; evaluation has no gradients", flags);
-    if (last && (flags & VESCOMM_FSDP_NO_SYNC) != 0)
-        refuse("flags {:#x} have LAST and NO_SYNC; the last micro-batch completes the sums", flags);
+    if (last && (flags & (VESCOMM_FSDP_NO_SYNC | VESCOMM_FSDP_NO_OUTER)) != 0)
+        refuse(
+            "flags {:#x} have LAST and NO_SYNC or NO_OUTER; the last micro-batch completes the "
+            "sums",
+            flags);
     if ((flags & VESCOMM_FSDP_NO_SYNC) != 0 && !plan_.mesh.keep_gradients)
         refuse("NO_SYNC needs memory for whole gradients; set keep_gradients or use zero1");
     if (phase_ == Phase::backward)
