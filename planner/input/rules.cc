@@ -19,8 +19,21 @@ namespace {
 
 using formats::quoted_text;
 
+// libstdc++ reads the number of \N and of {N} into a long without a check for overflow.
+bool has_long_number(std::string_view text) {
+    constexpr std::size_t digits_of_a_long = 18;
+    std::size_t digits = 0;
+    return std::any_of(text.begin(), text.end(), [&](unsigned char c) {
+        digits = std::isdigit(c) ? digits + 1 : 0;
+        return digits > digits_of_a_long;
+    });
+}
+
 std::regex parse_regex(const std::string &text, const char *option) {
     if (text.empty()) throw InputError(fmt::format("{}: the expression is empty", option));
+    if (has_long_number(text))
+        throw InputError(fmt::format("{}: {} has a number of more than 18 digits; shorten it",
+                                     option, quoted_text(text)));
     try {
         return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
     } catch (const std::regex_error &) {

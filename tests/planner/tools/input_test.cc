@@ -231,6 +231,9 @@ TEST(Rules, RefuseMistakes) {
     EXPECT_SAYS(parse_block_rule("a=0"), "no number of rows");
     EXPECT_SAYS(parse_block_rule("a=3x"), "no number of rows");
     EXPECT_SAYS(parse_block_rule("(=3"), "is no regular expression");
+    // Found by fuzzing: the library overflowed a long while it read the number.
+    EXPECT_SAYS(parse_block_rule("\\9919999999919999983=t"), "number of more than 18 digits");
+    EXPECT_SAYS(parse_unit_rule("a{9919999999919999983}"), "number of more than 18 digits");
     EXPECT_SAYS(parse_block_rule("=3"), "the expression is empty");
     EXPECT_SAYS(parse_unit_rule("["), "is no regular expression");
     Rules rules;
