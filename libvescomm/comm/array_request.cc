@@ -87,7 +87,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
         flight_word(algorithm, options.type, options.op,
                     static_cast<std::uint64_t>(elements) * size_of(options.type));
     staging->bind(bindings, options.type);
-    bindings.signature =
+    bindings.match.signature =
         Signature(problem, algorithm.name, options.type, options.op, options.factor).bits();
     // The sums of an all_reduce are read again soon.
     const auto locals = comm.nodes().members(comm.nodes().node_of(comm.rank())).size();
@@ -95,7 +95,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
                          static_cast<std::uint64_t>(problem.output_size(comm.rank())) *
                                  size_of(options.type) * locals >
                              last_level_cache;
-    bindings.pair_digests = pair_digests(problem, comm.rank());
+    bindings.match.pair_digests = pair_digests(problem, comm.rank());
     bindings.registration.not_in_place =
         algorithm.name == "flat" || options.collective == Collective::all_to_all_v;
     if (options.collective == Collective::all_to_all_v)

@@ -247,7 +247,7 @@ void bind_buffer(Bindings &bindings, const Problem &problem, const Communicator 
                            .memory = buffer->memory().id(),
                            .mapping = buffer->memory().mapping(),
                            .offset_bytes = buffer->offset_bytes()};
-        bindings.release = {buffer->memory().release_channel(), 0};
+        bindings.release.counter = {buffer->memory().release_channel(), 0};
         bindings.streaming = written_bytes(comm, *buffer) > last_level_cache;
     }
     // Sources are only read; the executor has one kind of pointer.
@@ -331,7 +331,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<StagingBuffer> &s
     if (staged) {
         require_same(*comm, label, deadline, description);
         staging->bind(bindings, buffer->type());
-        bindings.signature =
+        bindings.match.signature =
             Signature(problem, algorithm.name, buffer->type(), options.op, options.factor).bits();
         bind_arrays(bindings, problem, *buffer, options);
         return make(

@@ -58,13 +58,13 @@ std::int64_t EagerBuffers::chunk(vescomm_type_t type) const {
 
 void EagerBuffers::bind_send(Bindings &bindings, vescomm_type_t type, int peer) {
     bind(bindings, type, peer);
-    bindings.queues = to(peer).queues.data();
+    bindings.message.queues = to(peer).queues.data();
 }
 
 void EagerBuffers::bind_receive(Bindings &bindings, vescomm_type_t type, int peer) {
     bind(bindings, type, peer == VESCOMM_ANY_SOURCE ? comm_->rank() : peer);
-    bindings.arrivals = &arrivals_;
-    bindings.source_rank = peer;
+    bindings.message.arrivals = &arrivals_;
+    bindings.message.source = peer;
 }
 
 void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer) const {
@@ -73,7 +73,7 @@ void EagerBuffers::bind(Bindings &bindings, vescomm_type_t type, int peer) const
                         .mapping = memory_->mapping(),
                         .slot_bytes = slot_bytes_};
     bindings.channel = arrivals_.places().channel_for(peer);
-    bindings.peer_channel = arrivals_.places().channel_for(comm_->rank());
+    bindings.message.peer_channel = arrivals_.places().channel_for(comm_->rank());
 }
 
 Run EagerBuffers::next(int peer) {

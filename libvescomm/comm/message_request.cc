@@ -79,7 +79,7 @@ std::unique_ptr<Request> Request::create(const std::shared_ptr<EagerBuffers> &ea
                     static_cast<std::uint64_t>(elements) * size_of(options.type));
     if (receives) eager_buffers->bind_receive(bindings, options.type, options.root);
     else eager_buffers->bind_send(bindings, options.type, options.root);
-    bindings.signature = Signature::of_message(options.type, elements).bits();
+    bindings.match.signature = Signature::of_message(options.type, elements).bits();
     bindings.source.type = bindings.output.type = options.type;
     bindings.source.pieces = arrays.source;
     bindings.output.pieces = arrays.output;

@@ -32,9 +32,9 @@ Bindings bindings_of(Communicator &comm, const RequestOptions &options) {
     bindings.nodes = comm.nodes();
     bindings.intra_node = &comm.intra_node();
     bindings.transports = comm.routes();
-    bindings.op = options.op;
-    bindings.factor = options.factor;
-    if (options.op == VESCOMM_AVERAGE) bindings.divisor = comm.ranks();
+    bindings.reduction.op = options.op;
+    bindings.reduction.factor = options.factor;
+    if (options.op == VESCOMM_AVERAGE) bindings.reduction.divisor = comm.ranks();
     return bindings;
 }
 

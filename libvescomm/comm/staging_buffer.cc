@@ -102,15 +102,15 @@ void StagingBuffer::bind(Bindings &bindings, vescomm_type_t type) {
     bindings.partial = bindings.staging;
     bindings.partial.type = accumulator_of(type);
     bindings.partial.offset_bytes = parts_.partial;
-    bindings.tables = parts_.tables;
+    bindings.match.tables = parts_.tables;
     bindings.pairs = parts_.pairs;
     bindings.registration.pools = comm_->pool().registered;
     bindings.registration.words = parts_.registered_words;
     bindings.channel = channel_;
-    bindings.release = {channel_, release_flag};
-    bindings.releases = true;
+    bindings.release.counter = {channel_, release_flag};
+    bindings.release.when_complete = true;
     bindings.sequences = &sequences_;
-    bindings.recent_calls = recent_calls_.get();
+    bindings.match.recent_calls = recent_calls_.get();
 }
 
 Run StagingBuffer::next(std::uint32_t uncompared) {

@@ -22,7 +22,7 @@ constexpr int yields = 50;
 
 // Bytes that a rank sent before it left may arrive later. A wait for such a rank ends when nothing
 // has moved for this long.
-constexpr auto patience_with_leavers = std::chrono::seconds(2);
+constexpr auto grace_after_finalize = std::chrono::seconds(2);
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -54,14 +54,14 @@ std::string timeout_sentence(int rank, const std::string &what, double seconds,
     const std::string begin =
         "rank " + std::to_string(rank) + ": " + what + " waited " + seconds_text(seconds) + " s";
     if (!obstacle.empty()) return begin + ": " + obstacle;
-    const std::string culprits = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
-    return begin + " for " + culprits +
+    const std::string awaited = peers.empty() ? "its bytes to leave for other nodes" : list(peers);
+    return begin + " for " + awaited +
            "; look there first, or raise VESCOMM_TIMEOUT_SECONDS when that is expected to take "
            "longer";
 }
 
 // `peer` has left, and the wait is for it.
-std::string leaver_sentence(int rank, const std::string &what, int peer) {
+std::string finalized_sentence(int rank, const std::string &what, int peer) {
     return "rank " + std::to_string(rank) + ": " + what + " waits for rank " +
            std::to_string(peer) +
            ", which has finalized its communicator; every rank must make the same calls before it "
@@ -70,33 +70,33 @@ std::string leaver_sentence(int rank, const std::string &what, int peer) {
 
 // Finds out, during one wait, that it is for a rank that has left and that nothing has moved for
 // long. A wait for any rank includes this one, which has not left: another of its threads may send.
-class Leavers {
+class FinalizedPeers {
 public:
-    explicit Leavers(const Control &control) : control_(control) {}
+    explicit FinalizedPeers(const Control &control) : control_(control) {}
 
     void moved() { since_ = Clock::time_point::max(); }
 
     // Returns the rank that has left, or no_rank. `moved_by_thread`: times that the progress thread
     // moved anything so far.
-    template <typename Culprits>
-    int find(std::uint64_t moved_by_thread, const Culprits &culprits) {
+    template <typename WaitingFor>
+    int find(std::uint64_t moved_by_thread, const WaitingFor &waiting_for) {
         if (moved_by_thread != moved_by_thread_) moved();
         moved_by_thread_ = moved_by_thread;
-        const std::vector<int> ranks = culprits();
-        const auto leaver = std::ranges::find_if(
+        const std::vector<int> ranks = waiting_for();
+        const auto peer = std::ranges::find_if(
             ranks, [&](int rank) { return rank != VESCOMM_ANY_SOURCE && control_.has_left(rank); });
-        if (leaver == ranks.end()) {
+        if (peer == ranks.end()) {
             moved();
             return no_rank;
         }
         const auto now = Clock::now();
         since_ = std::min(since_, now);
-        return now - since_ > patience_with_leavers ? *leaver : no_rank;
+        return now - since_ > grace_after_finalize ? *peer : no_rank;
     }
 
 private:
     const Control &control_;
-    // The moment since which a culprit has left and nothing has moved.
+    // The moment since which an awaited rank has left and nothing has moved.
     Clock::time_point since_ = Clock::time_point::max();
     std::uint64_t moved_by_thread_ = 0;
 };
@@ -114,7 +114,7 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
     return wait_long(polling, [&operation] { return operation.settled(); },
                      {.limit = Deadline::after(timeout_seconds_),
                       .what = what,
-                      .culprits = [&operation] { return operation.waiting_for(); },
+                      .waiting_for = [&operation] { return operation.waiting_for(); },
                       .obstacle = [&operation] { return operation.obstacle(); },
                       .before_sleep =
                           [this, &operation] {
@@ -128,7 +128,8 @@ bool ProgressEngine::try_wait(Operation &operation, const std::function<std::str
 void ProgressEngine::wait(const std::function<bool()> &done,
                           const std::function<std::vector<int>()> &waiting_for,
                           const std::function<std::string()> &what) {
-    wait(done, {.limit = Deadline::after(timeout_seconds_), .what = what, .culprits = waiting_for});
+    wait(done,
+         {.limit = Deadline::after(timeout_seconds_), .what = what, .waiting_for = waiting_for});
 }
 
 void ProgressEngine::wait(const std::function<bool()> &done, const Waiting &waiting) {
@@ -141,7 +142,7 @@ void ProgressEngine::wait_for_all(const std::function<std::string()> &what) {
     wait([this] { return running_.running().empty(); },
          {.limit = Deadline::after(timeout_seconds_),
           .what = what,
-          .culprits =
+          .waiting_for =
               [this] {
                   std::vector<int> peers;
                   for (const Operation *operation : running_.running())
@@ -215,15 +216,15 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         observers_.trace.record([&] { return "wait " + waiting.what(); }, "wait", begin, end);
         return true;
     };
-    const auto culprits = [&] {
+    const auto waiting_for = [&] {
         const EngineLock::Caller lock(lock_);
-        return waiting.culprits ? waiting.culprits() : std::vector<int>{};
+        return waiting.waiting_for ? waiting.waiting_for() : std::vector<int>{};
     };
     const auto obstacle = [&] {
         const EngineLock::Caller lock(lock_);
         return waiting.obstacle ? waiting.obstacle() : std::string();
     };
-    Leavers leavers(control_);
+    FinalizedPeers finalized(control_);
     int sleeps = 0;
     // The wait does not sleep while anything moves.
     const auto again = [&limit](bool moved) { return moved && !limit.expired(); };
@@ -236,27 +237,27 @@ bool ProgressEngine::wait_long(Pollers::Polling &polling, const std::function<bo
         bool moved = false;
         for (int i = 0; i < spins_; i = again(moved) ? 0 : i + 1) {
             if (attempt_all(moved)) return finish();
-            if (moved) leavers.moved();
+            if (moved) finalized.moved();
             else let_others();
         }
         for (int i = 0; i < yields; i = again(moved) ? 0 : i + 1) {
             sched_yield();
             if (attempt_all(moved)) return finish();
-            if (moved) leavers.moved();
+            if (moved) finalized.moved();
         }
         if (limit.expired()) {
             if (waiting.expire) waiting.expire(trace_seconds() - begin);
             give_up(VESCOMM_ERROR_TIMEOUT,
-                    timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_, culprits(),
-                                     obstacle()));
+                    timeout_sentence(control_.rank(), waiting.what(), timeout_seconds_,
+                                     waiting_for(), obstacle()));
         }
         // Waits of a few sleeps are normal where ranks share cores.
         constexpr int few_sleeps = 8;
         if (++sleeps > few_sleeps) {
             const std::uint64_t moves = moved_by_thread_.load(std::memory_order_relaxed);
-            if (const int leaver = leavers.find(moves, culprits); leaver != no_rank)
+            if (const int peer = finalized.find(moves, waiting_for); peer != no_rank)
                 give_up(VESCOMM_ERROR_MISMATCH,
-                        leaver_sentence(control_.rank(), waiting.what(), leaver));
+                        finalized_sentence(control_.rank(), waiting.what(), peer));
         }
         // The function of the program may run for long: the progress thread polls meanwhile.
         const bool asks = can_interrupt();
@@ -283,14 +284,14 @@ bool ProgressEngine::sleep(Pollers::Polling &polling, const std::function<bool()
     // No rank rings for data that this rank moved itself, as in a message to itself.
     if (moved) return false;
     // Without a progress thread only this thread polls the inter-node transports: sleep briefly.
-    const bool deaf = !pollers_.threaded() && between_nodes();
-    Clock::duration nap = deaf ? std::chrono::milliseconds(1) : longest_sleep();
+    const bool nothing_wakes = !pollers_.threaded() && between_nodes();
+    Clock::duration longest = nothing_wakes ? std::chrono::milliseconds(1) : longest_sleep();
     // Data of other communicators wakes nobody here either, and other ranks may wait for it before
     // they come to this operation.
-    if (waiting.meanwhile) nap = std::chrono::microseconds(200);
+    if (waiting.meanwhile) longest = std::chrono::microseconds(200);
     polling.pause();
     observers_.counters.sleeps.fetch_add(1, std::memory_order_relaxed);
-    sleep.until(std::min(waiting.limit.moment(), Clock::now() + nap));
+    sleep.until(std::min(waiting.limit.moment(), Clock::now() + longest));
     polling.resume();
     return false;
 }

@@ -206,11 +206,11 @@ private:
             case Action::put: {
                 bind_places(bound, step);
                 const RegionBinding &target = binding(step.to.region);
-                bound.memory = target.memory;
-                bound.offset_bytes =
+                bound.target.memory = target.memory;
+                bound.target.offset_bytes =
                     target.offset_bytes +
                     static_cast<std::uint64_t>(step.to.offset) * size_of(target.type);
-                bound.in_slot = target.slot_bytes > 0;
+                bound.target.in_slot = target.slot_bytes > 0;
                 break;
             }
         }
@@ -224,7 +224,8 @@ private:
     }
 
     void bind_match(BoundStep &bound, const Step &step) {
-        if (bindings_.signature == 0 || bindings_.is_message() || bound.peer == bindings_.rank)
+        if (bindings_.match.signature == 0 || bindings_.is_message() ||
+            bound.peer == bindings_.rank)
             return;
         bound.compares = step.action == Action::wait && !lies_beside_data(step.flag);
         bound.shows = step.action == Action::signal && !bound.eager &&
@@ -252,24 +253,24 @@ private:
     }
 
     void bind_reduction(BoundStep &bound, BoundLane &lane, const Lane &from, const Step &step) {
-        bound.finish = step.finish;
-        bound.sources = static_cast<std::uint32_t>(lane.sources.size());
+        bound.sum.finish = step.finish;
+        bound.sum.first_source = static_cast<std::uint32_t>(lane.sources.size());
         const auto places = from.sources(step);
         bound.bytes = 0;
-        bound.started = starts_with_sum(places);
+        bound.sum.started = starts_with_sum(places);
         for (const Place &place : places) {
             lane.sources.push_back(source(place, step.array));
             bound.bytes += bound.count * size_of(binding(place.region).type);
             if (place.region == Region::partial) {
-                ++bound.partials;
+                ++bound.sum.partials;
             } else {
-                ++bound.contributions;
+                ++bound.sum.contributions;
                 bound.from_type = binding(place.region).type;
             }
         }
-        bound.partials -= bound.started ? 1 : 0;
+        bound.sum.partials -= bound.sum.started ? 1 : 0;
         // Only partial sums: their contributions have the element type.
-        if (bound.contributions == 0)
+        if (bound.sum.contributions == 0)
             bound.from_type =
                 (bindings_.staging.mapping ? bindings_.staging : bindings_.buffer).type;
         program_.max_sources = std::max(program_.max_sources, places.size());
@@ -289,8 +290,8 @@ private:
             for (std::size_t k = i + 1; k < lane.steps.size(); ++k) {
                 BoundStep &put = lane.steps[k];
                 if (put.action != Action::put || put.peer != wait.peer) break;
-                put.credit_flag = wait.flag;
-                put.credit = wait.value;
+                put.target.credit_flag = wait.flag;
+                put.target.credit = wait.value;
             }
         }
     }

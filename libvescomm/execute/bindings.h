@@ -69,6 +69,36 @@ struct PairAreaBytes {
 
 class MessageMatch;
 
+// The compared description of a call.
+struct MatchBinding {
+    // 0: the ranks have compared their calls before. Messages: the sender's signature, which the
+    // receiver expects.
+    std::uint32_t signature = 0;
+    PairDigests pair_digests;
+    MatchTables tables;
+    RecentCalls *recent_calls = nullptr;  // operations on arrays. Outlives the operation
+};
+
+// A point-to-point message. What is pointed to outlives the operation.
+struct MessageBinding {
+    MessageQueue *queues = nullptr;  // sent: the queue of each slot
+    MessageMatch *arrivals = nullptr;  // received: finds the message
+    int source = 0;  // received: this rank, or VESCOMM_ANY_SOURCE
+    std::uint32_t peer_channel = 0;  // of the flags that the peer raises for this rank
+};
+
+// How the ranks of a node declare that they no longer read a memory.
+struct ReleaseBinding {
+    SignalName counter;
+    bool when_complete = false;  // a completed run releases the memory
+};
+
+struct ReductionBinding {
+    vescomm_op_t op = VESCOMM_SUM;
+    int divisor = 1;  // finished sums are divided by it
+    double factor = 1;  // with VESCOMM_PREMULTIPLIED_SUM
+};
+
 // Everything that binds a schedule, which is a value, to memory and transports.
 struct Bindings {
     int rank = 0;
@@ -76,36 +106,23 @@ struct Bindings {
     RegionBinding source, buffer, output, staging, partial;
     std::uint64_t flight_word = 0;  // the flight recorder's word for the operation
     std::uint32_t channel = 0;  // of the flags that this rank raises, in slot 0
-    SignalName release;  // counter by which ranks release the memory
-    bool releases = false;  // a completed run releases the memory
+    ReleaseBinding release;
     // Operations on arrays: state of the staging buffer. Outlives the operation.
     SlotSequences *sequences = nullptr;
-    RecentCalls *recent_calls = nullptr;
-    // Point-to-point messages that this rank sends: the queue of each slot. Outlives the operation.
-    MessageQueue *queues = nullptr;
-    // Point-to-point messages that this rank receives: finds them; from this rank, or from
-    // VESCOMM_ANY_SOURCE. Outlives the operation.
-    MessageMatch *arrivals = nullptr;
-    int source_rank = 0;
-    // Messages: the channel of the flags that the peer raises for this rank.
-    std::uint32_t peer_channel = 0;
-    // The signature of the call. 0: the ranks have compared their calls before. Messages: the
-    // sender's signature, which the receiver expects.
-    std::uint32_t signature = 0;
-    PairDigests pair_digests;
-    MatchTables tables;
+    MessageBinding message;
+    MatchBinding match;
     PairAreaBytes pairs;
     Registration registration;
     // The ranks of this node together write more than the caches hold: copies to buffers and
     // outputs bypass the caches.
     bool streaming = false;
-    vescomm_op_t op = VESCOMM_SUM;
-    int divisor = 1;  // finished sums are divided by it
-    double factor = 1;  // with VESCOMM_PREMULTIPLIED_SUM
+    ReductionBinding reduction;
     Transport *intra_node = nullptr;  // maps the ranks of this node
     std::vector<Transport *> transports;  // by peer
 
-    bool is_message() const noexcept { return queues != nullptr || arrivals != nullptr; }
+    bool is_message() const noexcept {
+        return message.queues != nullptr || message.arrivals != nullptr;
+    }
 };
 
 }  // namespace vescomm::internal

@@ -14,11 +14,11 @@ MessageReceiver::MessageReceiver(const Bindings &bindings, RunContext &context, 
       context_(context),
       program_(program),
       bound_to_(program.lanes[0].steps[0].peer) {
-    receive_.source = bindings.source_rank;
+    receive_.source = bindings.message.source;
 }
 
 bool MessageReceiver::find() noexcept {
-    if (!bindings_.arrivals->find(receive_)) return false;
+    if (!bindings_.message.arrivals->find(receive_)) return false;
     constexpr std::uint32_t slots = EagerPlaces::slots;
     const std::uint64_t number = message().number;
     context_.start(
@@ -29,7 +29,7 @@ bool MessageReceiver::find() noexcept {
 
 // Only a receive from any source is bound to more than one rank.
 void MessageReceiver::bind_to(int source) noexcept {
-    const EagerPlaces &places = bindings_.arrivals->places();
+    const EagerPlaces &places = bindings_.message.arrivals->places();
     const auto base = static_cast<std::uint32_t>(
         program_.first_slotted +
         static_cast<std::size_t>(bindings_.nodes.local_rank(places.owner(source))));
@@ -56,14 +56,14 @@ MessageReceiver::Moved MessageReceiver::take_copy() noexcept {
                                                      size_of(bindings_.output.type));
         std::memcpy(program_.bases[program_.first_output], copy.data(), moved.bytes);
     }
-    bindings_.arrivals->release(receive_);
+    bindings_.message.arrivals->release(receive_);
     return moved;
 }
 
 std::optional<Mismatch> MessageReceiver::find_mismatch() const noexcept {
     if (!receive_.found || expected()) return {};
     return Mismatch{.rank = bindings_.rank,
-                    .signature = bindings_.signature,
+                    .signature = bindings_.match.signature,
                     .other = message().source,
                     .other_signature = message().signature,
                     .message = true};

@@ -28,7 +28,7 @@ public:
     std::int32_t tag() const noexcept { return receive_.expected_tag; }
 
     // Begins a run: posts the receive.
-    void start() noexcept { bindings_.arrivals->post(receive_); }
+    void start() noexcept { bindings_.message.arrivals->post(receive_); }
     // True if the message has been found. The context is then that of its run, and the steps take
     // it from its source.
     bool find() noexcept;
@@ -43,13 +43,13 @@ public:
     // The message of the last run, once it is found.
     const MessageHeader &message() const noexcept { return receive_.header; }
     // True: it has the signature of the receive, so its count and type.
-    bool expected() const noexcept { return message().signature == bindings_.signature; }
+    bool expected() const noexcept { return message().signature == bindings_.match.signature; }
     bool has_copy() const noexcept { return receive_.copy != nullptr; }
     std::optional<Mismatch> find_mismatch() const noexcept;
     // The rank that the run waits for before it has found its message, or VESCOMM_ANY_SOURCE.
     int awaited() const noexcept { return receive_.found ? message().source : receive_.source; }
     // See MessageMatch.
-    std::string obstacle() const { return bindings_.arrivals->obstacle(receive_); }
+    std::string obstacle() const { return bindings_.message.arrivals->obstacle(receive_); }
 
 private:
     void bind_to(int source) noexcept;

@@ -38,12 +38,12 @@ Operation::Operation(const Schedule &schedule, const Bindings &bindings, Counter
       board_(bindings_.intra_node->board()),
       positions_(program_.lanes.size()),
       pointers_(program_.max_sources),
-      factors_(program_.max_sources, bindings_.factor) {
+      factors_(program_.max_sources, bindings_.reduction.factor) {
     for (std::size_t lane = 0; lane < positions_.size(); ++lane)
         positions_[lane].at = program_.lanes[lane].steps.size();
     registration_.set_arrays(bindings_.source.pieces, bindings_.output.pieces,
                              size_of(bindings_.source.type));
-    if (bindings_.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
+    if (bindings_.message.arrivals != nullptr) receiver_.emplace(bindings_, context_, program_);
 }
 
 void Operation::set_tag(std::int32_t tag) noexcept {
@@ -118,18 +118,19 @@ bool Operation::complete() const noexcept {
 void Operation::settle() noexcept {
     settled_ = true;
     const Run &run = context_.run();
-    if (bindings_.queues != nullptr) {
-        MessageQueue &queue = bindings_.queues[run.slot];
+    if (bindings_.message.queues != nullptr) {
+        MessageQueue &queue = bindings_.message.queues[run.slot];
         queue.completed = run.number;
         queue.unread = context_.word(program_.lanes[0].steps[0].value);
     }
-    if (!bindings_.releases) return;
+    if (!bindings_.release.when_complete) return;
     if (bindings_.sequences != nullptr) {
         bindings_.sequences->release(run.sequence);
         prefetch_flags_of_next_but_one();
     }
     bindings_.intra_node->signal(
-        bindings_.rank, {bindings_.release.channel + run.slot, bindings_.release.flag}, run.number);
+        bindings_.rank,
+        {bindings_.release.counter.channel + run.slot, bindings_.release.counter.flag}, run.number);
 }
 
 // The operation after the next one writes to these lines, and no rank reads them any more.
@@ -151,7 +152,8 @@ bool Operation::released_by(std::size_t local) const noexcept {
     const Run &run = context_.run();
     if (bindings_.sequences != nullptr && bindings_.sequences->free(local, run.sequence))
         return true;
-    const SignalName name{bindings_.release.channel + run.slot, bindings_.release.flag};
+    const SignalName name{bindings_.release.counter.channel + run.slot,
+                          bindings_.release.counter.flag};
     return bindings_.intra_node->signalled(context_.locals()[local], name) >= run.releases;
 }
 
@@ -163,7 +165,7 @@ bool Operation::has_buffer(const BoundStep &step) noexcept {
         return true;
     }
     const Run &run = context_.run();
-    const MessageQueue &queue = bindings_.queues[run.slot];
+    const MessageQueue &queue = bindings_.message.queues[run.slot];
     if (queue.completed + 1 != run.number) return false;
     return step.transport->signalled(step.peer, context_.of_peer(step.flag)) >= queue.unread;
 }
@@ -264,18 +266,19 @@ void Operation::put(const BoundStep &step) noexcept {
     if (step.final_peer != no_rank) match_.put_signature(step, puts_pending_);
     puts_pending_.fetch_add(1, std::memory_order_relaxed);
     add(counters_.bytes_sent, step.bytes);
-    step.transport->put({.peer = step.peer,
-                         .from = at(step.from.address),
-                         .memory = step.memory,
-                         .offset = step.offset_bytes + (step.in_slot ? context_.slot_offset() : 0),
-                         .bytes = step.bytes,
-                         .signal = context_.own(step.flag),
-                         .value = step.value == 0 ? 0 : context_.word(step.value),
-                         .pending = &puts_pending_,
-                         .signature = step.value == 0 ? 0 : match_.shown_to(step.peer),
-                         .tag = match_.tag(),
-                         .credit = step.credit == 0 ? 0 : context_.word(step.credit),
-                         .credit_flag = step.credit_flag});
+    step.transport->put(
+        {.peer = step.peer,
+         .from = at(step.from.address),
+         .memory = step.target.memory,
+         .offset = step.target.offset_bytes + (step.target.in_slot ? context_.slot_offset() : 0),
+         .bytes = step.bytes,
+         .signal = context_.own(step.flag),
+         .value = step.value == 0 ? 0 : context_.word(step.value),
+         .pending = &puts_pending_,
+         .signature = step.value == 0 ? 0 : match_.shown_to(step.peer),
+         .tag = match_.tag(),
+         .credit = step.target.credit == 0 ? 0 : context_.word(step.target.credit),
+         .credit_flag = step.target.credit_flag});
 }
 
 void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
@@ -306,19 +309,19 @@ void Operation::execute(const BoundLane &lane, const BoundStep &step) noexcept {
 }
 
 void Operation::reduce(const BoundLane &lane, const BoundStep &step) noexcept {
-    const std::size_t started = step.started ? 1 : 0;
-    const std::size_t count = started + step.contributions + step.partials;
+    const std::size_t started = step.sum.started ? 1 : 0;
+    const std::size_t count = started + step.sum.contributions + step.sum.partials;
     const std::uint64_t bytes = step.count * size_of(step.from_type);
     for (std::size_t i = 0; i < count; ++i)
-        pointers_[i] = at(lane.sources[step.sources + i], bytes);
+        pointers_[i] = at(lane.sources[step.sum.first_source + i], bytes);
     const auto pointers = std::span<const void *const>(pointers_).subspan(started, count - started);
     kernels_.reduce(
-        {.op = bindings_.op,
-         .divisor = step.finish ? bindings_.divisor : 1,
-         .factors = bindings_.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr,
-         .start = step.started ? pointers_[0] : nullptr},
-        pointers.first(step.contributions), step.from_type, pointers.subspan(step.contributions),
-        at(step.to), step.to_type, step.count);
+        {.op = bindings_.reduction.op,
+         .divisor = step.sum.finish ? bindings_.reduction.divisor : 1,
+         .factors = bindings_.reduction.op == VESCOMM_PREMULTIPLIED_SUM ? factors_.data() : nullptr,
+         .start = step.sum.started ? pointers_[0] : nullptr},
+        pointers.first(step.sum.contributions), step.from_type,
+        pointers.subspan(step.sum.contributions), at(step.to), step.to_type, step.count);
 }
 
 void Operation::advertise_signature() noexcept {

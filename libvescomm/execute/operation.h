@@ -72,7 +72,7 @@ public:
 
     std::uint64_t runs() const noexcept { return runs_; }
     // The signature of every run, without the history of earlier calls.
-    std::uint32_t signature() const noexcept { return bindings_.signature; }
+    std::uint32_t signature() const noexcept { return bindings_.match.signature; }
     std::uint64_t flight_word() const noexcept { return bindings_.flight_word; }
     // True: local peers read the source of the next run where it is.
     bool registers_source() const noexcept { return registration_.contains(Region::source); }
@@ -83,7 +83,9 @@ public:
 
     bool is_message() const noexcept { return bindings_.is_message(); }
     // Messages: the rank to which, or from which, the next run passes one; and its tag.
-    int peer() const noexcept { return receiver_ ? bindings_.source_rank : bindings_.queues->peer; }
+    int peer() const noexcept {
+        return receiver_ ? bindings_.message.source : bindings_.message.queues->peer;
+    }
     std::int32_t tag() const noexcept {
         return receiver_ ? receiver_->tag() : static_cast<std::int32_t>(match_.tag());
     }

@@ -31,13 +31,29 @@ struct BoundSource {
     RegisteredAddress registered;
 };
 
+// A reduction of sources that begin at BoundLane::sources[first_source]: a partial sum if
+// `started`, then contributions, then partial sums.
+struct BoundSum {
+    std::uint32_t first_source = 0, contributions = 0, partials = 0;
+    bool started = false;
+    bool finish = false;  // see Step
+};
+
+// The destination of a put.
+struct PutTarget {
+    MemoryId memory = 0;
+    std::uint64_t offset_bytes = 0;
+    bool in_slot = false;  // the memory has slots
+    // Eager put: the flag, and its value, by which the receiver grants the credit. 0: not eager.
+    std::uint32_t credit_flag = 0, credit = 0;
+};
+
 // A step with its addresses, types and transport.
 struct BoundStep {
     Action action;
     bool timed = false;  // large enough for its duration to be measured
     bool streaming = false;  // copy: bypass the caches
     bool long_running = false;  // poll the inter-node transports after this step
-    bool in_slot = false;  // put: into a memory with slots
     bool eager = false;  // see Step
     bool compares = false;  // wait: compare signatures with `peer` once it is over
     bool shows = false;  // signal to another node: carries the signature
@@ -49,8 +65,6 @@ struct BoundStep {
     int peer = 0;
     int final_peer = no_rank;  // see Step
     std::uint32_t forwarded = 0;  // with final_peer, or conditional wait: index in the table
-    // Eager put: the flag, and its value, by which the receiver grants the credit. 0: not eager.
-    std::uint32_t credit_flag = 0, credit = 0;
     Transport *transport = nullptr;
     std::size_t count = 0;  // elements
     std::uint64_t bytes = 0;  // written, read by a reduction, or put
@@ -58,14 +72,8 @@ struct BoundStep {
     vescomm_type_t from_type = 0;
     Address to = {};
     BoundSource from = {};
-    // Reduction: its sources begin at BoundLane::sources[sources]. They are a partial sum if
-    // `started`, then contributions, then partial sums.
-    std::uint32_t sources = 0, contributions = 0, partials = 0;
-    bool started = false;
-    bool finish = false;  // see Step
-    // Put: destination of the bytes.
-    MemoryId memory = 0;
-    std::uint64_t offset_bytes = 0;
+    BoundSum sum = {};  // reduction
+    PutTarget target = {};  // put
 };
 
 struct BoundLane {

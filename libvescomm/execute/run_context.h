@@ -29,7 +29,7 @@ class RunContext {
 public:
     explicit RunContext(const Bindings &bindings)
         : own_channel_(bindings.channel),
-          peer_channel_(bindings.is_message() ? bindings.peer_channel : bindings.channel),
+          peer_channel_(bindings.is_message() ? bindings.message.peer_channel : bindings.channel),
           slot_bytes_(bindings.staging.slot_bytes),
           pairs_(bindings.pairs),
           registered_words_(bindings.registration.words) {

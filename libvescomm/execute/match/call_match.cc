@@ -26,9 +26,9 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
       context_(context),
       forwarded_(bindings, context, schedule.receive_mask),
       inline_(program.uses_inline_flag || program.uses_pair_flags) {
-    const MessageQueue *queue = bindings.queues;
+    const MessageQueue *queue = bindings.message.queues;
     const bool sends = queue != nullptr;
-    proven_by_completion_ = bindings.signature == 0 || sends ||
+    proven_by_completion_ = bindings.match.signature == 0 || sends ||
                             (inline_ && bindings.nodes.count() == 1 &&
                              waits_for_all_inline_flags(schedule, context.locals().size()));
     // Receive masks are published with the signature.
@@ -37,11 +37,12 @@ CallMatch::CallMatch(const Bindings &bindings, const RunContext &context, const 
 }
 
 void CallMatch::start(const Run &run) noexcept {
-    signature_ = bindings_.signature ^ run.history;
+    signature_ = bindings_.match.signature ^ run.history;
     acquired_ = advertised_ = stopped_ = masks_known_ = false;
     forwarded_.start();
-    if (bindings_.recent_calls != nullptr)
-        bindings_.recent_calls->record(run.sequence, signature_, bindings_.pair_digests);
+    if (bindings_.match.recent_calls != nullptr)
+        bindings_.match.recent_calls->record(run.sequence, signature_,
+                                             bindings_.match.pair_digests);
 }
 
 bool CallMatch::acquired() noexcept {
@@ -51,12 +52,12 @@ bool CallMatch::acquired() noexcept {
 }
 
 void CallMatch::advertise_to_node() noexcept {
-    if (bindings_.signature == 0 || advertised_) return;
+    if (bindings_.match.signature == 0 || advertised_) return;
     advertised_ = true;
-    if (bindings_.pair_digests)
+    if (bindings_.match.pair_digests)
         for (const int peer : context_.locals())
             pair_digest(bindings_.rank, peer)
-                .store((*bindings_.pair_digests)[static_cast<std::size_t>(peer)],
+                .store((*bindings_.match.pair_digests)[static_cast<std::size_t>(peer)],
                        std::memory_order_relaxed);
     forwarded_.publish_mask(signature_);
     if (tag_ != 0)
@@ -74,8 +75,8 @@ void CallMatch::advertise_to(int peer) noexcept {
 // The digest of the exchange with local peer `with` that local peer `of` has published.
 std::atomic_ref<std::uint32_t> CallMatch::pair_digest(int of, int with) const noexcept {
     const auto local = static_cast<std::size_t>(bindings_.nodes.local_rank(of));
-    auto *digests =
-        reinterpret_cast<std::uint32_t *>(context_.in_slot(local, bindings_.tables.pair_digests));
+    auto *digests = reinterpret_cast<std::uint32_t *>(
+        context_.in_slot(local, bindings_.match.tables.pair_digests));
     return std::atomic_ref(digests[bindings_.nodes.local_rank(with)]);
 }
 
@@ -96,7 +97,7 @@ std::uint32_t CallMatch::shown_by(int peer) const noexcept {
     if (!context_.is_current(word)) return 0;
     const auto signature = static_cast<std::uint32_t>(word);
     // Local peers share one signature; pairwise digests are published before it.
-    if (!bindings_.pair_digests || !local) return signature;
+    if (!bindings_.match.pair_digests || !local) return signature;
     return signature ^ pair_digest(peer, bindings_.rank).load(std::memory_order_relaxed);
 }
 
@@ -121,7 +122,7 @@ bool CallMatch::has_masks() noexcept {
 }
 
 std::optional<Mismatch> CallMatch::find_mismatch() const noexcept {
-    if (bindings_.signature == 0 || bindings_.is_message()) return {};
+    if (bindings_.match.signature == 0 || bindings_.is_message()) return {};
     if (forwarded_.mismatch()) return forwarded_.mismatch();
     // If two ranks wait for no other rank, the one that gets here later sees the signature of the
     // other.

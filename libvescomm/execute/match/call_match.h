@@ -49,7 +49,7 @@ public:
     // The signature of this run, and the signature as shown to `peer`.
     std::uint32_t signature() const noexcept { return signature_; }
     std::uint32_t shown_to(int peer) const noexcept {
-        return signature_for(peer, signature_, bindings_.pair_digests);
+        return signature_for(peer, signature_, bindings_.match.pair_digests);
     }
     // The signature that a peer has shown in this run; 0: none yet.
     std::uint32_t shown_by(int peer) const noexcept;
@@ -76,7 +76,7 @@ public:
 
     // True: this run may advertise.
     bool advertises() const noexcept {
-        return bindings_.signature != 0 && !bindings_.is_message() && acquired_;
+        return bindings_.match.signature != 0 && !bindings_.is_message() && acquired_;
     }
     void advertise_to_node() noexcept;
     // To a rank of another node; does nothing for a local peer.

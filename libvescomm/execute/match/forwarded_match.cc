@@ -11,11 +11,11 @@ ForwardedMatch::ForwardedMatch(const Bindings &bindings, const RunContext &conte
 void ForwardedMatch::publish_mask(std::uint32_t signature) noexcept {
     if (mask_.empty()) return;
     auto *published = reinterpret_cast<std::uint32_t *>(
-        context_.in_slot(context_.local(), bindings_.tables.receive_masks));
+        context_.in_slot(context_.local(), bindings_.match.tables.receive_masks));
     for (std::size_t peer = 0; peer < mask_.size(); ++peer)
         published[peer] = mask_[peer] == 0 ? 0
                                            : signature_for(static_cast<int>(peer), signature,
-                                                           bindings_.pair_digests);
+                                                           bindings_.match.pair_digests);
 }
 
 bool ForwardedMatch::has_mask(int local_peer) const noexcept {
@@ -32,23 +32,23 @@ bool ForwardedMatch::any_local_receives(int peer) const noexcept {
 void ForwardedMatch::put_signature(const BoundStep &put, std::uint32_t signature,
                                    std::atomic<std::uint32_t> &pending) noexcept {
     std::uint64_t &word = words_[static_cast<std::size_t>(put.final_peer)];
-    word = context_.word(signature_for(put.final_peer, signature, bindings_.pair_digests));
+    word = context_.word(signature_for(put.final_peer, signature, bindings_.match.pair_digests));
     pending.fetch_add(1, std::memory_order_relaxed);
     put.transport->put({.peer = put.peer,
                         .from = reinterpret_cast<const std::byte *>(&word),
                         .memory = bindings_.staging.memory,
-                        .offset = context_.slot_offset() + bindings_.tables.forwarded +
+                        .offset = context_.slot_offset() + bindings_.match.tables.forwarded +
                                   put.forwarded * sizeof word,
                         .bytes = sizeof word,
                         .signal = context_.own(put.flag),
                         .pending = &pending,
-                        .credit = put.credit == 0 ? 0 : context_.word(put.credit),
-                        .credit_flag = put.credit_flag});
+                        .credit = put.target.credit == 0 ? 0 : context_.word(put.target.credit),
+                        .credit_flag = put.target.credit_flag});
 }
 
 bool ForwardedMatch::accept(const BoundStep &wait) noexcept {
     const auto *words = reinterpret_cast<const std::uint64_t *>(
-        context_.in_slot(context_.local(), bindings_.tables.forwarded));
+        context_.in_slot(context_.local(), bindings_.match.tables.forwarded));
     const std::vector<int> &locals = context_.locals();
     for (std::size_t local = 0; local < locals.size(); ++local) {
         const std::uint64_t word = words[wait.forwarded + local];

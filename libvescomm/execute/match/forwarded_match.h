@@ -47,7 +47,7 @@ public:
 private:
     const std::uint32_t *mask_of(std::size_t local) const noexcept {
         return reinterpret_cast<const std::uint32_t *>(
-            context_.in_slot(local, bindings_.tables.receive_masks));
+            context_.in_slot(local, bindings_.match.tables.receive_masks));
     }
 
     const Bindings &bindings_;
