@@ -101,9 +101,10 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
                                        Creation &creation) {
     check(options);
     const std::string key = key_of(options);
-    const auto found = registry().find_or_begin(key, deadline, [&](const auto &session) {
-        return creation.begin(session, session->intact());
-    });
+    const auto found = registry().find_or_begin(
+        key, deadline,
+        [&](const auto &session) { return creation.begin(session, session->intact()); },
+        [&](const auto &session) { creation.begin(session, true); });
     if (!found)
         throw Error(VESCOMM_ERROR_TIMEOUT,
                     fmt::format("another thread of rank {} has not met the other ranks in time; "
@@ -120,6 +121,8 @@ std::shared_ptr<Session> Session::meet(const SessionOptions &options, Deadline d
         });
         made->wait_until_met(deadline);
         creation.begin(made, true);
+        // Creations of other threads that wait for the session overlap with this one: they begin
+        // in finish(), before this one goes on.
         session = std::move(made);
     } catch (const std::system_error &error) {
         // Thrown by asio, for example when there are no free descriptors.

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -121,7 +123,8 @@ private:
 
 class Session::Creation {
 public:
-    // With an empty tag, communicators are told apart by the order of their creation.
+    // With an empty tag, communicators are told apart by the order of their creation. Constructed
+    // in the thread that creates.
     explicit Creation(std::string tag);
     ~Creation();
     Creation(const Creation &) = delete;
@@ -147,11 +150,13 @@ public:
 private:
     friend class Session;
 
-    // Called once. Returns false, without effect, if the session has ended. It may only be begun
-    // then if another creation with the tag is under way there, because the two overlap.
+    // Called once, perhaps by another thread. Returns false, without effect, if the session has
+    // ended. It may only be begun then if another creation with the tag is under way there, because
+    // the two overlap.
     bool begin(const std::shared_ptr<Session> &session, bool intact);
 
     std::shared_ptr<Session> session_;  // null before it has begun
+    const pid_t thread_;  // that creates
     std::string tag_;
     std::string creator_;
     GroupId id_;

@@ -20,17 +20,15 @@ constexpr auto max_overlap_time = std::chrono::seconds(3);
 constexpr std::string_view overlap_words =
     "create communicators of the same processes at the same time";
 
-// Records that the calling thread creates a communicator of this rank. Returns its kind, or nothing
-// if no other thread has done so. For the life of the process: a session ends with its
-// communicators.
-std::string note_creator(int rank) {
+// Records that a thread creates a communicator of this rank. Returns its kind, or nothing if no
+// other thread has done so. For the life of the process: a session ends with its communicators.
+std::string note_creator(int rank, pid_t thread) {
     struct Creators {
         pid_t first = 0;
         bool several = false;
     };
     static std::mutex mutex;
     static std::map<int, Creators> by_rank;  // usually one
-    const pid_t thread = gettid();
     const std::lock_guard lock(mutex);
     Creators &creators = by_rank[rank];
     if (creators.first == 0) creators.first = thread;
@@ -41,14 +39,14 @@ std::string note_creator(int rank) {
 
 }  // namespace
 
-Session::Creation::Creation(std::string tag) : tag_(std::move(tag)) {}
+Session::Creation::Creation(std::string tag) : thread_(gettid()), tag_(std::move(tag)) {}
 
 bool Session::Creation::begin(const std::shared_ptr<Session> &session, bool intact) {
     std::vector<std::shared_ptr<GroupState>> overlapping;
     {
         const std::lock_guard lock(session->mutex_);
         if (!intact && !session->creations_.contains(tag_)) return false;
-        if (tag_.empty()) creator_ = note_creator(session->rank());
+        if (tag_.empty()) creator_ = note_creator(session->rank(), thread_);
         const std::uint64_t number = session->created_[tag_]++;
         id_ = derive_group(whole_session, fmt::format("all {} {}", number, tag_));
         const auto [first, last] = session->creations_.equal_range(tag_);

@@ -60,6 +60,41 @@ TEST(SessionRegistry, EndsAWaitForAnotherThreadAtTheDeadline) {
     EXPECT_FALSE(registry.find_or_begin(key, Deadline::after(0.01), if_intact));
 }
 
+// Otherwise a thread that sleeps there could miss all of a creation that overlaps with its own.
+TEST(SessionRegistry, GivesAMadeSessionToWaitingThreadsBeforeItsMakerGoesOn) {
+    Registry registry;
+    ASSERT_TRUE(registry.find_or_begin(key, later(), if_intact));
+    std::atomic<int> adopted = 0;
+    const auto session = std::make_shared<FakeSession>();
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 3; ++thread)
+        threads.emplace_back([&] {
+            const auto found = registry.find_or_begin(
+                key, later(), if_intact, [&](const std::shared_ptr<FakeSession> &) { ++adopted; });
+            EXPECT_TRUE(found && *found == session);
+        });
+    while (registry.waiting(key) < threads.size()) std::this_thread::yield();
+    registry.made("another key", std::make_shared<FakeSession>());
+    EXPECT_EQ(registry.waiting(key), threads.size());
+    registry.made(key, session);
+    EXPECT_EQ(adopted, 3);
+    for (std::thread &thread : threads) thread.join();
+    EXPECT_EQ(registry.waiting(key), 0u);
+}
+
+TEST(SessionRegistry, ThreadsThatWaitTryThemselvesAfterAFailure) {
+    Registry registry;
+    ASSERT_TRUE(registry.find_or_begin(key, later(), if_intact));
+    std::thread other([&] {
+        const auto found = registry.find_or_begin(key, later(), if_intact);
+        EXPECT_TRUE(found && *found == nullptr);
+    });
+    while (registry.waiting(key) == 0) std::this_thread::yield();
+    registry.made(key, nullptr);
+    other.join();
+    EXPECT_EQ(registry.waiting(key), 0u);
+}
+
 // While one thread finds that a session has ended, another thread makes the next one. Both must use
 // it: other ranks have joined it, and wait for this rank there.
 TEST(SessionRegistry, UsesASessionMadeWhileTheLastOneWasTried) {
