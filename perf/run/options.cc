@@ -47,10 +47,10 @@ struct Given {
 std::string make_footer() {
     std::string text = "Collectives:\n";
     for (const Collective &row : collectives())
-        text += fmt::format("  {:18}{}\n", row.name, row.summary);
+        text += fmt::format("  {:20}{}\n", row.name, row.summary);
     text += "\nImplementations:\n";
     for (const ImplementationRow &row : implementation_rows())
-        text += fmt::format("  {:18}{}\n", row.name, row.summary);
+        text += fmt::format("  {:20}{}\n", row.name, row.summary);
     return text +
            "\nShards (--ragged):\n"
            "  equal             equal shards\n"
