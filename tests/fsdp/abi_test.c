@@ -174,6 +174,16 @@ MEMBER(vescomm_fsdp_extra_t, data, 8);
 MEMBER(vescomm_fsdp_extra_t, bytes, 16);
 FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
 
+MEMBER(vescomm_fsdp_loss_scale_t, struct_size, 0);
+MEMBER(vescomm_fsdp_loss_scale_t, growth_interval, 4);
+MEMBER(vescomm_fsdp_loss_scale_t, scale, 8);
+MEMBER(vescomm_fsdp_loss_scale_t, growth_factor, 16);
+MEMBER(vescomm_fsdp_loss_scale_t, backoff_factor, 24);
+MEMBER(vescomm_fsdp_loss_scale_t, min_scale, 32);
+MEMBER(vescomm_fsdp_loss_scale_t, max_scale, 40);
+MEMBER(vescomm_fsdp_loss_scale_t, good_steps, 48);
+FREEZE(sizeof(vescomm_fsdp_loss_scale_t) == 56);
+
 /* Structs of older headers are shorter; members that they lack have their defaults. */
 static int require(int holds, const char *what) {
     if (!holds) printf("FAILED: %s: %s\n", what, vescomm_get_last_error());
@@ -232,5 +242,14 @@ int main(void) {
     failures += require(vescomm_fsdp_load(NULL, "x") == VESCOMM_ERROR_INVALID_ARGUMENT, "load");
     failures +=
         require(vescomm_fsdp_export(NULL, "x", 0) == VESCOMM_ERROR_INVALID_ARGUMENT, "export");
+    vescomm_fsdp_loss_scale_t scale = vescomm_fsdp_loss_scale_init();
+    failures += require(vescomm_fsdp_update_loss_scale(&scale, 1) == VESCOMM_OK &&
+                            scale.scale == 32768 && scale.good_steps == 0,
+                        "backoff");
+    scale.max_scale = 0;
+    failures +=
+        require(vescomm_fsdp_update_loss_scale(&scale, 0) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                    strstr(vescomm_get_last_error(), "max_scale is 0") != NULL,
+                "a maximum below the minimum");
     return failures == 0 ? 0 : 1;
 }

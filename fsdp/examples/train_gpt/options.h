@@ -19,6 +19,8 @@ struct Options {
     int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
+    double loss_scale = 65536;  // first loss scale; f16 only
+    int loss_scale_interval = 2000;  // steps until it grows
     double learning_rate = 1e-3;  // peak value
     double clip = 1.0;  // largest norm of the gradients; 0: no limit
     int accumulate = 1;  // micro-batches of a step

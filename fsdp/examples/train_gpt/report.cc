@@ -182,9 +182,11 @@ std::string json_text(const Options &options, const TextData &text, const Result
     const Holdings node = MemoryUse::largest(results.memory.nodes);
     ordered_json losses = ordered_json::array();
     ordered_json norms = ordered_json::array();
+    ordered_json scales = ordered_json::array();
     for (const StepResult &step : results.steps) {
         losses.push_back(step.loss);
         norms.push_back(step.norm);
+        scales.push_back(step.loss_scale);
     }
     ordered_json held_out = ordered_json::array();
     for (const auto &[step, loss] : results.held_out) held_out.push_back({step, loss});
@@ -227,6 +229,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"heldout_loss", results.held_out.back().second},
         {"heldout_curve", held_out},
         {"gradient_norm", norms},
+        {"loss_scale", scales},
+        {"skipped_steps", results.steps.back().after.skipped},
         {"memory",
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},

@@ -34,6 +34,7 @@
 #ifndef VESCOMM_FSDP_H
 #define VESCOMM_FSDP_H
 
+#include "vescomm/loss_scale.h"
 #include "vescomm/optimizer.h"
 #include "vescomm/planner.h"
 #include "vescomm/vescomm.h"
@@ -384,8 +385,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 #define VESCOMM_FSDP_LAST ((uint32_t)1)
 /** Gradients stay on this rank; needs keep_gradients. */
 #define VESCOMM_FSDP_NO_SYNC ((uint32_t)2)
-/** States that gradients are not summed over replicas in this micro-batch. They never are before the
- *  last one, so the flag changes nothing; it is an error together with LAST. */
+/** States that gradients are not summed over replicas in this micro-batch. They never are before
+ * the last one, so the flag changes nothing; it is an error together with LAST. */
 #define VESCOMM_FSDP_NO_OUTER ((uint32_t)4)
 /** Forward only: no gradients. */
 #define VESCOMM_FSDP_EVAL ((uint32_t)8)
