@@ -95,6 +95,10 @@ std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
+        if (bucket.quantised()) {
+            bytes += bucket.codes.bytes() - bucket.codes.bytes(position);
+            continue;
+        }
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
                  vescomm_type_get_bytes(bucket.type);
     }
@@ -162,15 +166,17 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.gradient_bytes = persistent.gradient;
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
-    report.slot_bytes = total(plan.slots);
+    report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
+    report.code_bytes =
+        total(plan.code_slots) + plan.code_slots.size() * plan.own_code_bytes(position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
 
     // Sums after the first of a step do not go directly into the gradient shard.
     if (report.micro_batches > 1 && !mesh.keep_gradients)
         for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
             report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
-    report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.gradient_slot_bytes +
-                        report.scratch_bytes;
+    report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
+                        report.gradient_slot_bytes + report.scratch_bytes;
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);

@@ -100,7 +100,9 @@ MEMBER(vescomm_fsdp_spec_options_t, keep_gradients, 28);
 MEMBER(vescomm_fsdp_spec_options_t, average, 32);
 MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
 MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 56);
+MEMBER(vescomm_fsdp_spec_options_t, gather_type, 56);
+MEMBER(vescomm_fsdp_spec_options_t, gather_block, 60);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 64);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -112,7 +114,8 @@ MEMBER(vescomm_fsdp_parameter_t, block_rows, 32);
 MEMBER(vescomm_fsdp_parameter_t, block_elements, 40);
 MEMBER(vescomm_fsdp_parameter_t, flags, 48);
 MEMBER(vescomm_fsdp_parameter_t, tied_to, 56);
-FREEZE(sizeof(vescomm_fsdp_parameter_t) == 64);
+MEMBER(vescomm_fsdp_parameter_t, gather_type, 64);
+FREEZE(sizeof(vescomm_fsdp_parameter_t) == 72);
 
 MEMBER(vescomm_fsdp_report_t, struct_size, 0);
 MEMBER(vescomm_fsdp_report_t, rank, 4);
@@ -134,7 +137,8 @@ MEMBER(vescomm_fsdp_report_t, gather_bytes_per_step, 112);
 MEMBER(vescomm_fsdp_report_t, reduce_bytes_per_step, 120);
 MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
 MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 144);
+MEMBER(vescomm_fsdp_report_t, code_bytes, 144);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 152);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);

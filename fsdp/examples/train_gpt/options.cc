@@ -68,6 +68,10 @@ void check(const Options &options) {
         options.order == "declared" || options.order == "recorded" || options.order == "explicit",
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
+    require(
+        options.gather_type.empty() || options.gather_type == "f8" || options.gather_type == "int8",
+        fmt::format("--gather-dtype {} is neither f8 nor int8", options.gather_type));
+    require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
             "--save-every needs --save, the folder of the checkpoints");
@@ -92,11 +96,11 @@ void check(const Options &options) {
 
 std::string Options::of_all_ranks() const {
     return fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, save, save_every, load,
-        loss_scale, loss_scale_interval);
+        loss_scale, loss_scale_interval, gather_type, gather_block);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -165,6 +169,13 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(sharding);
     std::string reshard = options.reshard ? "yes" : "no";
     app.add_option("--reshard", reshard, "release units after their forward pass, yes or no")
+        ->group(sharding);
+    app.add_option("--gather-dtype", options.gather_type,
+                   "type in which parameters travel between ranks: f8 or int8, with a scale for "
+                   "each block; without it, that of --dtype")
+        ->group(sharding);
+    app.add_option("--gather-block", options.gather_block,
+                   "largest number of elements with one scale, with --gather-dtype")
         ->group(sharding);
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
         ->group(sharding);

@@ -19,6 +19,8 @@ struct Options {
     int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
+    std::string gather_type;  // f8 or int8; empty: the type of the precision
+    int gather_block = 128;  // elements with one scale
     double loss_scale = 65536;  // first loss scale; f16 only
     int loss_scale_interval = 2000;  // steps until it grows
     double learning_rate = 1e-3;  // peak value

@@ -89,8 +89,8 @@ class TrainGpt(unittest.TestCase):
         for step, (a, b) in enumerate(zip(actual, expected)):
             self.assertLess(abs(a - b), tolerance * abs(b), f"{what}, step {step}: {a}, not {b}")
 
-    def expect_same_curves(self, dtype, *arguments):
-        alone, _ = self.run_model(1, "--dtype", dtype)
+    def expect_same_curves(self, dtype, *arguments, alone_with=()):
+        alone, _ = self.run_model(1, "--dtype", dtype, *alone_with)
         for ranks in RANKS[1:]:
             with self.subTest(ranks=ranks, arguments=arguments):
                 together, _ = self.run_model(ranks, "--dtype", dtype, *arguments)
@@ -171,6 +171,18 @@ class TrainGpt(unittest.TestCase):
                 loaded["loss"][:1], whole["loss"][STEPS // 2 :][:1], TOLERANCE["f16"], "loss"
             )
 
+    def test_has_the_same_curve_with_parameters_in_8_bits(self):
+        exact, _ = self.run_model(1, "--dtype", "f32")
+        for gather, error in (("int8", 2e-3), ("f8", 1e-2)):
+            options = ("--gather-dtype", gather)
+            # Blocks do not depend on ranks, so the curves differ by rounding alone.
+            self.expect_same_curves("f32", *options, alone_with=options)
+            rounded, _ = self.run_model(1, "--dtype", "f32", *options)
+            self.expect_close(rounded["loss"], exact["loss"], error, gather)
+            self.assertNotEqual(rounded["loss"], exact["loss"])
+        options = ("--gather-dtype", "f8", "--gather-block", "36")
+        self.expect_same_curves("bf16", *options, "--preset", "zero1", alone_with=options)
+
     def test_has_the_same_curve_with_uniform_shards(self):
         self.expect_same_curves("f32", "--uniform")
 
@@ -197,7 +209,13 @@ class TrainGpt(unittest.TestCase):
         self.expect_same_curves("f32", "--reshard", "no", "--recompute")
 
     def test_sends_and_allocates_what_it_reports(self):
-        for arguments in ((), ("--preset", "zero1"), ("--accumulate", "2"), ("--slots", "1")):
+        for arguments in (
+            (),
+            ("--preset", "zero1"),
+            ("--accumulate", "2"),
+            ("--slots", "1"),
+            ("--gather-dtype", "int8"),
+        ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
                 report, measured = results["report"], results["measured"]
@@ -314,6 +332,8 @@ class TrainGpt(unittest.TestCase):
             ("--dim 30 is not a multiple of --heads 4; --dim 32 is", "--dim", "30"),
             ("--batch is 0; it must be at least 1", "--batch", "0"),
             ("--dtype f8 is neither f32, bf16 nor f16", "--dtype", "f8"),
+            ("--gather-dtype f16 is neither f8 nor int8", "--gather-dtype", "f16"),
+            ("--gather-block is 0; it must be at least 1", "--gather-block", "0"),
             ("--loss-scale is 0; it must be a number from 1", "--loss-scale", "0"),
             ("--order random is neither", "--order", "random"),
             ("--save-every needs --save", "--save-every", "3"),
