@@ -4,10 +4,9 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 
-#include "fsdp/quantise/block_quantise.h"
+#include "fsdp/engine/code_runs.h"
 
 namespace vescomm::fsdp {
 
@@ -20,23 +19,6 @@ struct Counters {
 };
 static_assert(sizeof(Counters) <= ModelPlan::code_counter_bytes);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
-
-CodeType code_type(vescomm_type_t type) {
-    return type == VESCOMM_I8 ? CodeType::int8 : CodeType::f8e4m3;
-}
-
-// Calls body(first element, elements, first scale) for parts of a run whose blocks are equal, but
-// for the last.
-template <typename Body>
-void for_equal_blocks(const GatherRun &run, Body &&body) {
-    if (run.period % run.block == 0 || run.elements <= run.period) {
-        body(0, run.elements, 0);
-        return;
-    }
-    const std::int64_t scales = (run.period + run.block - 1) / run.block;
-    for (std::int64_t first = 0, period = 0; first < run.elements; first += run.period, ++period)
-        body(first, std::min(run.period, run.elements - first), period * scales);
-}
 
 }  // namespace
 
@@ -56,6 +38,7 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards,
         for (const std::size_t bucket : buckets) {
             offsets_[bucket] = offset;
             own_offsets_[bucket] = own;
+            if (!plan.buckets[bucket].quantised()) continue;
             offset += align_bucket(plan.buckets[bucket].codes.bytes());
             own += align_bucket(plan.buckets[bucket].codes.bytes(position_));
         }
@@ -103,12 +86,8 @@ void CodeSlots::start(int slot, std::size_t bucket) {
     const auto begin_bytes = static_cast<std::uint64_t>(codes.cuts[position_]);
     for (std::size_t i = codes.first_run[position_]; i < codes.first_run[position_ + 1]; ++i) {
         const GatherRun &run = codes.runs[i];
-        for_equal_blocks(run, [&](std::int64_t first, std::int64_t count, std::int64_t scale) {
-            quantise(code_type(planned.gather_type), master + (run.offset - begin) + first,
-                     VESCOMM_F32, static_cast<std::size_t>(count),
-                     static_cast<std::size_t>(run.block), own + (run.codes - begin_bytes) + first,
-                     reinterpret_cast<float *>(own + (run.scales - begin_bytes)) + scale);
-        });
+        quantise_run(run, planned.gather_type, master, VESCOMM_F32, run.offset - begin,
+                     own + (run.codes - begin_bytes), own + (run.scales - begin_bytes));
     }
     channel(slot, bucket).request.start();
 }
@@ -141,17 +120,12 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
         const std::uint64_t begin = end;
         end += bucket.codes.runs.size();
         const std::byte *codes = slab + offsets_[index];
-        auto *to = static_cast<std::byte *>(data(index));
-        const std::size_t size = vescomm_type_get_bytes(bucket.type);
+        void *to = data(index);
         for (std::uint64_t next = claimed.load(std::memory_order_acquire); next < end;) {
             if (!claimed.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel)) continue;
             const GatherRun &run = bucket.codes.runs[next - begin];
-            for_equal_blocks(run, [&](std::int64_t first, std::int64_t count, std::int64_t scale) {
-                dequantise(code_type(bucket.gather_type), codes + run.codes + first,
-                           reinterpret_cast<const float *>(codes + run.scales) + scale,
-                           static_cast<std::size_t>(count), static_cast<std::size_t>(run.block),
-                           to + static_cast<std::size_t>(run.offset + first) * size, bucket.type);
-            });
+            dequantise_run(run, bucket.gather_type, codes + run.codes, codes + run.scales, to,
+                           bucket.type);
             written.fetch_add(1, std::memory_order_acq_rel);
             next = claimed.load(std::memory_order_acquire);
         }

@@ -34,6 +34,7 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.type = parameter.type;
     wanted.gradient_type = spec.gradient_type(parameter);
     wanted.gather_type = parameter.gather_type;
+    wanted.reduce_type = parameter.frozen() ? 0 : spec.options().reduce_type;
     wanted.trainable = !parameter.frozen();
     wanted.states = states_of(spec, parameter);
     for (const std::size_t bucket : plan.of_unit[unit]) {
@@ -70,8 +71,9 @@ struct Planned {
         rows = parameter.block_rows;
         // A multiple of the block has one scale.
         const std::int64_t together =
-            parameter.gather_type == 0 ? 1
-                                       : gather_grid(parameter, spec.options().gather_block).factor;
+            parameter.gather_type == 0 && spec.options().reduce_type == 0
+                ? 1
+                : gather_grid(parameter, spec.options().gather_block).factor;
         if (rows > 0) rows *= together;
         if (parameter.block_elements == 0) return;
         rows = parameter.block_elements * together;
@@ -195,7 +197,8 @@ void make_code_slots(ModelPlan &plan, const Spec &spec) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t bytes = 0;
         for (const std::size_t bucket : buckets)
-            bytes += align_bucket(plan.buckets[bucket].codes.bytes());
+            if (plan.buckets[bucket].quantised())
+                bytes += align_bucket(plan.buckets[bucket].codes.bytes());
         largest = std::max(largest, bytes);
     }
     if (largest > 0)
@@ -217,6 +220,9 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     plan.gradient_slots = slot_sizes(
         units, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
         [&](std::size_t unit) { return plan.gradient_bytes_of(unit); });
+    if (plan.sent_code_bytes() > 0)
+        plan.sum_slots = std::min(plan.gradient_slots.size(),
+                                  static_cast<std::size_t>(spec.options().gradient_slots));
     for (std::size_t unit = 0; unit < units; ++unit) {
         const std::size_t needed = plan.needs[unit].size();
         if (needed > plan.slots.size())
@@ -277,7 +283,33 @@ std::uint64_t ModelPlan::own_code_bytes(int position) const {
     for (const std::vector<std::size_t> &of : of_unit) {
         std::uint64_t bytes = 0;
         for (const std::size_t bucket : of)
-            bytes += align_bucket(buckets[bucket].codes.bytes(position));
+            if (buckets[bucket].quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes(position));
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
+std::uint64_t ModelPlan::sent_code_bytes() const {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : of)
+            if (buckets[bucket].sums_quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes());
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
+std::uint64_t ModelPlan::received_code_bytes(int position) const {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : of)
+            if (buckets[bucket].sums_quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes(position) *
+                                      static_cast<std::uint64_t>(mesh.shard_ranks));
         largest = std::max(largest, bytes);
     }
     return largest;
@@ -301,7 +333,8 @@ ModelPlan plan_model(const Spec &spec, int ranks) {
     make_buckets(plan, spec);
     lay_out(plan, spec);
     for (Bucket &bucket : plan.buckets)
-        if (bucket.quantised()) bucket.codes = gather_codes(spec, bucket);
+        if (bucket.quantised() || bucket.sums_quantised())
+            bucket.codes = gather_codes(spec, bucket);
     find_parameter_places(plan, spec);
     make_slots(plan, spec);
     return plan;

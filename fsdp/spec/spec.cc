@@ -74,6 +74,11 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
             "gather_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to gather in the type "
             "of the parameters",
             options_.gather_type);
+    if (options_.reduce_type != 0 && !is_code_type(options_.reduce_type))
+        refuse(
+            "reduce_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to sum in the type of "
+            "the gradients",
+            options_.reduce_type);
     if (options_.gather_block < 0 || options_.gather_block > max_gather_block)
         refuse("gather_block is {}; it must be at least 0 and at most {}", options_.gather_block,
                max_gather_block);

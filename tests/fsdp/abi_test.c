@@ -102,7 +102,8 @@ MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
 MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
 MEMBER(vescomm_fsdp_spec_options_t, gather_type, 56);
 MEMBER(vescomm_fsdp_spec_options_t, gather_block, 60);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 64);
+MEMBER(vescomm_fsdp_spec_options_t, reduce_type, 64);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 72);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);

@@ -71,6 +71,9 @@ void check(const Options &options) {
     require(
         options.gather_type.empty() || options.gather_type == "f8" || options.gather_type == "int8",
         fmt::format("--gather-dtype {} is neither f8 nor int8", options.gather_type));
+    require(
+        options.reduce_type.empty() || options.reduce_type == "f8" || options.reduce_type == "int8",
+        fmt::format("--reduce-dtype {} is neither f8 nor int8", options.reduce_type));
     require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
@@ -96,11 +99,11 @@ void check(const Options &options) {
 
 std::string Options::of_all_ranks() const {
     return fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, save, save_every, load,
-        loss_scale, loss_scale_interval, gather_type, gather_block);
+        loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -174,8 +177,14 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "type in which parameters travel between ranks: f8 or int8, with a scale for "
                    "each block; without it, that of --dtype")
         ->group(sharding);
+    app.add_option(
+           "--reduce-dtype", options.reduce_type,
+           "type in which gradients travel between ranks: f8 or int8, with a scale for each "
+           "block; without it, that of --dtype. They are summed in f32")
+        ->group(sharding);
     app.add_option("--gather-block", options.gather_block,
-                   "largest number of elements with one scale, with --gather-dtype")
+                   "largest number of elements with one scale, with --gather-dtype and "
+                   "--reduce-dtype")
         ->group(sharding);
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
         ->group(sharding);

@@ -20,6 +20,7 @@ struct Options {
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
     std::string gather_type;  // f8 or int8; empty: the type of the precision
+    std::string reduce_type;  // the same for gradients
     int gather_block = 128;  // elements with one scale
     double loss_scale = 65536;  // first loss scale; f16 only
     int loss_scale_interval = 2000;  // steps until it grows

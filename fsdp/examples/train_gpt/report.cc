@@ -202,6 +202,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"dtype", name_of(options.precision)},
         {"gather_dtype",
          options.gather_type.empty() ? name_of(options.precision) : options.gather_type},
+        {"reduce_dtype",
+         options.reduce_type.empty() ? name_of(options.precision) : options.reduce_type},
         {"batch", options.batch},
         {"context", shape.context},
         {"layers", shape.layers},

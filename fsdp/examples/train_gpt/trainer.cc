@@ -31,7 +31,8 @@ vescomm_type_t type_of(Precision precision) {
     return precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
 }
 
-vescomm_type_t gather_type_of(const std::string &name) {
+// In 8 bits.
+vescomm_type_t transfer_type_of(const std::string &name) {
     if (name == "f8") return VESCOMM_F8E4M3;
     return name == "int8" ? VESCOMM_I8 : VESCOMM_TYPE_DEFAULT;
 }
@@ -65,7 +66,8 @@ vescomm::fsdp::Spec specification(const Options &options) {
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
     engine.compute_type = type_of(options.precision);
-    engine.gather_type = gather_type_of(options.gather_type);
+    engine.gather_type = transfer_type_of(options.gather_type);
+    engine.reduce_type = transfer_type_of(options.reduce_type);
     engine.gather_block = options.gather_block;
     engine.slots = options.slots;
     engine.gradient_slots = options.gradient_slots;

@@ -94,12 +94,18 @@ typedef struct vescomm_fsdp_spec_options {
     /** Largest number of elements with one scale. A block with one scale is a number of whole
      *  blocks of a parameter, or a part of one; it stays on one rank. 0: 128. */
     int32_t gather_block;
+    /** Type in which gradients travel: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
+     *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
+     *  shard, and contributions are summed in f32 in the order of ranks. A block with a gradient
+     *  that is not finite has a sum of NaNs. 0: the type of the gradients. */
+    vescomm_type_t reduce_type;
+    uint32_t reserved2;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
     vescomm_fsdp_spec_options_t options = {
-        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0};
     return options;
 }
 
@@ -295,15 +301,17 @@ typedef struct vescomm_fsdp_report {
     /** Bytes of gathered parameters of other ranks that this rank needs in a step: as they travel,
      *  with their scales. */
     uint64_t gather_bytes_per_step;
-    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step. */
+    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step: as
+     *  they travel, with their scales. */
     uint64_t reduce_bytes_per_step;
     /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
      *  compute type is not f32. */
     uint64_t replicated_bytes;
-    /** Parameters in transfer in gather_type, with their scales: a copy of all ranks' for the ranks
-     *  of a node that are in one shard group, and one of this rank's. Part of peak_bytes. */
+    /** Parameters in gather_type and gradients in reduce_type in transfer, with their scales: of
+     *  parameters a copy of all ranks' for the ranks of a node that are in one shard group, and one
+     *  of this rank's; of gradients this rank's, and the received ones. Part of peak_bytes. */
     uint64_t code_bytes;
 } vescomm_fsdp_report_t;
 

@@ -183,6 +183,18 @@ class TrainGpt(unittest.TestCase):
         options = ("--gather-dtype", "f8", "--gather-block", "36")
         self.expect_same_curves("bf16", *options, "--preset", "zero1", alone_with=options)
 
+    def test_has_almost_the_same_curve_with_gradients_in_8_bits(self):
+        exact, _ = self.run_model(1, "--dtype", "f32")
+        for dtype, reduce in (("f32", "int8"), ("bf16", "f8")):
+            for ranks in RANKS:
+                # Each rank rounds its own contribution, so the curves differ.
+                rounded, _ = self.run_model(ranks, "--dtype", dtype, "--reduce-dtype", reduce)
+                self.expect_close(rounded["loss"], exact["loss"], 2e-2, f"{reduce}, {ranks}")
+                self.assertNotEqual(rounded["loss"], exact["loss"])
+                self.expect_close(
+                    rounded["gradient_norm"], exact["gradient_norm"], 0.1, f"norm, {ranks} ranks"
+                )
+
     def test_has_the_same_curve_with_uniform_shards(self):
         self.expect_same_curves("f32", "--uniform")
 
@@ -215,6 +227,7 @@ class TrainGpt(unittest.TestCase):
             ("--accumulate", "2"),
             ("--slots", "1"),
             ("--gather-dtype", "int8"),
+            ("--reduce-dtype", "int8", "--accumulate", "2"),
         ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
@@ -333,6 +346,7 @@ class TrainGpt(unittest.TestCase):
             ("--batch is 0; it must be at least 1", "--batch", "0"),
             ("--dtype f8 is neither f32, bf16 nor f16", "--dtype", "f8"),
             ("--gather-dtype f16 is neither f8 nor int8", "--gather-dtype", "f16"),
+            ("--reduce-dtype f16 is neither f8 nor int8", "--reduce-dtype", "f16"),
             ("--gather-block is 0; it must be at least 1", "--gather-block", "0"),
             ("--loss-scale is 0; it must be a number from 1", "--loss-scale", "0"),
             ("--order random is neither", "--order", "random"),
