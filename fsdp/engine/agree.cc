@@ -28,12 +28,12 @@ std::uint64_t hash_of_text(const std::string &text) {
 std::uint64_t hash_of_options(const Spec &spec) {
     const vescomm_fsdp_spec_options_t &o = spec.options();
     const vescomm_planner_options_t &p = spec.planner();
-    std::string text =
-        fmt::format("{} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};", o.compute_type,
-                    o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered,
-                    o.keep_gradients, o.average, o.seed, p.mode, p.start_alignment, p.cut_alignment,
-                    p.shard_limit, p.search_steps, p.unit_imbalance, p.work, p.bytes_per_second,
-                    p.seconds_per_collective, p.seconds_per_unequal);
+    std::string text = fmt::format(
+        "{} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {} {};", o.compute_type,
+        o.gradient_type, o.slots, o.gradient_slots, o.order, o.keep_gathered, o.keep_gradients,
+        o.average, o.seed, o.gather_type, o.gather_block, o.reduce_type, p.mode, p.start_alignment,
+        p.cut_alignment, p.shard_limit, p.search_steps, p.unit_imbalance, p.work,
+        p.bytes_per_second, p.seconds_per_collective, p.seconds_per_unequal);
     for (const Axis &axis : spec.axes())
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);
@@ -53,9 +53,9 @@ std::uint64_t hash_of_unit(const Spec &spec, std::size_t unit) {
         const auto number = [](const std::optional<std::size_t> &value) {
             return value ? static_cast<std::int64_t>(*value) : -1;
         };
-        text += fmt::format(";{} {} {} {} {} {} {} {}", p.name, p.type, p.batch_dimensions,
-                            p.block_rows, p.block_elements, p.flags, number(p.tied_to),
-                            number(p.group));
+        text += fmt::format(";{} {} {} {} {} {} {} {} {}", p.name, p.type, p.gather_type,
+                            p.batch_dimensions, p.block_rows, p.block_elements, p.flags,
+                            number(p.tied_to), number(p.group));
         for (const std::int64_t extent : p.shape) text += fmt::format(" {}", extent);
     }
     return hash_of_text(text);

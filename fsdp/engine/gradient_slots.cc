@@ -21,6 +21,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       pool_(static_cast<int>(plan.of_unit.size()), static_cast<int>(plan.gradient_slots.size())),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
+      quantised_(plan, spec.options().average != 0, comms),
       written_(spec.parameters().size(), false),
       summed_(plan.of_unit.size(), false) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
@@ -89,6 +90,11 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     const int number = pool_.slot_of(unit);
     Slot &slot = slots_[number];
     fill_with_zeros(unit, number);
+    // Gradient slots share slots for codes.
+    if (plan_.sum_slots > 0)
+        for (std::size_t other = 0; other < slots_.size(); ++other)
+            if (quantised_.slot_for(static_cast<int>(other)) == quantised_.slot_for(number))
+                drain(slots_[other]);
     pool_.close(unit);
     pool_.drop(unit);
     slot.sending = unit;
@@ -101,6 +107,12 @@ void GradientSlots::send(int unit, const Announcement &announcement) {
     vescomm_request_t *running = nullptr;
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        if (plan_.buckets[bucket].sums_quantised()) {
+            const int codes = quantised_.slot_for(number);
+            if (quantised_.creates(codes, bucket)) watch_.verify(slot.announced);
+            quantised_.start(codes, bucket, bucket_data(number, bucket));
+            continue;
+        }
         const Key key{number, bucket, slot.adds};
         if (!requests_.contains(key)) watch_.verify(slot.announced);
         Request &next = request(key);
@@ -148,6 +160,11 @@ void GradientSlots::drain(Slot &slot) {
     const auto number = static_cast<int>(&slot - slots_.data());
     for (const std::size_t bucket : plan_.of_unit[slot.sending]) {
         if (!plan_.buckets[bucket].trainable || plan_.buckets[bucket].elements == 0) continue;
+        if (plan_.buckets[bucket].sums_quantised()) {
+            quantised_.finish(quantised_.slot_for(number), bucket, shards_.gradient(bucket).data(),
+                              slot.adds);
+            continue;
+        }
         comms_.wait(comms_.shard(), request({number, bucket, slot.adds}).get());
         if (!slot.adds) continue;
         const float *more = scratch_of(slot, bucket);
@@ -190,7 +207,7 @@ std::uint64_t GradientSlots::bytes() const {
     std::uint64_t bytes = 0;
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
         if (slots_[slot].memory.get() != nullptr) bytes += plan_.gradient_slots[slot];
-    return bytes;
+    return bytes + quantised_.bytes();
 }
 
 std::uint64_t GradientSlots::scratch_bytes() const {

@@ -16,6 +16,7 @@
 
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/event_log.h"
+#include "fsdp/engine/quantised_sums.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/slot_pool.h"
 #include "fsdp/engine/watch.h"
@@ -44,6 +45,7 @@ public:
     // The next step begins: the first sum of a unit overwrites its gradient shard.
     void begin_step();
 
+    // Slots, and gradients in transfer in 8 bits.
     std::uint64_t bytes() const;
     std::uint64_t scratch_bytes() const;
 
@@ -80,6 +82,7 @@ private:
     std::vector<Slot> slots_;
     std::map<std::pair<int, std::size_t>, Buffer> buffers_;
     std::map<Key, Request> requests_;
+    QuantisedSums quantised_;  // of buckets whose gradients travel in 8 bits
     std::vector<bool> written_;  // by parameter
     std::vector<bool> summed_;  // by unit: its gradient shard has a sum of this step
 };

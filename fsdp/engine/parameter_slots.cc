@@ -12,17 +12,30 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
       comms_(comms),
       watch_(watch),
       offsets_(plan.buckets.size(), 0),
-      slots_(plan.slots.size()) {
+      slots_(plan.slots.size()),
+      codes_(plan, shards, unit_names, comms) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
-        std::uint64_t offset = 0;
+        std::uint64_t plain = 0;
+        std::uint64_t quantised = 0;
         for (const std::size_t bucket : buckets) {
+            std::uint64_t &offset = plan.buckets[bucket].quantised() ? quantised : plain;
             offsets_[bucket] = offset;
             offset += align_bucket(plan.buckets[bucket].parameter_bytes());
         }
     }
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         if (plan.slots[slot] > 0)
             slots_[slot].memory = Memory(comms.shard(), plan.slots[slot], VESCOMM_PER_NODE);
+        if (plan.quantised_slots[slot] > 0)
+            slots_[slot].quantised =
+                Memory(comms.shard(), plan.quantised_slots[slot], VESCOMM_PER_NODE);
+    }
+}
+
+template <typename Body>
+void ParameterSlots::for_plain_buckets(int unit, Body &&body) const {
+    for (const std::size_t bucket : plan_.of_unit[unit])
+        if (plan_.buckets[bucket].elements > 0 && !plan_.buckets[bucket].quantised()) body(bucket);
 }
 
 ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
@@ -47,25 +60,38 @@ ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
 void ParameterSlots::gather(int unit, int slot, const Announcement &announcement) {
     Slot &into = slots_[slot];
     await(slot);
+    // Unit slots share code slots.
+    if (plan_.quantised_bytes_of(unit) > 0)
+        for (int other = 0; other < static_cast<int>(slots_.size()); ++other)
+            if (codes_.slot_for(other) == codes_.slot_for(slot)) await(other);
     into.unit = unit;
     into.announced = watch_.post(announcement);
     into.running = true;
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (plan_.buckets[bucket].elements == 0) continue;
-        // A request is created on all ranks of a group. Ranks that do not come to this unit must
-        // be found before.
+    // A request is created on all ranks of a group. Ranks that do not come to this unit must be
+    // found before.
+    for_plain_buckets(unit, [&](std::size_t bucket) {
         if (!channels_.contains({slot, bucket})) watch_.verify(into.announced);
         channel(slot, bucket).request.start();
+    });
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!plan_.buckets[bucket].quantised()) continue;
+        const int codes = codes_.slot_for(slot);
+        if (codes_.creates(codes, bucket)) watch_.verify(into.announced);
+        codes_.start(codes, bucket);
     }
 }
 
 void ParameterSlots::await(int slot) {
     Slot &from = slots_[slot];
     if (!from.running) return;
+    // All ranks have begun this gather, so no rank reads the unit that was in the slot before.
     watch_.verify(from.announced);
-    for (const std::size_t bucket : plan_.of_unit[from.unit])
-        if (plan_.buckets[bucket].elements > 0)
-            comms_.wait(comms_.shard(), channel(slot, bucket).request.get());
+    for_plain_buckets(from.unit, [&](std::size_t bucket) {
+        comms_.wait(comms_.shard(), channel(slot, bucket).request.get());
+    });
+    if (plan_.quantised_bytes_of(from.unit) > 0)
+        codes_.finish(codes_.slot_for(slot), from.unit,
+                      [&](std::size_t bucket) { return data(slot, bucket); });
     from.running = false;
 }
 
@@ -73,14 +99,15 @@ void ParameterSlots::release(int slot) {
     Slot &from = slots_[slot];
     if (from.unit < 0 || from.running) return;
     for (const std::size_t bucket : plan_.of_unit[from.unit]) {
-        if (plan_.buckets[bucket].elements == 0) continue;
+        if (plan_.buckets[bucket].elements == 0 || plan_.buckets[bucket].quantised()) continue;
         channel(slot, bucket).buffer.release();
         return;  // it applies to the memory, and so to all buckets
     }
 }
 
 void *ParameterSlots::data(int slot, std::size_t bucket) const {
-    const Memory &memory = slots_[slot].memory;
+    const Slot &in = slots_[slot];
+    const Memory &memory = plan_.buckets[bucket].quantised() ? in.quantised : in.memory;
     if (memory.get() == nullptr) return nullptr;
     return static_cast<std::byte *>(memory.data()) + offsets_[bucket];
 }
@@ -91,9 +118,11 @@ void ParameterSlots::await_all() {
 
 std::uint64_t ParameterSlots::bytes() const {
     std::uint64_t bytes = 0;
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         if (slots_[slot].memory.get() != nullptr) bytes += plan_.slots[slot];
-    return bytes;
+        if (slots_[slot].quantised.get() != nullptr) bytes += plan_.quantised_slots[slot];
+    }
+    return bytes + codes_.bytes();
 }
 
 }  // namespace vescomm::fsdp

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/engine/code_slots.h"
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/event_log.h"
 #include "fsdp/engine/shards.h"
@@ -41,6 +42,7 @@ public:
 private:
     struct Slot {
         Memory memory;
+        Memory quantised;  // parameters that are gathered in 8 bits
         int unit = -1;
         bool running = false;  // the gather has not been waited for
         std::uint64_t announced = 0;
@@ -52,6 +54,9 @@ private:
     };
 
     Channel &channel(int slot, std::size_t bucket);
+    // Calls body(bucket) for the buckets of a unit that are gathered in their own type.
+    template <typename Body>
+    void for_plain_buckets(int unit, Body &&body) const;
 
     const ModelPlan &plan_;
     const Shards &shards_;
@@ -60,6 +65,7 @@ private:
     Watch &watch_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
     std::vector<Slot> slots_;
+    CodeSlots codes_;
     // By slot and bucket. Created at the first use of a unit in a slot.
     std::map<std::pair<int, std::size_t>, Channel> channels_;
 };

@@ -95,6 +95,10 @@ std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
+        if (bucket.quantised()) {
+            bytes += bucket.codes.bytes() - bucket.codes.bytes(position);
+            continue;
+        }
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
                  vescomm_type_get_bytes(bucket.type);
     }
@@ -106,6 +110,10 @@ std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
         if (!bucket.trainable) continue;
+        if (bucket.sums_quantised()) {
+            bytes += bucket.codes.bytes() - bucket.codes.bytes(position);
+            continue;
+        }
         bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
                  vescomm_type_get_bytes(bucket.gradient_type);
     }
@@ -128,7 +136,8 @@ std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int
 std::uint64_t scratch_bytes(const ModelPlan &plan, std::size_t unit, int position) {
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit])
-        if (plan.buckets[index].trainable)
+        // Sums in 8 bits are added where they are computed.
+        if (plan.buckets[index].trainable && !plan.buckets[index].sums_quantised())
             bytes += static_cast<std::uint64_t>(align_shard(plan.buckets[index].shard(position))) *
                      sizeof(float);
     return bytes;
@@ -162,15 +171,18 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.gradient_bytes = persistent.gradient;
     report.optimizer_bytes = persistent.optimizer;
     report.persistent_bytes = persistent.total();
-    report.slot_bytes = total(plan.slots);
+    report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
+    report.code_bytes =
+        total(plan.code_slots) + plan.code_slots.size() * plan.own_code_bytes(position) +
+        plan.sum_slots * (plan.sent_code_bytes() + plan.received_code_bytes(position));
     report.gradient_slot_bytes = total(plan.gradient_slots);
 
     // Sums after the first of a step do not go directly into the gradient shard.
     if (report.micro_batches > 1 && !mesh.keep_gradients)
         for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
             report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
-    report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.gradient_slot_bytes +
-                        report.scratch_bytes;
+    report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
+                        report.gradient_slot_bytes + report.scratch_bytes;
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);

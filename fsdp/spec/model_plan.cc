@@ -33,12 +33,15 @@ std::size_t bucket_for(ModelPlan &plan, const Spec &spec, std::size_t unit,
     wanted.unit = unit;
     wanted.type = parameter.type;
     wanted.gradient_type = spec.gradient_type(parameter);
+    wanted.gather_type = parameter.gather_type;
+    wanted.reduce_type = parameter.frozen() ? 0 : spec.options().reduce_type;
     wanted.trainable = !parameter.frozen();
     wanted.states = states_of(spec, parameter);
     for (const std::size_t bucket : plan.of_unit[unit]) {
         const Bucket &one = plan.buckets[bucket];
         if (one.type == wanted.type && one.gradient_type == wanted.gradient_type &&
-            one.trainable == wanted.trainable && one.states == wanted.states)
+            one.gather_type == wanted.gather_type && one.trainable == wanted.trainable &&
+            one.states == wanted.states)
             return bucket;
     }
     plan.buckets.push_back(std::move(wanted));
@@ -66,8 +69,14 @@ struct Planned {
         shape = parameter.shape;
         batch = parameter.batch_dimensions;
         rows = parameter.block_rows;
+        // A multiple of the block has one scale.
+        const std::int64_t together =
+            parameter.gather_type == 0 && spec.options().reduce_type == 0
+                ? 1
+                : gather_grid(parameter, spec.options().gather_block).factor;
+        if (rows > 0) rows *= together;
         if (parameter.block_elements == 0) return;
-        rows = parameter.block_elements;
+        rows = parameter.block_elements * together;
         shape.assign(parameter.shape.begin(), parameter.shape.begin() + batch);
         std::int64_t rest = 1;
         for (std::size_t i = batch; i < parameter.shape.size(); ++i) rest *= parameter.shape[i];
@@ -182,14 +191,38 @@ std::vector<std::uint64_t> slot_sizes(std::size_t units, bool for_each, std::siz
     return sizes;
 }
 
+// As many code slots as units that are gathered ahead, also if there is a slot for each unit.
+void make_code_slots(ModelPlan &plan, const Spec &spec) {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &buckets : plan.of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : buckets)
+            if (plan.buckets[bucket].quantised())
+                bytes += align_bucket(plan.buckets[bucket].codes.bytes());
+        largest = std::max(largest, bytes);
+    }
+    if (largest > 0)
+        plan.code_slots.assign(
+            std::min(plan.slots.size(), static_cast<std::size_t>(spec.options().slots)),
+            ModelPlan::code_counter_bytes + largest);
+}
+
 void make_slots(ModelPlan &plan, const Spec &spec) {
     const std::size_t units = spec.units().size();
-    plan.slots =
-        slot_sizes(units, plan.mesh.keep_parameters, static_cast<std::size_t>(spec.options().slots),
-                   [&](std::size_t unit) { return plan.slot_bytes_of(unit); });
+    const auto unit_slots = [&](auto &&size_of) {
+        return slot_sizes(units, plan.mesh.keep_parameters,
+                          static_cast<std::size_t>(spec.options().slots), size_of);
+    };
+    plan.slots = unit_slots([&](std::size_t unit) { return plan.slot_bytes_of(unit); });
+    plan.quantised_slots =
+        unit_slots([&](std::size_t unit) { return plan.quantised_bytes_of(unit); });
+    make_code_slots(plan, spec);
     plan.gradient_slots = slot_sizes(
         units, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
         [&](std::size_t unit) { return plan.gradient_bytes_of(unit); });
+    if (plan.sent_code_bytes() > 0)
+        plan.sum_slots = std::min(plan.gradient_slots.size(),
+                                  static_cast<std::size_t>(spec.options().gradient_slots));
     for (std::size_t unit = 0; unit < units; ++unit) {
         const std::size_t needed = plan.needs[unit].size();
         if (needed > plan.slots.size())
@@ -234,8 +267,52 @@ Layout Bucket::layout() const {
 std::uint64_t ModelPlan::slot_bytes_of(std::size_t unit) const {
     std::uint64_t bytes = 0;
     for (const std::size_t bucket : of_unit[unit])
-        bytes += align_bucket(buckets[bucket].parameter_bytes());
+        if (!buckets[bucket].quantised()) bytes += align_bucket(buckets[bucket].parameter_bytes());
     return bytes;
+}
+
+std::uint64_t ModelPlan::quantised_bytes_of(std::size_t unit) const {
+    std::uint64_t bytes = 0;
+    for (const std::size_t bucket : of_unit[unit])
+        if (buckets[bucket].quantised()) bytes += align_bucket(buckets[bucket].parameter_bytes());
+    return bytes;
+}
+
+std::uint64_t ModelPlan::own_code_bytes(int position) const {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : of)
+            if (buckets[bucket].quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes(position));
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
+std::uint64_t ModelPlan::sent_code_bytes() const {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : of)
+            if (buckets[bucket].sums_quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes());
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
+std::uint64_t ModelPlan::received_code_bytes(int position) const {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t bucket : of)
+            if (buckets[bucket].sums_quantised())
+                bytes += align_bucket(buckets[bucket].codes.bytes(position) *
+                                      static_cast<std::uint64_t>(mesh.shard_ranks));
+        largest = std::max(largest, bytes);
+    }
+    return largest;
 }
 
 std::uint64_t ModelPlan::gradient_bytes_of(std::size_t unit) const {
@@ -255,6 +332,9 @@ ModelPlan plan_model(const Spec &spec, int ranks) {
     plan.of_unit.resize(spec.units().size());
     make_buckets(plan, spec);
     lay_out(plan, spec);
+    for (Bucket &bucket : plan.buckets)
+        if (bucket.quantised() || bucket.sums_quantised())
+            bucket.codes = gather_codes(spec, bucket);
     find_parameter_places(plan, spec);
     make_slots(plan, spec);
     return plan;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/mesh.h"
 #include "fsdp/spec/spec.h"
 #include "vescomm/vescomm.hpp"
@@ -27,13 +28,20 @@ struct Bucket {
     std::size_t unit = 0;
     vescomm_type_t type = VESCOMM_F32;  // of gathered parameters
     vescomm_type_t gradient_type = VESCOMM_F32;
+    vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
+    vescomm_type_t reduce_type = 0;  // of codes of gradients; 0: summed in gradient_type
     bool trainable = true;
     std::vector<vescomm_type_t> states;  // types of the optimizer's states
     std::vector<Place> places;  // in order of offset
     std::vector<std::int64_t> cuts;  // shard_ranks + 1
     std::int64_t elements = 0;
     std::int64_t padding = 0;
+    GatherCodes codes;  // of a bucket with parameters or gradients in 8 bits
 
+    // True if the parameters are quantised for gathers, and there are some.
+    bool quantised() const { return gather_type != 0 && elements > 0; }
+    // True if the gradients are quantised for sums, and there are some.
+    bool sums_quantised() const { return reduce_type != 0 && elements > 0; }
     std::int64_t shard(int position) const { return cuts[position + 1] - cuts[position]; }
     std::uint64_t parameter_bytes() const {
         return static_cast<std::uint64_t>(elements) * vescomm_type_get_bytes(type);
@@ -66,8 +74,21 @@ struct ModelPlan {
     // for each unit.
     std::vector<std::uint64_t> slots;
     std::vector<std::uint64_t> gradient_slots;
+    // Slots of quantised buckets, in memory of their own: as many as the slots above.
+    std::vector<std::uint64_t> quantised_slots;
+    // Codes in transfer, with counters; unit slot number s uses code slot s mod their number.
+    std::vector<std::uint64_t> code_slots;
+    static constexpr std::uint64_t code_counter_bytes = 64;
 
+    // Parameters that are not quantised.
     std::uint64_t slot_bytes_of(std::size_t unit) const;
+    std::uint64_t quantised_bytes_of(std::size_t unit) const;
+    // The codes of one rank in a code slot.
+    std::uint64_t own_code_bytes(int position) const;
+    // Number of slots for codes of gradients, of one rank, and the bytes of each.
+    std::size_t sum_slots = 0;
+    std::uint64_t sent_code_bytes() const;
+    std::uint64_t received_code_bytes(int position) const;
     std::uint64_t gradient_bytes_of(std::size_t unit) const;
     bool trainable(std::size_t unit) const;
 };

@@ -24,6 +24,14 @@ void require_type(const char *what, vescomm_type_t type) {
         refuse("{} is {}; it must be VESCOMM_F32, VESCOMM_BF16 or VESCOMM_F16", what, type);
 }
 
+bool is_code_type(vescomm_type_t type) {
+    return type == VESCOMM_I8 || type == VESCOMM_F8E4M3;
+}
+
+// Far above the size at which a scale costs anything.
+constexpr std::int32_t max_gather_block = 1 << 20;
+constexpr std::int32_t default_gather_block = 128;
+
 void require_not_negative(const char *what, std::int64_t value) {
     if (value < 0) refuse("{} is {}; it must be at least 0", what, value);
 }
@@ -61,6 +69,20 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     if (options_.compute_type == 0) options_.compute_type = VESCOMM_F32;
     require_type("compute_type", options_.compute_type);
     if (options_.gradient_type != 0) require_type("gradient_type", options_.gradient_type);
+    if (options_.gather_type != 0 && !is_code_type(options_.gather_type))
+        refuse(
+            "gather_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to gather in the type "
+            "of the parameters",
+            options_.gather_type);
+    if (options_.reduce_type != 0 && !is_code_type(options_.reduce_type))
+        refuse(
+            "reduce_type is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or 0 to sum in the type of "
+            "the gradients",
+            options_.reduce_type);
+    if (options_.gather_block < 0 || options_.gather_block > max_gather_block)
+        refuse("gather_block is {}; it must be at least 0 and at most {}", options_.gather_block,
+               max_gather_block);
+    if (options_.gather_block == 0) options_.gather_block = default_gather_block;
     require_not_negative("slots", options_.slots);
     require_not_negative("gradient_slots", options_.gradient_slots);
     if (options_.slots == 0) options_.slots = 2;
@@ -130,6 +152,14 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
     parameter.strides = row_major(parameter.shape);
     parameter.type = theirs.type != 0 ? theirs.type : options_.compute_type;
     require_type(("type of parameter \"" + name + "\"").c_str(), parameter.type);
+    const vescomm_type_t gather_type =
+        theirs.gather_type != 0 ? theirs.gather_type : options_.gather_type;
+    if (gather_type != 0 && gather_type != parameter.type && !is_code_type(gather_type))
+        refuse(
+            "gather_type of parameter \"{}\" is {}; it must be VESCOMM_I8, VESCOMM_F8E4M3, or the "
+            "type of the parameter, {}",
+            name, gather_type, parameter.type);
+    parameter.gather_type = is_code_type(gather_type) ? gather_type : 0;
     if (theirs.batch_dimensions < 0 || theirs.batch_dimensions > theirs.dimensions)
         refuse("parameter \"{}\" has batch_dimensions {} of {} dimensions", name,
                theirs.batch_dimensions, theirs.dimensions);
@@ -162,6 +192,7 @@ std::size_t Spec::add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t
         parameter.tied_to = parameters_[owner].tied_to ? *parameters_[owner].tied_to : owner;
         parameter.flags = parameters_[owner].flags;
         parameter.type = parameters_[owner].type;
+        parameter.gather_type = parameters_[owner].gather_type;
     }
     ids_.emplace(name, parameters_.size());
     parameters_.push_back(std::move(parameter));

@@ -33,6 +33,7 @@ struct Parameter {
     std::vector<std::int64_t> strides;  // row-major, in elements
     std::int64_t elements = 0;
     vescomm_type_t type = VESCOMM_F32;
+    vescomm_type_t gather_type = 0;  // of codes in transfer; 0: gathered in `type`
     std::int32_t batch_dimensions = 0;
     std::int64_t block_rows = 1;
     std::int64_t block_elements = 0;  // 0: block_rows applies

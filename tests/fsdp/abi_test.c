@@ -100,7 +100,10 @@ MEMBER(vescomm_fsdp_spec_options_t, keep_gradients, 28);
 MEMBER(vescomm_fsdp_spec_options_t, average, 32);
 MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
 MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 56);
+MEMBER(vescomm_fsdp_spec_options_t, gather_type, 56);
+MEMBER(vescomm_fsdp_spec_options_t, gather_block, 60);
+MEMBER(vescomm_fsdp_spec_options_t, reduce_type, 64);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 72);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -112,7 +115,8 @@ MEMBER(vescomm_fsdp_parameter_t, block_rows, 32);
 MEMBER(vescomm_fsdp_parameter_t, block_elements, 40);
 MEMBER(vescomm_fsdp_parameter_t, flags, 48);
 MEMBER(vescomm_fsdp_parameter_t, tied_to, 56);
-FREEZE(sizeof(vescomm_fsdp_parameter_t) == 64);
+MEMBER(vescomm_fsdp_parameter_t, gather_type, 64);
+FREEZE(sizeof(vescomm_fsdp_parameter_t) == 72);
 
 MEMBER(vescomm_fsdp_report_t, struct_size, 0);
 MEMBER(vescomm_fsdp_report_t, rank, 4);
@@ -134,7 +138,8 @@ MEMBER(vescomm_fsdp_report_t, gather_bytes_per_step, 112);
 MEMBER(vescomm_fsdp_report_t, reduce_bytes_per_step, 120);
 MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
 MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 144);
+MEMBER(vescomm_fsdp_report_t, code_bytes, 144);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 152);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);
@@ -173,6 +178,16 @@ MEMBER(vescomm_fsdp_extra_t, keep, 4);
 MEMBER(vescomm_fsdp_extra_t, data, 8);
 MEMBER(vescomm_fsdp_extra_t, bytes, 16);
 FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
+
+MEMBER(vescomm_fsdp_loss_scale_t, struct_size, 0);
+MEMBER(vescomm_fsdp_loss_scale_t, growth_interval, 4);
+MEMBER(vescomm_fsdp_loss_scale_t, scale, 8);
+MEMBER(vescomm_fsdp_loss_scale_t, growth_factor, 16);
+MEMBER(vescomm_fsdp_loss_scale_t, backoff_factor, 24);
+MEMBER(vescomm_fsdp_loss_scale_t, min_scale, 32);
+MEMBER(vescomm_fsdp_loss_scale_t, max_scale, 40);
+MEMBER(vescomm_fsdp_loss_scale_t, good_steps, 48);
+FREEZE(sizeof(vescomm_fsdp_loss_scale_t) == 56);
 
 /* Structs of older headers are shorter; members that they lack have their defaults. */
 static int require(int holds, const char *what) {
@@ -232,5 +247,14 @@ int main(void) {
     failures += require(vescomm_fsdp_load(NULL, "x") == VESCOMM_ERROR_INVALID_ARGUMENT, "load");
     failures +=
         require(vescomm_fsdp_export(NULL, "x", 0) == VESCOMM_ERROR_INVALID_ARGUMENT, "export");
+    vescomm_fsdp_loss_scale_t scale = vescomm_fsdp_loss_scale_init();
+    failures += require(vescomm_fsdp_update_loss_scale(&scale, 1) == VESCOMM_OK &&
+                            scale.scale == 32768 && scale.good_steps == 0,
+                        "backoff");
+    scale.max_scale = 0;
+    failures +=
+        require(vescomm_fsdp_update_loss_scale(&scale, 0) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                    strstr(vescomm_get_last_error(), "max_scale is 0") != NULL,
+                "a maximum below the minimum");
     return failures == 0 ? 0 : 1;
 }

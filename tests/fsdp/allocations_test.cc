@@ -64,7 +64,11 @@ struct Found {
 
 // Small, so that most allocations are those of every engine.
 Spec describe(const Sweep &sweep) {
-    Spec spec;
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    // One of the presets has the slots for codes, too.
+    if (std::string(sweep.preset) == "zero3")
+        options.gather_type = options.reduce_type = VESCOMM_I8;
+    Spec spec(options);
     spec.preset(sweep.preset);
     for (const char *name : {"first", "second"}) {
         const auto unit = spec.add_unit(name);

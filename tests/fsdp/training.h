@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -132,14 +133,40 @@ inline float from_bf16(std::uint16_t half) {
     return x;
 }
 
-// Element of a view of f32 or bf16.
+inline std::uint16_t to_f16(float x) {
+    const auto code = [](float size) {
+        if (std::isnan(size)) return 0x7e00;
+        if (size >= 65520) return 0x7c00;
+        if (size < 0x1p-14f) return static_cast<int>(std::nearbyint(size * 0x1p24f));
+        int exponent = 0;
+        std::frexp(size, &exponent);
+        // From 1024 to 2048; the last is the next exponent.
+        const auto significand = static_cast<int>(std::nearbyint(std::ldexp(size, 11 - exponent)));
+        return ((exponent + 14) << 10) + significand - 1024;
+    };
+    return static_cast<std::uint16_t>(code(std::fabs(x)) | (std::signbit(x) ? 0x8000 : 0));
+}
+
+inline float from_f16(std::uint16_t half) {
+    const int exponent = (half >> 10) & 31;
+    const int fraction = half & 0x3ff;
+    float size = std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+    if (exponent == 0) size = std::ldexp(static_cast<float>(fraction), -24);
+    if (exponent == 31) size = fraction == 0 ? HUGE_VALF : NAN;
+    return (half & 0x8000) != 0 ? -size : size;
+}
+
+// Element of a view of f32, bf16 or f16.
 inline float read(const vescomm_fsdp_view_t &view, std::int64_t element) {
     if (view.type == VESCOMM_F32) return static_cast<const float *>(view.data)[element];
+    if (view.type == VESCOMM_F16)
+        return from_f16(static_cast<const std::uint16_t *>(view.data)[element]);
     return from_bf16(static_cast<const std::uint16_t *>(view.data)[element]);
 }
 
 inline void write(const vescomm_fsdp_view_t &view, std::int64_t element, float x) {
     if (view.type == VESCOMM_F32) static_cast<float *>(view.data)[element] = x;
+    else if (view.type == VESCOMM_F16) static_cast<std::uint16_t *>(view.data)[element] = to_f16(x);
     else static_cast<std::uint16_t *>(view.data)[element] = to_bf16(x);
 }
 

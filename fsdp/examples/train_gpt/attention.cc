@@ -170,5 +170,6 @@ void Attention<Element>::backward(int sequences, const Element *qkv, const Eleme
 
 template class Attention<float>;
 template class Attention<bfloat16>;
+template class Attention<float16>;
 
 }  // namespace train_gpt

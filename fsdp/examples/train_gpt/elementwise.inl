@@ -21,6 +21,14 @@ void write(std::size_t count, const float *values, Element *out, bool accumulate
     }
 }
 
+template <typename Element>
+void read(std::size_t count, const Element *values, float *out) {
+    for (std::size_t i = 0; i < count; i += lanes) {
+        const std::size_t left = count - i;
+        store(out + i, load(values + i, left), left);
+    }
+}
+
 // Adds four rows at a time, so that the sums, which are in L1, are loaded and stored once for four
 // rows.
 template <typename Element>

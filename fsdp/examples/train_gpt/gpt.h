@@ -35,9 +35,11 @@ struct Shape {
     bool operator==(const Shape &) const = default;
 };
 
-// Element type of parameters, activations and gradients. With bf16 (passed as its 16 bits), sums,
-// LayerNorm, softmax, GELU, the loss and the residual stream are still computed in f32.
-enum class Precision { f32, bf16 };
+// Element type of parameters, activations and gradients. With bf16 and f16 (passed as their 16
+// bits), sums, LayerNorm, softmax, GELU, the loss and the residual stream are still computed in
+// f32. In f16 gradients are infinite from 65520 on, and lost below 2^-25: the caller scales the
+// loss.
+enum class Precision { f32, bf16, f16 };
 
 struct TensorDescription {
     enum class Initial { normal, zeros, ones };

@@ -51,4 +51,9 @@ const Kernels<bfloat16> &kernels() {
     return supported_kernels().back()->bf16;
 }
 
+template <>
+const Kernels<float16> &kernels() {
+    return supported_kernels().back()->f16;
+}
+
 }  // namespace train_gpt

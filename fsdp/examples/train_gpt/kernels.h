@@ -13,6 +13,7 @@
 #include <span>
 
 #include "fsdp/examples/train_gpt/bfloat16.h"
+#include "fsdp/examples/train_gpt/float16.h"
 
 namespace train_gpt {
 
@@ -25,6 +26,9 @@ struct Kernels {
 
     // out = values, or out += values, rounded. For gradients that were summed in f32.
     void (*write)(std::size_t count, const float *values, Element *out, bool accumulate);
+
+    // out = values, exactly.
+    void (*read)(std::size_t count, const Element *values, float *out);
 
     // x[row] = token[inputs[row]] + position[row mod context]
     void (*embed)(std::size_t rows, std::size_t columns, std::size_t context,
@@ -92,6 +96,7 @@ struct Kernels {
 struct KernelSet {
     Kernels<float> f32;
     Kernels<bfloat16> bf16;
+    Kernels<float16> f16;
 };
 
 // Returns the kernels that this processor supports, in the order of isa_names in execute/isa.h: the

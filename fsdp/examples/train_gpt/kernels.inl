@@ -33,6 +33,7 @@ template <typename Element>
 constexpr Kernels<Element> kernels_of_element = {
     .add = add<Element>,
     .write = write<Element>,
+    .read = read<Element>,
     .embed = embed<Element>,
     .embed_backward = embed_backward,
     .column_sums = column_sums<Element>,
@@ -50,6 +51,7 @@ constexpr Kernels<Element> kernels_of_element = {
 }  // namespace
 
 extern const KernelSet kernel_set;
-const KernelSet kernel_set = {kernels_of_element<float>, kernels_of_element<bfloat16>};
+const KernelSet kernel_set = {kernels_of_element<float>, kernels_of_element<bfloat16>,
+                              kernels_of_element<float16>};
 
 }  // namespace train_gpt::TRAIN_GPT_KERNELS

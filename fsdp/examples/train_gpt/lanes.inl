@@ -81,6 +81,8 @@ inline void store_pair(bfloat16 *to, Pair values) {
     __builtin_memcpy(to, &words, sizeof words);
 }
 
+#include "halves.inl"
+
 template <typename Element>
 inline Floats load(const Element *from, std::size_t left) {
     if (left >= lanes) return load(from);

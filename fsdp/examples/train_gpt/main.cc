@@ -71,15 +71,14 @@ void require_same_everywhere(const vescomm::Communicator &comm, const Options &o
 // Saves in the background. At most one save runs at a time.
 class Saves {
 public:
-    Saves(vescomm::fsdp::Engine &engine, const Options &options)
-        : engine_(engine), options_(options) {}
+    Saves(Trainer &trainer, const Options &options) : trainer_(trainer), options_(options) {}
 
     // Collective.
     void step(int done) {
         const bool due = options_.save_every > 0 && done % options_.save_every == 0;
         if (options_.save.empty() || (!due && done != options_.steps)) return;
         wait();
-        running_ = engine_.save(options_.save);
+        running_ = trainer_.engine().save(options_.save, trainer_.extra());
     }
 
     // Returns when the last save is complete.
@@ -90,27 +89,29 @@ public:
     }
 
 private:
-    vescomm::fsdp::Engine &engine_;
+    Trainer &trainer_;
     const Options &options_;
     vescomm::fsdp::Job running_;  // empty if no save has begun
 };
 
 // Loads the checkpoint of --load. Returns the number of steps that are done. Collective.
-int load_or_begin(vescomm::fsdp::Engine &engine, const Options &options) {
+int load_or_begin(Trainer &trainer, const Options &options) {
     if (options.load.empty()) return 0;
+    vescomm::fsdp::Engine &engine = trainer.engine();
     engine.load(options.load);
-    const std::int64_t done = engine.counters().steps;
+    // Rank 0 of the job that saved has the same bytes as its other ranks.
+    const int done = trainer.set_extra(engine.extra(0));
     if (done >= options.steps)
         throw std::runtime_error(
             fmt::format("--load {} has done {} steps, and --steps is {}; give more steps",
                         options.load, done, options.steps));
-    return static_cast<int>(done);
+    return done;
 }
 
 // Collective.
 void train(Trainer &trainer, const Options &options, bool quiet, Results &results) {
-    const int first = load_or_begin(trainer.engine(), options);
-    Saves saves(trainer.engine(), options);
+    const int first = load_or_begin(trainer, options);
+    Saves saves(trainer, options);
     Progress progress(options, quiet);
     const auto try_held_out = [&](int steps) {
         results.held_out.emplace_back(steps, trainer.held_out_loss());

@@ -55,13 +55,12 @@ dnnl::memory without_data(const dnnl::memory::desc &description, const dnnl::eng
 }  // namespace
 
 Matmul::Matmul(Workspace &workspace, const Product &product) : workspace_(&workspace) {
-    const bool has_bf16 = product.a.type == dnnl::memory::data_type::bf16 ||
-                          product.b.type == dnnl::memory::data_type::bf16;
+    const bool narrow = is_narrow(product.a.type) || is_narrow(product.b.type);
     try {
         make(product);
         return;
     } catch (const dnnl::error &error) {
-        if (error.status != dnnl_unimplemented || !has_bf16) throw;
+        if (error.status != dnnl_unimplemented || !narrow) throw;
     }
     make(Widened::in_f32(product));
     widened_ = std::make_unique<Widened>(product, scratch_.get_desc().get_size());

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "fsdp/examples/train_gpt/bfloat16.h"
+#include "fsdp/examples/train_gpt/float16.h"
 
 namespace train_gpt {
 
@@ -59,6 +60,8 @@ template <>
 inline constexpr dnnl::memory::data_type data_type<float> = dnnl::memory::data_type::f32;
 template <>
 inline constexpr dnnl::memory::data_type data_type<bfloat16> = dnnl::memory::data_type::bf16;
+template <>
+inline constexpr dnnl::memory::data_type data_type<float16> = dnnl::memory::data_type::f16;
 
 struct Product {
     // 0: plain matrices, for which oneDNN 2.6 uses its batch-reduce kernels. 1 or more: a batch of

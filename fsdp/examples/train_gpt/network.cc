@@ -385,6 +385,9 @@ std::unique_ptr<Gpt::Network> make_network(const Shape &shape, Precision precisi
     if (precision == Precision::f32) {
         return std::make_unique<NetworkOf<float>>(shape, max_sequences, recompute);
     }
+    if (precision == Precision::f16) {
+        return std::make_unique<NetworkOf<float16>>(shape, max_sequences, recompute);
+    }
     return std::make_unique<NetworkOf<bfloat16>>(shape, max_sequences, recompute);
 }
 

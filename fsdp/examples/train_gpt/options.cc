@@ -59,11 +59,22 @@ void check(const Options &options) {
             fmt::format("--lr is {}; it must be a number of at least 0", options.learning_rate));
     require(std::isfinite(options.clip) && options.clip >= 0,
             fmt::format("--clip is {}; it must be a number of at least 0", options.clip));
+    require(
+        options.loss_scale >= 1 && options.loss_scale <= 0x1p64,
+        fmt::format("--loss-scale is {}; it must be a number from 1 to 2^64", options.loss_scale));
+    require_at_least("--loss-scale-interval", options.loss_scale_interval, 0);
     require_at_least("--accumulate", options.accumulate, 1);
     require(
         options.order == "declared" || options.order == "recorded" || options.order == "explicit",
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
+    require(
+        options.gather_type.empty() || options.gather_type == "f8" || options.gather_type == "int8",
+        fmt::format("--gather-dtype {} is neither f8 nor int8", options.gather_type));
+    require(
+        options.reduce_type.empty() || options.reduce_type == "f8" || options.reduce_type == "int8",
+        fmt::format("--reduce-dtype {} is neither f8 nor int8", options.reduce_type));
+    require_at_least("--gather-block", options.gather_block, 1);
     require_at_least("--save-every", options.save_every, 0);
     require(!options.save.empty() || options.save_every == 0,
             "--save-every needs --save, the folder of the checkpoints");
@@ -87,11 +98,12 @@ void check(const Options &options) {
 }  // namespace
 
 std::string Options::of_all_ranks() const {
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
-                       shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed,
-                       name_of(precision), learning_rate, slots, gradient_slots, uniform,
-                       block_rows, held_out_every, sample, !trace.empty(), clip, accumulate,
-                       recompute, preset, order, reshard, save, save_every, load);
+    return fmt::format(
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+        shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
+        learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
+        !trace.empty(), clip, accumulate, recompute, preset, order, reshard, save, save_every, load,
+        loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -102,16 +114,16 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.option_defaults()->always_capture_default()->multi_option_policy(
         CLI::MultiOptionPolicy::TakeLast);
 
-    const std::map<std::string, Precision> precisions = {{"f32", Precision::f32},
-                                                         {"bf16", Precision::bf16}};
+    const std::map<std::string, Precision> precisions = {
+        {"f32", Precision::f32}, {"bf16", Precision::bf16}, {"f16", Precision::f16}};
     app.add_option("--layers", options.shape.layers, "blocks of the model")->group("Model");
     app.add_option("--dim", options.shape.dim, "width, a multiple of the heads")->group("Model");
     app.add_option("--heads", options.shape.heads, "attention heads")->group("Model");
     app.add_option("--context", options.shape.context, "bytes in a sequence")->group("Model");
     std::string dtype = name_of(options.precision);
     app.add_option("--dtype", dtype,
-                   "type of gathered parameters and of computation, f32 or bf16; masters, sums and "
-                   "moments are f32")
+                   "type of gathered parameters, gradients and computation: f32, bf16 or f16; "
+                   "masters, sums and moments are f32")
         ->group("Model");
 
     const char *training = "Training";
@@ -130,6 +142,14 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
            "the end")
         ->group(training);
     app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit")
+        ->group(training);
+    app.add_option(
+           "--loss-scale", options.loss_scale,
+           "first scale of the loss with --dtype f16; it is halved when gradients overflow, "
+           "and that step is skipped")
+        ->group(training);
+    app.add_option("--loss-scale-interval", options.loss_scale_interval,
+                   "steps without an overflow after which the loss scale doubles; 0: never")
         ->group(training);
     app.add_option("--accumulate", options.accumulate,
                    "micro-batches that a step is cut into; the batch stays the same")
@@ -152,6 +172,19 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
         ->group(sharding);
     std::string reshard = options.reshard ? "yes" : "no";
     app.add_option("--reshard", reshard, "release units after their forward pass, yes or no")
+        ->group(sharding);
+    app.add_option("--gather-dtype", options.gather_type,
+                   "type in which parameters travel between ranks: f8 or int8, with a scale for "
+                   "each block; without it, that of --dtype")
+        ->group(sharding);
+    app.add_option(
+           "--reduce-dtype", options.reduce_type,
+           "type in which gradients travel between ranks: f8 or int8, with a scale for each "
+           "block; without it, that of --dtype. They are summed in f32")
+        ->group(sharding);
+    app.add_option("--gather-block", options.gather_block,
+                   "largest number of elements with one scale, with --gather-dtype and "
+                   "--reduce-dtype")
         ->group(sharding);
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
         ->group(sharding);
@@ -202,7 +235,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     }
     const auto precision = precisions.find(dtype);
     require(precision != precisions.end(),
-            fmt::format("--dtype {} is neither f32 nor bf16", dtype));
+            fmt::format("--dtype {} is neither f32, bf16 nor f16", dtype));
     options.precision = precision->second;
     require(reshard == "yes" || reshard == "no",
             fmt::format("--reshard {} is neither yes nor no", reshard));
@@ -212,6 +245,7 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
 }
 
 const char *name_of(Precision precision) {
+    if (precision == Precision::f16) return "f16";
     return precision == Precision::f32 ? "f32" : "bf16";
 }
 

@@ -19,6 +19,11 @@ struct Options {
     int steps = 320;
     std::uint64_t seed = 1;
     Precision precision = Precision::f32;
+    std::string gather_type;  // f8 or int8; empty: the type of the precision
+    std::string reduce_type;  // the same for gradients
+    int gather_block = 128;  // elements with one scale
+    double loss_scale = 65536;  // first loss scale; f16 only
+    int loss_scale_interval = 2000;  // steps until it grows
     double learning_rate = 1e-3;  // peak value
     double clip = 1.0;  // largest norm of the gradients; 0: no limit
     int accumulate = 1;  // micro-batches of a step

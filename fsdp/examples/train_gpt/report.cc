@@ -153,6 +153,7 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"slots", report.slot_bytes},
             {"gradient_slots", report.gradient_slot_bytes},
             {"scratch", report.scratch_bytes},
+            {"codes", report.code_bytes},
             {"peak", report.peak_bytes},
             {"gathers_per_step", report.gathers_per_step},
             {"gather_bytes_per_step", report.gather_bytes_per_step},
@@ -182,9 +183,11 @@ std::string json_text(const Options &options, const TextData &text, const Result
     const Holdings node = MemoryUse::largest(results.memory.nodes);
     ordered_json losses = ordered_json::array();
     ordered_json norms = ordered_json::array();
+    ordered_json scales = ordered_json::array();
     for (const StepResult &step : results.steps) {
         losses.push_back(step.loss);
         norms.push_back(step.norm);
+        scales.push_back(step.loss_scale);
     }
     ordered_json held_out = ordered_json::array();
     for (const auto &[step, loss] : results.held_out) held_out.push_back({step, loss});
@@ -197,6 +200,10 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"nodes", results.comm.nodes},
         {"parameters", results.largest.parameters},
         {"dtype", name_of(options.precision)},
+        {"gather_dtype",
+         options.gather_type.empty() ? name_of(options.precision) : options.gather_type},
+        {"reduce_dtype",
+         options.reduce_type.empty() ? name_of(options.precision) : options.reduce_type},
         {"batch", options.batch},
         {"context", shape.context},
         {"layers", shape.layers},
@@ -227,6 +234,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"heldout_loss", results.held_out.back().second},
         {"heldout_curve", held_out},
         {"gradient_norm", norms},
+        {"loss_scale", scales},
+        {"skipped_steps", results.steps.back().after.skipped},
         {"memory",
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},

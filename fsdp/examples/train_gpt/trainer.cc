@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/examples/train_gpt/trainer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
+#include <stdexcept>
 
 #include "fsdp/examples/train_gpt/random.h"
 
@@ -20,6 +24,25 @@ vescomm_fsdp_order_t order_of(const std::string &name) {
 // Sequences of the largest part when `count` are divided among `parts`.
 int largest_part(int count, int parts) {
     return (count - 1) / parts + 1;
+}
+
+vescomm_type_t type_of(Precision precision) {
+    if (precision == Precision::f16) return VESCOMM_F16;
+    return precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
+}
+
+// In 8 bits.
+vescomm_type_t transfer_type_of(const std::string &name) {
+    if (name == "f8") return VESCOMM_F8E4M3;
+    return name == "int8" ? VESCOMM_I8 : VESCOMM_TYPE_DEFAULT;
+}
+
+vescomm_fsdp_loss_scale_t first_loss_scale(const Options &options) {
+    vescomm_fsdp_loss_scale_t scale = vescomm_fsdp_loss_scale_init();
+    scale.scale = options.loss_scale;
+    scale.max_scale = std::max(scale.max_scale, scale.scale);
+    scale.growth_interval = options.loss_scale_interval;
+    return scale;
 }
 
 double communication_seconds(vescomm_comm_t *comm) {
@@ -42,7 +65,10 @@ vescomm::fsdp::Spec specification(const Options &options) {
     vescomm_planner_options_t planner = vescomm_planner_options_init();
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
-    engine.compute_type = options.precision == Precision::f32 ? VESCOMM_F32 : VESCOMM_BF16;
+    engine.compute_type = type_of(options.precision);
+    engine.gather_type = transfer_type_of(options.gather_type);
+    engine.reduce_type = transfer_type_of(options.reduce_type);
+    engine.gather_block = options.gather_block;
     engine.slots = options.slots;
     engine.gradient_slots = options.gradient_slots;
     engine.order = order_of(options.order);
@@ -128,7 +154,8 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
       // sequences. Unused memory is never touched.
       model_(options.shape, options.precision,
              largest_part(largest_part(options.batch, options.accumulate), ranks_),
-             options.recompute) {
+             options.recompute),
+      state_{0, first_loss_scale(options)} {
     std::vector<std::pair<int, int>> tensors;  // by id: unit and tensor
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
         for (std::size_t tensor = 0; tensor < units_[unit].tensors.size(); ++tensor)
@@ -186,7 +213,8 @@ double Trainer::micro_batch(int step, int number, double tokens) {
     mine.end += part.begin;
     forward(text_.training(options_.seed, step, mine));
     const double loss_sum = model_.loss_sum();
-    backward(static_cast<float>(1 / tokens));
+    const double scale = options_.precision == Precision::f16 ? state_.loss_scale.scale : 1;
+    backward(static_cast<float>(scale / tokens));
     return loss_sum;
 }
 
@@ -207,7 +235,12 @@ StepResult Trainer::step(int step) {
     arguments.learning_rate_scale =
         options_.learning_rate > 0 ? result.learning_rate / options_.learning_rate : 0;
     arguments.max_norm = options_.clip;
-    result.norm = engine_.step(arguments).norm;
+    const bool scaled = options_.precision == Precision::f16;
+    if (scaled) arguments.loss_scale = result.loss_scale = state_.loss_scale.scale;
+    const vescomm_fsdp_step_t done = engine_.step(arguments);
+    state_.steps = step + 1;
+    result.norm = done.norm;
+    if (scaled) vescomm::check(vescomm_fsdp_update_loss_scale(&state_.loss_scale, done.skipped));
     const double stepped = vescomm_trace_get_seconds();
     result.after = engine_.counters();
     result.loss = sum_over_ranks(comm_, loss_sum) / tokens;
@@ -223,6 +256,22 @@ StepResult Trainer::step(int step) {
     result.communication_seconds =
         std::max(communication_seconds(engine_.comm()) - communication, result.exposed_seconds);
     return result;
+}
+
+std::vector<std::byte> Trainer::extra() const {
+    std::vector<std::byte> bytes(sizeof state_);
+    std::memcpy(bytes.data(), &state_, sizeof state_);
+    return bytes;
+}
+
+int Trainer::set_extra(std::span<const std::byte> bytes) {
+    if (bytes.size() != sizeof state_)
+        throw std::runtime_error(fmt::format(
+            "the checkpoint has {} bytes of a program, and train_gpt saves {}; it was saved by "
+            "another program or version",
+            bytes.size(), sizeof state_));
+    std::memcpy(&state_, bytes.data(), sizeof state_);
+    return static_cast<int>(state_.steps);
 }
 
 double Trainer::held_out_loss() {

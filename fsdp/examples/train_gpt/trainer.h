@@ -15,6 +15,7 @@
 // summed, and an initial value depends on the element's index in its tensor.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ namespace train_gpt {
 // Result of one step and its cost on this rank.
 struct StepResult {
     double loss = 0;  // nats per byte of the whole batch, before the update
-    double norm = 0;  // of the gradients, before clipping
+    double norm = 0;  // of the gradients, before clipping; not finite if the step was skipped
+    double loss_scale = 1;
     double learning_rate = 0;
     double seconds = 0;
     double communication_seconds = 0;
@@ -90,6 +92,11 @@ public:
     const vescomm::fsdp::Spec &spec() const { return spec_; }
     std::size_t activation_bytes() const { return model_.activation_bytes(); }
 
+    // The bytes that a checkpoint keeps beside the model: steps and the loss scale.
+    std::vector<std::byte> extra() const;
+    // Returns the number of steps that are done, with skipped ones.
+    int set_extra(std::span<const std::byte> bytes);
+
 private:
     void forward(const Batch &batch);
     void backward(float scale);
@@ -109,6 +116,12 @@ private:
     vescomm::fsdp::Engine engine_;
     Parameters parameters_;
     Gpt model_;
+    // The state of a run beside that of the engine. Without padding.
+    struct State {
+        std::int64_t steps = 0;  // done, with skipped ones
+        vescomm_fsdp_loss_scale_t loss_scale = vescomm_fsdp_loss_scale_init();  // used with f16
+    };
+    State state_;
 };
 
 }  // namespace train_gpt

@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Matrix products of bf16 operands for processors on which oneDNN has none: oneDNN needs at least
-// AVX-512 for bf16. The operands are converted to f32 before the product, and the result is
-// rounded.
+// Matrix products of bf16 or f16 operands for processors on which oneDNN has none: oneDNN needs at
+// least AVX-512 for bf16, and AVX512-FP16 for f16. The operands are converted to f32 before the
+// product, and the result is rounded.
 #pragma once
 
 #include "fsdp/examples/train_gpt/matmul.h"
 
 namespace train_gpt {
+
+// Returns true for bf16 and f16.
+bool is_narrow(dnnl::memory::data_type type);
 
 // Copies of operands in f32, in the workspace after the scratch memory of oneDNN. Operands in f32
 // are used in place.
@@ -22,7 +25,7 @@ public:
 
     std::size_t workspace_bytes() const { return end_; }
 
-    // Converts bf16 operands, and replaces their addresses by those of the copies.
+    // Converts narrow operands, and replaces their addresses by those of the copies.
     void before(std::byte *workspace, const void *&a, const void *&b, void *&c, const void *&bias);
     // Writes the rounded result to `c`, the caller's address.
     void after(const std::byte *workspace, void *c) const;

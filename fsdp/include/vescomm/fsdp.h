@@ -34,6 +34,7 @@
 #ifndef VESCOMM_FSDP_H
 #define VESCOMM_FSDP_H
 
+#include "vescomm/loss_scale.h"
 #include "vescomm/optimizer.h"
 #include "vescomm/planner.h"
 #include "vescomm/vescomm.h"
@@ -86,12 +87,25 @@ typedef struct vescomm_fsdp_spec_options {
     uint64_t seed;
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
+    /** Type in which parameters travel: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
+     *  block. They are rounded to it on every rank, also on the one that owns them. 0: their own
+     *  type. */
+    vescomm_type_t gather_type;
+    /** Largest number of elements with one scale. A block with one scale is a number of whole
+     *  blocks of a parameter, or a part of one; it stays on one rank. 0: 128. */
+    int32_t gather_block;
+    /** Type in which gradients travel: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
+     *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
+     *  shard, and contributions are summed in f32 in the order of ranks. A block with a gradient
+     *  that is not finite has a sum of NaNs. 0: the type of the gradients. */
+    vescomm_type_t reduce_type;
+    uint32_t reserved2;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
     vescomm_fsdp_spec_options_t options = {
-        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL};
+        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0};
     return options;
 }
 
@@ -214,12 +228,16 @@ typedef struct vescomm_fsdp_parameter {
      *  Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
      *  none. */
     int64_t tied_to;
+    /** As in the options of the specification, for this parameter; its own type: not in 8 bits.
+     *  0: as the specification says. A tied parameter has that of the one that it shares. */
+    vescomm_type_t gather_type;
+    uint32_t reserved2;
 } vescomm_fsdp_parameter_t;
 
 /** Returns the struct with struct_size set, tied_to -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_parameter_t vescomm_fsdp_parameter_init(void) {
     vescomm_fsdp_parameter_t parameter = {
-        sizeof(vescomm_fsdp_parameter_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, -1};
+        sizeof(vescomm_fsdp_parameter_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, -1, 0, 0};
     return parameter;
 }
 
@@ -280,21 +298,27 @@ typedef struct vescomm_fsdp_report {
     /** All of the above, if no other rank of the shard group is on the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
-    /** Bytes of gathered parameters of other ranks that this rank needs in a step. */
+    /** Bytes of gathered parameters of other ranks that this rank needs in a step: as they travel,
+     *  with their scales. */
     uint64_t gather_bytes_per_step;
-    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step. */
+    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step: as
+     *  they travel, with their scales. */
     uint64_t reduce_bytes_per_step;
     /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
      *  compute type is not f32. */
     uint64_t replicated_bytes;
+    /** Parameters in gather_type and gradients in reduce_type in transfer, with their scales: of
+     *  parameters a copy of all ranks' for the ranks of a node that are in one shard group, and one
+     *  of this rank's; of gradients this rank's, and the received ones. Part of peak_bytes. */
+    uint64_t code_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {
-        sizeof(vescomm_fsdp_report_t), -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+        sizeof(vescomm_fsdp_report_t), -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     return report;
 }
 

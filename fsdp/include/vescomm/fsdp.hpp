@@ -51,6 +51,7 @@ struct ParameterSpec {
     std::int64_t block_elements = 0;
     std::uint32_t flags = 0;
     std::int64_t tied_to = -1;
+    vescomm_type_t gather_type = VESCOMM_TYPE_DEFAULT;
 };
 
 // A description of a model and its sharding.
@@ -86,6 +87,7 @@ public:
         plain.block_elements = parameter.block_elements;
         plain.flags = parameter.flags;
         plain.tied_to = parameter.tied_to;
+        plain.gather_type = parameter.gather_type;
         std::uint64_t id = 0;
         check(vescomm_fsdp_add_parameter(get(), unit, &plain, &id));
         return id;

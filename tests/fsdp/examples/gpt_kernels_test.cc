@@ -125,6 +125,77 @@ TEST(GptKernels, RoundingToBf16IsToNearestEvenAndKeepsNotANumber) {
     });
 }
 
+#if defined(__FLT16_MAX__)
+// Compares with the compiler's conversions, for every half and for the values between halves.
+TEST(GptKernels, ConvertsEveryF16ExactlyAndRoundsToNearestEven) {
+    std::vector<float16> halves(0x10000);
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<float16>(i);
+    std::vector<float> widened(halves.size());
+    for (std::size_t i = 0; i < halves.size(); ++i)
+        widened[i] =
+            static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(halves[i])));
+    std::vector<float> values = random_values(1000, 1e-5f);
+    for (std::size_t i = 0; i < 0x7c00; ++i) {
+        // The middle of two halves, and its neighbours. Behind the largest half is 65536.
+        const float next = i + 1 < 0x7c00 ? widened[i + 1] : 65536.f;
+        const float middle = (widened[i] + next) / 2;
+        for (const float x : {middle, std::nextafter(middle, 0.f), std::nextafter(middle, 1e9f)}) {
+            values.push_back(x);
+            values.push_back(-x);
+        }
+    }
+    values.insert(values.end(), widened.begin(), widened.end());
+    values.insert(values.end(), {1e30f, -1e30f, 1e-40f, std::bit_cast<float>(0x7fffffff)});
+    for_each_kernel_set([&](const KernelSet &set) {
+        std::vector<float> read(halves.size());
+        set.f16.read(halves.size(), halves.data(), read.data());
+        for (std::size_t i = 0; i < halves.size(); ++i) {
+            if (std::isnan(widened[i])) {
+                EXPECT_TRUE(std::isnan(read[i])) << i;
+            } else {
+                EXPECT_EQ(std::bit_cast<std::uint32_t>(read[i]),
+                          std::bit_cast<std::uint32_t>(widened[i]))
+                    << i;
+            }
+        }
+        std::vector<float16> out(values.size());
+        set.f16.write(values.size(), values.data(), out.data(), false);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const auto half = std::bit_cast<_Float16>(static_cast<std::uint16_t>(out[i]));
+            if (std::isnan(values[i])) {
+                EXPECT_TRUE(std::isnan(static_cast<float>(half)));
+            } else {
+                EXPECT_EQ(out[i], static_cast<float16>(std::bit_cast<std::uint16_t>(
+                                      static_cast<_Float16>(values[i]))))
+                    << values[i];
+            }
+        }
+    });
+}
+
+#endif
+
+TEST(GptKernels, GeluOfF16PairsIsTheRoundedGelu) {
+    for_each_kernel_set([](const KernelSet &set) {
+        for (const std::size_t count : counts) {
+            const std::vector<float> values = random_values(count, 3);
+            std::vector<float16> x(count);
+            set.f16.write(count, values.data(), x.data(), false);
+            std::vector<float> widened(count + 1);
+            set.f16.read(count, x.data(), widened.data());
+            const std::vector<float> expected(widened);
+            std::vector<float16> y(count + 1, float16{0x1234});
+            set.f16.gelu(count, x.data(), y.data());
+            set.f16.read(count, y.data(), widened.data());
+            for (std::size_t i = 0; i < count; ++i) {
+                const double g = gelu(expected[i]);
+                EXPECT_NEAR(widened[i], g, std::abs(g) / 2040 + 0x1p-24);
+            }
+            EXPECT_EQ(y[count], float16{0x1234});
+        }
+    });
+}
+
 // Logits from tiny ones to those for which exp() over- and underflows in f32.
 TEST(GptKernels, CrossEntropyIsAccurateForAnyRangeOfLogits) {
     for_each_kernel_set([](const KernelSet &set) {

@@ -13,6 +13,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "fsdp/examples/train_gpt/kernels.h"
 #include "tests/fsdp/examples/gpt_reference.h"
 
 namespace train_gpt {
@@ -32,6 +33,20 @@ double from_bf16(std::uint16_t half) {
     const std::uint32_t bits = std::uint32_t{half} << 16;
     float value;
     std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+std::uint16_t to_f16(double value) {
+    const float narrow = static_cast<float>(value);
+    float16 half;
+    kernels<float16>().write(1, &narrow, &half, false);
+    return static_cast<std::uint16_t>(half);
+}
+
+double from_f16(std::uint16_t bits) {
+    const auto half = static_cast<float16>(bits);
+    float value;
+    kernels<float16>().read(1, &half, &value);
     return value;
 }
 
@@ -64,7 +79,9 @@ public:
                     reinterpret_cast<float *>(memory_[i].get())[j] =
                         static_cast<float>(values[i][j]);
                 } else {
-                    reinterpret_cast<std::uint16_t *>(memory_[i].get())[j] = to_bf16(values[i][j]);
+                    reinterpret_cast<std::uint16_t *>(memory_[i].get())[j] =
+                        precision_ == Precision::bf16 ? to_bf16(values[i][j])
+                                                      : to_f16(values[i][j]);
                 }
             }
         }
@@ -74,10 +91,14 @@ public:
         for (std::size_t i = 0; i < memory_.size(); ++i) {
             values.emplace_back();
             for (std::size_t j = 0; j < elements_[i]; ++j) {
-                values.back().push_back(
-                    precision_ == Precision::f32
-                        ? reinterpret_cast<const float *>(memory_[i].get())[j]
-                        : from_bf16(reinterpret_cast<const std::uint16_t *>(memory_[i].get())[j]));
+                const std::byte *memory = memory_[i].get();
+                if (precision_ == Precision::f32) {
+                    values.back().push_back(reinterpret_cast<const float *>(memory)[j]);
+                    continue;
+                }
+                const std::uint16_t bits = reinterpret_cast<const std::uint16_t *>(memory)[j];
+                values.back().push_back(precision_ == Precision::bf16 ? from_bf16(bits)
+                                                                      : from_f16(bits));
             }
         }
         return values;
@@ -108,9 +129,9 @@ Values random_parameters(const Shape &shape, std::mt19937 &random) {
             const double deviation = vector ? 0.2 : 1.5 / std::sqrt(shape.dim);
             values.back().emplace_back();
             for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-                // Exact in bf16, so that both precisions compute with the same parameters.
+                // Exact in bf16 and f16, so that all precisions compute with the same parameters.
                 values.back().back().push_back(
-                    from_bf16(to_bf16(center + deviation * normal(random))));
+                    from_f16(to_f16(from_bf16(to_bf16(center + deviation * normal(random))))));
             }
         }
     }
@@ -209,16 +230,19 @@ const Case cases[] = {
 
 class GptOfPrecision : public testing::TestWithParam<Precision> {};
 
-INSTANTIATE_TEST_SUITE_P(Both, GptOfPrecision, testing::Values(Precision::f32, Precision::bf16),
+INSTANTIATE_TEST_SUITE_P(All, GptOfPrecision,
+                         testing::Values(Precision::f32, Precision::bf16, Precision::f16),
                          [](const auto &info) {
+                             if (info.param == Precision::f16) return "f16";
                              return info.param == Precision::f32 ? "f32" : "bf16";
                          });
 
 // f32: 2^-24 for each rounding; sums of a few hundred terms and the steps of a block leave at most
 // 1e-5. bf16: 2^-9 for each random rounding, and a gradient passes about twenty (activations
 // forward, products backward): √20 · 2^-9 / √3 is half a percent, and a few times more if terms
-// cancel. A wrong or missing term is an error of tens of percent.
+// cancel. f16: 2^-12 instead of 2^-9. A wrong or missing term is an error of tens of percent.
 double tolerance(Precision precision) {
+    if (precision == Precision::f16) return 0.004;
     return precision == Precision::f32 ? 2e-5 : 0.03;
 }
 

@@ -26,7 +26,7 @@ MODEL = (
 ).split()
 # Rounding differences grow over the steps. Differences from a wrong gradient are thousands of times
 # larger from the second step on.
-TOLERANCE = {"f32": 2e-4, "bf16": 2e-2}
+TOLERANCE = {"f32": 2e-4, "bf16": 2e-2, "f16": 3e-3}
 
 FIELDS = {
     "schema": str,
@@ -89,8 +89,8 @@ class TrainGpt(unittest.TestCase):
         for step, (a, b) in enumerate(zip(actual, expected)):
             self.assertLess(abs(a - b), tolerance * abs(b), f"{what}, step {step}: {a}, not {b}")
 
-    def expect_same_curves(self, dtype, *arguments):
-        alone, _ = self.run_model(1, "--dtype", dtype)
+    def expect_same_curves(self, dtype, *arguments, alone_with=()):
+        alone, _ = self.run_model(1, "--dtype", dtype, *alone_with)
         for ranks in RANKS[1:]:
             with self.subTest(ranks=ranks, arguments=arguments):
                 together, _ = self.run_model(ranks, "--dtype", dtype, *arguments)
@@ -115,6 +115,85 @@ class TrainGpt(unittest.TestCase):
 
     def test_has_the_same_curve_on_any_number_of_ranks_in_bf16(self):
         self.expect_same_curves("bf16")
+
+    def test_has_the_same_curve_on_any_number_of_ranks_in_f16(self):
+        self.expect_same_curves("f16")
+        self.expect_same_curves("f16", "--accumulate", "3", "--preset", "zero1")
+        # The curve is that of f32: no gradient is lost.
+        exact, _ = self.run_model(1, "--dtype", "f32")
+        half, _ = self.run_model(1, "--dtype", "f16")
+        self.expect_close(half["loss"], exact["loss"], 3e-3, "loss")
+        self.expect_close(half["gradient_norm"], exact["gradient_norm"], 3e-2, "gradient norm")
+
+    def test_finds_a_loss_scale_for_f16(self):
+        for ranks in RANKS:
+            # The scale is halved until no gradient overflows, and doubled after every 3 steps.
+            results, _ = self.run_model(ranks, "--dtype", "f16", "--loss-scale", "16777216",
+                                        "--loss-scale-interval", "3")
+            scales = results["loss_scale"]
+            norms = results["gradient_norm"]
+            skipped = [norm is None for norm in norms]
+            self.assertEqual(results["skipped_steps"], sum(skipped))
+            self.assertTrue(skipped[0], norms)
+            self.assertFalse(all(skipped), norms)
+            self.assertIn(True, [b > a for a, b in zip(scales, scales[1:])], scales)
+            good = 0
+            for step in range(STEPS - 1):
+                good = 0 if skipped[step] else good + 1
+                factor = 0.5 if skipped[step] else 1
+                if good == 3:
+                    good, factor = 0, 2
+                self.assertEqual(scales[step + 1], scales[step] * factor, scales)
+        self.assertLess(results["loss"][-1], results["loss"][0])
+        # Other types have no loss scale.
+        results, _ = self.run_model(1, "--dtype", "bf16")
+        self.assertEqual(set(results["loss_scale"]), {1})
+        self.assertEqual(results["skipped_steps"], 0)
+
+    def test_goes_on_with_the_loss_scale_of_a_checkpoint(self):
+        folder = self.path("scaled")
+        options = ("--dtype", "f16", "--loss-scale", "16777216", "--loss-scale-interval", "3")
+        whole, _ = self.run_model(2, *options)
+        done = launch(2, [*MODEL, "--data", self.text, "--quiet", *options, "--save", folder,
+                          "--save-every", str(STEPS // 2)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(folder, "latest"), encoding="utf-8") as file:
+            latest = json.load(file)
+        latest["save"] = sorted(os.listdir(folder))[1]
+        with open(os.path.join(folder, "latest"), "w", encoding="utf-8") as file:
+            json.dump(latest, file)
+        for ranks in (2, 3):
+            loaded, _ = self.run_model(ranks, "--load", folder, *options)
+            self.assertEqual(len(loaded["loss"]), STEPS - STEPS // 2)
+            # Later scales depend on rounding: a gradient may be just above the largest f16.
+            self.assertEqual(loaded["loss_scale"][0], whole["loss_scale"][STEPS // 2])
+            self.expect_close(
+                loaded["loss"][:1], whole["loss"][STEPS // 2 :][:1], TOLERANCE["f16"], "loss"
+            )
+
+    def test_has_the_same_curve_with_parameters_in_8_bits(self):
+        exact, _ = self.run_model(1, "--dtype", "f32")
+        for gather, error in (("int8", 2e-3), ("f8", 1e-2)):
+            options = ("--gather-dtype", gather)
+            # Blocks do not depend on ranks, so the curves differ by rounding alone.
+            self.expect_same_curves("f32", *options, alone_with=options)
+            rounded, _ = self.run_model(1, "--dtype", "f32", *options)
+            self.expect_close(rounded["loss"], exact["loss"], error, gather)
+            self.assertNotEqual(rounded["loss"], exact["loss"])
+        options = ("--gather-dtype", "f8", "--gather-block", "36")
+        self.expect_same_curves("bf16", *options, "--preset", "zero1", alone_with=options)
+
+    def test_has_almost_the_same_curve_with_gradients_in_8_bits(self):
+        exact, _ = self.run_model(1, "--dtype", "f32")
+        for dtype, reduce in (("f32", "int8"), ("bf16", "f8")):
+            for ranks in RANKS:
+                # Each rank rounds its own contribution, so the curves differ.
+                rounded, _ = self.run_model(ranks, "--dtype", dtype, "--reduce-dtype", reduce)
+                self.expect_close(rounded["loss"], exact["loss"], 2e-2, f"{reduce}, {ranks}")
+                self.assertNotEqual(rounded["loss"], exact["loss"])
+                self.expect_close(
+                    rounded["gradient_norm"], exact["gradient_norm"], 0.1, f"norm, {ranks} ranks"
+                )
 
     def test_has_the_same_curve_with_uniform_shards(self):
         self.expect_same_curves("f32", "--uniform")
@@ -142,7 +221,14 @@ class TrainGpt(unittest.TestCase):
         self.expect_same_curves("f32", "--reshard", "no", "--recompute")
 
     def test_sends_and_allocates_what_it_reports(self):
-        for arguments in ((), ("--preset", "zero1"), ("--accumulate", "2"), ("--slots", "1")):
+        for arguments in (
+            (),
+            ("--preset", "zero1"),
+            ("--accumulate", "2"),
+            ("--slots", "1"),
+            ("--gather-dtype", "int8"),
+            ("--reduce-dtype", "int8", "--accumulate", "2"),
+        ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
                 report, measured = results["report"], results["measured"]
@@ -258,7 +344,11 @@ class TrainGpt(unittest.TestCase):
         usage = (
             ("--dim 30 is not a multiple of --heads 4; --dim 32 is", "--dim", "30"),
             ("--batch is 0; it must be at least 1", "--batch", "0"),
-            ("--dtype f16 is neither f32 nor bf16", "--dtype", "f16"),
+            ("--dtype f8 is neither f32, bf16 nor f16", "--dtype", "f8"),
+            ("--gather-dtype f16 is neither f8 nor int8", "--gather-dtype", "f16"),
+            ("--reduce-dtype f16 is neither f8 nor int8", "--reduce-dtype", "f16"),
+            ("--gather-block is 0; it must be at least 1", "--gather-block", "0"),
+            ("--loss-scale is 0; it must be a number from 1", "--loss-scale", "0"),
             ("--order random is neither", "--order", "random"),
             ("--save-every needs --save", "--save-every", "3"),
             ("--export needs --save", "--export", "model"),

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Conversions of runs, see fsdp/spec/gather_codes.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fsdp/quantise/quantise_loops.h"
+#include "fsdp/spec/gather_codes.h"
+
+namespace vescomm::fsdp {
+
+// Quantises the elements of a run, which begin at element `first` of `from`.
+void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *from,
+                  vescomm_type_t type, std::int64_t first, std::byte *codes, std::byte *scales);
+
+// Writes the elements of a run to `to`, an array of the bucket.
+void dequantise_run(const GatherRun &run, vescomm_type_t code_type, const std::byte *codes,
+                    const std::byte *scales, void *to, vescomm_type_t type);
+
+// Sums the elements of a run. Byte `first_byte` of the codes of the bucket of rank r is at
+// shards + r * stride. `sources` has an entry for each rank, to be overwritten.
+void sum_run(const GatherRun &run, vescomm_type_t code_type, const std::byte *shards,
+             std::uint64_t first_byte, std::uint64_t stride, std::span<QuantisedSource> sources,
+             float factor, float *to);
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/code_slots.h"
+
+#include <sched.h>
+
+#include <atomic>
+
+#include "fsdp/engine/code_runs.h"
+
+namespace vescomm::fsdp {
+
+namespace {
+
+// At the beginning of a slab. The memory starts as zeros.
+struct Counters {
+    std::uint64_t claimed;  // runs that a rank of the node has begun
+    std::uint64_t written;  // runs that are complete
+};
+static_assert(sizeof(Counters) <= ModelPlan::code_counter_bytes);
+static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
+
+}  // namespace
+
+CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards,
+                     std::span<const std::string> unit_names, Comms &comms)
+    : plan_(plan),
+      shards_(shards),
+      unit_names_(unit_names),
+      comms_(comms),
+      position_(plan.mesh.position(comms.world().rank())),
+      offsets_(plan.buckets.size(), 0),
+      own_offsets_(plan.buckets.size(), 0),
+      slots_(plan.code_slots.size()) {
+    for (const std::vector<std::size_t> &buckets : plan.of_unit) {
+        std::uint64_t offset = ModelPlan::code_counter_bytes;
+        std::uint64_t own = 0;
+        for (const std::size_t bucket : buckets) {
+            offsets_[bucket] = offset;
+            own_offsets_[bucket] = own;
+            if (!plan.buckets[bucket].quantised()) continue;
+            offset += align_bucket(plan.buckets[bucket].codes.bytes());
+            own += align_bucket(plan.buckets[bucket].codes.bytes(position_));
+        }
+    }
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+        slots_[slot].codes = Memory(comms.shard(), plan.code_slots[slot], VESCOMM_PER_NODE);
+        slots_[slot].own = AlignedBytes(plan.own_code_bytes(position_));
+    }
+}
+
+int CodeSlots::slot_for(int unit_slot) const {
+    return unit_slot % static_cast<int>(slots_.size());
+}
+
+CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {
+    const auto found = channels_.find({slot, bucket});
+    if (found != channels_.end()) return found->second;
+    const Bucket &planned = plan_.buckets[bucket];
+    std::vector<std::int64_t> counts;
+    for (int rank = 0; rank < plan_.mesh.shard_ranks; ++rank)
+        counts.push_back(static_cast<std::int64_t>(planned.codes.bytes(rank)));
+    const std::string name = "codes of " + unit_names_[planned.unit];
+    vescomm_buffer_options_t options = vescomm_buffer_options_init();
+    options.type = VESCOMM_U8;
+    options.memory = slots_[slot].codes.get();
+    options.offset_bytes = offsets_[bucket];
+    options.sharing = VESCOMM_PER_NODE;
+    options.name = name.c_str();
+    Channel made;
+    made.buffer = Buffer(comms_.shard(), Layout::from_counts(counts), options);
+    vescomm_request_options_t request = vescomm_request_options_init();
+    request.source = slots_[slot].own.data() + own_offsets_[bucket];
+    request.type = VESCOMM_U8;
+    made.request = Request::all_gather_v(comms_.shard(), made.buffer, request);
+    return channels_.emplace(std::pair(slot, bucket), std::move(made)).first->second;
+}
+
+void CodeSlots::start(int slot, std::size_t bucket) {
+    const Bucket &planned = plan_.buckets[bucket];
+    const GatherCodes &codes = planned.codes;
+    // Runs have offsets in the whole bucket and in the codes of all ranks.
+    const float *master = shards_.master(bucket).data();
+    std::byte *own = slots_[slot].own.data() + own_offsets_[bucket];
+    const std::int64_t begin = planned.cuts[position_];
+    const auto begin_bytes = static_cast<std::uint64_t>(codes.cuts[position_]);
+    for (std::size_t i = codes.first_run[position_]; i < codes.first_run[position_ + 1]; ++i) {
+        const GatherRun &run = codes.runs[i];
+        quantise_run(run, planned.gather_type, master, VESCOMM_F32, run.offset - begin,
+                     own + (run.codes - begin_bytes), own + (run.scales - begin_bytes));
+    }
+    channel(slot, bucket).request.start();
+}
+
+void CodeSlots::finish(int slot, std::size_t unit, const Data &data) {
+    std::uint64_t runs = 0;
+    Buffer *buffer = nullptr;
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (!plan_.buckets[bucket].quantised()) continue;
+        Channel &from = channel(slot, bucket);
+        comms_.wait(comms_.shard(), from.request.get());
+        buffer = &from.buffer;
+        runs += plan_.buckets[bucket].codes.runs.size();
+    }
+    if (buffer == nullptr) return;
+    write_parameters(slots_[slot], unit, data);
+    slots_[slot].runs += runs;
+    buffer->release();  // it applies to the memory, and so to all buckets
+}
+
+void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data &data) {
+    auto *slab = static_cast<std::byte *>(slot.codes.data());
+    auto &counters = *reinterpret_cast<Counters *>(slab);
+    const std::atomic_ref claimed(counters.claimed);
+    const std::atomic_ref written(counters.written);
+    std::uint64_t end = slot.runs;  // all ranks have written the units before
+    for (const std::size_t index : plan_.of_unit[unit]) {
+        const Bucket &bucket = plan_.buckets[index];
+        if (!bucket.quantised()) continue;
+        const std::uint64_t begin = end;
+        end += bucket.codes.runs.size();
+        const std::byte *codes = slab + offsets_[index];
+        void *to = data(index);
+        for (std::uint64_t next = claimed.load(std::memory_order_acquire); next < end;) {
+            if (!claimed.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel)) continue;
+            const GatherRun &run = bucket.codes.runs[next - begin];
+            dequantise_run(run, bucket.gather_type, codes + run.codes, codes + run.scales, to,
+                           bucket.type);
+            written.fetch_add(1, std::memory_order_acq_rel);
+            next = claimed.load(std::memory_order_acquire);
+        }
+    }
+    // Other ranks are writing the last runs. progress() throws if one of them has failed.
+    while (written.load(std::memory_order_acquire) < end) {
+        comms_.progress();
+        sched_yield();
+    }
+}
+
+std::uint64_t CodeSlots::bytes() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+        bytes += plan_.code_slots[slot] + slots_[slot].own.size();
+    return bytes;
+}
+
+}  // namespace vescomm::fsdp
