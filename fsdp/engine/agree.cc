@@ -34,6 +34,7 @@ std::uint64_t hash_of_options(const Spec &spec) {
                     o.keep_gradients, o.average, o.seed, p.mode, p.start_alignment, p.cut_alignment,
                     p.shard_limit, p.search_steps, p.unit_imbalance, p.work, p.bytes_per_second,
                     p.seconds_per_collective, p.seconds_per_unequal);
+    text += fmt::format("{};", o.partner_copy);
     for (const Axis &axis : spec.axes())
         text += fmt::format("{} {} {} {} {};", axis.name, axis.size, axis.parameters,
                             axis.gradients, axis.optimizer);

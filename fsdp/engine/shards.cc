@@ -47,6 +47,15 @@ void *Shards::state(std::size_t bucket, std::size_t state) const {
     return states_[bucket][state].data();
 }
 
+std::span<std::byte> Shards::state_bytes(std::size_t bucket, std::size_t state) const {
+    const AlignedBytes &bytes = states_[bucket][state];
+    return {bytes.data(), bytes.size()};
+}
+
+std::span<float> Shards::masters() const {
+    return {reinterpret_cast<float *>(master_.data()), master_.size() / sizeof(float)};
+}
+
 std::span<float> Shards::gradients() const {
     return {reinterpret_cast<float *>(gradient_.data()), gradient_.size() / sizeof(float)};
 }

@@ -43,8 +43,11 @@ public:
     // The bucket must be trainable.
     std::span<float> gradient(std::size_t bucket) const;
     void *state(std::size_t bucket, std::size_t state) const;
+    // The same, with the zeros that follow it.
+    std::span<std::byte> state_bytes(std::size_t bucket, std::size_t state) const;
 
-    // All gradient shards, with zeros between them.
+    // All masters, and all gradient shards, with zeros between them.
+    std::span<float> masters() const;
     std::span<float> gradients() const;
     std::uint64_t bytes() const;
 

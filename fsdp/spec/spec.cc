@@ -187,6 +187,10 @@ std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
     return groups_.size() - 1;
 }
 
+void Spec::set_settings(std::size_t group, std::vector<std::byte> settings) {
+    groups_[group].settings = std::move(settings);
+}
+
 void Spec::complete() {
     if (axes_.empty()) use_preset("zero3");
     std::vector<std::uint64_t> rest;

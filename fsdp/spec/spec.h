@@ -76,6 +76,8 @@ public:
     std::size_t add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &parameter);
     std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t &kind,
                           const void *settings);
+    // Replaces the settings of a group, which make_group() has checked.
+    void set_settings(std::size_t group, std::vector<std::byte> settings);
     // Puts the trainable parameters without a group into a group with AdamW.
     void complete();
 

@@ -100,7 +100,8 @@ MEMBER(vescomm_fsdp_spec_options_t, keep_gradients, 28);
 MEMBER(vescomm_fsdp_spec_options_t, average, 32);
 MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
 MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 56);
+MEMBER(vescomm_fsdp_spec_options_t, partner_copy, 56);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 64);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -134,7 +135,9 @@ MEMBER(vescomm_fsdp_report_t, gather_bytes_per_step, 112);
 MEMBER(vescomm_fsdp_report_t, reduce_bytes_per_step, 120);
 MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
 MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 144);
+MEMBER(vescomm_fsdp_report_t, partner_bytes, 144);
+MEMBER(vescomm_fsdp_report_t, partner_bytes_per_step, 152);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 160);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);
@@ -173,6 +176,14 @@ MEMBER(vescomm_fsdp_extra_t, keep, 4);
 MEMBER(vescomm_fsdp_extra_t, data, 8);
 MEMBER(vescomm_fsdp_extra_t, bytes, 16);
 FREEZE(sizeof(vescomm_fsdp_extra_t) == 24);
+
+MEMBER(vescomm_fsdp_recovery_t, struct_size, 0);
+MEMBER(vescomm_fsdp_recovery_t, from_checkpoint, 4);
+MEMBER(vescomm_fsdp_recovery_t, spec, 8);
+MEMBER(vescomm_fsdp_recovery_t, folder, 16);
+MEMBER(vescomm_fsdp_recovery_t, steps, 24);
+MEMBER(vescomm_fsdp_recovery_t, lost_steps, 32);
+FREEZE(sizeof(vescomm_fsdp_recovery_t) == 40);
 
 /* Structs of older headers are shorter; members that they lack have their defaults. */
 static int require(int holds, const char *what) {
@@ -230,6 +241,11 @@ int main(void) {
                         "test of NULL");
     failures += require(vescomm_job_wait(NULL, 1) == VESCOMM_ERROR_INVALID_ARGUMENT, "wait");
     failures += require(vescomm_fsdp_load(NULL, "x") == VESCOMM_ERROR_INVALID_ARGUMENT, "load");
+    failures += require(vescomm_fsdp_recovery_init().struct_size == sizeof(vescomm_fsdp_recovery_t),
+                        "recovery");
+    failures += require(vescomm_fsdp_recover(NULL, NULL, NULL) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                            strstr(vescomm_get_last_error(), "survivors is NULL") != NULL,
+                        "recover");
     failures +=
         require(vescomm_fsdp_export(NULL, "x", 0) == VESCOMM_ERROR_INVALID_ARGUMENT, "export");
     return failures == 0 ? 0 : 1;

@@ -43,6 +43,9 @@ struct Options {
     std::string load;  // folder of checkpoints
     std::string export_folder;
 
+    bool elastic = false;  // go on when ranks die
+    bool partner_copy = true;  // with elastic: each rank holds a copy of another rank's shards
+
     std::string json;
     std::string picture;
     std::string trace;

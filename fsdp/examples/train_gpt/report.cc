@@ -188,6 +188,12 @@ std::string json_text(const Options &options, const TextData &text, const Result
     }
     ordered_json held_out = ordered_json::array();
     for (const auto &[step, loss] : results.held_out) held_out.push_back({step, loss});
+    ordered_json recoveries = ordered_json::array();
+    for (const Recovery &one : results.recoveries)
+        recoveries.push_back({{"step", one.step},
+                              {"ranks", one.ranks},
+                              {"ms", one.seconds * 1e3},
+                              {"from", one.from}});
     ordered_json shards = ordered_json::array();
     for (const Holdings &one : results.memory.ranks) shards.push_back(whole(one.shards));
 
@@ -227,6 +233,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"heldout_loss", results.held_out.back().second},
         {"heldout_curve", held_out},
         {"gradient_norm", norms},
+        {"recoveries", results.recoveries.size()},
+        {"recovery", recoveries},
         {"memory",
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},
@@ -241,6 +249,17 @@ std::string json_text(const Options &options, const TextData &text, const Result
     };
     // Names of files may contain any bytes.
     return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string recovery_text(const Recovery &recovery) {
+    return fmt::format("ranks died; {} go on after step {}, from {}, {:.2f} s after the error\n",
+                       recovery.ranks, recovery.step, recovery.from, recovery.seconds);
+}
+
+void Results::return_to(int step) {
+    const int kept = std::max(step - first_step, 0);
+    if (steps.size() > static_cast<std::size_t>(kept)) steps.resize(static_cast<std::size_t>(kept));
+    std::erase_if(held_out, [&](const auto &one) { return one.first > step; });
 }
 
 std::string printable(const std::string &text) {

@@ -38,7 +38,14 @@ double learning_rate(double highest, int step, int steps) {
     return lowest + (highest - lowest) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-vescomm::fsdp::Spec specification(const Options &options) {
+std::string preset_for(const Options &options, int ranks) {
+    const std::size_t colon = options.preset.find(':');
+    if (!options.elastic || colon == std::string::npos) return options.preset;
+    const int group = std::atoi(options.preset.c_str() + colon + 1);
+    return group > 0 && ranks % group != 0 ? "zero3" : options.preset;
+}
+
+vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     vescomm_planner_options_t planner = vescomm_planner_options_init();
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
@@ -49,8 +56,9 @@ vescomm::fsdp::Spec specification(const Options &options) {
     engine.keep_gathered = options.reshard ? 0 : 1;
     engine.seed = options.seed;
     engine.planner = &planner;
+    engine.partner_copy = options.elastic && options.partner_copy ? 1 : 0;
     vescomm::fsdp::Spec spec(engine);
-    spec.preset(options.preset);
+    spec.preset(preset_for(options, ranks));
     std::vector<std::uint64_t> ids;
     for (const UnitDescription &unit : describe(options.shape)) {
         const std::uint64_t number = spec.add_unit(unit.name);
@@ -115,20 +123,16 @@ void set_initial_values(const TensorDescription &tensor, std::uint64_t seed, int
 }
 
 Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const TextData &text)
-    : comm_(comm),
+    : comm_(&comm),
       options_(options),
       text_(text),
       rank_(comm.rank()),
       ranks_(comm.ranks()),
       units_(describe(options.shape)),
-      spec_(specification(options)),
+      spec_(specification(options, ranks_)),
       engine_(spec_, comm),
       parameters_(engine_, options.shape),
-      // Size of the largest part of a micro-batch. The rank that has it depends on the number of
-      // sequences. Unused memory is never touched.
-      model_(options.shape, options.precision,
-             largest_part(largest_part(options.batch, options.accumulate), ranks_),
-             options.recompute) {
+      model_(make_model()) {
     std::vector<std::pair<int, int>> tensors;  // by id: unit and tensor
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
         for (std::size_t tensor = 0; tensor < units_[unit].tensors.size(); ++tensor)
@@ -138,6 +142,28 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
         const auto [unit, tensor] = tensors[id];
         set_initial_values(units_[unit].tensors[tensor], options.seed, unit, tensor, first, values);
     });
+}
+
+// Size of the largest part of a micro-batch. The rank that has it depends on the number of
+// sequences. Unused memory is never touched.
+Gpt Trainer::make_model() const {
+    return Gpt(options_.shape, options_.precision,
+               largest_part(largest_part(options_.batch, options_.accumulate), ranks_),
+               options_.recompute);
+}
+
+vescomm_fsdp_recovery_t Trainer::recover(vescomm::Communicator &survivors,
+                                         vescomm_fsdp_recovery_t recovery) {
+    vescomm::fsdp::Spec spec = specification(options_, survivors.ranks());
+    recovery.spec = spec.get();
+    recovery = engine_.recover(survivors, recovery);
+    recovery.spec = nullptr;
+    spec_ = std::move(spec);
+    comm_ = &survivors;
+    rank_ = survivors.rank();
+    ranks_ = survivors.ranks();
+    model_ = make_model();
+    return recovery;
 }
 
 template <typename Body>
@@ -207,10 +233,15 @@ StepResult Trainer::step(int step) {
     arguments.learning_rate_scale =
         options_.learning_rate > 0 ? result.learning_rate / options_.learning_rate : 0;
     arguments.max_norm = options_.clip;
+    // Before the update: if a rank dies during it, all others know the results of the step.
+    result.loss = sum_over_ranks(*comm_, loss_sum) / tokens;
+    if (options_.elastic) result.norm = engine_.norm().first;
+    result.seconds = vescomm_trace_get_seconds() - begin;
+    result.after = result.before;
+    last_step_ = result;
     result.norm = engine_.step(arguments).norm;
     const double stepped = vescomm_trace_get_seconds();
     result.after = engine_.counters();
-    result.loss = sum_over_ranks(comm_, loss_sum) / tokens;
 
     // step() runs the optimizer last, after all waiting.
     vescomm::check(vescomm_trace_add_span(
@@ -236,7 +267,7 @@ double Trainer::held_out_loss() {
         forward(text_.held_out({first + share.begin, first + share.end}));
         loss_sum += model_.loss_sum();
     }
-    return sum_over_ranks(comm_, loss_sum) /
+    return sum_over_ranks(*comm_, loss_sum) /
            (static_cast<double>(sequences) * options_.shape.context);
 }
 

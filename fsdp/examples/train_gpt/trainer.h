@@ -43,10 +43,14 @@ struct StepResult {
 // cosine down to a tenth of `highest`.
 double learning_rate(double highest, int step, int steps);
 
+// Returns the preset for a number of ranks: that of the options, or zero3 if its groups do not
+// divide the ranks, which happens after the death of some.
+std::string preset_for(const Options &options, int ranks);
+
 // Returns the model for the engine. The number of a unit is that of describe(); parameters have
 // consecutive ids. Rows of matrices stay together in blocks of `block_rows`; vectors may be cut
 // anywhere.
-vescomm::fsdp::Spec specification(const Options &options);
+vescomm::fsdp::Spec specification(const Options &options, int ranks);
 
 // Gathers units and hands their parameters to a Gpt.
 class Parameters {
@@ -82,11 +86,19 @@ public:
 
     StepResult step(int step);
 
+    // Goes on with the ranks that have survived the death of others. `recovery` has the folder of
+    // checkpoints for shards that are lost. Throws vescomm::Error; it may then be called again.
+    vescomm_fsdp_recovery_t recover(vescomm::Communicator &survivors,
+                                    vescomm_fsdp_recovery_t recovery);
+    // The last step that began to update the parameters. After a recovery it may be complete
+    // although step() threw.
+    const StepResult &last_step() const { return last_step_; }
+
     // Returns the loss of the held-out sequences in nats per byte.
     double held_out_loss();
 
     vescomm::fsdp::Engine &engine() { return engine_; }
-    const vescomm::Communicator &comm() const { return comm_; }
+    const vescomm::Communicator &comm() const { return *comm_; }
     const vescomm::fsdp::Spec &spec() const { return spec_; }
     std::size_t activation_bytes() const { return model_.activation_bytes(); }
 
@@ -94,12 +106,13 @@ private:
     void forward(const Batch &batch);
     void backward(float scale);
     double micro_batch(int step, int number, double tokens);
+    Gpt make_model() const;
 
     // Runs body and records it in the trace as computation.
     template <typename Body>
     void traced(const char *what, int unit, Body &&body);
 
-    vescomm::Communicator &comm_;
+    vescomm::Communicator *comm_;
     const Options &options_;
     const TextData &text_;
     int rank_;
@@ -109,6 +122,7 @@ private:
     vescomm::fsdp::Engine engine_;
     Parameters parameters_;
     Gpt model_;
+    StepResult last_step_;
 };
 
 }  // namespace train_gpt
