@@ -29,7 +29,7 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
       rank_(world.rank()),
-      shards_(model_.plan, rank_),
+      shards_(model_.plan, rank_, model_.spec.offload_folder()),
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_)) {

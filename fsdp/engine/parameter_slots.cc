@@ -52,6 +52,7 @@ void ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     into.running = true;
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (plan_.buckets[bucket].elements == 0) continue;
+        shards_.will_need_master(bucket);
         // A request is created on all ranks of a group. Ranks that do not come to this unit must
         // be found before.
         if (!channels_.contains({slot, bucket})) watch_.verify(into.announced);
@@ -64,8 +65,10 @@ void ParameterSlots::await(int slot) {
     if (!from.running) return;
     watch_.verify(from.announced);
     for (const std::size_t bucket : plan_.of_unit[from.unit])
-        if (plan_.buckets[bucket].elements > 0)
+        if (plan_.buckets[bucket].elements > 0) {
             comms_.wait(comms_.shard(), channel(slot, bucket).request.get());
+            shards_.rest_master(bucket);
+        }
     from.running = false;
 }
 

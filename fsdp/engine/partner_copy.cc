@@ -13,7 +13,7 @@ PartnerCopy::PartnerCopy(const Spec &spec, const ModelPlan &plan, const Shards &
       mine_(mine),
       copied_((rank + plan.mesh.ranks - distance) % plan.mesh.ranks),
       holder_((rank + distance) % plan.mesh.ranks),
-      shards_(plan, copied_),
+      shards_(plan, copied_, spec.offload_folder()),
       optimizer_(spec, plan, shards_, copied_) {}
 
 void PartnerCopy::exchange(Comms &comms, const void *mine, std::size_t my_bytes, void *copy,

@@ -83,6 +83,8 @@ public:
 
     const vescomm_fsdp_spec_options_t &options() const { return options_; }
     const vescomm_planner_options_t &planner() const { return planner_; }
+    // Empty: masters and states are in memory.
+    const std::string &offload_folder() const { return offload_folder_; }
     const std::vector<Axis> &axes() const { return axes_; }
     const std::vector<Unit> &units() const { return units_; }
     const std::vector<Parameter> &parameters() const { return parameters_; }
@@ -95,6 +97,7 @@ public:
 private:
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;
+    std::string offload_folder_;
     std::vector<Axis> axes_;
     std::vector<Unit> units_;
     std::vector<Parameter> parameters_;

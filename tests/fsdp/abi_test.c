@@ -101,7 +101,8 @@ MEMBER(vescomm_fsdp_spec_options_t, average, 32);
 MEMBER(vescomm_fsdp_spec_options_t, seed, 40);
 MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
 MEMBER(vescomm_fsdp_spec_options_t, partner_copy, 56);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 64);
+MEMBER(vescomm_fsdp_spec_options_t, offload_folder, 64);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 72);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -137,7 +138,8 @@ MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
 MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
 MEMBER(vescomm_fsdp_report_t, partner_bytes, 144);
 MEMBER(vescomm_fsdp_report_t, partner_bytes_per_step, 152);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 160);
+MEMBER(vescomm_fsdp_report_t, file_bytes, 160);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 168);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);

@@ -167,6 +167,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
         ->group(sharding);
 
+    app.add_option("--offload", options.offload,
+                   "folder of a local disk for masters and moments, instead of memory")
+        ->group(sharding);
+
     const char *checkpoints = "Checkpoints";
     app.add_option("--save", options.save,
                    "folder of checkpoints: saved at the end, the newest two remain")

@@ -32,6 +32,7 @@ struct Options {
     int gradient_slots = 2;
     bool uniform = false;
     std::int64_t block_rows = 32;
+    std::string offload;  // folder for masters and moments; empty: memory
 
     std::string data;  // empty: the Python standard library
     int held_out_every = 80;  // steps; 0: only at the end

@@ -154,6 +154,8 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"gradient_slots", report.gradient_slot_bytes},
             {"scratch", report.scratch_bytes},
             {"peak", report.peak_bytes},
+            {"partner", report.partner_bytes},
+            {"file", report.file_bytes},
             {"gathers_per_step", report.gathers_per_step},
             {"gather_bytes_per_step", report.gather_bytes_per_step},
             {"reduce_bytes_per_step", report.reduce_bytes_per_step},

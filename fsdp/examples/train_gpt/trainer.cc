@@ -57,6 +57,7 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     engine.seed = options.seed;
     engine.planner = &planner;
     engine.partner_copy = options.elastic && options.partner_copy ? 1 : 0;
+    engine.offload_folder = options.offload.empty() ? nullptr : options.offload.c_str();
     vescomm::fsdp::Spec spec(engine);
     spec.preset(preset_for(options, ranks));
     std::vector<std::uint64_t> ids;

@@ -91,12 +91,17 @@ typedef struct vescomm_fsdp_spec_options {
      *  one rank. No effect with replicas (ddp, hsdp, mics), which are such copies. */
     int32_t partner_copy;
     uint32_t reserved2;
+    /** Folder of a local disk for masters and states of optimizers, instead of memory. Each rank
+     * has a file without a name there, which ends with the process. The step reads the values of a
+     *  unit while it updates those of another one. Values have the same bits as in memory. May
+     *  differ between ranks. NULL: all in memory. */
+    const char *offload_folder;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
     vescomm_fsdp_spec_options_t options = {
-        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0};
+        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, NULL};
     return options;
 }
 
@@ -282,7 +287,8 @@ typedef struct vescomm_fsdp_report {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** All of the above and partner_bytes, if no other rank of the shard group is on the node. */
+    /** All of the above and partner_bytes, without file_bytes, if no other rank of the shard group
+     * is on the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step. */
@@ -299,12 +305,17 @@ typedef struct vescomm_fsdp_report {
     uint64_t partner_bytes;
     /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
     uint64_t partner_bytes_per_step;
+    /** Masters and states in the file of offload_folder, those of partner_bytes included. They
+     *  count in the members above, except peak_bytes: the memory in which the system keeps parts of
+     *  the file is free when it is needed otherwise. */
+    uint64_t file_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
                                     -1,
+                                    0,
                                     0,
                                     0,
                                     0,

@@ -129,6 +129,12 @@ class Elastic(unittest.TestCase):
         self.expect_curve(results)
         self.assertEqual(results["recovery"][0]["from"], "the survivors")
 
+    def test_shards_in_files_are_recovered(self):
+        results, _ = self.train(3, "--elastic", "--offload", self.folder, deaths=[(5, 1)])
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the survivors")
+        self.assertGreater(results["report"]["file"], 0)
+
     def test_without_elastic_the_job_fails(self):
         with self.assertRaisesRegex(AssertionError, "exit code 137"):
             self.train(2, deaths=[(4, 1)])
