@@ -23,7 +23,7 @@ vescomm_status_t vescomm_fsdp_save(vescomm_fsdp_t *engine, const char *folder,
         const std::string bytes(static_cast<const char *>(ours.bytes > 0 ? ours.data : ""),
                                 ours.bytes);
         auto made = std::make_unique<vescomm_job>();
-        made->save = engine->engine.save(folder, bytes, ours.keep);
+        made->save = engine->engine().save(folder, bytes, ours.keep);
         *job = made.release();
     });
 }
@@ -56,7 +56,7 @@ vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const char *folder) {
     return api::guarded("vescomm_fsdp_load", [&] {
         api::require(engine, "engine");
         api::require(folder, "folder");
-        engine->engine.load(folder);
+        engine->engine().load(folder);
     });
 }
 
@@ -66,7 +66,7 @@ vescomm_status_t vescomm_fsdp_get_extra(const vescomm_fsdp_t *engine, int32_t ra
         api::require(engine, "engine");
         api::require(bytes, "bytes");
         if (capacity > 0) api::require(data, "data");
-        const std::string &extra = engine->engine.extra(rank);
+        const std::string &extra = engine->engine().extra(rank);
         std::copy_n(extra.data(), std::min(capacity, extra.size()), static_cast<char *>(data));
         *bytes = extra.size();
     });

@@ -20,7 +20,7 @@ vescomm_status_t unit_event(const char *function, vescomm_fsdp_t *engine, UnitEv
     return api::guarded(function, [&] {
         api::require(engine, "engine");
         api::require_no_stream(stream);
-        (engine->engine.*event)(unit);
+        (engine->engine().*event)(unit);
     });
 }
 
@@ -39,7 +39,9 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
             api::require(spec, "spec");
             api::require(engine, "engine");
             const auto model = api::agree_on_model(spec->spec, world, refusal);
-            if (model) *engine = new vescomm_fsdp{api::Engine(*model, comms[0], std::move(world))};
+            if (model)
+                *engine = new vescomm_fsdp{
+                    {std::make_unique<api::Engine>(*model, comms[0], std::move(world)), nullptr}};
             // All ranks have an error: they end the communicator together, without an abort, which
             // could reach a rank before its error.
         }
@@ -57,14 +59,14 @@ vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine, vescomm_fsdp_fi
     return api::guarded("vescomm_fsdp_initialise", [&] {
         api::require(engine, "engine");
         api::require(reinterpret_cast<const void *>(fill), "fill");
-        engine->engine.initialise(fill, context);
+        engine->engine().initialise(fill, context);
     });
 }
 
 vescomm_status_t vescomm_fsdp_begin(vescomm_fsdp_t *engine, uint32_t flags) {
     return api::guarded("vescomm_fsdp_begin", [&] {
         api::require(engine, "engine");
-        engine->engine.begin(flags);
+        engine->engine().begin(flags);
     });
 }
 
@@ -100,7 +102,7 @@ vescomm_status_t vescomm_fsdp_parameter(vescomm_fsdp_t *engine, uint64_t id,
     return api::guarded("vescomm_fsdp_parameter", [&] {
         api::require(engine, "engine");
         api::struct_size(view, "view");
-        api::write_struct(view, engine->engine.parameter(id), "view");
+        api::write_struct(view, engine->engine().parameter(id), "view");
     });
 }
 
@@ -111,7 +113,7 @@ vescomm_status_t vescomm_fsdp_gradient(vescomm_fsdp_t *engine, uint64_t id,
         api::require(engine, "engine");
         api::require(mode, "mode");
         api::struct_size(view, "view");
-        const auto [found, how] = engine->engine.gradient(id);
+        const auto [found, how] = engine->engine().gradient(id);
         api::write_struct(view, found, "view");
         *mode = how;
     });
@@ -122,7 +124,7 @@ vescomm_status_t vescomm_fsdp_push_gradient(vescomm_fsdp_t *engine, uint64_t id,
     return api::guarded("vescomm_fsdp_push_gradient", [&] {
         api::require(engine, "engine");
         api::require_no_stream(stream);
-        engine->engine.push_gradient(id, data, type);
+        engine->engine().push_gradient(id, data, type);
     });
 }
 
@@ -130,14 +132,14 @@ vescomm_status_t vescomm_fsdp_finish_backward(vescomm_fsdp_t *engine, void *stre
     return api::guarded("vescomm_fsdp_finish_backward", [&] {
         api::require(engine, "engine");
         api::require_no_stream(stream);
-        engine->engine.finish_backward();
+        engine->engine().finish_backward();
     });
 }
 
 vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *norm, int32_t *finite) {
     return api::guarded("vescomm_fsdp_norm", [&] {
         api::require(engine, "engine");
-        const auto [value, is_finite] = engine->engine.norm();
+        const auto [value, is_finite] = engine->engine().norm();
         if (norm != nullptr) *norm = value;
         if (finite != nullptr) *finite = is_finite ? 1 : 0;
     });
@@ -146,7 +148,7 @@ vescomm_status_t vescomm_fsdp_norm(vescomm_fsdp_t *engine, double *norm, int32_t
 vescomm_status_t vescomm_fsdp_scale(vescomm_fsdp_t *engine, double factor) {
     return api::guarded("vescomm_fsdp_scale", [&] {
         api::require(engine, "engine");
-        engine->engine.scale(factor);
+        engine->engine().scale(factor);
     });
 }
 
@@ -156,7 +158,7 @@ vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_fsdp_step_t *
         api::require(engine, "engine");
         api::require_no_stream(stream);
         auto ours = api::read_struct(step, "step", vescomm_fsdp_step_init());
-        engine->engine.step(ours);
+        engine->engine().step(ours);
         api::write_struct(step, ours, "step");
     });
 }
@@ -165,14 +167,14 @@ vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint64_t group,
                                         const void *settings) {
     return api::guarded("vescomm_fsdp_set_group", [&] {
         api::require(engine, "engine");
-        engine->engine.set_group(group, settings);
+        engine->engine().set_group(group, settings);
     });
 }
 
 vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine) {
     return api::guarded("vescomm_fsdp_reset", [&] {
         api::require(engine, "engine");
-        engine->engine.reset();
+        engine->engine().reset();
     });
 }
 
@@ -180,7 +182,7 @@ vescomm_status_t vescomm_fsdp_shard(vescomm_fsdp_t *engine, uint64_t unit, vesco
                                     uint32_t state, vescomm_fsdp_view_t *view) {
     return api::guarded("vescomm_fsdp_shard", [&] {
         api::require(engine, "engine");
-        api::write_struct(view, engine->engine.shard(unit, role, state), "view");
+        api::write_struct(view, engine->engine().shard(unit, role, state), "view");
     });
 }
 
@@ -190,7 +192,7 @@ vescomm_status_t vescomm_fsdp_pieces(const vescomm_fsdp_t *engine, uint64_t unit
     return api::guarded("vescomm_fsdp_pieces", [&] {
         api::require(engine, "engine");
         api::require(count, "count");
-        const auto all = engine->engine.pieces(unit);
+        const auto all = engine->engine().pieces(unit);
         if (capacity > 0) {
             // The stride of the array is the size of the caller's struct.
             const std::size_t stride = api::struct_size(pieces, "pieces[0]");
@@ -213,7 +215,7 @@ vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
                                            vescomm_fsdp_counters_t *counters) {
     return api::guarded("vescomm_fsdp_get_counters", [&] {
         api::require(engine, "engine");
-        api::write_struct(counters, engine->engine.counters(), "counters");
+        api::write_struct(counters, engine->engine().counters(), "counters");
     });
 }
 
@@ -221,13 +223,13 @@ vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **
     return api::guarded("vescomm_fsdp_get_comm", [&] {
         api::require(engine, "engine");
         api::require(comm, "comm");
-        *comm = engine->engine.comm();
+        *comm = engine->engine().comm();
     });
 }
 
 vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine) {
     return api::guarded("vescomm_fsdp_progress", [&] {
         api::require(engine, "engine");
-        engine->engine.progress();
+        engine->engine().progress();
     });
 }

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "fsdp/checkpoint/save_job.h"
-#include "fsdp/engine/engine.h"
+#include "fsdp/engine/recovery.h"
 #include "fsdp/spec/spec.h"
 
 struct vescomm_fsdp_spec {
@@ -19,5 +19,8 @@ struct vescomm_job {
 };
 
 struct vescomm_fsdp {
-    vescomm::fsdp::Engine engine;
+    vescomm::fsdp::Engines engines;
+
+    // The same until a recovery succeeds.
+    vescomm::fsdp::Engine &engine() const { return *engines.current; }
 };

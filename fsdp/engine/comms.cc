@@ -59,9 +59,9 @@ void Comms::progress() {
 
 // A split in which no rank takes part is an all-gather over the control plane, whose result reaches
 // a rank before any later failure. A barrier does not promise that.
-void Comms::meet() {
+void meet_in(const Communicator &world) {
     vescomm_comm_t *none = nullptr;
-    check(vescomm_comm_split(world_.get(), -1, 0, nullptr, &none));
+    check(vescomm_comm_split(world.get(), -1, 0, nullptr, &none));
 }
 
 void Comms::abort(const char *reason) noexcept {

@@ -18,6 +18,10 @@ namespace vescomm::fsdp {
 // exception leaves the scope of the result, the waits of the other ranks end. Collective.
 Communicator make_world(vescomm_comm_t *parent);
 
+// Returns when all ranks have called it. A failure of a rank that has returned reaches no rank that
+// has not. Collective.
+void meet_in(const Communicator &world);
+
 class Comms {
 public:
     // Takes a communicator of all ranks that belongs to the engine. `mesh` must outlive this
@@ -33,9 +37,7 @@ public:
     // Failure.
     void wait(const Communicator &comm, vescomm_request_t *request);
     void progress();
-    // Returns when all ranks have called it. A failure of a rank that has returned reaches no rank
-    // that has not. Collective.
-    void meet();
+    void meet() { meet_in(world_); }
     // Ends the waits of all ranks.
     void abort(const char *reason) noexcept;
 

@@ -8,17 +8,34 @@
 #include "fsdp/engine/event_body.h"
 #include "fsdp/hash.h"
 #include "fsdp/report/traffic.h"
+#include "fsdp/spec/partners.h"
 
 namespace vescomm::fsdp {
+
+namespace {
+
+// Collective.
+std::vector<int> gather_nodes(const Communicator &world) {
+    const vescomm_comm_info_t info = world.info();
+    std::vector<std::int32_t> nodes(static_cast<std::size_t>(info.ranks));
+    check(vescomm_all_gather(world.get(), &info.node, nodes.data(), 1, VESCOMM_I32, nullptr,
+                             nullptr, nullptr));
+    return {nodes.begin(), nodes.end()};
+}
+
+}  // namespace
 
 Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
     : model_(model),
       parent_(parent),
       rank_(world.rank()),
-      shards_(model_.plan, rank_),
+      shards_(model_.plan, rank_, model_.spec.offload_folder()),
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
       wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_)) {
+    if (has_partner_copies(model_.spec, model_.plan.mesh))
+        copy_.emplace(model_.spec, model_.plan, shards_, rank_,
+                      partner_distance(gather_nodes(wiring_->comms.world())));
     wiring_->comms.meet();
 }
 
@@ -39,6 +56,7 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
         states_.require_closed("vescomm_fsdp_initialise()");
         wiring_->parameters.forget();
         ++generation_;
+        complete_ = false;
         for (std::size_t index = 0; index < model_.plan.buckets.size(); ++index) {
             const Bucket &bucket = model_.plan.buckets[index];
             for (const auto &piece : bucket.pieces(model_.plan.mesh.position(rank_))) {
@@ -50,6 +68,8 @@ void Engine::initialise(vescomm_fsdp_fill_t fill, void *context) {
                     refuse("the function that sets parameter \"{}\" failed", name);
             }
         }
+        refresh_copy();
+        complete_ = true;
     });
 }
 
@@ -220,6 +240,7 @@ void Engine::sum_over_replicas() {
 void Engine::set_group(std::uint64_t group, const void *settings) {
     require_wiring();
     optimizer_.set_group(group, settings);
+    if (copy_) copy_->optimizer().set_group(group, settings);
     const auto &bytes = optimizer_.groups()[group].settings;
     log_.note(Event::set_group, no_unit, hash_of(bytes.data(), bytes.size(), group));
 }
@@ -252,7 +273,7 @@ void Engine::rewire() {
     log_ = {};
     Communicator world = make_world(parent_);
     wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_);
-    catch_up();
+    catch_up(wiring_->comms.world());
 }
 
 vescomm_fsdp_view_t Engine::shard(std::uint64_t unit, vescomm_fsdp_role_t role,
@@ -324,7 +345,7 @@ vescomm_fsdp_counters_t Engine::counters() const {
     vescomm_fsdp_counters_t counters = counters_;
     counters.steps = optimizer_.steps();
     counters.exposed_seconds -= counters.optimizer_seconds;
-    counters.allocated_bytes = shards_.bytes();
+    counters.allocated_bytes = shards_.bytes() + (copy_ ? copy_->bytes() : 0);
     if (wiring_)
         counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients.bytes() +
                                     wiring_->gradients.scratch_bytes();

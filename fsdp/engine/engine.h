@@ -13,6 +13,8 @@
 #include "fsdp/checkpoint/save_job.h"
 #include "fsdp/engine/event_log.h"
 #include "fsdp/engine/optimizer.h"
+#include "fsdp/engine/partner_copy.h"
+#include "fsdp/engine/redistribution.h"
 #include "fsdp/engine/unit_states.h"
 #include "fsdp/engine/wiring.h"
 #include "fsdp/error.h"
@@ -49,6 +51,26 @@ public:
                                               int keep);
     void load(const std::string &folder);
     const std::string &extra(int rank) const;
+
+    // engine_recover.cc
+    // Ends the step after a failure, and completes the last update of any survivor. Returns what
+    // this rank has. Collective over `world`, the survivors of the ranks of this engine.
+    Holding prepare_recovery(Communicator &world);
+    // The specification for the survivors: this one, with the settings of the last step.
+    Spec spec_for_survivors() const;
+    // Takes the values of the engine before, whose survivors are the ranks of this engine.
+    // Collective; every rank throws or none does.
+    void take_over(const Engine &before, const Survivors &survivors);
+    // As take_over(), with values of the latest checkpoint of a folder. Collective.
+    void take_over_from(const Engine &before, const Survivors &survivors,
+                        const std::string &folder);
+    // Returns when all ranks have called it. Collective.
+    void meet();
+    // Frees the communicators of an engine of a recovery that did not end on all ranks.
+    void disconnect(const char *reason) noexcept;
+    std::uint64_t recoveries() const { return recoveries_; }
+    std::int64_t steps() const { return optimizer_.steps(); }
+    const Model &model() const { return model_; }
 
     vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role, std::uint32_t state);
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
@@ -87,7 +109,11 @@ private:
     void sum_over_replicas();
     double measure_norm();
     void apply(const Update &update);
-    void catch_up();
+    // Completes the last update of any rank of `world`. Collective.
+    void catch_up(Communicator &world);
+    // Makes the copy of another rank's shards again.
+    void refresh_copy();
+    void take_counts(const Engine &before, std::int64_t generation);
     // Throws unless there is such a parameter with memory; returns its unit.
     const Parameter &require_parameter(std::uint64_t id) const;
     // Throws unless a gradient of the parameter may be written.
@@ -99,6 +125,7 @@ private:
     int rank_;
     Shards shards_;
     Optimizer optimizer_;
+    std::optional<PartnerCopy> copy_;  // of another rank's shards
     UnitStates states_;
     EventLog log_;
     vescomm_fsdp_counters_t counters_ = vescomm_fsdp_counters_init();
@@ -107,6 +134,8 @@ private:
     Gradients gradients_;
     Update last_update_;
     std::uint64_t generation_ = 0;  // changes of the parameters so far
+    bool complete_ = true;  // false: masters and states are partly set
+    std::uint64_t recoveries_ = 0;  // that led to this engine
     std::vector<std::string> loaded_extras_;  // by rank of the job that saved
 };
 

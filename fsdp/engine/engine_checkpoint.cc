@@ -151,9 +151,12 @@ void Engine::load(const std::string &folder) {
     };
     wiring_->parameters.forget();
     ++generation_;
+    complete_ = false;
     checkpoint::run_on_all(*agreement, read, [] {});
     optimizer_.set_steps(steps);
     loaded_extras_ = std::move(extras);
+    event(Event::load, no_unit, false, 0, [&] { refresh_copy(); });
+    complete_ = true;
 }
 
 const std::string &Engine::extra(int rank) const {

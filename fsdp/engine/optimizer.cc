@@ -63,7 +63,12 @@ void Optimizer::restore_settings() {
 
 void Optimizer::step(float gradient_scale, double learning_rate_scale) {
     ++steps_;
-    for (const OptimizerRun &part : runs_) {
+    for (std::size_t number = 0; number < runs_.size(); ++number) {
+        const OptimizerRun &part = runs_[number];
+        // The disk reads the next bucket while this one is updated, and writes the one before.
+        const bool last = number + 1 == runs_.size();
+        const bool last_of_bucket = last || runs_[number + 1].bucket != part.bucket;
+        if (last_of_bucket && !last) shards_.will_need(runs_[number + 1].bucket);
         const Group &group = groups_[part.group];
         vescomm_optimizer_run_t run = vescomm_optimizer_run_init();
         run.states = static_cast<std::uint32_t>(part.states.size());
@@ -80,6 +85,7 @@ void Optimizer::step(float gradient_scale, double learning_rate_scale) {
         if (result != 0)
             refuse("optimizer \"{}\" returned {} for a run of {} elements", group.kind.name, result,
                    part.elements);
+        if (last_of_bucket) shards_.rest(part.bucket);
     }
 }
 

@@ -67,6 +67,8 @@ void ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     into.unit = unit;
     into.announced = watch_.post(announcement);
     into.running = true;
+    for (const std::size_t bucket : plan_.of_unit[unit])
+        if (plan_.buckets[bucket].elements > 0) shards_.will_need_master(bucket);
     // A request is created on all ranks of a group. Ranks that do not come to this unit must be
     // found before.
     for_plain_buckets(unit, [&](std::size_t bucket) {
@@ -92,6 +94,8 @@ void ParameterSlots::await(int slot) {
     if (plan_.quantised_bytes_of(from.unit) > 0)
         codes_.finish(codes_.slot_for(slot), from.unit,
                       [&](std::size_t bucket) { return data(slot, bucket); });
+    for (const std::size_t bucket : plan_.of_unit[from.unit])
+        if (plan_.buckets[bucket].elements > 0) shards_.rest_master(bucket);
     from.running = false;
 }
 

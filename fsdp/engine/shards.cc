@@ -13,7 +13,7 @@ AlignedBytes::AlignedBytes(std::size_t bytes)
     std::memset(data_.get(), 0, bytes);
 }
 
-Shards::Shards(const ModelPlan &plan, int rank)
+Shards::Shards(const ModelPlan &plan, int rank, const std::string &folder)
     : plan_(plan), position_(plan.mesh.position(rank)), states_(plan.buckets.size()) {
     std::int64_t master = 0;
     std::int64_t gradient = 0;
@@ -26,15 +26,74 @@ Shards::Shards(const ModelPlan &plan, int rank)
         if (!bucket.trainable) continue;
         gradient += aligned;
         for (const vescomm_type_t type : bucket.states)
-            states_[i].emplace_back(static_cast<std::size_t>(aligned) *
-                                    vescomm_type_get_bytes(type));
+            states_[i].emplace_back().size =
+                static_cast<std::size_t>(aligned) * vescomm_type_get_bytes(type);
     }
-    master_ = AlignedBytes(static_cast<std::size_t>(master) * sizeof(float));
+    master_.size = static_cast<std::size_t>(master) * sizeof(float);
+    place(folder);
     gradient_ = AlignedBytes(static_cast<std::size_t>(gradient) * sizeof(float));
 }
 
+// Gives masters and states memory, or parts of a file.
+void Shards::place(const std::string &folder) {
+    std::vector<Array *> all = {&master_};
+    for (auto &states : states_)
+        for (Array &state : states) all.push_back(&state);
+    if (folder.empty()) {
+        for (Array *array : all) {
+            array->own = AlignedBytes(array->size);
+            array->data = array->own.data();
+        }
+        return;
+    }
+    const std::size_t page = offload_alignment();
+    std::vector<std::size_t> offsets;
+    std::size_t end = 0;
+    for (const Array *array : all) {
+        offsets.push_back(end);
+        end += (array->size + page - 1) / page * page;
+    }
+    file_ = OffloadFile(folder, end);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->data = file_.data() + offsets[i];
+}
+
+// The pages that only have masters of the bucket.
+std::span<std::byte> Shards::master_pages(std::size_t bucket) const noexcept {
+    const std::size_t page = offload_alignment();
+    const std::span<float> values = master(bucket);
+    const auto *data = reinterpret_cast<std::byte *>(values.data());
+    const auto begin = static_cast<std::size_t>(data - master_.data);
+    const std::size_t first = (begin + page - 1) / page * page;
+    const std::size_t last = (begin + values.size_bytes()) / page * page;
+    return {master_.data + first, last > first ? last - first : 0};
+}
+
+void Shards::will_need_master(std::size_t bucket) const noexcept {
+    if (file_.size() == 0) return;
+    const auto pages = master_pages(bucket);
+    file_.will_need(pages.data(), pages.size());
+}
+
+void Shards::rest_master(std::size_t bucket) const noexcept {
+    if (file_.size() == 0) return;
+    const auto pages = master_pages(bucket);
+    file_.rest(pages.data(), pages.size());
+}
+
+void Shards::will_need(std::size_t bucket) const noexcept {
+    will_need_master(bucket);
+    if (file_.size() == 0) return;
+    for (const Array &state : states_[bucket]) file_.will_need(state.data, state.size);
+}
+
+void Shards::rest(std::size_t bucket) const noexcept {
+    rest_master(bucket);
+    if (file_.size() == 0) return;
+    for (const Array &state : states_[bucket]) file_.rest(state.data, state.size);
+}
+
 std::span<float> Shards::master(std::size_t bucket) const {
-    return {reinterpret_cast<float *>(master_.data()) + master_begin_[bucket],
+    return {reinterpret_cast<float *>(master_.data) + master_begin_[bucket],
             static_cast<std::size_t>(plan_.buckets[bucket].shard(position_))};
 }
 
@@ -44,7 +103,16 @@ std::span<float> Shards::gradient(std::size_t bucket) const {
 }
 
 void *Shards::state(std::size_t bucket, std::size_t state) const {
-    return states_[bucket][state].data();
+    return states_[bucket][state].data;
+}
+
+std::span<std::byte> Shards::state_bytes(std::size_t bucket, std::size_t state) const {
+    const Array &array = states_[bucket][state];
+    return {array.data, array.size};
+}
+
+std::span<float> Shards::masters() const {
+    return {reinterpret_cast<float *>(master_.data), master_.size / sizeof(float)};
 }
 
 std::span<float> Shards::gradients() const {
@@ -52,9 +120,9 @@ std::span<float> Shards::gradients() const {
 }
 
 std::uint64_t Shards::bytes() const {
-    std::uint64_t bytes = master_.size() + gradient_.size();
+    std::uint64_t bytes = master_.own.size() + gradient_.size();
     for (const auto &states : states_)
-        for (const AlignedBytes &state : states) bytes += state.size();
+        for (const Array &state : states) bytes += state.own.size();
     return bytes;
 }
 

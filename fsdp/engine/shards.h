@@ -10,8 +10,10 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "fsdp/engine/offload_file.h"
 #include "fsdp/spec/model_plan.h"
 
 namespace vescomm::fsdp {
@@ -37,23 +39,46 @@ private:
 
 class Shards {
 public:
-    Shards(const ModelPlan &plan, int rank);
+    // `folder`: for masters and states in a file; empty: all in memory.
+    Shards(const ModelPlan &plan, int rank, const std::string &folder = {});
 
     std::span<float> master(std::size_t bucket) const;
     // The bucket must be trainable.
     std::span<float> gradient(std::size_t bucket) const;
     void *state(std::size_t bucket, std::size_t state) const;
+    // The same, with the zeros that follow it.
+    std::span<std::byte> state_bytes(std::size_t bucket, std::size_t state) const;
 
-    // All gradient shards, with zeros between them.
+    // All masters, and all gradient shards, with zeros between them.
+    std::span<float> masters() const;
     std::span<float> gradients() const;
-    std::uint64_t bytes() const;
+    std::uint64_t bytes() const;  // in memory
+
+    // With a file: starts to read masters and states of a bucket from the disk, and removes them
+    // from memory. Without one they do nothing.
+    void will_need(std::size_t bucket) const noexcept;
+    void rest(std::size_t bucket) const noexcept;
+    void will_need_master(std::size_t bucket) const noexcept;
+    void rest_master(std::size_t bucket) const noexcept;
 
 private:
+    // Memory of its own, or a part of the file.
+    struct Array {
+        AlignedBytes own;
+        std::byte *data = nullptr;
+        std::size_t size = 0;
+    };
+
+    void place(const std::string &folder);
+    std::span<std::byte> master_pages(std::size_t bucket) const noexcept;
+
     const ModelPlan &plan_;
     int position_;
     std::vector<std::int64_t> master_begin_, gradient_begin_;  // by bucket
-    AlignedBytes master_, gradient_;
-    std::vector<std::vector<AlignedBytes>> states_;  // by bucket
+    Array master_;
+    AlignedBytes gradient_;
+    std::vector<std::vector<Array>> states_;  // by bucket
+    OffloadFile file_;
 };
 
 }  // namespace vescomm::fsdp

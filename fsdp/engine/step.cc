@@ -106,6 +106,11 @@ void Engine::step(vescomm_fsdp_step_t &step) {
                 scale, gradients_.scale, step.loss_scale);
         const double norm = measure_norm() * std::fabs(scale);
         const double factor = scale * clip_factor(step.max_norm, norm);
+        if (copy_) {
+            copy_->exchange_gradients(wiring_->comms);
+            // No rank updates anything before all ranks can.
+            wiring_->watch.verify(wiring_->watch.post(log_.now()));
+        }
         wiring_->parameters.forget();
         states_.step();
         wiring_->gradients.begin_step();
@@ -121,29 +126,35 @@ void Engine::step(vescomm_fsdp_step_t &step) {
 void Engine::apply(const Update &update) {
     last_update_ = update;
     optimizer_.agree_on_settings();
+    if (copy_) copy_->optimizer().agree_on_settings();
     if (update.skipped != 0) {
         ++counters_.skipped;
         return;
     }
     ++generation_;
     const Stopwatch watch(counters_.optimizer_seconds);
-    optimizer_.step(static_cast<float>(update.factor), update.learning_rate_scale);
+    complete_ = false;
+    const auto factor = static_cast<float>(update.factor);
+    optimizer_.step(factor, update.learning_rate_scale);
+    if (copy_) copy_->optimizer().step(factor, update.learning_rate_scale);
+    complete_ = true;
 }
 
 // A rank that has updated its masters has seen the announcement of this step by every other rank.
 // So a rank that is behind was in step(), its gradient shards are complete, and nothing has
-// overwritten them. Its settings are those of the other ranks: they are part of the announcement.
-void Engine::catch_up() {
-    const int ranks = wiring_->comms.world().ranks();
-    std::vector<Update> all(static_cast<std::size_t>(ranks));
-    check(vescomm_all_gather(wiring_->comms.world().get(), &last_update_, all.data(),
+// overwritten them; those of its copy are complete too. Its settings are those of the other ranks:
+// they are part of the announcement.
+void Engine::catch_up(Communicator &world) {
+    std::vector<Update> all(static_cast<std::size_t>(world.ranks()));
+    check(vescomm_all_gather(world.get(), &last_update_, all.data(),
                              sizeof(Update) / sizeof(std::uint64_t), VESCOMM_U64, nullptr, nullptr,
                              nullptr));
-    wiring_->comms.meet();
+    meet_in(world);
     for (const Update &other : all)
         if (other.number > last_update_.number) apply(other);
     // Other ranks may not have come to a vescomm_fsdp_set_group() after it.
     optimizer_.restore_settings();
+    if (copy_) copy_->optimizer().restore_settings();
 }
 
 }  // namespace vescomm::fsdp

@@ -7,6 +7,7 @@
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
+#include "fsdp/spec/partners.h"
 
 namespace vescomm::fsdp {
 
@@ -181,8 +182,17 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     if (report.micro_batches > 1 && !mesh.keep_gradients)
         for (std::size_t slot = 0; slot < plan.gradient_slots.size(); ++slot)
             report.scratch_bytes += scratch_bytes_of_slot(plan, slot, position);
+    Persistent copy;
+    if (has_partner_copies(spec, mesh)) {
+        copy = persistent_of(plan, (position + mesh.ranks - 1) % mesh.ranks);
+        report.partner_bytes = copy.total();
+        report.partner_bytes_per_step = persistent.gradient;
+    }
+    if (!spec.offload_folder().empty())
+        report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
-                        report.gradient_slot_bytes + report.scratch_bytes;
+                        report.gradient_slot_bytes + report.scratch_bytes + report.partner_bytes -
+                        report.file_bytes;
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);

@@ -90,6 +90,12 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     if (options_.order < VESCOMM_FSDP_DECLARED || options_.order > VESCOMM_FSDP_EXPLICIT)
         refuse("order is {}; it must be declared (0), recorded (1) or explicit (2)",
                options_.order);
+    if (options_.offload_folder != nullptr) {
+        offload_folder_ = options_.offload_folder;
+        if (offload_folder_.empty())
+            refuse("offload_folder is empty; name a folder, or pass NULL to keep all in memory");
+        options_.offload_folder = nullptr;
+    }
     planner_ = vescomm_planner_options_init();
     planner_.mode = VESCOMM_PLANNER_BALANCED;
     if (options_.planner == nullptr) return;
@@ -216,6 +222,10 @@ std::size_t Spec::add_group(std::span<const std::uint64_t> ids,
     groups_.push_back(make_group(kind, settings));
     for (const std::uint64_t id : ids) parameters_[id].group = groups_.size() - 1;
     return groups_.size() - 1;
+}
+
+void Spec::set_settings(std::size_t group, std::vector<std::byte> settings) {
+    groups_[group].settings = std::move(settings);
 }
 
 void Spec::complete() {

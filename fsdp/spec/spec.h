@@ -77,11 +77,15 @@ public:
     std::size_t add_parameter(std::size_t unit, const vescomm_fsdp_parameter_t &parameter);
     std::size_t add_group(std::span<const std::uint64_t> ids, const vescomm_optimizer_kind_t &kind,
                           const void *settings);
+    // Replaces the settings of a group, which make_group() has checked.
+    void set_settings(std::size_t group, std::vector<std::byte> settings);
     // Puts the trainable parameters without a group into a group with AdamW.
     void complete();
 
     const vescomm_fsdp_spec_options_t &options() const { return options_; }
     const vescomm_planner_options_t &planner() const { return planner_; }
+    // Empty: masters and states are in memory.
+    const std::string &offload_folder() const { return offload_folder_; }
     const std::vector<Axis> &axes() const { return axes_; }
     const std::vector<Unit> &units() const { return units_; }
     const std::vector<Parameter> &parameters() const { return parameters_; }
@@ -94,6 +98,7 @@ public:
 private:
     vescomm_fsdp_spec_options_t options_;
     vescomm_planner_options_t planner_;
+    std::string offload_folder_;
     std::vector<Axis> axes_;
     std::vector<Unit> units_;
     std::vector<Parameter> parameters_;

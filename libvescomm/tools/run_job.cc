@@ -258,8 +258,11 @@ void Job::handle_ended() {
                                         [&](const Rank &rank) { return rank.id == how.si_pid; });
         if (found != running_.end()) {
             const Rank rank = *found;
+            const int failed_before = failed_;
             note_end(rank, how);
-            if (ending_ && rank.own_group && kill(-rank.id, SIGKILL) == 0)
+            // Processes that a failed rank had started end with it.
+            if ((ending_ || failed_ > failed_before) && rank.own_group &&
+                kill(-rank.id, SIGKILL) == 0)
                 killed_groups_.push_back(rank.id);
             running_.erase(std::find_if(running_.begin(), running_.end(),
                                         [&](const Rank &other) { return other.id == rank.id; }));
@@ -273,9 +276,17 @@ void Job::note_end(const Rank &rank, const siginfo_t &how) {
     // Ranks that the launcher ends have not failed.
     if (ending_) return;
     const auto others = running_.size() - 1;
+    if (++failed_ == 1)
+        first_failure_ = how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status;
+    if (options_.local_ranks - failed_ >= options_.min_ranks && options_.min_ranks > 0) {
+        say(fmt::format("rank {} (process {}) {}; the others go on: {} of {} have not failed",
+                        rank.rank, rank.id, describe(how), options_.local_ranks - failed_,
+                        options_.local_ranks));
+        return;
+    }
     say(fmt::format("rank {} (process {}) {}{}", rank.rank, rank.id, describe(how),
                     others == 0 ? "" : fmt::format("; ending the other {}", others)));
-    end_all(how.si_code == CLD_EXITED ? how.si_status : 128 + how.si_status, report_seconds);
+    end_all(first_failure_, report_seconds);
 }
 
 void Job::end_all(int exit_code, double seconds) {

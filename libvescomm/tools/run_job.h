@@ -22,8 +22,8 @@ namespace vescomm::internal {
 // The ranks of a job on one machine, from their start to the end of their output.
 //
 // One thread waits for all events: output of ranks, space in the launcher's own streams, signals,
-// and the end of processes. If a rank fails or cannot be started, all ranks are ended: ranks that
-// do not end by themselves get SIGTERM, then SIGKILL.
+// and the end of processes. If a rank fails or cannot be started, all ranks are ended, unless
+// min_ranks of them are left: ranks that do not end by themselves get SIGTERM, then SIGKILL.
 class Job {
 public:
     explicit Job(const RunOptions &options);
@@ -75,6 +75,8 @@ private:
     std::vector<Rank> running_;
     std::vector<pid_t> killed_groups_;  // process groups that may have members to reap
     int exit_code_ = 0;
+    int failed_ = 0;  // ranks that failed before the others were ended
+    int first_failure_ = 0;  // exit code of the first of them
     int interrupts_ = 0;  // SIGINT and SIGTERM received
     bool ending_ = false;  // ranks are being ended
     bool asked_to_end_ = false;  // SIGTERM was sent to the ranks

@@ -25,7 +25,7 @@ constexpr const char *what =
     "VESCOMM_SECRET, and those of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,\n"
     "MASTER_ADDR, MASTER_PORT). Each line of output begins with the rank. Standard input goes to\n"
     "rank 0. When a rank fails, the others have one second to report it; then they get SIGTERM,\n"
-    "and SIGKILL after the grace time.";
+    "and SIGKILL after the grace time. With --min-ranks the others go on.";
 
 constexpr const char *examples =
     "Examples:\n"
@@ -35,7 +35,8 @@ constexpr const char *examples =
     "  vescomm-run -n 8 --ranks 16 --first-rank 8 --address head:29501 --secret-file s ./train\n"
     "                                                the second of two machines with 8 ranks each\n"
     "\n"
-    "Exit code: that of the first rank that failed (128 + n when signal n ended it), else 0.\n"
+    "Exit code: that of the first rank that failed (128 + n when signal n ended it), else 0; with\n"
+    "--min-ranks 0 if enough ranks succeeded.\n"
     "2: wrong usage. 126, 127: PROGRAM cannot be run, or does not exist.";
 
 struct Given {
@@ -98,6 +99,12 @@ void check_machines(Given &given) {
             "(one can be made by: openssl rand -hex 32)");
 }
 
+void check_min_ranks(const RunOptions &options) {
+    if (options.min_ranks > options.local_ranks)
+        wrong(fmt::format("--min-ranks {} is more than the {} ranks of -n", options.min_ranks,
+                          options.local_ranks));
+}
+
 void name_nodes(Given &given) {
     RunOptions &options = given.options;
     if (!given.node.empty())
@@ -131,6 +138,12 @@ void add_options(CLI::App &app, Given &given) {
                    "Time between SIGTERM and SIGKILL when a rank failed (default 5 s).")
         ->option_text("SECONDS")
         ->check(CLI::Range(0.0, 86400.0));
+    app.add_option("--min-ranks", options.min_ranks,
+                   "For programs that go on without failed ranks: end the others only\n"
+                   "when fewer than COUNT ranks of this machine have not failed.\n"
+                   "Default: all ranks are needed.")
+        ->option_text("COUNT")
+        ->check(CLI::Range(1, 100000));
     app.add_option("--ranks", options.ranks, "Several machines: ranks of the whole job.")
         ->option_text("COUNT")
         ->check(CLI::Range(1, max));
@@ -182,6 +195,7 @@ std::variant<RunOptions, RunAnswer> read_run_options(int argc, const char *const
         if (given.options.local_ranks == 0) wrong("-n COUNT is missing: how many ranks to start");
         if (given.options.program.empty()) wrong("PROGRAM is missing: what to start");
         check_machines(given);
+        check_min_ranks(given.options);
         name_nodes(given);
     } catch (const CLI::CallForHelp &) {
         return RunAnswer{0, app.help()};

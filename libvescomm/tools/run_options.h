@@ -20,6 +20,7 @@ struct RunOptions {
     bool bind_to_cores = false;
     bool prefix = true;
     double grace_seconds = 5;
+    int min_ranks = 0;  // of this machine that must not fail; 0: all
     std::vector<std::string> program;  // and its arguments
 };
 

@@ -103,7 +103,9 @@ MEMBER(vescomm_fsdp_spec_options_t, planner, 48);
 MEMBER(vescomm_fsdp_spec_options_t, gather_type, 56);
 MEMBER(vescomm_fsdp_spec_options_t, gather_block, 60);
 MEMBER(vescomm_fsdp_spec_options_t, reduce_type, 64);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 72);
+MEMBER(vescomm_fsdp_spec_options_t, partner_copy, 68);
+MEMBER(vescomm_fsdp_spec_options_t, offload_folder, 72);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 80);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);
@@ -139,7 +141,10 @@ MEMBER(vescomm_fsdp_report_t, reduce_bytes_per_step, 120);
 MEMBER(vescomm_fsdp_report_t, replica_bytes_per_step, 128);
 MEMBER(vescomm_fsdp_report_t, replicated_bytes, 136);
 MEMBER(vescomm_fsdp_report_t, code_bytes, 144);
-FREEZE(sizeof(vescomm_fsdp_report_t) == 152);
+MEMBER(vescomm_fsdp_report_t, partner_bytes, 152);
+MEMBER(vescomm_fsdp_report_t, partner_bytes_per_step, 160);
+MEMBER(vescomm_fsdp_report_t, file_bytes, 168);
+FREEZE(sizeof(vescomm_fsdp_report_t) == 176);
 
 MEMBER(vescomm_fsdp_view_t, struct_size, 0);
 MEMBER(vescomm_fsdp_view_t, type, 4);
@@ -188,6 +193,13 @@ MEMBER(vescomm_fsdp_loss_scale_t, min_scale, 32);
 MEMBER(vescomm_fsdp_loss_scale_t, max_scale, 40);
 MEMBER(vescomm_fsdp_loss_scale_t, good_steps, 48);
 FREEZE(sizeof(vescomm_fsdp_loss_scale_t) == 56);
+MEMBER(vescomm_fsdp_recovery_t, struct_size, 0);
+MEMBER(vescomm_fsdp_recovery_t, from_checkpoint, 4);
+MEMBER(vescomm_fsdp_recovery_t, spec, 8);
+MEMBER(vescomm_fsdp_recovery_t, folder, 16);
+MEMBER(vescomm_fsdp_recovery_t, steps, 24);
+MEMBER(vescomm_fsdp_recovery_t, lost_steps, 32);
+FREEZE(sizeof(vescomm_fsdp_recovery_t) == 40);
 
 /* Structs of older headers are shorter; members that they lack have their defaults. */
 static int require(int holds, const char *what) {
@@ -245,6 +257,11 @@ int main(void) {
                         "test of NULL");
     failures += require(vescomm_job_wait(NULL, 1) == VESCOMM_ERROR_INVALID_ARGUMENT, "wait");
     failures += require(vescomm_fsdp_load(NULL, "x") == VESCOMM_ERROR_INVALID_ARGUMENT, "load");
+    failures += require(vescomm_fsdp_recovery_init().struct_size == sizeof(vescomm_fsdp_recovery_t),
+                        "recovery");
+    failures += require(vescomm_fsdp_recover(NULL, NULL, NULL) == VESCOMM_ERROR_INVALID_ARGUMENT &&
+                            strstr(vescomm_get_last_error(), "survivors is NULL") != NULL,
+                        "recover");
     failures +=
         require(vescomm_fsdp_export(NULL, "x", 0) == VESCOMM_ERROR_INVALID_ARGUMENT, "export");
     vescomm_fsdp_loss_scale_t scale = vescomm_fsdp_loss_scale_init();

@@ -271,6 +271,43 @@ class Ends(unittest.TestCase):
         self.assertIn("rank 1", err.decode())
         self.assertIn("signal 11", err.decode())
 
+    def test_the_others_go_on_while_the_minimum_is_left(self):
+        script = (
+            'if [ $RANK = 0 ]; then sleep 1000 & echo $! > $FIFO; kill -9 $$; fi\n'
+            'if [ $RANK = 1 ]; then read child < $FIFO; echo $child; exit 7; fi\n'
+            'read line < $FIFO; echo went on'
+        )
+        fifo = self.fifo()
+        job = start(
+            "-n", 3, "--min-ranks", 1, "sh", "-c", script, env=dict(os.environ, FIFO=fifo)
+        )
+        child = int(job.stdout.readline().split()[1])
+        failed = [job.stderr.readline().decode() for _ in range(2)]
+        self.assertRegex("".join(sorted(failed)), "others go on: 1 of 3 have not failed")
+        self.assertRegex("".join(failed), r"rank 0 \(process \d+\) was ended by signal 9")
+        with open(fifo, "w", encoding="ascii") as file:
+            file.write("\n")
+        out, err = job.communicate()
+        self.assertEqual((job.returncode, out, err), (0, b"[2] went on\n", b""))
+        # The children of a failed rank end with it.
+        self.assertFalse(os.path.exists(f"/proc/{child}"))
+
+    def test_less_than_the_minimum_ends_the_others(self):
+        code, _, err = shell(
+            '[ $RANK = 0 ] && exit 5; [ $RANK = 1 ] && exit 5; exec sleep 1000',
+            n=3,
+            options=["--min-ranks", "2"],
+        )
+        self.assertEqual(code, 5)
+        lines = err.decode().splitlines()
+        self.assertIn("the others go on: 2 of 3 have not failed", lines[0])
+        self.assertIn("ending the other 1", lines[1])
+
+    def test_the_minimum_cannot_exceed_the_ranks(self):
+        code, _, err = shell("true", n=2, options=["--min-ranks", "3"])
+        self.assertEqual(code, 2)
+        self.assertIn("--min-ranks 3 is more than the 2 ranks", err.decode())
+
     def test_a_successful_rank_does_not_end_the_others(self):
         code, out, _ = shell('[ $RANK = 0 ] && exit 0; echo late', n=2)
         self.assertEqual((code, out), (0, b"[1] late\n"))

@@ -28,6 +28,7 @@
 #include "fsdp/examples/train_gpt/sample.h"
 #include "fsdp/examples/train_gpt/text_data.h"
 #include "fsdp/examples/train_gpt/trainer.h"
+#include "fsdp/examples/train_gpt/training.h"
 
 namespace train_gpt {
 
@@ -66,68 +67,6 @@ void require_same_everywhere(const vescomm::Communicator &comm, const Options &o
                 rank, all[0][0], static_cast<std::uint64_t>(all[0][1]), all[rank][0],
                 static_cast<std::uint64_t>(all[rank][1])));
     }
-}
-
-// Saves in the background. At most one save runs at a time.
-class Saves {
-public:
-    Saves(Trainer &trainer, const Options &options) : trainer_(trainer), options_(options) {}
-
-    // Collective.
-    void step(int done) {
-        const bool due = options_.save_every > 0 && done % options_.save_every == 0;
-        if (options_.save.empty() || (!due && done != options_.steps)) return;
-        wait();
-        running_ = trainer_.engine().save(options_.save, trainer_.extra());
-    }
-
-    // Returns when the last save is complete.
-    void wait() {
-        constexpr double max_seconds = 3600;
-        if (running_.get() != nullptr) running_.wait(max_seconds);
-        running_ = {};
-    }
-
-private:
-    Trainer &trainer_;
-    const Options &options_;
-    vescomm::fsdp::Job running_;  // empty if no save has begun
-};
-
-// Loads the checkpoint of --load. Returns the number of steps that are done. Collective.
-int load_or_begin(Trainer &trainer, const Options &options) {
-    if (options.load.empty()) return 0;
-    vescomm::fsdp::Engine &engine = trainer.engine();
-    engine.load(options.load);
-    // Rank 0 of the job that saved has the same bytes as its other ranks.
-    const int done = trainer.set_extra(engine.extra(0));
-    if (done >= options.steps)
-        throw std::runtime_error(
-            fmt::format("--load {} has done {} steps, and --steps is {}; give more steps",
-                        options.load, done, options.steps));
-    return done;
-}
-
-// Collective.
-void train(Trainer &trainer, const Options &options, bool quiet, Results &results) {
-    const int first = load_or_begin(trainer, options);
-    Saves saves(trainer, options);
-    Progress progress(options, quiet);
-    const auto try_held_out = [&](int steps) {
-        results.held_out.emplace_back(steps, trainer.held_out_loss());
-        progress.held_out(steps, results.held_out.back().second);
-    };
-    try_held_out(first);
-    for (int step = first; step < options.steps; ++step) {
-        results.steps.push_back(trainer.step(step));
-        progress.step(step, results.steps.back());
-        const int done = step + 1;
-        saves.step(done);
-        if (done == options.steps ||
-            (options.held_out_every > 0 && done % options.held_out_every == 0))
-            try_held_out(done);
-    }
-    saves.wait();
 }
 
 // Computes averages over ranks and steps. Collective.
@@ -171,17 +110,38 @@ void draw_or_warn(const Options &options, const std::string &json) {
     if (options.json.empty()) std::filesystem::remove(path, ignored);
 }
 
+// Reports the results. Collective.
+void finish(Trainer &trainer, const Options &options, const TextData &text, Results &results,
+            double begin) {
+    const bool first = results.comm.rank == 0;
+    const auto say = [quiet = options.quiet || !first](const std::string &text) {
+        if (!quiet) fmt::print("{}", text);
+        std::fflush(stdout);
+    };
+    results.memory = measure_memory(trainer.comm(), results.mine, trainer.activation_bytes());
+    say("\n" + memory_text(results) + "\n");
+    say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
+
+    if (options.sample > 0) {
+        const std::string sample = write_sample(trainer.engine(), results.comm.rank, options);
+        say("\nsample:\n" + printable(sample) + "\n");
+    }
+    if (!options.trace.empty())
+        vescomm::check(vescomm_trace_write(trainer.engine().comm(), options.trace.c_str()));
+    if (!first) return;
+    if (!options.export_folder.empty())
+        vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
+    const std::string json = json_text(options, text, results);
+    if (!options.json.empty()) write_file(options.json, json);
+    if (!options.picture.empty()) draw_or_warn(options, json);
+}
+
 void run(vescomm::Communicator &comm, std::optional<TextData> &text,
          std::optional<Trainer> &trainer, const Options &options) {
     const double begin = vescomm_trace_get_seconds();
     Results results;
     results.comm = comm.info();
     const bool first = results.comm.rank == 0;
-    const bool quiet = options.quiet || !first;
-    const auto say = [quiet](const std::string &text) {
-        if (!quiet) fmt::print("{}", text);
-        std::fflush(stdout);
-    };
     if (first) {
         require_writable("--json", options.json);
         require_writable("--picture", options.picture);
@@ -193,28 +153,15 @@ void run(vescomm::Communicator &comm, std::optional<TextData> &text,
     results.largest = trainer->spec().report(results.comm.ranks, -1, options.accumulate);
     results.mine =
         trainer->spec().report(results.comm.ranks, results.comm.rank, options.accumulate);
-    say(header_text(options, *text, results));
+    if (first && !options.quiet) fmt::print("{}", header_text(options, *text, results));
+    std::fflush(stdout);
 
     // The engine has a communicator of its own.
     if (!options.trace.empty()) vescomm::check(vescomm_trace_start(trainer->engine().comm(), 0));
-    train(*trainer, options, quiet, results);
-    add_communication(*trainer, results);
-    results.memory = measure_memory(comm, results.mine, trainer->activation_bytes());
-    say("\n" + memory_text(results) + "\n");
-    say(summary_text(options, results, vescomm_trace_get_seconds() - begin));
-
-    if (options.sample > 0) {
-        const std::string sample = write_sample(trainer->engine(), results.comm.rank, options);
-        say("\nsample:\n" + printable(sample) + "\n");
-    }
-    if (!options.trace.empty())
-        vescomm::check(vescomm_trace_write(trainer->engine().comm(), options.trace.c_str()));
-    if (!first) return;
-    if (!options.export_folder.empty())
-        vescomm::check(vescomm_fsdp_export(options.save.c_str(), options.export_folder.c_str(), 0));
-    const std::string json = json_text(options, *text, results);
-    if (!options.json.empty()) write_file(options.json, json);
-    if (!options.picture.empty()) draw_or_warn(options, json);
+    Training(comm, trainer, options, *text, results).run([&] {
+        add_communication(*trainer, results);
+        finish(*trainer, options, *text, results, begin);
+    });
 }
 
 int run_and_report(const Options &options) {

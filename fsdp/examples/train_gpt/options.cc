@@ -84,6 +84,11 @@ void check(const Options &options) {
     require(options.block_rows >= 1 || options.block_rows == -1,
             fmt::format("--block-rows is {}; it must be at least 1, or -1 for whole matrices",
                         options.block_rows));
+    require(
+        !options.elastic || options.precision != Precision::f16,
+        "--elastic and --dtype f16 exclude each other: survivors may have different loss scales");
+    require(!options.elastic || options.trace.empty(),
+            "--elastic and --trace exclude each other, because a trace ends with its ranks");
     require_at_least("--held-out-every", options.held_out_every, 0);
     require_at_least("--sample", options.sample, 0);
     require(options.sample == 0 || !options.prompt.empty(),
@@ -99,11 +104,14 @@ void check(const Options &options) {
 
 std::string Options::of_all_ranks() const {
     return fmt::format(
-        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+        "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
+        "{} "
+        "{}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, save, save_every, load,
-        loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type);
+        loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type, elastic,
+        partner_copy);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -197,6 +205,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_flag("--uniform", options.uniform, "equal shards, padded, instead of ragged ones")
         ->group(sharding);
 
+    app.add_option("--offload", options.offload,
+                   "folder of a local disk for masters and moments, instead of memory")
+        ->group(sharding);
+
     const char *checkpoints = "Checkpoints";
     app.add_option("--save", options.save,
                    "folder of checkpoints: saved at the end, the newest two remain")
@@ -211,6 +223,18 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     app.add_option("--export", options.export_folder,
                    "new folder for the trained model as safetensors of Hugging Face; needs --save")
         ->group(checkpoints);
+
+    const char *failures = "Failures";
+    app.add_flag("--elastic", options.elastic,
+                 "when ranks die, the others go on after the last complete step; start the program "
+                 "with vescomm-run --min-ranks 1")
+        ->group(failures);
+    std::string partner_copy = options.partner_copy ? "yes" : "no";
+    app.add_option("--partner-copy", partner_copy,
+                   "with --elastic: each rank holds a copy of another rank's shards, so that no "
+                   "step is lost, yes or no; without copies training goes on from the last "
+                   "checkpoint, or from the beginning")
+        ->group(failures);
 
     const char *output = "Output";
     app.add_option("--sample", options.sample, "bytes of text to generate in the end; 0: none")
@@ -240,6 +264,9 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     require(reshard == "yes" || reshard == "no",
             fmt::format("--reshard {} is neither yes nor no", reshard));
     options.reshard = reshard == "yes";
+    require(partner_copy == "yes" || partner_copy == "no",
+            fmt::format("--partner-copy {} is neither yes nor no", partner_copy));
+    options.partner_copy = partner_copy == "yes";
     check(options);
     return options;
 }

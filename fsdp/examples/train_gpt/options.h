@@ -37,6 +37,7 @@ struct Options {
     int gradient_slots = 2;
     bool uniform = false;
     std::int64_t block_rows = 32;
+    std::string offload;  // folder for masters and moments; empty: memory
 
     std::string data;  // empty: the Python standard library
     int held_out_every = 80;  // steps; 0: only at the end
@@ -47,6 +48,9 @@ struct Options {
     int save_every = 0;  // steps; 0: only at the end
     std::string load;  // folder of checkpoints
     std::string export_folder;
+
+    bool elastic = false;  // go on when ranks die
+    bool partner_copy = true;  // with elastic: each rank holds a copy of another rank's shards
 
     std::string json;
     std::string picture;

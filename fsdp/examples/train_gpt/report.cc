@@ -155,6 +155,8 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"scratch", report.scratch_bytes},
             {"codes", report.code_bytes},
             {"peak", report.peak_bytes},
+            {"partner", report.partner_bytes},
+            {"file", report.file_bytes},
             {"gathers_per_step", report.gathers_per_step},
             {"gather_bytes_per_step", report.gather_bytes_per_step},
             {"reduce_bytes_per_step", report.reduce_bytes_per_step},
@@ -191,6 +193,12 @@ std::string json_text(const Options &options, const TextData &text, const Result
     }
     ordered_json held_out = ordered_json::array();
     for (const auto &[step, loss] : results.held_out) held_out.push_back({step, loss});
+    ordered_json recoveries = ordered_json::array();
+    for (const Recovery &one : results.recoveries)
+        recoveries.push_back({{"step", one.step},
+                              {"ranks", one.ranks},
+                              {"ms", one.seconds * 1e3},
+                              {"from", one.from}});
     ordered_json shards = ordered_json::array();
     for (const Holdings &one : results.memory.ranks) shards.push_back(whole(one.shards));
 
@@ -236,6 +244,8 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"gradient_norm", norms},
         {"loss_scale", scales},
         {"skipped_steps", results.steps.back().after.skipped},
+        {"recoveries", results.recoveries.size()},
+        {"recovery", recoveries},
         {"memory",
          {{"shards", whole(rank.shards)},
           {"slabs", whole(node.slabs)},
@@ -250,6 +260,17 @@ std::string json_text(const Options &options, const TextData &text, const Result
     };
     // Names of files may contain any bytes.
     return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string recovery_text(const Recovery &recovery) {
+    return fmt::format("ranks died; {} go on after step {}, from {}, {:.2f} s after the error\n",
+                       recovery.ranks, recovery.step, recovery.from, recovery.seconds);
+}
+
+void Results::return_to(int step) {
+    const int kept = std::max(step - first_step, 0);
+    if (steps.size() > static_cast<std::size_t>(kept)) steps.resize(static_cast<std::size_t>(kept));
+    std::erase_if(held_out, [&](const auto &one) { return one.first > step; });
 }
 
 std::string printable(const std::string &text) {

@@ -18,16 +18,29 @@
 
 namespace train_gpt {
 
+// A recovery from the death of ranks.
+struct Recovery {
+    int step = 0;  // steps done, from which training went on
+    int ranks = 0;  // survivors
+    double seconds = 0;  // from the error to the survivors' readiness
+    std::string from;  // source of the lost shards: survivors, checkpoint or beginning
+};
+
 // The results of a whole run.
 struct Results {
     vescomm_comm_info_t comm;
     vescomm_fsdp_report_t largest;  // of the rank with the most bytes
     vescomm_fsdp_report_t mine;
-    std::vector<StepResult> steps;  // of rank 0
+    int first_step = 0;  // number of the first one in steps
+    std::vector<StepResult> steps;  // of this rank
+    std::vector<Recovery> recoveries;
     std::vector<std::pair<int, double>> held_out;  // steps done, loss
     double exposed_seconds = 0;  // of a step, average over ranks and steps
     double communication_seconds = 0;  // of a step, average over ranks and steps
     MemoryUse memory;
+
+    // Drops the results of steps that have to be repeated.
+    void return_to(int step);
 
     // Seconds of a step. The first step prepares kernels and counts only if it is the only one.
     double median_seconds() const;
@@ -40,6 +53,8 @@ std::string header_text(const Options &options, const TextData &text, const Resu
 
 // Returns the memory table: memory of the largest rank and node, and memory without sharding.
 std::string memory_text(const Results &results);
+
+std::string recovery_text(const Recovery &recovery);
 
 // Returns a summary of losses and times.
 std::string summary_text(const Options &options, const Results &results, double seconds);

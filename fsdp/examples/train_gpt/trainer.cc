@@ -61,7 +61,14 @@ double learning_rate(double highest, int step, int steps) {
     return lowest + (highest - lowest) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-vescomm::fsdp::Spec specification(const Options &options) {
+std::string preset_for(const Options &options, int ranks) {
+    const std::size_t colon = options.preset.find(':');
+    if (!options.elastic || colon == std::string::npos) return options.preset;
+    const int group = std::atoi(options.preset.c_str() + colon + 1);
+    return group > 0 && ranks % group != 0 ? "zero3" : options.preset;
+}
+
+vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     vescomm_planner_options_t planner = vescomm_planner_options_init();
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
     vescomm_fsdp_spec_options_t engine = vescomm_fsdp_spec_options_init();
@@ -75,8 +82,10 @@ vescomm::fsdp::Spec specification(const Options &options) {
     engine.keep_gathered = options.reshard ? 0 : 1;
     engine.seed = options.seed;
     engine.planner = &planner;
+    engine.partner_copy = options.elastic && options.partner_copy ? 1 : 0;
+    engine.offload_folder = options.offload.empty() ? nullptr : options.offload.c_str();
     vescomm::fsdp::Spec spec(engine);
-    spec.preset(options.preset);
+    spec.preset(preset_for(options, ranks));
     std::vector<std::uint64_t> ids;
     for (const UnitDescription &unit : describe(options.shape)) {
         const std::uint64_t number = spec.add_unit(unit.name);
@@ -141,21 +150,17 @@ void set_initial_values(const TensorDescription &tensor, std::uint64_t seed, int
 }
 
 Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const TextData &text)
-    : comm_(comm),
+    : comm_(&comm),
       options_(options),
       text_(text),
       rank_(comm.rank()),
       ranks_(comm.ranks()),
       units_(describe(options.shape)),
-      spec_(specification(options)),
+      spec_(specification(options, ranks_)),
       engine_(spec_, comm),
       parameters_(engine_, options.shape),
-      // Size of the largest part of a micro-batch. The rank that has it depends on the number of
-      // sequences. Unused memory is never touched.
-      model_(options.shape, options.precision,
-             largest_part(largest_part(options.batch, options.accumulate), ranks_),
-             options.recompute),
-      state_{0, first_loss_scale(options)} {
+      model_(make_model()),
+      state_{0, 0, first_loss_scale(options)} {
     std::vector<std::pair<int, int>> tensors;  // by id: unit and tensor
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
         for (std::size_t tensor = 0; tensor < units_[unit].tensors.size(); ++tensor)
@@ -165,6 +170,36 @@ Trainer::Trainer(vescomm::Communicator &comm, const Options &options, const Text
         const auto [unit, tensor] = tensors[id];
         set_initial_values(units_[unit].tensors[tensor], options.seed, unit, tensor, first, values);
     });
+}
+
+// Size of the largest part of a micro-batch. The rank that has it depends on the number of
+// sequences. Unused memory is never touched.
+Gpt Trainer::make_model() const {
+    return Gpt(options_.shape, options_.precision,
+               largest_part(largest_part(options_.batch, options_.accumulate), ranks_),
+               options_.recompute);
+}
+
+vescomm_fsdp_recovery_t Trainer::recover(vescomm::Communicator &survivors,
+                                         vescomm_fsdp_recovery_t recovery) {
+    vescomm::fsdp::Spec spec = specification(options_, survivors.ranks());
+    recovery.spec = spec.get();
+    // A survivor that did not complete the last step does not know that it was skipped.
+    std::int64_t skipped = state_.skipped;
+    vescomm::check(vescomm_all_reduce(survivors.get(), &skipped, &skipped, 1, VESCOMM_I64,
+                                      VESCOMM_MIN, nullptr, nullptr, nullptr));
+    recovery = engine_.recover(survivors, recovery);
+    recovery.spec = nullptr;
+    if (recovery.from_checkpoint != 0) recovery.steps = set_extra_of_checkpoint();
+    else recovery.steps += skipped;
+    state_.steps = recovery.steps;
+    state_.skipped = recovery.from_checkpoint != 0 ? state_.skipped : skipped;
+    spec_ = std::move(spec);
+    comm_ = &survivors;
+    rank_ = survivors.rank();
+    ranks_ = survivors.ranks();
+    model_ = make_model();
+    return recovery;
 }
 
 template <typename Body>
@@ -237,13 +272,19 @@ StepResult Trainer::step(int step) {
     arguments.max_norm = options_.clip;
     const bool scaled = options_.precision == Precision::f16;
     if (scaled) arguments.loss_scale = result.loss_scale = state_.loss_scale.scale;
+    // Before the update: if a rank dies during it, all others know the results of the step.
+    result.loss = sum_over_ranks(*comm_, loss_sum) / tokens;
+    if (options_.elastic) result.norm = engine_.norm().first;
+    result.seconds = vescomm_trace_get_seconds() - begin;
+    result.after = result.before;
+    last_step_ = result;
     const vescomm_fsdp_step_t done = engine_.step(arguments);
     state_.steps = step + 1;
+    state_.skipped += done.skipped;
     result.norm = done.norm;
     if (scaled) vescomm::check(vescomm_fsdp_update_loss_scale(&state_.loss_scale, done.skipped));
     const double stepped = vescomm_trace_get_seconds();
     result.after = engine_.counters();
-    result.loss = sum_over_ranks(comm_, loss_sum) / tokens;
 
     // step() runs the optimizer last, after all waiting.
     vescomm::check(vescomm_trace_add_span(
@@ -264,7 +305,9 @@ std::vector<std::byte> Trainer::extra() const {
     return bytes;
 }
 
-int Trainer::set_extra(std::span<const std::byte> bytes) {
+int Trainer::set_extra_of_checkpoint() {
+    // Rank 0 of the job that saved has the same bytes as its other ranks.
+    const auto bytes = engine_.extra(0);
     if (bytes.size() != sizeof state_)
         throw std::runtime_error(fmt::format(
             "the checkpoint has {} bytes of a program, and train_gpt saves {}; it was saved by "
@@ -285,7 +328,7 @@ double Trainer::held_out_loss() {
         forward(text_.held_out({first + share.begin, first + share.end}));
         loss_sum += model_.loss_sum();
     }
-    return sum_over_ranks(comm_, loss_sum) /
+    return sum_over_ranks(*comm_, loss_sum) /
            (static_cast<double>(sequences) * options_.shape.context);
 }
 

@@ -45,10 +45,14 @@ struct StepResult {
 // cosine down to a tenth of `highest`.
 double learning_rate(double highest, int step, int steps);
 
+// Returns the preset for a number of ranks: that of the options, or zero3 if its groups do not
+// divide the ranks, which happens after the death of some.
+std::string preset_for(const Options &options, int ranks);
+
 // Returns the model for the engine. The number of a unit is that of describe(); parameters have
 // consecutive ids. Rows of matrices stay together in blocks of `block_rows`; vectors may be cut
 // anywhere.
-vescomm::fsdp::Spec specification(const Options &options);
+vescomm::fsdp::Spec specification(const Options &options, int ranks);
 
 // Gathers units and hands their parameters to a Gpt.
 class Parameters {
@@ -84,29 +88,40 @@ public:
 
     StepResult step(int step);
 
+    // Goes on with the ranks that have survived the death of others. `recovery` has the folder of
+    // checkpoints for shards that are lost; the steps of the result include skipped ones. Throws
+    // vescomm::Error; it may then be called again.
+    vescomm_fsdp_recovery_t recover(vescomm::Communicator &survivors,
+                                    vescomm_fsdp_recovery_t recovery);
+    // The last step that began to update the parameters. After a recovery it may be complete
+    // although step() threw.
+    const StepResult &last_step() const { return last_step_; }
+
     // Returns the loss of the held-out sequences in nats per byte.
     double held_out_loss();
 
     vescomm::fsdp::Engine &engine() { return engine_; }
-    const vescomm::Communicator &comm() const { return comm_; }
+    const vescomm::Communicator &comm() const { return *comm_; }
     const vescomm::fsdp::Spec &spec() const { return spec_; }
     std::size_t activation_bytes() const { return model_.activation_bytes(); }
 
     // The bytes that a checkpoint keeps beside the model: steps and the loss scale.
     std::vector<std::byte> extra() const;
-    // Returns the number of steps that are done, with skipped ones.
-    int set_extra(std::span<const std::byte> bytes);
+    // Takes these bytes from the checkpoint that the engine has loaded. Returns the number of steps
+    // that are done, with skipped ones.
+    int set_extra_of_checkpoint();
 
 private:
     void forward(const Batch &batch);
     void backward(float scale);
     double micro_batch(int step, int number, double tokens);
+    Gpt make_model() const;
 
     // Runs body and records it in the trace as computation.
     template <typename Body>
     void traced(const char *what, int unit, Body &&body);
 
-    vescomm::Communicator &comm_;
+    vescomm::Communicator *comm_;
     const Options &options_;
     const TextData &text_;
     int rank_;
@@ -119,9 +134,11 @@ private:
     // The state of a run beside that of the engine. Without padding.
     struct State {
         std::int64_t steps = 0;  // done, with skipped ones
+        std::int64_t skipped = 0;
         vescomm_fsdp_loss_scale_t loss_scale = vescomm_fsdp_loss_scale_init();  // used with f16
     };
     State state_;
+    StepResult last_step_;
 };
 
 }  // namespace train_gpt

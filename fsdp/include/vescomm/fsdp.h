@@ -99,13 +99,21 @@ typedef struct vescomm_fsdp_spec_options {
      *  shard, and contributions are summed in f32 in the order of ranks. A block with a gradient
      *  that is not finite has a sum of NaNs. 0: the type of the gradients. */
     vescomm_type_t reduce_type;
-    uint32_t reserved2;
+    /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
+     *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
+     *  one rank. No effect with replicas (ddp, hsdp, mics), which are such copies. */
+    int32_t partner_copy;
+    /** Folder of a local disk for masters and states of optimizers, instead of memory. Each rank
+     *  has a file without a name there, which ends with the process. The step reads the values of a
+     *  unit while it updates those of another one. Values have the same bits as in memory. May
+     *  differ between ranks. NULL: all in memory. */
+    const char *offload_folder;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
     vescomm_fsdp_spec_options_t options = {
-        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0};
+        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL};
     return options;
 }
 
@@ -295,7 +303,8 @@ typedef struct vescomm_fsdp_report {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** All of the above, if no other rank of the shard group is on the node. */
+    /** All of the above and partner_bytes, without file_bytes, if no other rank of the shard group
+     * is on the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step: as they travel,
@@ -313,12 +322,43 @@ typedef struct vescomm_fsdp_report {
      *  parameters a copy of all ranks' for the ranks of a node that are in one shard group, and one
      *  of this rank's; of gradients this rank's, and the received ones. Part of peak_bytes. */
     uint64_t code_bytes;
+    /** Copies of another rank's masters, gradients and states, with partner_copy. The other rank is
+     *  the one before; it may be another one if several ranks share a node. */
+    uint64_t partner_bytes;
+    /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
+    uint64_t partner_bytes_per_step;
+    /** Masters and states in the file of offload_folder, those of partner_bytes included. They
+     *  count in the members above, except peak_bytes: the memory in which the system keeps parts of
+     *  the file is free when it is needed otherwise. */
+    uint64_t file_bytes;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
-    vescomm_fsdp_report_t report = {
-        sizeof(vescomm_fsdp_report_t), -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
+                                    -1,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    0};
     return report;
 }
 
@@ -391,15 +431,16 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
                                    float *values, uint64_t key);
 
 /**
- * Calls @p fill for every piece of a parameter that this rank owns.
+ * Calls @p fill for every piece of a parameter that this rank owns. With partner_copy, ranks then
+ * send the values to the holders of their copies.
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed; masters are partly set. A
  *         unit is open.
  *
- * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
- * Since: 0.1
+ * Collective: yes; all ranks call it between the same events.
+ * Blocking: no; with partner_copy at most the timeout.  Threads: one.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
                                                      vescomm_fsdp_fill_t fill, void *context);
@@ -667,6 +708,63 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * Cost: as the allocation of the slots in vescomm_fsdp_create().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_reset(vescomm_fsdp_t *engine);
+
+/** Arguments and results of a recovery. Append-only. */
+typedef struct vescomm_fsdp_recovery {
+    uint32_t struct_size;
+    int32_t from_checkpoint; /**< [out] 1: the values are those of the checkpoint */
+    /** [in] Another specification of the same model, such as one with another preset. Its groups
+     *  have the states of those of the engine. NULL: that of the engine, with the settings of the
+     *  last step. Borrowed for the call. */
+    const vescomm_fsdp_spec_t *spec;
+    /** [in] Folder of checkpoints, to load if no survivor has some of the shards. NULL: none.
+     *  Borrowed for the call. */
+    const char *folder;
+    int64_t steps; /**< [out] steps after which training goes on, as vescomm_fsdp_step_t.step */
+    int64_t lost_steps; /**< [out] steps since the checkpoint that have to be repeated; else 0 */
+} vescomm_fsdp_recovery_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
+    vescomm_fsdp_recovery_t recovery = {sizeof(vescomm_fsdp_recovery_t), 0, NULL, NULL, 0, 0};
+    return recovery;
+}
+
+/**
+ * Lets the ranks that survive the death of others go on: plans the model for them, and moves the
+ * masters and states that they have to the new owners.
+ *
+ *     vescomm_comm_shrink(comm, NULL, 0, &survivors);
+ *     vescomm_fsdp_recover(engine, survivors, &recovery);
+ *     vescomm_comm_free(comm);
+ *     ...                                     repeat the step recovery.steps, and go on
+ *
+ * The values are those after the last step that a survivor has completed; the others complete it.
+ * The shards of the failed ranks come from replicas, or from copies (partner_copy of the options).
+ * If some are lost, all values are those of the latest checkpoint. Values of different steps are
+ * never mixed.
+ *
+ * Before: usually, an event has returned VESCOMM_ERROR_PEER_FAILED or VESCOMM_ERROR_ABORTED. Jobs
+ * of vescomm_fsdp_save() have been freed. After: the engine is on @p survivors, at the start of a
+ * step. Its old communicator may be freed. Views are invalid. After an error the engine can only be
+ * freed, or recovered again: if more ranks have died, shrink @p survivors and pass the result.
+ *
+ * @param survivors  from vescomm_comm_shrink() of the communicator of the engine, or of the one
+ *                   given to a call of this function that failed.
+ * @param recovery   [in,out] struct_size, spec and folder set by the caller, the same on every
+ *                   rank; the rest filled. NULL: all members zero.
+ * @return VESCOMM_OK. VESCOMM_ERROR_PEER_FAILED: more ranks have died; or shards are lost and there
+ *         is no folder, and the error text names a rank whose shard is lost.
+ *         VESCOMM_ERROR_INVALID_ARGUMENT: the axes do not divide the survivors; the model of spec
+ *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT.
+ *         VESCOMM_ERROR_ABORTED: another rank has one of these errors.
+ *
+ * Collective: yes, all survivors.  Blocking: yes, at most the timeout.  Threads: one.
+ * Cost: as vescomm_fsdp_create(), with the old shards in memory until it returns; each value that
+ * changes its rank is sent once.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_recover(vescomm_fsdp_t *engine, vescomm_comm_t *survivors,
+                                                  vescomm_fsdp_recovery_t *recovery);
 
 /** Values of which a rank has a shard. */
 typedef int32_t vescomm_fsdp_role_t;

@@ -232,6 +232,14 @@ public:
     }
     void reset() { check(vescomm_fsdp_reset(get())); }
 
+    // `survivors` must outlive the engine from here on. Returns `recovery` with the results.
+    vescomm_fsdp_recovery_t recover(
+        const Communicator &survivors,
+        vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init()) {
+        check(vescomm_fsdp_recover(get(), survivors.get(), &recovery));
+        return recovery;
+    }
+
     vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role,
                               std::uint32_t state = 0) {
         vescomm_fsdp_view_t view = vescomm_fsdp_view_init();

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/engine/redistribution.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fsdp/error.h"
+
+namespace vescomm::fsdp {
+
+Survivors::Survivors(const Mesh &old_mesh, std::vector<Holding> holdings)
+    : mesh_(old_mesh), holdings_(std::move(holdings)) {}
+
+bool Survivors::own(int provider, int position) const {
+    return mesh_.position(static_cast<int>(holdings_[provider].rank)) == position;
+}
+
+int Survivors::provider(int position, int receiver) const {
+    const auto copied = [&](int rank) {
+        const std::int64_t of = holdings_[rank].copied_rank;
+        return of >= 0 && mesh_.position(static_cast<int>(of)) == position;
+    };
+    if (own(receiver, position) || copied(receiver)) return receiver;
+    const int ranks = static_cast<int>(holdings_.size());
+    for (int rank = 0; rank < ranks; ++rank)
+        if (own(rank, position)) return rank;
+    for (int rank = 0; rank < ranks; ++rank)
+        if (copied(rank)) return rank;
+    return -1;
+}
+
+std::int64_t Survivors::generation() const {
+    std::int64_t largest = 0;
+    for (const Holding &holding : holdings_) largest = std::max(largest, holding.generation);
+    return largest;
+}
+
+std::string Survivors::failed_ranks() const {
+    std::string list;
+    for (int rank = 0; rank < mesh_.ranks; ++rank)
+        if (std::ranges::none_of(holdings_, [&](const Holding &h) { return h.rank == rank; }))
+            list += (list.empty() ? "" : ", ") + std::to_string(rank);
+    return list.empty() ? "none" : list;
+}
+
+std::string Survivors::missing() const {
+    for (const Holding &holding : holdings_)
+        if (holding.complete == 0 || holding.generation != holdings_.front().generation)
+            return "a rank failed while parameters were initialised or loaded, so the shards of "
+                   "the survivors are not of one step";
+    for (int position = 0; position < mesh_.shard_ranks; ++position)
+        if (provider(position, 0) < 0)
+            return fmt::format(
+                "no survivor has the shard of rank {}; the failed ranks are {} of {}", position,
+                failed_ranks(), mesh_.ranks);
+    return "";
+}
+
+std::vector<Segment> segments_of(const ModelPlan &from, const ModelPlan &to, std::size_t unit,
+                                 const Survivors &survivors) {
+    std::vector<Segment> segments;
+    for (int rank = 0; rank < to.mesh.ranks; ++rank)
+        for (const std::size_t index : to.of_unit[unit])
+            for (const auto &piece : to.buckets[index].pieces(to.mesh.position(rank))) {
+                const ParameterPlace &at = *from.parameter_places[piece.parameter];
+                const Bucket &bucket = from.buckets[at.bucket];
+                const std::int64_t offset = bucket.places[at.place].offset;
+                for (int position = 0; position < from.mesh.shard_ranks; ++position) {
+                    const std::int64_t first =
+                        std::max(piece.first, bucket.cuts[position] - offset);
+                    const std::int64_t end =
+                        std::min(piece.first + piece.elements, bucket.cuts[position + 1] - offset);
+                    if (first >= end) continue;
+                    segments.push_back({piece.parameter, first, end - first, position,
+                                        survivors.provider(position, rank), rank});
+                }
+            }
+    return segments;
+}
+
+void require_same_values(const Spec &before, const Spec &after) {
+    if (before.parameters().size() != after.parameters().size())
+        refuse(
+            "the specification has {} parameters, and that of the engine {}; pass the same model",
+            after.parameters().size(), before.parameters().size());
+    const auto states = [](const Spec &spec, const Parameter &parameter) {
+        return parameter.group ? spec.groups()[*parameter.group].states
+                               : std::vector<Group::State>();
+    };
+    for (std::size_t id = 0; id < before.parameters().size(); ++id) {
+        const Parameter &a = before.parameters()[id];
+        const Parameter &b = after.parameters()[id];
+        const auto differs = [&](const char *what) {
+            refuse(
+                "parameter {} is \"{}\" in the engine and \"{}\" in the specification, and their "
+                "{} differ; pass the same model",
+                id, before.full_name(id), after.full_name(id), what);
+        };
+        if (before.full_name(id) != after.full_name(id)) differs("names");
+        if (a.shape != b.shape) differs("shapes");
+        if (a.flags != b.flags || a.tied_to != b.tied_to) differs("flags");
+        if (states(before, a) != states(after, b)) differs("states of the optimizer");
+    }
+}
+
+}  // namespace vescomm::fsdp

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/examples/train_gpt/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+namespace train_gpt {
+
+namespace {
+
+// True if the death of another rank can be the cause of an error.
+bool may_be_a_death(vescomm_status_t status) {
+    return status == VESCOMM_ERROR_PEER_FAILED || status == VESCOMM_ERROR_ABORTED ||
+           status == VESCOMM_ERROR_TIMEOUT;
+}
+
+}  // namespace
+
+void Saves::step(Trainer &trainer, int done) {
+    const bool due = options_.save_every > 0 && done % options_.save_every == 0;
+    if (options_.save.empty() || (!due && done != options_.steps) || done <= started_) return;
+    wait();
+    running_ = trainer.engine().save(options_.save, trainer.extra());
+    started_ = done;
+}
+
+void Saves::wait() {
+    constexpr double max_seconds = 3600;
+    if (running_.get() != nullptr) running_.wait(max_seconds);
+    running_ = {};
+    complete_ = started_;
+}
+
+void Saves::abandon() {
+    running_ = {};
+    started_ = complete_;
+}
+
+Training::Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer,
+                   const Options &options, const TextData &text, Results &results)
+    : comm_(comm),
+      trainer_(trainer),
+      options_(options),
+      text_(text),
+      results_(results),
+      saves_(options) {}
+
+void Training::begin() {
+    if (!trainer_) trainer_.emplace(comm_, options_, text_);
+    results_.first_step = 0;
+    if (!options_.load.empty()) {
+        trainer_->engine().load(options_.load);
+        const int done = trainer_->set_extra_of_checkpoint();
+        if (done >= options_.steps)
+            throw std::runtime_error(
+                fmt::format("--load {} has done {} steps, and --steps is {}; give more steps",
+                            options_.load, done, options_.steps));
+        results_.first_step = done;
+    }
+    begun_ = true;
+}
+
+void Training::train() {
+    const int first = results_.first_step;
+    Progress progress(options_, quiet());
+    int done = first + static_cast<int>(results_.steps.size());
+    for (;;) {
+        if (done > first) saves_.step(*trainer_, done);
+        const bool due = done == first || done == options_.steps ||
+                         (options_.held_out_every > 0 && done % options_.held_out_every == 0);
+        if (due && (results_.held_out.empty() || results_.held_out.back().first != done)) {
+            results_.held_out.emplace_back(done, trainer_->held_out_loss());
+            progress.held_out(done, results_.held_out.back().second);
+        }
+        if (done == options_.steps) break;
+        results_.steps.push_back(trainer_->step(done));
+        progress.step(done, results_.steps.back());
+        ++done;
+    }
+    saves_.wait();
+}
+
+// Returns true if ranks have died.
+bool Training::shrink() {
+    const int before = comm_.ranks();
+    vescomm::Communicator survivors = comm_.shrink();
+    comm_ = std::move(survivors);
+    return comm_.ranks() < before;
+}
+
+// Rank 0 chooses, because a save that ends now may be seen by some ranks and not by others.
+const char *Training::choose_checkpoint() const {
+    enum { none, saved, loaded };
+    int choice = none;
+    if (comm_.rank() == 0) {
+        std::error_code ignored;
+        const bool exists =
+            !options_.save.empty() &&
+            std::filesystem::exists(std::filesystem::path(options_.save) / "latest", ignored);
+        choice = exists ? saved : !options_.load.empty() ? loaded : none;
+    }
+    choice = static_cast<int>(sum_over_ranks(comm_, choice));
+    return choice == saved    ? options_.save.c_str()
+           : choice == loaded ? options_.load.c_str()
+                              : nullptr;
+}
+
+void Training::recover() {
+    if (!trainer_ || !begun_) lost_ = true;
+    if (lost_) return begin_again();
+    vescomm_fsdp_recovery_t recovery = vescomm_fsdp_recovery_init();
+    recovery.folder = choose_checkpoint();
+    recovery = trainer_->recover(comm_, recovery);
+    const int done = static_cast<int>(recovery.steps);
+    results_.return_to(done);
+    // A step of which this rank has no result, because another rank died during the update.
+    if (results_.first_step + static_cast<int>(results_.steps.size()) < done)
+        results_.steps.push_back(trainer_->last_step());
+    note({done, comm_.ranks(), 0,
+          recovery.from_checkpoint != 0 ? "the last checkpoint" : "the survivors"});
+}
+
+void Training::begin_again() {
+    trainer_.reset();
+    begun_ = false;
+    results_.return_to(0);
+    begin();
+    results_.held_out.clear();
+    lost_ = false;
+    note({results_.first_step, comm_.ranks(), 0, "the beginning"});
+}
+
+void Training::note(Recovery recovery) {
+    failed_ = false;
+    results_.comm = comm_.info();
+    results_.largest = trainer_->spec().report(results_.comm.ranks, -1, options_.accumulate);
+    results_.mine =
+        trainer_->spec().report(results_.comm.ranks, results_.comm.rank, options_.accumulate);
+    recovery.seconds = vescomm_trace_get_seconds() - failed_at_;
+    if (!quiet()) fmt::print("{}", recovery_text(recovery));
+    results_.recoveries.push_back(std::move(recovery));
+}
+
+void Training::run(const std::function<void()> &finish) {
+    for (;;) try {
+            if (failed_) recover();
+            if (!begun_) begin();
+            train();
+            finish();
+            return;
+        } catch (const vescomm::Error &error) {
+            if (!options_.elastic || !may_be_a_death(error.status())) throw;
+            if (!failed_) failed_at_ = vescomm_trace_get_seconds();
+            saves_.abandon();
+            // Without a further death, a recovery fails because shards are lost.
+            if (!shrink()) {
+                if (!failed_ || lost_ || error.status() != VESCOMM_ERROR_PEER_FAILED) throw;
+                lost_ = true;
+            }
+            failed_ = true;
+        }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The steps of a run, with saves and held-out losses. With --elastic it goes on when ranks die:
+//
+//     error of a dead rank ──► shrink the communicator ──► recover the engine ──► next step
+//                                   ▲                            │ more ranks have died
+//                                   └────────────────────────────┘
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "fsdp/examples/train_gpt/options.h"
+#include "fsdp/examples/train_gpt/report.h"
+#include "fsdp/examples/train_gpt/text_data.h"
+#include "fsdp/examples/train_gpt/trainer.h"
+#include "vescomm/fsdp.hpp"
+#include "vescomm/vescomm.hpp"
+
+namespace train_gpt {
+
+// Saves in the background. At most one save runs at a time.
+class Saves {
+public:
+    explicit Saves(const Options &options) : options_(options) {}
+
+    // Starts a save if one is due after `done` steps. Collective.
+    void step(Trainer &trainer, int done);
+    // Returns when the last save is complete.
+    void wait();
+    // Ends a running save without waiting for other ranks.
+    void abandon();
+
+private:
+    const Options &options_;
+    vescomm::fsdp::Job running_;  // empty if no save has begun
+    int started_ = 0;  // steps of the last save
+    int complete_ = 0;  // steps of the last complete one
+};
+
+class Training {
+public:
+    // All arguments must outlive the training. `trainer` has a value.
+    Training(vescomm::Communicator &comm, std::optional<Trainer> &trainer, const Options &options,
+             const TextData &text, Results &results);
+
+    // Trains up to the last step, then calls `finish`, which is collective too. If ranks die in
+    // between and the options permit it, the others repeat what is incomplete.
+    void run(const std::function<void()> &finish);
+
+private:
+    void begin();
+    void train();
+    bool shrink();
+    void recover();
+    void begin_again();
+    const char *choose_checkpoint() const;
+    void note(Recovery recovery);
+    bool quiet() const { return options_.quiet || comm_.rank() != 0; }
+
+    vescomm::Communicator &comm_;
+    std::optional<Trainer> &trainer_;
+    const Options &options_;
+    const TextData &text_;
+    Results &results_;
+    Saves saves_;
+    bool begun_ = false;  // the values of the engine are those of results_.first_step or later
+    bool failed_ = false;  // ranks have died, and the engine has not recovered yet
+    bool lost_ = false;  // some shards have neither a copy nor a checkpoint
+    double failed_at_ = 0;  // time of the error
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,156 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The vescomm authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kills ranks of train_gpt --elastic with SIGKILL: the others go on, with the loss curve of one rank.
+
+TRAIN_GPT and VESCOMM_TEST_RUN are the paths of the two programs. VESCOMM_TEST_REPETITIONS is the
+number of deaths at random moments.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+
+TRAIN_GPT = os.environ.get("TRAIN_GPT", "train_gpt")
+RUN = os.environ.get("VESCOMM_TEST_RUN", "vescomm-run")
+REPETITIONS = int(os.environ.get("VESCOMM_TEST_REPETITIONS", "4"))
+MAX_RECOVERY_MS = 5000
+
+STEPS = 12
+MODEL = (
+    f"--layers 2 --dim 36 --heads 3 --context 32 --batch 3 --steps {STEPS} --sample 20 "
+    "--held-out-every 6 --lr 0.003"
+).split()
+TOLERANCE = 2e-4
+# A line of progress: perhaps a rank, then step, loss, and times.
+PROGRESS = re.compile(r"(?:\[\d+\] )?\s+(\d+)\s+[\d.]+\s+[\d.]+\s+\d")
+
+
+def process_of(launcher, rank):
+    """Process of a rank, a child of the launcher."""
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            with open(f"/proc/{name}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        if parent == launcher and b"VESCOMM_RANK=%d" % rank in variables:
+            return int(name)
+    raise LookupError(f"rank {rank} is not running")
+
+
+class Elastic(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="elastic_test.")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.text = os.path.join(cls.folder, "text")
+        with open(cls.text, "w", encoding="ascii") as file:
+            for i in range(2000):
+                file.write(f"line {i} says {i * i % 97} and {'yes' if i % 3 else 'no'}\n")
+        cls.alone, _ = cls.train(1)
+
+    @classmethod
+    def train(cls, ranks, *arguments, deaths=()):
+        """Trains, and kills rank r after step s for each (s, r) of deaths."""
+        output = os.path.join(cls.folder, "results.json")
+        launcher = [RUN, "-n", str(ranks), "--min-ranks", "1"] if ranks > 1 else []
+        job = subprocess.Popen(
+            [*launcher, TRAIN_GPT, *MODEL, "--data", cls.text, "--json", output, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        left = sorted(deaths)
+        lines = []
+        for line in job.stdout:
+            lines.append(line)
+            step = PROGRESS.match(line)
+            while step and left and int(step[1]) >= left[0][0]:
+                os.kill(process_of(job.pid, left.pop(0)[1]), signal.SIGKILL)
+        job.stdout.close()
+        text = "".join(lines)
+        if job.wait() != 0:
+            raise AssertionError(f"exit code {job.returncode}: {text}")
+        with open(output, encoding="utf-8") as file:
+            return json.load(file), text
+
+    def expect_curve(self, results):
+        for name in ("loss", "gradient_norm"):
+            self.assertEqual(len(results[name]), STEPS)
+            for step, (a, b) in enumerate(zip(results[name], self.alone[name])):
+                self.assertLess(abs(a - b), 10 * TOLERANCE * abs(b), f"{name} of step {step}")
+        for (step, a), (other, b) in zip(results["heldout_curve"], self.alone["heldout_curve"]):
+            self.assertEqual(step, other)
+            self.assertLess(abs(a - b), TOLERANCE * abs(b), f"held-out loss after step {step}")
+        self.assertEqual(results["recoveries"], len(results["recovery"]))
+        for recovery in results["recovery"]:
+            self.assertLess(recovery["ms"], MAX_RECOVERY_MS)
+
+    def test_any_rank_may_die(self):
+        for rank in range(3):
+            with self.subTest(rank=rank):
+                results, text = self.train(3, "--elastic", deaths=[(4, rank)])
+                self.expect_curve(results)
+                self.assertEqual((results["ranks"], results["recoveries"]), (2, 1), text)
+                self.assertEqual(results["recovery"][0]["from"], "the survivors")
+                self.assertGreaterEqual(results["recovery"][0]["step"], 4)
+
+    def test_one_rank_after_another_may_die(self):
+        results, text = self.train(4, "--elastic", deaths=[(2, 0), (5, 3), (8, 1)])
+        self.expect_curve(results)
+        self.assertEqual((results["ranks"], results["recoveries"]), (1, 3), text)
+
+    def test_without_copies_the_checkpoint_serves(self):
+        folder = os.path.join(self.folder, "checkpoints")
+        results, text = self.train(
+            3, "--elastic", "--partner-copy", "no", "--save", folder, "--save-every", "3",
+            deaths=[(7, 1)],
+        )
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the last checkpoint", text)
+        self.assertIn(results["recovery"][0]["step"], (3, 6))
+
+    def test_without_copies_and_checkpoint_training_begins_again(self):
+        results, text = self.train(3, "--elastic", "--partner-copy", "no", deaths=[(5, 2)])
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the beginning", text)
+
+    def test_groups_that_do_not_divide_the_survivors_become_one(self):
+        results, _ = self.train(4, "--elastic", "--preset", "hsdp:2", deaths=[(5, 2)])
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the survivors")
+
+    def test_shards_in_files_are_recovered(self):
+        results, _ = self.train(3, "--elastic", "--offload", self.folder, deaths=[(5, 1)])
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the survivors")
+        self.assertGreater(results["report"]["file"], 0)
+
+    def test_without_elastic_the_job_fails(self):
+        with self.assertRaisesRegex(AssertionError, "exit code 137"):
+            self.train(2, deaths=[(4, 1)])
+
+    def test_deaths_at_random_steps(self):
+        draw = random.Random(1)
+        for number in range(REPETITIONS):
+            ranks = draw.randint(2, 5)
+            death = (draw.randint(1, STEPS - 2), draw.randrange(ranks))
+            preset = draw.choice(["zero3", "zero1", "zero2", "ddp"])
+            with self.subTest(number=number, ranks=ranks, death=death, preset=preset):
+                results, _ = self.train(ranks, "--elastic", "--preset", preset, deaths=[death])
+                self.expect_curve(results)
+                self.assertEqual(results["recoveries"], 1)
+                self.assertEqual(results["recovery"][0]["from"], "the survivors")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
