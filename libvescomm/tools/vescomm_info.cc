@@ -30,9 +30,15 @@ void show_gpu_support() {
          {std::pair{"CUDA", &support.cuda}, std::pair{"GPUs", &support.devices},
           std::pair{"NCCL", &support.nccl}})
         std::printf("  %-5s %s%s\n", name, part->usable ? "" : "not usable: ", part->text.c_str());
-    std::printf("%s", support.libraries
-                          ? "  All of them are usable. vescomm does not use them yet.\n"
-                          : "  Nothing depends on them yet.\n");
+    if (support.libraries)
+        std::printf(
+            "  Collectives on device memory (gpu.h) are available. They have been tested on a "
+            "test\n"
+            "  double only, not on a GPU.\n");
+    else
+        std::printf(
+            "  Collectives on device memory (gpu.h) are not available. Nothing else depends on "
+            "this.\n");
 }
 
 void show_build() {

@@ -75,12 +75,12 @@ class DeviceMemory(unittest.TestCase):
         self.assertRegex(text, r"CUDA +13\.0, .*/libcudart\.so\.13\n")
         self.assertRegex(text, r"GPUs +16, driver for CUDA 13\.0\n")
         self.assertRegex(text, r"NCCL +2\.28\.9, .*/libnccl\.so\.2\n")
-        self.assertIn("All of them are usable", text)
+        self.assertIn("(gpu.h) are available", text)
 
     def test_missing_parts_are_named(self):
         text = self.part(GPU_DOUBLE_DRIVER="0")
         self.assertRegex(text, r"GPUs +not usable: there is no NVIDIA driver")
-        self.assertIn("Nothing depends on them", text)
+        self.assertIn("Nothing else depends on this", text)
         self.assertRegex(self.part(GPU_DOUBLE_NCCL="22703"), r"NCCL +not usable: NCCL 2\.27\.3 ")
 
 
