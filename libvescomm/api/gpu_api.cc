@@ -55,6 +55,7 @@ vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
             wanted.min_ctas = given.min_ctas;
             wanted.max_ctas = given.max_ctas;
             if (given.method != nullptr) wanted.method = given.method;
+            wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
             check_device_method(wanted.method);
             auto made = std::make_unique<vescomm_gpu_comm>();
             made->parent = comm->value;

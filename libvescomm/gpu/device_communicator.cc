@@ -51,28 +51,21 @@ void DeviceCommunicator::connect() {
                   {"min_ctas", std::to_string(options_.min_ctas)},
                   {"max_ctas", std::to_string(options_.max_ctas)},
                   {"method", options_.method},
+                  {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
                   {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
     const auto ids = agree(c, label, c.deadline(), [&] {
         if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
             throw Error(VESCOMM_ERROR_SYSTEM, std::string("cudaGetDevice() failed: ") +
                                                   libraries_.cuda.get_error_string(error));
-        if (rank() != 0) return std::string();
+        if (options_.borrowed != nullptr) check_borrowed();
+        if (rank() != 0 || options_.borrowed != nullptr) return std::string();
         nccl::UniqueId id;
         if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
             throw Error(status_of(result), "ncclGetUniqueId() failed: " + reason(result));
         return std::string(id.internal, sizeof id.internal);
     });
-    nccl::UniqueId id;
-    if (ids[0].size() != sizeof id.internal)
-        throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
-    std::memcpy(id.internal, ids[0].data(), sizeof id.internal);
-
-    nccl::Config config;
-    config.blocking = 0;  // so that a rank that died ends the wait
-    if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
-    if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
-    require(libraries_.nccl.comm_init_rank_config(&nccl_, ranks(), id, rank(), &config),
-            "ncclCommInitRankConfig()");
+    if (options_.borrowed != nullptr) nccl_ = options_.borrowed;
+    else create_nccl(ids[0]);
     if (options_.workspace_bytes == 0) return;
     // Every rank knows whether all of them have their workspace.
     agree(c, "device workspace", c.deadline(), [&] {
@@ -86,19 +79,53 @@ void DeviceCommunicator::connect() {
     });
 }
 
+void DeviceCommunicator::create_nccl(const std::string &text) {
+    nccl::UniqueId id;
+    if (text.size() != sizeof id.internal)
+        throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
+    std::memcpy(id.internal, text.data(), sizeof id.internal);
+    nccl::Config config;
+    config.blocking = 0;  // so that a rank that died ends the wait
+    if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
+    if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
+    require(libraries_.nccl.comm_init_rank_config(&nccl_, ranks(), id, rank(), &config),
+            "ncclCommInitRankConfig()");
+}
+
+void DeviceCommunicator::check_borrowed() const {
+    int its_ranks = -1, its_rank = -1, its_device = -1;
+    for (const nccl::Result result :
+         {libraries_.nccl.comm_count(options_.borrowed, &its_ranks),
+          libraries_.nccl.comm_user_rank(options_.borrowed, &its_rank),
+          libraries_.nccl.comm_cu_device(options_.borrowed, &its_device)})
+        if (result != nccl::success)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "nccl_comm is no communicator of NCCL: " + reason(result));
+    if (its_ranks == ranks() && its_rank == rank() && its_device == device_) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                "nccl_comm is rank " + std::to_string(its_rank) + " of " +
+                    std::to_string(its_ranks) + " on device " + std::to_string(its_device) +
+                    ", and the communicator is rank " + std::to_string(rank()) + " of " +
+                    std::to_string(ranks()) + " on device " + std::to_string(device_));
+}
+
 DeviceCommunicator::~DeviceCommunicator() {
     if (comm_->failure().broken()) abort_nccl();
     for (const auto &[pointer, window] : memories_) release(pointer, window);
     if (workspace_ != nullptr) release(workspace_, nullptr);
+    if (options_.borrowed == nullptr) finalize_nccl();
+    abort_nccl();  // no effect if it has been finalized
+}
+
+void DeviceCommunicator::finalize_nccl() noexcept {
     if (nccl_ == nullptr) return;
-    try {
-        libraries_.nccl.comm_finalize(nccl_);
-        if (settle("ncclCommFinalize()") == nccl::success)
-            libraries_.nccl.comm_destroy(std::exchange(nccl_, nullptr));
-    } catch (const std::exception &) {
-        // The communicator is broken; its error says why.
+    nccl::Result result = libraries_.nccl.comm_finalize(nccl_);
+    const Deadline limit = comm_->deadline();
+    while (result == nccl::in_progress && !comm_->failure().broken() && !limit.expired()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        if (libraries_.nccl.comm_get_async_error(nccl_, &result) != nccl::success) return;
     }
-    abort_nccl();
+    if (result == nccl::success) libraries_.nccl.comm_destroy(std::exchange(nccl_, nullptr));
 }
 
 void DeviceCommunicator::check() {
@@ -189,7 +216,8 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
 }
 
 void DeviceCommunicator::abort_nccl() noexcept {
-    if (nccl_ != nullptr) libraries_.nccl.comm_abort(std::exchange(nccl_, nullptr));
+    const nccl::Comm ended = std::exchange(nccl_, nullptr);
+    if (ended != nullptr && options_.borrowed == nullptr) libraries_.nccl.comm_abort(ended);
 }
 
 void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {

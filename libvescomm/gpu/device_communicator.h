@@ -26,6 +26,9 @@ public:
         std::uint64_t workspace_bytes = 0;
         int min_ctas = 0, max_ctas = 0;  // thread blocks of NCCL's kernels; 0: NCCL chooses
         std::string method;  // see DeviceProblem::forced
+        // A communicator of NCCL of the same ranks that the caller has created; it stays the
+        // caller's. nullptr: a new one.
+        nccl::Comm borrowed = nullptr;
     };
 
     // Collective, blocking. On the current device of the calling thread. `libraries` outlive it.
@@ -68,13 +71,20 @@ private:
         : comm_(std::move(comm)), options_(options), libraries_(libraries) {}
 
     void connect();
+    // Creates NCCL's communicator.
+    void create_nccl(const std::string &id);
+    // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
+    void check_borrowed() const;
+    // Ends NCCL's communicator in an orderly way. Needs no progress of the communicator, which may
+    // have been freed.
+    void finalize_nccl() noexcept;
     // Polls until NCCL has ended what it does in the background. Returns its result.
     nccl::Result settle(const char *function);
     // Waits until `done` returns true; makes progress on the communicator meanwhile. Throws the
     // failure of the communicator, and TIMEOUT.
     template <typename Done>
     void poll(const char *what, const Done &done);
-    // Ends the kernels and the communicator of NCCL.
+    // Ends the kernels and the communicator of NCCL; forgets one of the caller.
     void abort_nccl() noexcept;
     // Breaks the communicator, and throws.
     [[noreturn]] void fail(vescomm_status_t status, const std::string &why);

@@ -124,7 +124,8 @@ MEMBER(vescomm_gpu_comm_options_t, min_ctas, 4);
 MEMBER(vescomm_gpu_comm_options_t, max_ctas, 8);
 MEMBER(vescomm_gpu_comm_options_t, workspace_bytes, 16);
 MEMBER(vescomm_gpu_comm_options_t, method, 24);
-FREEZE(sizeof(vescomm_gpu_comm_options_t) == 32);
+MEMBER(vescomm_gpu_comm_options_t, nccl_comm, 32);
+FREEZE(sizeof(vescomm_gpu_comm_options_t) == 40);
 
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);

@@ -82,6 +82,20 @@ TEST(DeviceFailures, ReproducibleSumsAreRefused) {
     });
 }
 
+// Runs `body` on ranks that have an NCCL communicator of their own.
+void run_nccl_ranks_beside(int ranks, const std::function<void(DeviceRank &, nccl::Comm)> &body) {
+    nccl::UniqueId id;
+    ASSERT_EQ(gpu_double::ncclGetUniqueId(&id), 0);
+    run_devices(node_of_ranks(ranks), [&](DeviceRank &r) {
+        nccl::Config config;
+        config.blocking = 1;
+        nccl::Comm own = nullptr;
+        ASSERT_EQ(gpu_double::ncclCommInitRankConfig(&own, ranks, id, r.rank, &config), 0);
+        body(r, own);
+        EXPECT_EQ(gpu_double::ncclCommDestroy(own), 0);
+    });
+}
+
 // ---- creation ----
 
 TEST(DeviceFailures, DifferentOptionsAreFound) {
@@ -126,6 +140,54 @@ TEST(DeviceFailures, FailuresOfCreationReachAllRanks) {
                     });
         fail_call("", 0, 0);
     }
+    EXPECT_EQ(take_violations(), "");
+}
+
+// ---- communicators of the program ----
+
+TEST(DeviceFailures, ACommunicatorOfTheProgramStaysIts) {
+    run_nccl_ranks_beside(3, [](DeviceRank &r, nccl::Comm own) {
+        vescomm_gpu_comm_options_t options = device_options();
+        options.nccl_comm = own;
+        ASSERT_EQ(r.create(options), VESCOMM_OK) << vescomm_get_last_error();
+        auto *data = r.upload(std::vector<float>{1});
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                  VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        EXPECT_EQ(gpu_double::ncclAllReduce(data, data, 1, nccl::f32, nccl::sum, own, r.stream), 0)
+            << "it works after the device communicator was freed";
+        EXPECT_EQ(r.read(data, 1)[0], 9);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, ACommunicatorOfOtherRanksIsRefused) {
+    run_nccl_ranks_beside(2, [](DeviceRank &r, nccl::Comm own) {
+        vescomm_gpu_comm_options_t options = device_options();
+        if (r.rank == 0) options.nccl_comm = own;
+        expect_error(r.create(options), VESCOMM_ERROR_MISMATCH,
+                     "nccl_comm is given on rank 0 and NULL on rank 1");
+        options.nccl_comm = own;
+        gpu_double::cudaSetDevice(r.rank + 5);
+        EXPECT_EQ(r.create(options), VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("rank 0 of 2 on device 0, and the "),
+                  std::string::npos)
+            << vescomm_get_last_error();
+        gpu_double::cudaSetDevice(r.rank);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, TheCommunicatorMayBeFreedFirst) {
+    run_device_ranks(3, device_options(), [](DeviceRank &r) {
+        const int aborts = gpu_double::calls_of("ncclCommAbort");
+        r.parent.value->finalize();
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        EXPECT_EQ(gpu_double::calls_of("ncclCommAbort"), aborts) << "the end is orderly";
+    });
     EXPECT_EQ(take_violations(), "");
 }
 

@@ -68,11 +68,17 @@ typedef struct vescomm_gpu_comm_options {
      *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
      *  for the call. */
     const char *method;
+    /** An ncclComm_t of the program, of the same ranks, on the current device. It stays the
+     *  program's, which destroys it after vescomm_gpu_comm_free(), and aborts it after a failure:
+     *  vescomm does neither, so its kernels do not end by themselves. min_ctas and max_ctas are not
+     *  used. Given on all ranks or on none. NULL: a new one. */
+    void *nccl_comm;
 } vescomm_gpu_comm_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
-    vescomm_gpu_comm_options_t options = {sizeof(vescomm_gpu_comm_options_t), 0, 0, 0, 0, NULL};
+    vescomm_gpu_comm_options_t options = {
+        sizeof(vescomm_gpu_comm_options_t), 0, 0, 0, 0, NULL, NULL};
     return options;
 }
 

@@ -370,7 +370,8 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
     ++group.arrived;
     group.changed.notify_all();
     *out = comm;
-    if (config != nullptr && config->blocking == 0) return nccl::in_progress;
+    comm->blocking = config == nullptr || config->blocking != 0;
+    if (!comm->blocking) return nccl::in_progress;
     group.changed.wait(lock, [&] { return comm->aborted || group.arrived == ranks; });
     return comm->error;
 }
@@ -378,7 +379,12 @@ int ncclCommInitRankConfig(nccl::Comm *out, int ranks, nccl::UniqueId id, int ra
 int ncclCommFinalize(nccl::Comm comm) {
     CALL(ncclCommFinalize);
     if (!usable(comm, "ncclCommFinalize()")) return nccl::invalid_argument;
-    return nccl::success;
+    const std::lock_guard<std::mutex> lock(comm->group->mutex);
+    if (comm->finalizing) return nccl::invalid_argument;
+    comm->finalizing = true;
+    // In the non-blocking mode it ends when all ranks have called it.
+    ++comm->group->finalized;
+    return comm->blocking ? nccl::success : nccl::in_progress;
 }
 
 int ncclCommDestroy(nccl::Comm comm) {
@@ -394,6 +400,7 @@ int ncclCommAbort(nccl::Comm comm) {
     {
         const std::lock_guard<std::mutex> lock(comm->group->mutex);
         comm->aborted = true;
+        if (!comm->finalizing) ++comm->group->finalized;
         comm->group->changed.notify_all();
     }
     end_comm(*comm, "ncclCommAbort()");
@@ -404,7 +411,9 @@ int ncclCommGetAsyncError(nccl::Comm comm, nccl::Result *error) {
     CALL(ncclCommGetAsyncError);
     if (!usable(comm, "ncclCommGetAsyncError()")) return nccl::invalid_argument;
     const std::lock_guard<std::mutex> lock(comm->group->mutex);
-    const bool ready = comm->group->arrived == comm->group->ranks();
+    const Group &group = *comm->group;
+    const bool waits = comm->finalizing && !comm->blocking && group.finalized < group.ranks();
+    const bool ready = group.arrived == group.ranks() && !waits;
     *error = comm->error != nccl::success ? comm->error : ready ? nccl::success : nccl::in_progress;
     return nccl::success;
 }

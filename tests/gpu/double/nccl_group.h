@@ -63,6 +63,7 @@ struct Group {
     std::vector<ncclComm *> members;  // by rank; nullptr: not there yet
     std::vector<int> devices;  // by rank
     int arrived = 0;
+    int finalized = 0;
     std::map<std::uint64_t, Meeting> meetings;  // by number of the collective
     // messages that wait for their receiver, by sender and receiver
     std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
@@ -80,6 +81,8 @@ struct ncclComm {
     // The lock of the group guards the rest.
     bool aborted = false;
     bool destroyed = false;
+    bool blocking = true;
+    bool finalizing = false;
     gpu_double::nccl::Result error = 0;
     gpu_double::nccl::Result pending_break = 0;  // see break_device()
     std::uint64_t next_collective = 0;
