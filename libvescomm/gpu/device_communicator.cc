@@ -54,6 +54,10 @@ void DeviceCommunicator::connect() {
                   {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
                   {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
     const auto ids = agree(c, label, c.deadline(), [&] {
+        if (c.config().encryption == "yes" && c.nodes().count() > 1)
+            throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                        "VESCOMM_ENCRYPTION=yes is set, and NCCL does not encrypt the data between "
+                        "nodes; use one node, or set it to no");
         if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
             throw Error(VESCOMM_ERROR_SYSTEM, std::string("cudaGetDevice() failed: ") +
                                                   libraries_.cuda.get_error_string(error));

@@ -112,6 +112,21 @@ TEST(DeviceFailures, DifferentOptionsAreFound) {
     EXPECT_EQ(take_violations(), "");
 }
 
+TEST(DeviceFailures, EncryptionBetweenNodesIsRefused) {
+    for (const int second : {0, 1}) {
+        TestSetup setup = node_of_ranks(2);
+        setup.node_of = {0, second};
+        setup.config.encryption = "yes";
+        run_devices(setup, [&](DeviceRank &r) {
+            const auto status = r.create(device_options());
+            if (second == 0) {
+                EXPECT_EQ(status, VESCOMM_OK) << vescomm_get_last_error();
+            } else expect_error(status, VESCOMM_ERROR_UNSUPPORTED, "VESCOMM_ENCRYPTION=yes");
+        });
+    }
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DeviceFailures, TwoRanksNeedTwoDevices) {
     run_devices(node_of_ranks(2), [](DeviceRank &r) {
         gpu_double::cudaSetDevice(0);

@@ -90,11 +90,11 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
  * @param options  NULL: defaults. Borrowed for the call.
  * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
  *                 @p comm.
- * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support().
- *         VESCOMM_ERROR_MISMATCH: the ranks passed different options, or have different versions of
- *         NCCL. VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also
- *         when two ranks have the same device. VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); also between
+ * nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH: the
+ * ranks passed different options, or have different versions of NCCL. VESCOMM_ERROR_OUT_OF_MEMORY:
+ * the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also when two ranks have the same device.
+ * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
  * Threads: one at a time per communicator.  Source: ncclCommInitRankConfig.  Since: 0.1
