@@ -131,6 +131,12 @@ public:
     // Breaks the communicator for all ranks, for this one before it returns. Threads: safe.
     void abort(const std::string &reason);
 
+    // Breaks the communicator for all ranks with another cause, for this one before it returns.
+    // Threads: safe.
+    void fail(vescomm_status_t status, const std::string &why) noexcept {
+        failure_.fail(status, why);
+    }
+
     // Breaks the communicator because this rank ran out of memory. Allocates nothing.
     void run_out() noexcept { failure_.run_out(); }
 

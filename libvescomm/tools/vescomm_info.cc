@@ -11,6 +11,7 @@
 #include "comm/machine_exchange.h"
 #include "config/config.h"
 #include "execute/kernels.h"
+#include "gpu/gpu_libraries.h"
 #include "tools/flight_report.h"
 #include "tools/info_explain.h"
 #include "tools/info_variables.h"
@@ -21,6 +22,24 @@
 
 namespace vescomm::internal {
 namespace {
+
+void show_gpu_support() {
+    const GpuSupport support = examine_gpu_support();
+    std::printf("\ndevice memory\n");
+    for (const auto &[name, part] :
+         {std::pair{"CUDA", &support.cuda}, std::pair{"GPUs", &support.devices},
+          std::pair{"NCCL", &support.nccl}})
+        std::printf("  %-5s %s%s\n", name, part->usable ? "" : "not usable: ", part->text.c_str());
+    if (support.libraries)
+        std::printf(
+            "  Collectives on device memory (gpu.h) are available. They have been tested on a "
+            "test\n"
+            "  double only, not on a GPU.\n");
+    else
+        std::printf(
+            "  Collectives on device memory (gpu.h) are not available. Nothing else depends on "
+            "this.\n");
+}
 
 void show_build() {
     std::printf("vescomm %s\n\ntransports\n", vescomm_get_version());
@@ -45,6 +64,7 @@ void show_build() {
     std::error_code error;
     if (std::filesystem::exists(file, error)) std::printf("  measured: %s\n", file.c_str());
     else std::printf("  not measured; vescomm-info --measure does it\n");
+    show_gpu_support();
     std::printf("\nvariables\n");
     show_variables(process_environment());
 }

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "vescomm/gpu.h"
 #include "vescomm/vescomm.h"
 
 #define PASTE_(a, b) a##b
@@ -118,6 +119,13 @@ MEMBER(vescomm_message_info_t, type, 12);
 MEMBER(vescomm_message_info_t, count, 16);
 FREEZE(sizeof(vescomm_message_info_t) == 24);
 FREEZE(VESCOMM_ANY_SOURCE == -2);
+
+MEMBER(vescomm_gpu_comm_options_t, min_ctas, 4);
+MEMBER(vescomm_gpu_comm_options_t, max_ctas, 8);
+MEMBER(vescomm_gpu_comm_options_t, workspace_bytes, 16);
+MEMBER(vescomm_gpu_comm_options_t, method, 24);
+MEMBER(vescomm_gpu_comm_options_t, nccl_comm, 32);
+FREEZE(sizeof(vescomm_gpu_comm_options_t) == 40);
 
 /* Functions that no other test calls from C. */
 typedef vescomm_status_t (*metrics_function)(const vescomm_comm_t *, char *, size_t, size_t *);

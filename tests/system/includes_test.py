@@ -25,8 +25,9 @@ LIBRARY = {
     "execute": {"public", "base", "topology", "schedule", "transport"},
     "comm": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
              "simulate", "transport", "execute"},
+    "gpu": {"public", "base", "layout", "comm"},
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
-            "simulate", "transport", "execute", "comm"},
+            "simulate", "transport", "execute", "comm", "gpu"},
     # The tools use the public API and the tables that they print.
     "tools": {"public", "base", "schedule", "simulate", "topology", "config", "transport"},
     "include": {"public"},
@@ -43,7 +44,8 @@ FILES = {
     # transports of a communicator.
     "tools": {"libvescomm/bootstrap/tcp_address.h", "libvescomm/execute/kernels.h",
               "libvescomm/comm/connect.h", "libvescomm/comm/machine_exchange.h",
-              "libvescomm/comm/memory.h", "libvescomm/observe/file.h"},
+              "libvescomm/comm/memory.h", "libvescomm/gpu/gpu_libraries.h",
+              "libvescomm/observe/file.h"},
     "fsdp": {"libvescomm/api/last_error.h", "libvescomm/base/signals.h", "libvescomm/execute/isa.h",
              "libvescomm/execute/kernels.h", "libvescomm/execute/loops/elements.h"},
     "train_gpt": {"libvescomm/execute/isa.h"},

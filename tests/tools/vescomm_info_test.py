@@ -63,6 +63,27 @@ class Variables(unittest.TestCase):
                               "there is: auto, thread, inline\n")
 
 
+class DeviceMemory(unittest.TestCase):
+    """With the test double of the CUDA runtime and NCCL, which is found as the real ones are."""
+
+    def part(self, **variables):
+        _, out, _ = run(LD_LIBRARY_PATH=os.environ["GPU_DOUBLE_FOLDER"], **variables)
+        return re.search(r"device memory\n((?:  .*\n)+)", out).group(1)
+
+    def test_all_parts_are_usable(self):
+        text = self.part()
+        self.assertRegex(text, r"CUDA +13\.0, .*/libcudart\.so\.13\n")
+        self.assertRegex(text, r"GPUs +16, driver for CUDA 13\.0\n")
+        self.assertRegex(text, r"NCCL +2\.28\.9, .*/libnccl\.so\.2\n")
+        self.assertIn("(gpu.h) are available", text)
+
+    def test_missing_parts_are_named(self):
+        text = self.part(GPU_DOUBLE_DRIVER="0")
+        self.assertRegex(text, r"GPUs +not usable: there is no NVIDIA driver")
+        self.assertIn("Nothing else depends on this", text)
+        self.assertRegex(self.part(GPU_DOUBLE_NCCL="22703"), r"NCCL +not usable: NCCL 2\.27\.3 ")
+
+
 class Flight(unittest.TestCase):
     def test_malformed_files_give_one_sentence_and_code_2(self):
         for files, says in ((["/nonexistent/0"], "cannot read /nonexistent/0"),

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The vescomm authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vescomm: ragged collectives over fused, persistent buffers. This header is the whole C API. Read
- * it from top to bottom:
+ * vescomm: ragged collectives over fused, persistent buffers. This header is the C API on host
+ * memory; gpu.h is that on device memory. Read this one from top to bottom:
  *
  *     status          the result of a call, and the error text that explains a failure
  *     communicator    the ranks that work together

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+
+#include "api/guard.h"
+#include "api/handles.h"
+#include "comm/collective_create.h"
+#include "gpu/device_collectives.h"
+#include "gpu/device_communicator.h"
+#include "gpu/gpu_libraries.h"
+#include "vescomm/gpu.h"
+
+using namespace vescomm::internal;
+
+struct vescomm_gpu_comm : Handle {
+    std::shared_ptr<Communicator> parent;
+    std::unique_ptr<DeviceCommunicator> value;
+    std::string explanation;  // text that vescomm_gpu_explain() returned last
+};
+
+namespace {
+
+cuda::Stream stream_of(void *stream) {
+    return static_cast<cuda::Stream>(stream);
+}
+
+}  // namespace
+
+vescomm_status_t vescomm_gpu_check_support(std::int32_t *nccl_version) {
+    return guarded([&] {
+        const GpuLibraries &libraries = gpu_libraries();
+        if (nccl_version != nullptr) *nccl_version = libraries.nccl_version;
+    });
+}
+
+vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
+                                         const vescomm_gpu_comm_options_t *options,
+                                         vescomm_gpu_comm_t **out) {
+    return guarded([&] {
+        const char *function = "vescomm_gpu_comm_create";
+        require(comm, function, "comm");
+        collective_create(*comm->value, [&] {
+            require(out, function, "out");
+            const auto given = read_options(options, function, "options");
+            if (given.min_ctas < 0 || given.max_ctas < 0 ||
+                (given.max_ctas != 0 && given.max_ctas < given.min_ctas))
+                throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                            std::string(function) + ": min_ctas is " +
+                                std::to_string(given.min_ctas) + " and max_ctas " +
+                                std::to_string(given.max_ctas) +
+                                "; they must be 0 or more, the minimum at most the maximum");
+            DeviceCommunicator::Options wanted;
+            wanted.workspace_bytes = given.workspace_bytes;
+            wanted.min_ctas = given.min_ctas;
+            wanted.max_ctas = given.max_ctas;
+            if (given.method != nullptr) wanted.method = given.method;
+            wanted.borrowed = static_cast<nccl::Comm>(given.nccl_comm);
+            check_device_method(wanted.method);
+            auto made = std::make_unique<vescomm_gpu_comm>();
+            made->parent = comm->value;
+            made->value = DeviceCommunicator::create(comm->value, wanted, gpu_libraries());
+            *out = made.release();
+        });
+    });
+}
+
+vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_comm_check", "comm");
+        comm->value->check();
+    });
+}
+
+vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_wait", "comm");
+        comm->value->wait(stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm) {
+    return guarded([&] {
+        if (comm == nullptr) return;
+        require(comm, "vescomm_gpu_comm_free", "comm");
+        delete comm;
+    });
+}
+
+vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, std::uint64_t bytes, void **pointer) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_malloc", "comm");
+        collective_create(*comm->parent, [&] {
+            require(pointer, "vescomm_gpu_malloc", "pointer");
+            comm->value->check_call("vescomm_gpu_malloc");
+            *pointer = comm->value->allocate(bytes);
+        });
+    });
+}
+
+vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *pointer) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_mfree", "comm");
+        if (pointer != nullptr) comm->value->free(pointer);
+    });
+}
+
+vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm, const vescomm_layout_t *layout,
+                                          vescomm_type_t type, const void *source, void *output,
+                                          void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_all_gather_v", "comm");
+        require(layout, "vescomm_gpu_all_gather_v", "layout");
+        device::all_gather_v(*comm->value, layout->value, type, source, output, stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_reduce_scatter_v(vescomm_gpu_comm_t *comm,
+                                              const vescomm_layout_t *layout, vescomm_type_t type,
+                                              vescomm_op_t op, void *source, void *output,
+                                              void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_reduce_scatter_v", "comm");
+        require(layout, "vescomm_gpu_reduce_scatter_v", "layout");
+        device::reduce_scatter_v(*comm->value, layout->value, type, op, source, output,
+                                 stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_all_reduce(vescomm_gpu_comm_t *comm, const void *source, void *output,
+                                        std::int64_t count, vescomm_type_t type, vescomm_op_t op,
+                                        void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_all_reduce", "comm");
+        device::all_reduce(*comm->value, source, output, count, type, op, stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, void *data, std::int64_t count,
+                                       vescomm_type_t type, std::int32_t root, void *stream) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_broadcast", "comm");
+        device::broadcast(*comm->value, data, count, type, root, stream_of(stream));
+    });
+}
+
+vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm, const vescomm_layout_t *layout,
+                                     vescomm_type_t type, std::int32_t reduces, const char **text) {
+    return guarded([&] {
+        require(comm, "vescomm_gpu_explain", "comm");
+        require(layout, "vescomm_gpu_explain", "layout");
+        require(text, "vescomm_gpu_explain", "text");
+        const DeviceProblem problem = device::checked_problem("vescomm_gpu_explain", *comm->value,
+                                                              layout->value, type, reduces != 0);
+        comm->explanation = to_string(problem, choose_device_method(problem));
+        *text = comm->explanation.c_str();
+    });
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The types, constants and functions of the CUDA runtime that vescomm uses, in declarations of its
+// own: neither build nor tests need CUDA's headers. The binary interface is that of CUDA 12 and 13.
+// tests/gpu/declarations_test.cc compares it with CUDA's headers where they are installed.
+// Decision: docs/design/0027-gpu-libraries-are-found-at-run-time.md.
+#pragma once
+
+#include <cstddef>
+
+// Opaque types of CUDA, with CUDA's names, so that pointers of programs and of this library agree.
+struct CUstream_st;
+struct CUevent_st;
+
+namespace vescomm::internal::cuda {
+
+using Error = int;  // cudaError_t
+using Stream = CUstream_st *;  // cudaStream_t
+using Event = CUevent_st *;  // cudaEvent_t
+
+inline constexpr Error success = 0;
+inline constexpr Error invalid_value = 1;
+inline constexpr Error memory_allocation = 2;
+inline constexpr Error insufficient_driver = 35;
+inline constexpr Error no_device = 100;
+inline constexpr Error not_ready = 600;
+
+// cudaMemcpyKind
+inline constexpr int copy_host_to_device = 1;
+inline constexpr int copy_device_to_host = 2;
+inline constexpr int copy_device_to_device = 3;
+
+// cudaStreamCaptureStatus
+inline constexpr int capture_none = 0;
+inline constexpr int capture_active = 1;
+inline constexpr int capture_invalidated = 2;
+
+// The functions of the CUDA runtime that vescomm calls: symbol, member of Runtime, parameters.
+#define VESCOMM_CUDA_FUNCTIONS(X)                                                     \
+    X(cudaGetDeviceCount, get_device_count, (int *count))                             \
+    X(cudaGetDevice, get_device, (int *device))                                       \
+    X(cudaSetDevice, set_device, (int device))                                        \
+    X(cudaRuntimeGetVersion, runtime_get_version, (int *version))                     \
+    X(cudaDriverGetVersion, driver_get_version, (int *version))                       \
+    X(cudaMemcpyAsync, memcpy_async,                                                  \
+      (void *target, const void *source, std::size_t bytes, int kind, Stream stream)) \
+    X(cudaStreamQuery, stream_query, (Stream stream))                                 \
+    X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))
+
+// Loaded functions. All of them return cudaError_t, except get_error_string().
+struct Runtime {
+#define VESCOMM_MEMBER(symbol, member, parameters) Error(*member) parameters;
+    VESCOMM_CUDA_FUNCTIONS(VESCOMM_MEMBER)
+#undef VESCOMM_MEMBER
+    const char *(*get_error_string)(Error error);  // cudaGetErrorString
+};
+
+}  // namespace vescomm::internal::cuda

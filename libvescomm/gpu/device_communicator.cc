@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/interrupt.h"
+#include "comm/agree.h"
+
+namespace vescomm::internal {
+namespace {
+
+vescomm_status_t status_of(nccl::Result result) {
+    switch (result) {
+        case nccl::invalid_argument:
+        case nccl::invalid_usage:
+            return VESCOMM_ERROR_INVALID_ARGUMENT;
+        case nccl::remote_error:
+            return VESCOMM_ERROR_PEER_FAILED;
+        default:
+            return VESCOMM_ERROR_SYSTEM;
+    }
+}
+
+std::uint64_t window_bytes(std::uint64_t bytes) {
+    const std::uint64_t alignment = nccl::window_alignment;
+    return std::max<std::uint64_t>((bytes + alignment - 1) / alignment, 1) * alignment;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> DeviceCommunicator::create(std::shared_ptr<Communicator> comm,
+                                                               const Options &options,
+                                                               const GpuLibraries &libraries) {
+    comm->check();
+    std::unique_ptr<DeviceCommunicator> made(
+        new DeviceCommunicator(std::move(comm), options, libraries));
+    made->connect();
+    return made;
+}
+
+void DeviceCommunicator::connect() {
+    const char *label = "device communicator creation";
+    Communicator &c = *comm_;
+    require_same(c, label, c.deadline(),
+                 {{"workspace_bytes", std::to_string(options_.workspace_bytes)},
+                  {"min_ctas", std::to_string(options_.min_ctas)},
+                  {"max_ctas", std::to_string(options_.max_ctas)},
+                  {"method", options_.method},
+                  {"nccl_comm", options_.borrowed != nullptr ? "given" : "NULL"},
+                  {"the version of NCCL", nccl_version_text(libraries_.nccl_version)}});
+    const auto ids = agree(c, label, c.deadline(), [&] {
+        if (c.config().encryption == "yes" && c.nodes().count() > 1)
+            throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                        "VESCOMM_ENCRYPTION=yes is set, and NCCL does not encrypt the data between "
+                        "nodes; use one node, or set it to no");
+        if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
+            throw Error(VESCOMM_ERROR_SYSTEM, std::string("cudaGetDevice() failed: ") +
+                                                  libraries_.cuda.get_error_string(error));
+        if (options_.borrowed != nullptr) check_borrowed();
+        if (rank() != 0 || options_.borrowed != nullptr) return std::string();
+        nccl::UniqueId id;
+        if (const auto result = libraries_.nccl.get_unique_id(&id); result != nccl::success)
+            throw Error(status_of(result), "ncclGetUniqueId() failed: " + reason(result));
+        return std::string(id.internal, sizeof id.internal);
+    });
+    if (options_.borrowed != nullptr) nccl_ = options_.borrowed;
+    else create_nccl(ids[0]);
+    if (options_.workspace_bytes == 0) return;
+    // Every rank knows whether all of them have their workspace.
+    agree(c, "device workspace", c.deadline(), [&] {
+        const auto result =
+            libraries_.nccl.mem_alloc(&workspace_, window_bytes(options_.workspace_bytes));
+        if (result != nccl::success)
+            throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                        "the workspace of " + std::to_string(options_.workspace_bytes) +
+                            " bytes cannot be allocated: " + reason(result));
+        return std::string();
+    });
+}
+
+void DeviceCommunicator::create_nccl(const std::string &text) {
+    nccl::UniqueId id;
+    if (text.size() != sizeof id.internal)
+        throw Error(VESCOMM_ERROR_INTERNAL, "rank 0 sent an id of NCCL of the wrong size");
+    std::memcpy(id.internal, text.data(), sizeof id.internal);
+    nccl::Config config;
+    config.blocking = 0;  // so that a rank that died ends the wait
+    if (options_.min_ctas != 0) config.min_ctas = options_.min_ctas;
+    if (options_.max_ctas != 0) config.max_ctas = options_.max_ctas;
+    require(libraries_.nccl.comm_init_rank_config(&nccl_, ranks(), id, rank(), &config),
+            "ncclCommInitRankConfig()");
+}
+
+void DeviceCommunicator::check_borrowed() const {
+    int its_ranks = -1, its_rank = -1, its_device = -1;
+    for (const nccl::Result result :
+         {libraries_.nccl.comm_count(options_.borrowed, &its_ranks),
+          libraries_.nccl.comm_user_rank(options_.borrowed, &its_rank),
+          libraries_.nccl.comm_cu_device(options_.borrowed, &its_device)})
+        if (result != nccl::success)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "nccl_comm is no communicator of NCCL: " + reason(result));
+    if (its_ranks == ranks() && its_rank == rank() && its_device == device_) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                "nccl_comm is rank " + std::to_string(its_rank) + " of " +
+                    std::to_string(its_ranks) + " on device " + std::to_string(its_device) +
+                    ", and the communicator is rank " + std::to_string(rank()) + " of " +
+                    std::to_string(ranks()) + " on device " + std::to_string(device_));
+}
+
+DeviceCommunicator::~DeviceCommunicator() {
+    if (comm_->failure().broken()) abort_nccl();
+    for (const auto &[pointer, window] : memories_) release(pointer, window);
+    if (workspace_ != nullptr) release(workspace_, nullptr);
+    if (options_.borrowed == nullptr) finalize_nccl();
+    abort_nccl();  // no effect if it has been finalized
+}
+
+void DeviceCommunicator::finalize_nccl() noexcept {
+    if (nccl_ == nullptr) return;
+    nccl::Result result = libraries_.nccl.comm_finalize(nccl_);
+    const Deadline limit = comm_->deadline();
+    while (result == nccl::in_progress && !comm_->failure().broken() && !limit.expired()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        if (libraries_.nccl.comm_get_async_error(nccl_, &result) != nccl::success) return;
+    }
+    if (result == nccl::success) libraries_.nccl.comm_destroy(std::exchange(nccl_, nullptr));
+}
+
+void DeviceCommunicator::check() {
+    if (comm_->failure().broken()) abort_nccl();
+    comm_->check();
+    nccl::Result error = nccl::success;
+    const nccl::Result result = libraries_.nccl.comm_get_async_error(nccl_, &error);
+    if (result != nccl::success) error = result;
+    if (error != nccl::success && error != nccl::in_progress)
+        fail(status_of(error),
+             "NCCL failed on rank " + std::to_string(rank()) + ": " + reason(error));
+}
+
+void DeviceCommunicator::check_call(const char *function) {
+    check();
+    int device = -1;
+    require_cuda(libraries_.cuda.get_device(&device), "cudaGetDevice()");
+    if (device != device_)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    std::string(function) + ": the current device is " + std::to_string(device) +
+                        ", and the communicator was created on device " + std::to_string(device_) +
+                        "; call cudaSetDevice() first");
+}
+
+void DeviceCommunicator::wait(cuda::Stream stream) {
+    int capture = cuda::capture_none;
+    require_cuda(libraries_.cuda.stream_is_capturing(stream, &capture), "cudaStreamIsCapturing()");
+    if (capture != cuda::capture_none)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "a stream cannot be waited for while it is captured into a graph");
+    poll("the work of a stream", [&] {
+        check();
+        const cuda::Error error = libraries_.cuda.stream_query(stream);
+        if (error != cuda::not_ready) require_cuda(error, "cudaStreamQuery()");
+        return error == cuda::success;
+    });
+    check();  // work may end because NCCL failed
+}
+
+void DeviceCommunicator::require(nccl::Result result, const char *function) {
+    if (result == nccl::in_progress) result = settle(function);
+    if (result == nccl::success) return;
+    fail(status_of(result), std::string(function) + " failed on rank " + std::to_string(rank()) +
+                                ": " + reason(result));
+}
+
+void DeviceCommunicator::require_cuda(cuda::Error error, const char *function) {
+    if (error == cuda::success) return;
+    const vescomm_status_t status =
+        error == cuda::memory_allocation ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM;
+    fail(status, std::string(function) + " failed on rank " + std::to_string(rank()) + ": " +
+                     libraries_.cuda.get_error_string(error));
+}
+
+nccl::Result DeviceCommunicator::settle(const char *function) {
+    nccl::Result result = nccl::in_progress;
+    poll(function, [&] {
+        nccl::Result error = nccl::success;
+        result = libraries_.nccl.comm_get_async_error(nccl_, &error);
+        if (result == nccl::success) result = error;
+        return result != nccl::in_progress;
+    });
+    return result;
+}
+
+template <typename Done>
+void DeviceCommunicator::poll(const char *what, const Done &done) {
+    const Deadline limit = comm_->deadline();
+    Clock::time_point ask = next_interrupt(limit.moment());
+    auto pause = std::chrono::microseconds(0);
+    while (!done()) {
+        if (comm_->failure().broken()) abort_nccl();
+        comm_->try_progress();  // throws the failure
+        if (limit.expired())
+            fail(VESCOMM_ERROR_TIMEOUT,
+                 "rank " + std::to_string(rank()) + " waited for " + what + " until its deadline");
+        if (can_interrupt() && Clock::now() >= ask) {
+            if (interrupted())
+                fail(VESCOMM_ERROR_ABORTED, "the program of rank " + std::to_string(rank()) +
+                                                " ended its wait for " + what);
+            ask = next_interrupt(limit.moment());
+        }
+        // Short waits poll; long ones leave the core to others.
+        pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
+        if (pause < std::chrono::microseconds(100)) std::this_thread::yield();
+        else std::this_thread::sleep_for(pause);
+    }
+}
+
+void DeviceCommunicator::abort_nccl() noexcept {
+    const nccl::Comm ended = std::exchange(nccl_, nullptr);
+    if (ended != nullptr && options_.borrowed == nullptr) libraries_.nccl.comm_abort(ended);
+}
+
+void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
+    comm_->fail(status, why);
+    abort_nccl();
+    comm_->failure().check();  // the first cause, if it was another one
+    throw Error(status, why);
+}
+
+std::string DeviceCommunicator::reason(nccl::Result result) const {
+    std::string text = libraries_.nccl.get_error_string(result);
+    const char *last = libraries_.nccl.get_last_error(nccl_);
+    if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
+    return text;
+}
+
+void *DeviceCommunicator::allocate(std::uint64_t bytes) {
+    require_same(*comm_, "device memory allocation", comm_->deadline(),
+                 {{"bytes", std::to_string(bytes)}});
+    void *pointer = nullptr;
+    nccl::Window window = nullptr;
+    const std::uint64_t size = window_bytes(bytes);
+    agree(*comm_, "device memory allocation", comm_->deadline(), [&] {
+        const auto result = libraries_.nccl.mem_alloc(&pointer, size);
+        if (result != nccl::success)
+            throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                        std::to_string(bytes) +
+                            " bytes of device memory cannot be allocated: " + reason(result));
+        return std::string();
+    });
+    const auto entry = memories_.emplace(pointer, nullptr).first;
+    require(
+        libraries_.nccl.comm_window_register(nccl_, pointer, size, &window, nccl::window_symmetric),
+        "ncclCommWindowRegister()");
+    entry->second = window;
+    return pointer;
+}
+
+void DeviceCommunicator::free(void *pointer) {
+    const auto found = memories_.find(pointer);
+    if (found == memories_.end())
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "no memory of vescomm_gpu_malloc() on this communicator begins at this "
+                    "address");
+    if (comm_->failure().broken()) abort_nccl();
+    release(pointer, found->second);
+    memories_.erase(found);
+}
+
+void DeviceCommunicator::release(void *pointer, nccl::Window window) noexcept {
+    if (nccl_ != nullptr && window != nullptr)
+        libraries_.nccl.comm_window_deregister(nccl_, window);
+    libraries_.nccl.mem_free(pointer);
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "gpu/gpu_libraries.h"
+
+namespace vescomm::internal {
+
+// An NCCL communicator of the ranks of a communicator, each on its GPU, with the memory that is
+// registered with it. device_collectives.h has its collectives.
+//
+// The failures of both are one: if NCCL fails, the communicator breaks on all ranks; if the
+// communicator is broken, the next check() or wait() aborts NCCL's, which ends its kernels.
+//
+// Threads: one at a time.
+class DeviceCommunicator {
+public:
+    struct Options {
+        std::uint64_t workspace_bytes = 0;
+        int min_ctas = 0, max_ctas = 0;  // thread blocks of NCCL's kernels; 0: NCCL chooses
+        std::string method;  // see DeviceProblem::forced
+        // A communicator of NCCL of the same ranks that the caller has created; it stays the
+        // caller's. nullptr: a new one.
+        nccl::Comm borrowed = nullptr;
+    };
+
+    // Collective, blocking. On the current device of the calling thread. `libraries` outlive it.
+    static std::unique_ptr<DeviceCommunicator> create(std::shared_ptr<Communicator> comm,
+                                                      const Options &options,
+                                                      const GpuLibraries &libraries);
+    // Collective, unless the communicator is broken.
+    ~DeviceCommunicator();
+
+    int rank() const { return comm_->rank(); }
+    int ranks() const { return comm_->ranks(); }
+    const Communicator &comm() const { return *comm_; }
+    const GpuLibraries &libraries() const { return libraries_; }
+    nccl::Comm nccl() const { return nccl_; }
+    const Options &options() const { return options_; }
+    char *workspace() const { return static_cast<char *>(workspace_); }
+
+    // Throws the failure of the communicator or of NCCL; NCCL's communicator then is aborted.
+    void check();
+    // Throws unless a call can be made: check(), and the current device must be that of create().
+    void check_call(const char *function);
+    // Waits until the work of the stream is complete. Throws as check(), and TIMEOUT at the
+    // deadline, which breaks the communicator.
+    void wait(cuda::Stream stream);
+
+    // Throws if a call of NCCL failed; the communicator then is broken. Waits if NCCL still
+    // connects, which it does in the first calls only.
+    void require(nccl::Result result, const char *function);
+    // Throws if a call of CUDA failed; the communicator then is broken.
+    void require_cuda(cuda::Error error, const char *function);
+
+    // Collective, blocking: allocates memory, and registers it as a window of NCCL.
+    void *allocate(std::uint64_t bytes);
+    // Collective. Throws INVALID_ARGUMENT if no memory of allocate() begins there.
+    void free(void *pointer);
+
+private:
+    DeviceCommunicator(std::shared_ptr<Communicator> comm, const Options &options,
+                       const GpuLibraries &libraries)
+        : comm_(std::move(comm)), options_(options), libraries_(libraries) {}
+
+    void connect();
+    // Creates NCCL's communicator.
+    void create_nccl(const std::string &id);
+    // Throws unless the caller's communicator of NCCL has the ranks of this one, on this device.
+    void check_borrowed() const;
+    // Ends NCCL's communicator in an orderly way. Needs no progress of the communicator, which may
+    // have been freed.
+    void finalize_nccl() noexcept;
+    // Polls until NCCL has ended what it does in the background. Returns its result.
+    nccl::Result settle(const char *function);
+    // Waits until `done` returns true; makes progress on the communicator meanwhile. Throws the
+    // failure of the communicator, and TIMEOUT.
+    template <typename Done>
+    void poll(const char *what, const Done &done);
+    // Ends the kernels and the communicator of NCCL; forgets one of the caller.
+    void abort_nccl() noexcept;
+    // Breaks the communicator, and throws.
+    [[noreturn]] void fail(vescomm_status_t status, const std::string &why);
+    std::string reason(nccl::Result result) const;
+    void release(void *pointer, nccl::Window window) noexcept;
+
+    const std::shared_ptr<Communicator> comm_;
+    const Options options_;
+    const GpuLibraries &libraries_;
+    int device_ = -1;
+    nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
+    void *workspace_ = nullptr;
+    std::map<void *, nccl::Window> memories_;  // of allocate(), by first address
+};
+
+}  // namespace vescomm::internal

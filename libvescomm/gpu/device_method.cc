@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_method.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "base/error.h"
+#include "gpu/nccl_functions.h"
+
+namespace vescomm::internal {
+namespace {
+
+// Sizes that the costs depend on.
+struct Sizes {
+    explicit Sizes(std::span<const std::uint64_t> shards)
+        : ranks(static_cast<double>(shards.size())),
+          sum(static_cast<double>(std::accumulate(shards.begin(), shards.end(), std::uint64_t{}))),
+          largest(static_cast<double>(*std::ranges::max_element(shards))),
+          smallest(static_cast<double>(*std::ranges::min_element(shards))),
+          owners(static_cast<double>(
+              std::ranges::count_if(shards, [](std::uint64_t bytes) { return bytes != 0; }))) {}
+
+    double ranks, sum, largest, smallest;
+    double owners;  // ranks whose shard is not empty
+    bool equal() const { return largest == smallest; }
+};
+
+std::string number(std::uint64_t value) {
+    return std::to_string(value);
+}
+
+// Cost: a ring of equal shards: P - 1 steps, each rank receives all but its own shard.
+double ring_seconds(double ranks, double shard, const DeviceCosts &costs) {
+    return costs.launch + (ranks - 1) * (costs.hop + shard / costs.link);
+}
+
+DeviceCandidate equal(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
+    const char *call = problem.reduces ? "ncclReduceScatter" : "ncclAllGather";
+    if (!sizes.equal()) return {DeviceMethod::equal, 0, false, "the shards are not of equal size"};
+    return {DeviceMethod::equal, ring_seconds(sizes.ranks, sizes.largest, costs), true,
+            std::string("one ") + call + " in place"};
+}
+
+DeviceCandidate padded(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
+    const char *call = problem.reduces ? "ncclReduceScatter" : "ncclAllGather";
+    const std::uint64_t needed = padded_bytes(problem.shard_bytes);
+    if (needed > problem.workspace_bytes)
+        return {DeviceMethod::padded, 0, false,
+                "it needs a workspace of " + number(needed) + " bytes, and the communicator has " +
+                    number(problem.workspace_bytes)};
+    // The shards of all ranks are copied, and that of this rank a second time.
+    const double seconds = ring_seconds(sizes.ranks, sizes.largest, costs) +
+                           (sizes.owners + 1) * costs.copy +
+                           (sizes.sum + sizes.largest) / costs.memory;
+    return {DeviceMethod::padded, seconds, true,
+            std::string("one ") + call +
+                " of shards of the largest size in the workspace, and "
+                "copies"};
+}
+
+DeviceCandidate rooted(const DeviceProblem &problem, const Sizes &sizes, const DeviceCosts &costs) {
+    const bool fused =
+        !problem.reduces && problem.nccl_version >= nccl::version_with_fused_broadcasts;
+    // Each call fills its own pipeline of P - 1 steps, unless NCCL fuses them to one ring. On the
+    // slowest link all bytes pass except the smallest shard.
+    const double pipelines = fused ? 1 : std::max(sizes.owners, 1.0);
+    const double seconds = costs.launch + pipelines * (sizes.ranks - 1) * costs.hop +
+                           (sizes.ranks > 1 ? (sizes.sum - sizes.smallest) / costs.link : 0);
+    return {DeviceMethod::rooted, seconds, true,
+            problem.reduces ? "a group of ncclReduce, one to each rank"
+            : fused         ? "a group of ncclBroadcast, one from each rank, which NCCL fuses"
+                            : "a group of ncclBroadcast, one from each rank"};
+}
+
+DeviceCandidate messages(const DeviceProblem &problem, const Sizes &sizes,
+                         const DeviceCosts &costs) {
+    if (problem.reduces) return {DeviceMethod::messages, 0, false, "messages do not reduce"};
+    // The rank with the largest shard sends it to all others.
+    const double seconds =
+        costs.launch + (sizes.ranks - 1) * (costs.message + sizes.largest / costs.message_link);
+    return {DeviceMethod::messages, seconds, true,
+            "a group of ncclSend and ncclRecv between all pairs of ranks"};
+}
+
+DeviceCandidate candidate(DeviceMethod method, const DeviceProblem &problem, const Sizes &sizes,
+                          const DeviceCosts &costs) {
+    switch (method) {
+        case DeviceMethod::equal:
+            return equal(problem, sizes, costs);
+        case DeviceMethod::padded:
+            return padded(problem, sizes, costs);
+        case DeviceMethod::rooted:
+            return rooted(problem, sizes, costs);
+        case DeviceMethod::messages:
+            break;
+    }
+    return messages(problem, sizes, costs);
+}
+
+std::string microseconds(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%10.1f us", seconds * 1e6);
+    return text;
+}
+
+}  // namespace
+
+std::string_view name_of(DeviceMethod method) {
+    static constexpr std::string_view names[] = {"equal", "padded", "rooted", "messages"};
+    return names[static_cast<int>(method)];
+}
+
+std::uint64_t padded_bytes(std::span<const std::uint64_t> shard_bytes) {
+    if (shard_bytes.empty()) return 0;
+    return shard_bytes.size() * *std::ranges::max_element(shard_bytes);
+}
+
+void check_device_method(const std::string &name) {
+    if (name.empty()) return;
+    for (const DeviceMethod method : device_methods)
+        if (name_of(method) == name) return;
+    throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                "there is no method \"" + name + "\"; there is: equal, padded, rooted, messages");
+}
+
+DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs) {
+    check_device_method(problem.forced);
+    const Sizes sizes(problem.shard_bytes);
+    DeviceChoice choice;
+    for (const DeviceMethod method : device_methods)
+        choice.candidates.push_back(candidate(method, problem, sizes, costs));
+    std::ranges::stable_sort(choice.candidates,
+                             [](const DeviceCandidate &a, const DeviceCandidate &b) {
+                                 if (a.suits != b.suits) return a.suits;
+                                 return a.suits && a.seconds < b.seconds;
+                             });
+    if (problem.forced.empty()) {
+        choice.method = choice.candidates.front().method;
+        choice.reason = "it is predicted to take the least time";
+        return choice;
+    }
+    const DeviceCandidate &forced = *std::ranges::find_if(
+        choice.candidates,
+        [&](const DeviceCandidate &one) { return name_of(one.method) == problem.forced; });
+    if (!forced.suits)
+        throw Error(VESCOMM_ERROR_UNSUPPORTED,
+                    "method \"" + problem.forced + "\" does not suit: " + forced.why);
+    choice.method = forced.method;
+    choice.reason = "the options of the communicator ask for it by name";
+    return choice;
+}
+
+std::string to_string(const DeviceProblem &problem, const DeviceChoice &choice) {
+    const auto &shards = problem.shard_bytes;
+    std::string text = std::string(problem.reduces ? "reduce_scatter_v" : "all_gather_v") + " of " +
+                       number(std::accumulate(shards.begin(), shards.end(), std::uint64_t{})) +
+                       " bytes over " + number(shards.size()) + " ranks, shards of " +
+                       number(*std::ranges::min_element(shards)) + " to " +
+                       number(*std::ranges::max_element(shards)) + " bytes\n" + "method " +
+                       std::string(name_of(choice.method)) + ", because " + choice.reason +
+                       "; predicted with constants that were not measured\n";
+    for (const DeviceCandidate &one : choice.candidates)
+        text += std::string(one.method == choice.method ? "* "
+                            : one.suits                 ? "  "
+                                                        : "- ") +
+                (one.suits ? microseconds(one.seconds) : std::string(13, ' ')) + "  " +
+                std::string(name_of(one.method)) + ": " + one.why + "\n";
+    return text;
+}
+
+}  // namespace vescomm::internal

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The choice of the NCCL calls that carry out a ragged collective: NCCL has none with unequal
+// counts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vescomm::internal {
+
+enum class DeviceMethod {
+    // One all-gather or reduce-scatter on the caller's memory. For equal shards.
+    equal,
+    // One with shards of the largest size in the workspace, and copies between both.
+    padded,
+    // A group of one broadcast from each rank, or of one reduction to each rank.
+    rooted,
+    // A group of messages between all pairs of ranks. For all_gather_v.
+    messages,
+};
+inline constexpr DeviceMethod device_methods[] = {DeviceMethod::equal, DeviceMethod::padded,
+                                                  DeviceMethod::rooted, DeviceMethod::messages};
+
+// "equal", "padded", "rooted", "messages".
+std::string_view name_of(DeviceMethod method);
+
+// Everything that the choice depends on. Equal on every rank.
+struct DeviceProblem {
+    bool reduces = false;  // reduce_scatter_v; otherwise all_gather_v
+    std::vector<std::uint64_t> shard_bytes;  // by rank
+    std::uint64_t workspace_bytes = 0;
+    int nccl_version = 0;
+    std::string forced;  // name of the method to use; empty: the fastest
+};
+
+// Constants of a GPU and its links. The defaults are round numbers for 8 GPUs on NVLink 4, from
+// published figures. They have not been measured by vescomm.
+struct DeviceCosts {
+    double launch = 10e-6;  // of a kernel of NCCL, in seconds
+    double hop = 1e-6;  // latency of a step of a ring
+    double message = 1.5e-6;  // of exchanging messages with one peer
+    double copy = 2e-6;  // of starting a copy within the memory of a GPU
+    double link = 360e9;  // bytes per second that a GPU sends and receives in a ring
+    // Bytes per second that a GPU sends in messages. UCC measured half the speed of broadcasts
+    // (openucx/ucc, pull request 347).
+    double message_link = 180e9;
+    double memory = 1.3e12;  // bytes per second of a copy, which reads and writes
+};
+
+struct DeviceCandidate {
+    DeviceMethod method = DeviceMethod::equal;
+    double seconds = 0;  // predicted; valid if suits
+    bool suits = false;
+    std::string why;  // the calls, or the reason why it does not suit
+};
+
+struct DeviceChoice {
+    DeviceMethod method = DeviceMethod::equal;
+    std::vector<DeviceCandidate> candidates;  // the fastest first, those that do not suit last
+    std::string reason;
+};
+
+// Bytes of workspace that `padded` needs.
+std::uint64_t padded_bytes(std::span<const std::uint64_t> shard_bytes);
+
+// Throws INVALID_ARGUMENT unless the name is empty or that of a method.
+void check_device_method(const std::string &name);
+
+// Throws as check_device_method(), and UNSUPPORTED if the forced method does not suit. `rooted`
+// suits every problem.
+DeviceChoice choose_device_method(const DeviceProblem &problem, const DeviceCosts &costs = {});
+
+// Several lines of text: the problem, the candidates, the reason.
+std::string to_string(const DeviceProblem &problem, const DeviceChoice &choice);
+
+}  // namespace vescomm::internal

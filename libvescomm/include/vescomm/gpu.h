@@ -1,0 +1,275 @@
+/* SPDX-FileCopyrightText: The vescomm authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * vescomm on device memory: ragged collectives through NCCL, on the layouts of vescomm.h.
+ *
+ * This interface is experimental: it has been tested on a test double of the CUDA runtime and NCCL
+ * only, never on a GPU, and may change.
+ *
+ * Every build has it. The CUDA runtime (12 or 13) and NCCL (2.28 or later) are found at run time;
+ * without them, or without a GPU, vescomm_gpu_comm_create() returns VESCOMM_ERROR_UNSUPPORTED, and
+ * the error text states what is missing. If the process has loaded them, these are used.
+ *
+ * A *device communicator* is an NCCL communicator of the ranks of a vescomm_comm_t, each with its
+ * GPU. Its collectives are calls on a CUDA stream: they run after the earlier work of the stream,
+ * return before it is complete, and may be captured into a CUDA graph. They do not wait on the
+ * host, except in the first calls, while NCCL connects.
+ *
+ * A `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses of memory are device
+ * addresses, which are not checked. Memory belongs to the device of the communicator. Calls on one
+ * communicator must be ordered: on one stream, or on several that the program orders by events,
+ * because they share a workspace.
+ *
+ * The two communicators fail together. If NCCL reports an error, the vescomm_comm_t breaks on all
+ * ranks, and the error text names the rank. If the vescomm_comm_t is broken, because a rank died or
+ * called vescomm_comm_abort(), the next call of vescomm_gpu_comm_check(), vescomm_gpu_wait() or a
+ * collective aborts NCCL's communicator: its kernels end, and the results are undefined. Wait with
+ * vescomm_gpu_wait() instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
+ *
+ * Ranks do not compare their calls on device memory. If they make different calls, NCCL hangs until
+ * the timeout of vescomm_gpu_wait(), or gives wrong results.
+ */
+#ifndef VESCOMM_GPU_H
+#define VESCOMM_GPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vescomm/vescomm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Tests whether device communicators can be created in this process. Loads the libraries.
+ *
+ * @param nccl_version  [out] as ncclGetVersion(), such as 22809 for 2.28.9. May be NULL.
+ * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: the error text states what is missing.
+ *
+ * Collective: no.  Blocking: no.  Threads: safe.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_check_support(int32_t *nccl_version);
+
+/** An NCCL communicator of the ranks of a vescomm_comm_t, each with its GPU. */
+typedef struct vescomm_gpu_comm vescomm_gpu_comm_t;
+
+/** Options of a device communicator. Append-only; the same on every rank. */
+typedef struct vescomm_gpu_comm_options {
+    uint32_t struct_size;
+    /** Minimum and maximum number of thread blocks of NCCL's kernels. 0: NCCL chooses. */
+    int32_t min_ctas;
+    int32_t max_ctas;
+    uint32_t reserved;
+    /** Device memory for collectives with padding: at best the number of ranks times the bytes of
+     *  the largest shard. With less, the other methods are used. */
+    uint64_t workspace_bytes;
+    /** Method of all_gather_v and reduce_scatter_v: "equal", "padded", "rooted" or "messages"; see
+     *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
+     *  for the call. */
+    const char *method;
+    /** An ncclComm_t of the program, of the same ranks, on the current device. It stays the
+     *  program's, which destroys it after vescomm_gpu_comm_free(), and aborts it after a failure:
+     *  vescomm does neither, so its kernels do not end by themselves. min_ctas and max_ctas are not
+     *  used. Given on all ranks or on none. NULL: a new one. */
+    void *nccl_comm;
+} vescomm_gpu_comm_options_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
+    vescomm_gpu_comm_options_t options = {
+        sizeof(vescomm_gpu_comm_options_t), 0, 0, 0, 0, NULL, NULL};
+    return options;
+}
+
+/**
+ * Creates a device communicator on the current device of the calling thread. Each rank has a device
+ * of its own.
+ *
+ * @param comm     its control plane connects NCCL.
+ * @param options  NULL: defaults. Borrowed for the call.
+ * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
+ *                 @p comm.
+ * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); also between
+ * nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH: the
+ * ranks passed different options, or have different versions of NCCL. VESCOMM_ERROR_OUT_OF_MEMORY:
+ * the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also when two ranks have the same device.
+ * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *
+ * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
+ * Threads: one at a time per communicator.  Source: ncclCommInitRankConfig.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
+                                                     const vescomm_gpu_comm_options_t *options,
+                                                     vescomm_gpu_comm_t **out);
+
+/**
+ * Returns the first failure of a device communicator, also one of work that still runs.
+ *
+ * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too.
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.
+ * Source: ncclCommGetAsyncError.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
+
+/**
+ * Waits until the work of a stream is complete, and returns early if the communicator fails.
+ * Makes progress on the vescomm_comm_t meanwhile.
+ *
+ * @param stream  must not be captured.
+ * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the
+ *         vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
+ *
+ * Collective: no.  Blocking: yes, at most the timeout.  Threads: one at a time per communicator.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream);
+
+/**
+ * Frees a device communicator, and the memory of vescomm_gpu_malloc() on it. Its work is complete.
+ *
+ * @param comm  NULL: no effect.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
+ *
+ * Collective: yes, unless the vescomm_comm_t is broken.  Blocking: yes, at most the timeout.
+ * Threads: one, the last to use it.  Source: ncclCommDestroy.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
+
+/**
+ * Allocates device memory, and registers it with NCCL as a symmetric window. Collectives on it may
+ * take NCCL's faster paths. If one rank passes such memory to a collective, all ranks do, at the
+ * same offset from its beginning, as NCCL requires.
+ *
+ * After: the contents are undefined.
+ *
+ * @param bytes    the same on every rank; rounded up to a multiple of 4096.
+ * @param pointer  [out] aligned to 4096 bytes; free with vescomm_gpu_mfree().
+ * @return VESCOMM_OK. VESCOMM_ERROR_OUT_OF_MEMORY on every rank when one rank has too little.
+ *         VESCOMM_ERROR_MISMATCH: the ranks passed different sizes. Otherwise as
+ *         vescomm_gpu_comm_check().
+ *
+ * Collective: yes, same order.  Blocking: yes, at most the timeout.
+ * Threads: one at a time per communicator.  Source: ncclMemAlloc, ncclCommWindowRegister.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64_t bytes,
+                                                void **pointer);
+
+/**
+ * Frees memory of vescomm_gpu_malloc(). No work uses it any more.
+ *
+ * @param pointer  NULL: no effect.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer.
+ *
+ * Collective: yes, same order, unless the vescomm_comm_t is broken.
+ * Blocking: until the work of the device is complete.  Threads: one at a time per communicator.
+ * Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *pointer);
+
+/**
+ * Gathers the shards of all ranks on all ranks.
+ * After completion: output holds all elements of @p layout.
+ *
+ * @param layout  the same on every rank, with one shard for each rank; used during the call only.
+ * @param type    type of the elements.
+ * @param source  the shard of this rank. NULL: in place, where the shard lies in @p output. Must
+ * not overlap output otherwise.
+ * @param output  the whole buffer. At best, begins and cuts are multiples of 16 bytes.
+ * @return VESCOMM_OK: it is on the stream. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
+ *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit; nothing happened.
+ *         Otherwise as vescomm_gpu_comm_check().
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Cost: shown by vescomm_gpu_explain().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
+                                                      const vescomm_layout_t *layout,
+                                                      vescomm_type_t type, const void *source,
+                                                      void *output, void *stream);
+
+/**
+ * Reduces the buffers of all ranks and leaves each rank its own shard of the result.
+ * After completion: output holds the reduction of this rank's shard. In place, the rest of source
+ * is undefined; otherwise source is unchanged.
+ *
+ * NCCL chooses the order of contributions, and may round bf16 and f16 after each of them.
+ *
+ * @param layout  the same on every rank, with one shard for each rank; used during the call only.
+ * @param type    f32, f64, f16, bf16, i8, u8, i32, u32, i64 or u64.
+ * @param op      sum, product, minimum, maximum; average of floats.
+ * @param source  the whole buffer.
+ * @param output  the shard of this rank. NULL: in place, where the shard lies in @p source. Must
+ * not overlap source otherwise.
+ * @return as vescomm_gpu_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
+ *         operator, and if the vescomm_comm_t asks for reproducible sums.
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Cost: shown by vescomm_gpu_explain().  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_reduce_scatter_v(vescomm_gpu_comm_t *comm,
+                                                          const vescomm_layout_t *layout,
+                                                          vescomm_type_t type, vescomm_op_t op,
+                                                          void *source, void *output, void *stream);
+
+/**
+ * Reduces the sources of all ranks and leaves every rank the result.
+ *
+ * @param source  @p count elements.
+ * @param output  @p count elements; may be @p source, and must not overlap it otherwise.
+ * @param count   from 0 to 2^40; the same on every rank.
+ * @param type    as vescomm_gpu_reduce_scatter_v().
+ * @param op      as vescomm_gpu_reduce_scatter_v().
+ * @return as vescomm_gpu_reduce_scatter_v().
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Source: ncclAllReduce.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_all_reduce(vescomm_gpu_comm_t *comm, const void *source,
+                                                    void *output, int64_t count,
+                                                    vescomm_type_t type, vescomm_op_t op,
+                                                    void *stream);
+
+/**
+ * Copies the data of the root to all ranks.
+ *
+ * @param data   @p count elements: read on rank @p root, written on all others.
+ * @param count  from 0 to 2^40; the same on every rank.
+ * @param root   the same on every rank.
+ * @return as vescomm_gpu_all_gather_v().
+ *
+ * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Source: ncclBroadcast.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, void *data,
+                                                   int64_t count, vescomm_type_t type, int32_t root,
+                                                   void *stream);
+
+/**
+ * Describes how a ragged collective on a layout will run: its method, the reason, and the predicted
+ * times of all methods. The constants of the predictions have not been measured.
+ *
+ * - equal: one call of NCCL in place, for shards of equal size;
+ * - padded: the same in the workspace, with shards of the largest size, and copies;
+ * - rooted: a group of one broadcast from each rank, or of one reduction to each rank;
+ * - messages: a group of sends and receives, for all_gather_v.
+ *
+ * @param reduces  0: vescomm_gpu_all_gather_v(); 1: vescomm_gpu_reduce_scatter_v().
+ * @param text     [out] owned by @p comm, valid until the next call of this function on it.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: the method of the
+ *         options does not suit.
+ *
+ * Collective: no.  Blocking: no.  Threads: one at a time per communicator.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_gpu_explain(vescomm_gpu_comm_t *comm,
+                                                 const vescomm_layout_t *layout,
+                                                 vescomm_type_t type, int32_t reduces,
+                                                 const char **text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* VESCOMM_GPU_H */

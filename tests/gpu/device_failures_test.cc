@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Wrong arguments, failures of NCCL, CUDA and ranks; and mutations of vescomm's calls, which the
+// test double finds.
+#include <gtest/gtest.h>
+
+#include <barrier>
+
+#include "gpu/device_collectives.h"
+#include "gpu/device_ranks.h"
+
+namespace vescomm::internal {
+namespace {
+
+using namespace testing_support;
+using gpu_double::break_device;
+using gpu_double::fail_call;
+using gpu_double::take_violations;
+
+void expect_error(vescomm_status_t status, vescomm_status_t expected, const std::string &says) {
+    EXPECT_EQ(status, expected) << vescomm_get_last_error();
+    EXPECT_NE(std::string(vescomm_get_last_error()).find(says), std::string::npos)
+        << vescomm_get_last_error();
+}
+
+TEST(DeviceFailures, WrongArgumentsHaveNoEffect) {
+    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+        constexpr auto invalid = VESCOMM_ERROR_INVALID_ARGUMENT;
+        constexpr auto unsupported = VESCOMM_ERROR_UNSUPPORTED;
+        const VectorLayout layout({1, 2}), three({1, 2, 3});
+        auto *data = r.array<float>(8);
+        auto *odd = reinterpret_cast<float *>(reinterpret_cast<char *>(data) + 2);
+        auto *g = r.gpu;
+        auto *s = r.stream;
+        expect_error(vescomm_gpu_all_gather_v(nullptr, layout, VESCOMM_F32, nullptr, data, s),
+                     invalid, "comm is NULL");
+        expect_error(vescomm_gpu_all_gather_v(g, nullptr, VESCOMM_F32, nullptr, data, s), invalid,
+                     "layout is NULL");
+        expect_error(vescomm_gpu_all_gather_v(g, three, VESCOMM_F32, nullptr, data, s), invalid,
+                     "the layout has 3 shards, and the communicator 2 ranks");
+        expect_error(vescomm_gpu_all_gather_v(g, layout, 99, nullptr, data, s), invalid, "type 99");
+        expect_error(vescomm_gpu_all_gather_v(g, layout, VESCOMM_F32, nullptr, nullptr, s), invalid,
+                     "output is NULL");
+        expect_error(vescomm_gpu_all_gather_v(g, layout, VESCOMM_F32, nullptr, odd, s), invalid,
+                     "output is not aligned");
+        expect_error(vescomm_gpu_all_gather_v(g, layout, VESCOMM_F32, data + 1 - r.rank, data, s),
+                     invalid, "overlap, but not in place");
+        expect_error(
+            vescomm_gpu_reduce_scatter_v(g, layout, VESCOMM_F8E4M3, VESCOMM_SUM, data, nullptr, s),
+            unsupported, "f8e4m3");
+        expect_error(vescomm_gpu_reduce_scatter_v(g, layout, VESCOMM_F32, 99, data, nullptr, s),
+                     invalid, "op 99 is no operator");
+        expect_error(vescomm_gpu_all_reduce(g, data, data, 1, VESCOMM_I32, VESCOMM_AVERAGE, s),
+                     unsupported, "average of elements of type i32");
+        expect_error(vescomm_gpu_all_reduce(g, data, data, -1, VESCOMM_F32, VESCOMM_SUM, s),
+                     invalid, "count is -1");
+        expect_error(vescomm_gpu_all_reduce(g, data, data + 1, 2, VESCOMM_F32, VESCOMM_SUM, s),
+                     invalid, "overlap");
+        expect_error(vescomm_gpu_broadcast(g, data, 1, VESCOMM_F32, 2, s), invalid,
+                     "root is 2; ranks are 0 to 1");
+        gpu_double::cudaSetDevice(7);
+        expect_error(vescomm_gpu_broadcast(g, data, 1, VESCOMM_F32, 0, s), invalid,
+                     "the current device is 7");
+        gpu_double::cudaSetDevice(r.rank);
+        // Nothing has happened: the communicator works.
+        EXPECT_EQ(vescomm_gpu_broadcast(g, data, 1, VESCOMM_F32, 0, s), VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_wait(g, s), VESCOMM_OK);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, ReproducibleSumsAreRefused) {
+    TestSetup setup = node_of_ranks(2);
+    setup.config.reproducible = "yes";
+    run_devices(setup, [](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        auto *data = r.array<float>(1);
+        expect_error(
+            vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+            VESCOMM_ERROR_UNSUPPORTED, "reproducible");
+    });
+}
+
+// Runs `body` on ranks that have an NCCL communicator of their own.
+void run_nccl_ranks_beside(int ranks, const std::function<void(DeviceRank &, nccl::Comm)> &body) {
+    nccl::UniqueId id;
+    ASSERT_EQ(gpu_double::ncclGetUniqueId(&id), 0);
+    run_devices(node_of_ranks(ranks), [&](DeviceRank &r) {
+        nccl::Config config;
+        config.blocking = 1;
+        nccl::Comm own = nullptr;
+        ASSERT_EQ(gpu_double::ncclCommInitRankConfig(&own, ranks, id, r.rank, &config), 0);
+        body(r, own);
+        EXPECT_EQ(gpu_double::ncclCommDestroy(own), 0);
+    });
+}
+
+// ---- creation ----
+
+TEST(DeviceFailures, DifferentOptionsAreFound) {
+    run_devices(node_of_ranks(3), [](DeviceRank &r) {
+        expect_error(r.create(device_options(nullptr, r.rank == 1 ? 4096 : 8192)),
+                     VESCOMM_ERROR_MISMATCH,
+                     "workspace_bytes is 8192 on rank 0 and 4096 on rank 1");
+        EXPECT_EQ(r.create(device_options()), VESCOMM_OK) << "the communicator is not broken";
+    });
+    run_devices(node_of_ranks(2), [](DeviceRank &r) {
+        expect_error(r.create(device_options("ring")), VESCOMM_ERROR_INVALID_ARGUMENT,
+                     "there is no method \"ring\"");
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, EncryptionBetweenNodesIsRefused) {
+    for (const int second : {0, 1}) {
+        TestSetup setup = node_of_ranks(2);
+        setup.node_of = {0, second};
+        setup.config.encryption = "yes";
+        run_devices(setup, [&](DeviceRank &r) {
+            const auto status = r.create(device_options());
+            if (second == 0) {
+                EXPECT_EQ(status, VESCOMM_OK) << vescomm_get_last_error();
+            } else expect_error(status, VESCOMM_ERROR_UNSUPPORTED, "VESCOMM_ENCRYPTION=yes");
+        });
+    }
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, TwoRanksNeedTwoDevices) {
+    run_devices(node_of_ranks(2), [](DeviceRank &r) {
+        gpu_double::cudaSetDevice(0);
+        EXPECT_EQ(r.create(device_options()), VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("duplicate GPU"), std::string::npos)
+            << vescomm_get_last_error();
+        gpu_double::cudaSetDevice(r.rank);
+    });
+    take_violations();
+}
+
+TEST(DeviceFailures, FailuresOfCreationReachAllRanks) {
+    for (const auto &[function, result, status] :
+         {std::tuple{"ncclGetUniqueId", nccl::system_error, VESCOMM_ERROR_SYSTEM},
+          std::tuple{"ncclMemAlloc", nccl::unhandled_cuda_error, VESCOMM_ERROR_OUT_OF_MEMORY},
+          std::tuple{"cudaGetDevice", 999, VESCOMM_ERROR_SYSTEM},
+          std::tuple{"ncclCommInitRankConfig", nccl::internal_error, VESCOMM_ERROR_SYSTEM}}) {
+        SCOPED_TRACE(function);
+        run_devices(hurried(node_of_ranks(3)),
+                    [&, function = function, result = result, status = status](DeviceRank &r) {
+                        r.parent.value->barrier();
+                        if (r.rank == 0) fail_call(function, 0, result);
+                        r.parent.value->barrier();
+                        EXPECT_EQ(r.create(device_options()), status) << vescomm_get_last_error();
+                        EXPECT_EQ(r.gpu, nullptr);
+                    });
+        fail_call("", 0, 0);
+    }
+    EXPECT_EQ(take_violations(), "");
+}
+
+// ---- communicators of the program ----
+
+TEST(DeviceFailures, ACommunicatorOfTheProgramStaysIts) {
+    run_nccl_ranks_beside(3, [](DeviceRank &r, nccl::Comm own) {
+        vescomm_gpu_comm_options_t options = device_options();
+        options.nccl_comm = own;
+        ASSERT_EQ(r.create(options), VESCOMM_OK) << vescomm_get_last_error();
+        auto *data = r.upload(std::vector<float>{1});
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                  VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        EXPECT_EQ(gpu_double::ncclAllReduce(data, data, 1, nccl::f32, nccl::sum, own, r.stream), 0)
+            << "it works after the device communicator was freed";
+        EXPECT_EQ(r.read(data, 1)[0], 9);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, ACommunicatorOfOtherRanksIsRefused) {
+    run_nccl_ranks_beside(2, [](DeviceRank &r, nccl::Comm own) {
+        vescomm_gpu_comm_options_t options = device_options();
+        if (r.rank == 0) options.nccl_comm = own;
+        expect_error(r.create(options), VESCOMM_ERROR_MISMATCH,
+                     "nccl_comm is given on rank 0 and NULL on rank 1");
+        options.nccl_comm = own;
+        gpu_double::cudaSetDevice(r.rank + 5);
+        EXPECT_EQ(r.create(options), VESCOMM_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("rank 0 of 2 on device 0, and the "),
+                  std::string::npos)
+            << vescomm_get_last_error();
+        gpu_double::cudaSetDevice(r.rank);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, TheCommunicatorMayBeFreedFirst) {
+    run_device_ranks(3, device_options(), [](DeviceRank &r) {
+        const int aborts = gpu_double::calls_of("ncclCommAbort");
+        r.parent.value->finalize();
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        EXPECT_EQ(gpu_double::calls_of("ncclCommAbort"), aborts) << "the end is orderly";
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// ---- running ----
+
+// Starts an all_gather_v of ragged shards.
+vescomm_status_t gather(DeviceRank &r, float *data) {
+    std::vector<std::int64_t> counts;
+    for (int k = 0; k < r.ranks; ++k) counts.push_back(k + 1);
+    return vescomm_gpu_all_gather_v(r.gpu, VectorLayout(counts), VESCOMM_F32, nullptr, data,
+                                    r.stream);
+}
+
+TEST(DeviceFailures, AFailedCallBreaksTheCommunicatorOfAllRanks) {
+    for (const char *function : {"ncclBroadcast", "ncclGroupStart", "ncclGroupEnd"}) {
+        SCOPED_TRACE(function);
+        std::barrier<> all(3);  // not one of the communicator, which breaks
+        run_device_ranks(3, device_options("rooted"), [&](DeviceRank &r) {
+            auto *data = r.array<float>(6);
+            all.arrive_and_wait();
+            if (r.rank == 0) fail_call(function, 0, nccl::system_error);
+            all.arrive_and_wait();
+            vescomm_status_t status = gather(r, data);
+            if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+            expect_error(status, VESCOMM_ERROR_SYSTEM,
+                         std::string(function) + "() failed on rank ");
+            expect_error(gather(r, data), VESCOMM_ERROR_SYSTEM, "unhandled system error");
+            // The work of this rank has ended.
+            EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+        });
+        fail_call("", 0, 0);
+        take_violations();  // an injected failure of ncclGroupEnd() leaves a group open
+    }
+}
+
+TEST(DeviceFailures, AnAsynchronousErrorEndsTheWaitOfAllRanks) {
+    std::barrier<> all(3);
+    run_device_ranks(3, device_options(), [&](DeviceRank &r) {
+        auto *data = r.array<float>(6);
+        all.arrive_and_wait();
+        if (r.rank == 2) break_device(2, nccl::remote_error);
+        all.arrive_and_wait();
+        vescomm_status_t status = gather(r, data);
+        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        expect_error(status, VESCOMM_ERROR_PEER_FAILED, "NCCL failed on rank 2: remote process");
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_PEER_FAILED);
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, ARankThatDoesNotCallIsATimeout) {
+    run_devices(hurried(node_of_ranks(2)), [](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        auto *data = r.array<float>(3);
+        if (r.rank == 0) {
+            EXPECT_EQ(gather(r, data), VESCOMM_OK);
+            expect_error(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_ERROR_TIMEOUT,
+                         "rank 0 waited for the work of a stream until its deadline");
+        } else {
+            while (vescomm_gpu_comm_check(r.gpu) == VESCOMM_OK) std::this_thread::yield();
+            expect_error(gather(r, data), VESCOMM_ERROR_TIMEOUT, "rank 0 waited");
+        }
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceFailures, AnAbortEndsTheWaits) {
+    std::barrier<> all(3);
+    run_device_ranks(3, device_options(), [&](DeviceRank &r) {
+        auto *data = r.array<float>(6);
+        all.arrive_and_wait();
+        if (r.rank == 1) r.parent.value->abort("rank 1 gives up");
+        vescomm_status_t status = gather(r, data);
+        if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
+        expect_error(status, VESCOMM_ERROR_ABORTED, "rank 1 gives up");
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// ---- mutations ----
+
+thread_local int mutated_rank = -1;  // number of the calling rank
+
+// Runs a ragged collective with changed libraries.
+void run_mutated(const GpuLibraries &libraries, const char *method, bool allocate,
+                 const std::function<void(DeviceCommunicator &, float *, cuda::Stream)> &call) {
+    setenv("GPU_DOUBLE_SECONDS", "1", 1);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        mutated_rank = r.rank;
+        auto *data = r.array<float>(6);
+        try {
+            DeviceCommunicator::Options options;
+            options.workspace_bytes = 4096;
+            options.method = method;
+            const auto comm = DeviceCommunicator::create(r.parent.value, options, libraries);
+            if (allocate) data = static_cast<float *>(comm->allocate(24));
+            call(*comm, data, r.stream);
+            comm->wait(r.stream);
+        } catch (const Error &) {
+            // The double stops the work that breaks a rule.
+        }
+    });
+    unsetenv("GPU_DOUBLE_SECONDS");
+}
+
+const Layout &ragged() {
+    static const Layout layout = Layout::from_counts(std::vector<std::int64_t>{2, 4});
+    return layout;
+}
+
+void gather_ragged(DeviceCommunicator &comm, float *data, cuda::Stream stream) {
+    device::all_gather_v(comm, ragged(), VESCOMM_F32, nullptr, data, stream);
+}
+
+TEST(DeviceMutations, NoMutationIsNoViolation) {
+    for (const char *method : {"rooted", "padded", "messages"})
+        run_mutated(gpu_libraries(), method, true, gather_ragged);
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceMutations, AWrongCountIsFound) {
+    GpuLibraries libraries = gpu_libraries();
+    libraries.nccl.broadcast = [](const void *source, void *output, std::size_t count,
+                                  nccl::Type type, int root, nccl::Comm comm, cuda::Stream stream) {
+        return gpu_double::ncclBroadcast(source, output, count - (mutated_rank == 1 ? 1 : 0), type,
+                                         root, comm, stream);
+    };
+    run_mutated(libraries, "rooted", false, gather_ragged);
+    EXPECT_THAT_VIOLATION("make different calls: ncclBroadcast.8 .*ncclBroadcast.7 ");
+}
+
+TEST(DeviceMutations, AMissingGroupEndIsFound) {
+    GpuLibraries libraries = gpu_libraries();
+    libraries.nccl.group_end = [] { return nccl::success; };
+    run_mutated(libraries, "rooted", false, gather_ragged);
+    EXPECT_THAT_VIOLATION("a wait within an open group.*ncclGroupEnd.. is missing");
+}
+
+TEST(DeviceMutations, AnUnregisteredBufferIsFound) {
+    GpuLibraries libraries = gpu_libraries();
+    libraries.nccl.comm_window_register = [](nccl::Comm comm, void *pointer, std::size_t bytes,
+                                             nccl::Window *window, int flags) {
+        return mutated_rank == 1
+                   ? nccl::success
+                   : gpu_double::ncclCommWindowRegister(comm, pointer, bytes, window, flags);
+    };
+    run_mutated(libraries, "rooted", true, gather_ragged);
+    EXPECT_THAT_VIOLATION("on registered memory and on unregistered memory");
+}
+
+TEST(DeviceMutations, AMissingStreamDependencyIsFound) {
+    GpuLibraries libraries = gpu_libraries();
+    libraries.cuda.memcpy_async = [](void *target, const void *source, std::size_t bytes, int kind,
+                                     cuda::Stream) {
+        return gpu_double::cudaMemcpyAsync(target, source, bytes, kind, nullptr);
+    };
+    run_mutated(libraries, "padded", false, gather_ragged);
+    EXPECT_THAT_VIOLATION("without a stream dependency on ");
+}
+
+}  // namespace
+}  // namespace vescomm::internal

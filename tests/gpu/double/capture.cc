@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Capture of streams into graphs, and the launches of these. The nodes of a graph run in the order
+// in which they were captured, which is one of the orders that CUDA permits; the order of accesses
+// is checked along the captured dependencies.
+#include <algorithm>
+
+#include "gpu/double/streams.h"
+
+namespace gpu_double {
+namespace {
+
+// A number of the calling thread.
+std::uint64_t thread_number() {
+    static std::atomic<std::uint64_t> next{1};
+    thread_local const std::uint64_t number = next++;
+    return number;
+}
+
+void end_capture(Capture &capture) {
+    capture.ended = true;
+    for (CUstream_st *stream : capture.streams) stream->capture.reset();
+    std::erase_if(state().captures, [&](const auto &other) { return other.get() == &capture; });
+}
+
+}  // namespace
+
+cuda::Error unsafe_call(const char *function) {
+    cuda::Error result = cuda::success;
+    for (const auto &capture : state().captures) {
+        // Modes: 0 global, 1 of the thread, 2 relaxed.
+        const bool forbids =
+            capture->mode == 0 || (capture->mode == 1 && capture->thread == thread_number());
+        if (!forbids) continue;
+        capture->invalid = true;
+        violation(std::string(function) + " during the capture of a graph");
+        result = capture_unsupported;
+    }
+    return result;
+}
+
+void record_in_capture(CUstream_st &stream, CUevent_st &event) {
+    Capture &capture = *stream.capture;
+    event.capture = stream.capture;
+    event.token = capture.next_token++;
+    event.point.reset();
+    auto &joined = capture.joined_at[event.token];
+    joined = capture.joined[stream.number];
+    joined.insert(stream.number);
+    capture.entries.push_back({GraphEntry::Kind::record, stream.number, event.token, {}, {}, {}});
+}
+
+cuda::Error wait_in_capture(CUstream_st &stream, CUevent_st &event) {
+    if (!event.capture || event.capture->ended ||
+        (stream.capture && stream.capture != event.capture)) {
+        if (stream.capture) stream.capture->invalid = true;
+        violation("a stream waits for an event across the border of a capture");
+        return capture_isolation;
+    }
+    if (!stream.capture) {
+        // The stream joins the capture.
+        stream.capture = event.capture;
+        event.capture->streams.insert(&stream);
+    }
+    Capture &capture = *stream.capture;
+    const auto &joined = capture.joined_at[event.token];
+    capture.joined[stream.number].insert(joined.begin(), joined.end());
+    if (stream.number == capture.origin)
+        for (const std::uint64_t other : joined) capture.unjoined.erase(other);
+    capture.entries.push_back({GraphEntry::Kind::wait, stream.number, event.token, {}, {}, {}});
+    return cuda::success;
+}
+
+}  // namespace gpu_double
+
+using namespace gpu_double;
+
+extern "C" {
+
+int cudaStreamBeginCapture(CUstream_st *handle, int mode) {
+    if (const int result = injected_result("cudaStreamBeginCapture")) return result;
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    if (handle == nullptr || stream->capture) return cuda::invalid_value;
+    auto capture = std::make_shared<Capture>();
+    capture->origin = stream->number;
+    capture->mode = mode;
+    capture->thread = thread_number();
+    capture->streams.insert(stream);
+    stream->capture = capture;
+    state().captures.push_back(capture);
+    return cuda::success;
+}
+
+int cudaStreamEndCapture(CUstream_st *handle, CUgraph_st **graph) {
+    if (const int result = injected_result("cudaStreamEndCapture")) return result;
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    const auto capture = stream->capture;
+    if (!capture || capture->origin != stream->number) return cuda::invalid_value;
+    end_capture(*capture);
+    if (capture->invalid) return capture_invalid;
+    if (!capture->unjoined.empty()) {
+        violation("the end of a capture while a captured stream has work that nobody waits for");
+        return capture_unjoined;
+    }
+    *graph = new CUgraph_st{capture->entries};
+    return cuda::success;
+}
+
+int cudaGraphInstantiateWithFlags(CUgraphExec_st **exec, CUgraph_st *graph, unsigned long long) {
+    if (const int result = injected_result("cudaGraphInstantiateWithFlags")) return result;
+    *exec = new CUgraphExec_st{graph->entries};
+    return cuda::success;
+}
+
+int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *handle) {
+    if (const int result = injected_result("cudaGraphLaunch")) return result;
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    if (stream->capture) return capture_unsupported;
+    order_with_legacy(*stream);
+    join(stream->clock, state().known[stream->device]);
+    // Each captured stream is a new one, which begins here.
+    std::map<std::uint64_t, std::uint64_t> numbers;
+    std::map<std::uint64_t, StreamClock> clocks, points;
+    const StreamClock before = stream->clock;
+    StreamClock after = before;
+    for (const GraphEntry &entry : exec->entries) {
+        if (!numbers.contains(entry.stream)) {
+            numbers[entry.stream] = state().next_stream++;
+            clocks[entry.stream] = before;
+        }
+        StreamClock &clock = clocks[entry.stream];
+        const std::uint64_t number = numbers[entry.stream];
+        switch (entry.kind) {
+            case GraphEntry::Kind::record:
+                points[entry.token] = clock;
+                break;
+            case GraphEntry::Kind::wait:
+                join(clock, points[entry.token]);
+                break;
+            case GraphEntry::Kind::work:
+                ++clock[number];
+                check_accesses(entry.name, entry.accesses, number, clock);
+                push(*stream, entry.prepare());
+                break;
+        }
+        join(after, clock);
+    }
+    stream->clock = after;
+    return cuda::success;
+}
+
+int cudaGraphExecDestroy(CUgraphExec_st *exec) {
+    delete exec;
+    return cuda::success;
+}
+
+int cudaGraphDestroy(CUgraph_st *graph) {
+    delete graph;
+    return cuda::success;
+}
+
+}  // extern "C"

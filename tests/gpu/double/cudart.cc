@@ -1,0 +1,411 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions of the CUDA runtime. The environment describes the machine:
+//
+//     GPU_DOUBLE_DEVICES   number of devices (16)
+//     GPU_DOUBLE_DRIVER    version of CUDA that the driver supports (13000); 0: there is no driver
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "gpu/double/streams.h"
+
+namespace gpu_double {
+namespace {
+
+constexpr int runtime_version = 13000;
+
+int number_from(const char *variable, int fallback) {
+    const char *text = std::getenv(variable);
+    return text != nullptr ? std::atoi(text) : fallback;
+}
+
+int devices() {
+    return number_from("GPU_DOUBLE_DEVICES", 16);
+}
+int driver() {
+    return number_from("GPU_DOUBLE_DRIVER", runtime_version);
+}
+
+struct Failure {
+    std::string function;
+    int skip = 0, result = 0;
+};
+std::vector<Failure> failures;
+std::map<std::string, int> calls;
+std::string violations;
+std::mutex notes;  // guards the three; nothing is called under it
+using NoteLock = std::lock_guard<std::mutex>;
+
+char *view(const void *address) {
+    return state().memory.contains(address) ? state().memory.view(address)
+                                            : static_cast<char *>(const_cast<void *>(address));
+}
+
+// A wait of the host: not within a group of NCCL, and not during a capture.
+cuda::Error check_wait(const char *function) {
+    if (state().wait_check != nullptr)
+        if (const std::string why = state().wait_check(); !why.empty())
+            violation(std::string(function) + ": " + why);
+    return unsafe_call(function);
+}
+
+cuda::Error copy(void *target, const void *source, std::size_t bytes, cuda::Stream stream) {
+    return enqueue(stream, "cudaMemcpyAsync", {{source, bytes, false}, {target, bytes, true}},
+                   [=] { return [=] { std::memmove(view(target), view(source), bytes); }; });
+}
+
+// Waits for the work of a stream so far.
+cuda::Error synchronize(cuda::Stream handle, const char *function) {
+    std::shared_ptr<Point> point;
+    int device = 0;
+    {
+        const Lock lock(state().mutex);
+        CUstream_st *stream = stream_of(handle);
+        if (stream == nullptr) return invalid_handle;
+        if (stream->capture) {
+            stream->capture->invalid = true;
+            violation(std::string(function) + " of a stream that is captured");
+            return capture_unsupported;
+        }
+        if (const cuda::Error error = check_wait(function)) return error;
+        order_with_legacy(*stream);
+        device = stream->device;
+        point = mark(*stream);
+    }
+    return wait_on_host(point, device);
+}
+
+}  // namespace
+
+std::string take_violations() {
+    const NoteLock lock(notes);
+    return std::exchange(violations, {});
+}
+
+void violation(const std::string &sentence) {
+    const NoteLock lock(notes);
+    violations += sentence + "\n";
+}
+
+double patience_seconds() {
+    return number_from("GPU_DOUBLE_SECONDS", 20);
+}
+
+void fail_call(const std::string &function, int skip, int result) {
+    const NoteLock lock(notes);
+    if (function.empty()) failures.clear();
+    else failures.push_back({function, skip, result});
+}
+
+int injected_result(const char *function) {
+    const NoteLock lock(notes);
+    ++calls[function];
+    for (auto failure = failures.begin(); failure != failures.end(); ++failure) {
+        if (failure->function != function) continue;
+        if (failure->skip-- > 0) return 0;
+        const int result = failure->result;
+        failures.erase(failure);
+        return result;
+    }
+    return 0;
+}
+
+int calls_of(const std::string &function) {
+    const NoteLock lock(notes);
+    return calls[function];
+}
+
+void forget_calls() {
+    const NoteLock lock(notes);
+    calls.clear();
+}
+
+void *host_view(const void *address) {
+    return view(address);
+}
+
+bool is_device_address(const void *address) {
+    return state().memory.contains(address);
+}
+
+cuda::Error launch(cuda::Stream stream, const std::string &name,
+                   const std::vector<Access> &accesses, std::function<void()> work) {
+    return enqueue(stream, name, accesses, [work = std::move(work)] { return work; });
+}
+
+void *allocate(std::size_t bytes, bool of_nccl) {
+    const Lock lock(state().mutex);
+    return state().memory.allocate(bytes, of_nccl);
+}
+
+bool release(void *pointer, bool of_nccl) {
+    const Lock lock(state().mutex);
+    Allocation *allocation = state().memory.find(pointer);
+    if (allocation == nullptr || allocation->begin != pointer) return false;
+    if (allocation->freed || allocation->of_nccl != of_nccl) {
+        violation(allocation->freed ? "device memory is freed twice"
+                                    : "device memory is freed by the other library");
+        return false;
+    }
+    if (state().release_check != nullptr)
+        if (const std::string why = state().release_check(pointer, allocation->bytes); !why.empty())
+            violation(why);
+    // A release waits for the work of its device; the order of accesses then is complete.
+    state().memory.free(*allocation);
+    return true;
+}
+
+void *nccl_memory_of(const void *begin, std::size_t bytes) {
+    const Lock lock(state().mutex);
+    const Allocation *allocation = state().memory.find(begin);
+    if (allocation == nullptr || allocation->freed || !allocation->of_nccl) return nullptr;
+    const auto end = static_cast<const char *>(begin) + bytes;
+    return end <= allocation->begin + allocation->bytes ? allocation->begin : nullptr;
+}
+
+void set_release_check(ReleaseCheck check) {
+    const Lock lock(state().mutex);
+    state().release_check = check;
+}
+
+void set_wait_check(WaitCheck check) {
+    const Lock lock(state().mutex);
+    state().wait_check = check;
+}
+
+}  // namespace gpu_double
+
+using namespace gpu_double;
+
+// The functions that may fail first ask for an injected failure.
+#define CALL(function) \
+    if (const int result = injected_result(#function)) return result
+
+extern "C" {
+
+int cudaGetDeviceCount(int *count) {
+    CALL(cudaGetDeviceCount);
+    *count = 0;
+    if (driver() < 12000) return cuda::insufficient_driver;
+    *count = devices();
+    return *count == 0 ? cuda::no_device : cuda::success;
+}
+
+int cudaGetDevice(int *device) {
+    CALL(cudaGetDevice);
+    *device = current_device();
+    return cuda::success;
+}
+
+int cudaSetDevice(int device) {
+    CALL(cudaSetDevice);
+    if (device < 0 || device >= devices()) return 101;  // cudaErrorInvalidDevice
+    set_current_device(device);
+    return cuda::success;
+}
+
+int cudaRuntimeGetVersion(int *version) {
+    CALL(cudaRuntimeGetVersion);
+    *version = runtime_version;
+    return cuda::success;
+}
+
+int cudaDriverGetVersion(int *version) {
+    CALL(cudaDriverGetVersion);
+    *version = driver();
+    return cuda::success;
+}
+
+const char *cudaGetErrorString(int error) {
+    switch (error) {
+        case cuda::success:
+            return "no error";
+        case cuda::invalid_value:
+            return "invalid argument";
+        case cuda::memory_allocation:
+            return "out of memory";
+        case cuda::insufficient_driver:
+            return "the driver is too old";
+        case cuda::no_device:
+            return "no device";
+        case cuda::not_ready:
+            return "not ready";
+        case invalid_handle:
+            return "invalid handle";
+        case illegal_address:
+            return "an illegal memory access was encountered";
+        case capture_unsupported:
+            return "not permitted when stream is capturing";
+        case capture_invalid:
+            return "the capture was invalidated";
+        case capture_unjoined:
+            return "the capture has unjoined work";
+        case capture_isolation:
+            return "a dependency crosses the border of a capture";
+        default:
+            return "unrecognized error code";
+    }
+}
+
+int cudaMalloc(void **pointer, std::size_t bytes) {
+    CALL(cudaMalloc);
+    const Lock lock(state().mutex);
+    if (const cuda::Error error = unsafe_call("cudaMalloc()")) return error;
+    void *made = allocate(bytes, false);
+    if (made == nullptr) return cuda::memory_allocation;
+    *pointer = made;
+    return cuda::success;
+}
+
+int cudaFree(void *pointer) {
+    CALL(cudaFree);
+    if (pointer == nullptr) return cuda::success;
+    if (const cuda::Error error = cudaDeviceSynchronize()) return error;
+    return release(pointer, false) ? cuda::success : cuda::invalid_value;
+}
+
+int cudaMemcpyAsync(void *target, const void *source, std::size_t bytes, int, CUstream_st *stream) {
+    CALL(cudaMemcpyAsync);
+    return copy(target, source, bytes, stream);
+}
+
+int cudaMemcpy(void *target, const void *source, std::size_t bytes, int) {
+    CALL(cudaMemcpy);
+    if (const cuda::Error error = copy(target, source, bytes, nullptr)) return error;
+    return synchronize(nullptr, "cudaMemcpy()");
+}
+
+int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream) {
+    CALL(cudaMemsetAsync);
+    return enqueue(stream, "cudaMemsetAsync", {{target, bytes, true}},
+                   [=] { return [=] { std::memset(view(target), value, bytes); }; });
+}
+
+int cudaStreamCreateWithFlags(CUstream_st **stream, unsigned flags) {
+    CALL(cudaStreamCreateWithFlags);
+    const Lock lock(state().mutex);
+    *stream = make_stream(current_device(), (flags & 1) == 0);
+    return cuda::success;
+}
+
+int cudaStreamDestroy(CUstream_st *handle) {
+    CALL(cudaStreamDestroy);
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr || handle == nullptr) return invalid_handle;
+    stream->destroyed = true;
+    const std::lock_guard<std::mutex> queue_lock(stream->mutex);
+    stream->end = true;
+    stream->changed.notify_all();
+    return cuda::success;
+}
+
+int cudaStreamSynchronize(CUstream_st *stream) {
+    CALL(cudaStreamSynchronize);
+    return synchronize(stream, "cudaStreamSynchronize()");
+}
+
+int cudaStreamQuery(CUstream_st *handle) {
+    CALL(cudaStreamQuery);
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        violation("cudaStreamQuery() of a stream that is captured");
+        return capture_unsupported;
+    }
+    if (const cuda::Error error = check_wait("cudaStreamQuery()")) return error;
+    {
+        const std::lock_guard<std::mutex> queue_lock(stream->mutex);
+        if (stream->running || !stream->queue.empty()) return cuda::not_ready;
+    }
+    join(state().known[stream->device], stream->clock);
+    return cuda::success;
+}
+
+int cudaStreamIsCapturing(CUstream_st *handle, int *status) {
+    CALL(cudaStreamIsCapturing);
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    *status = !stream->capture           ? cuda::capture_none
+              : stream->capture->invalid ? cuda::capture_invalidated
+                                         : cuda::capture_active;
+    return cuda::success;
+}
+
+int cudaStreamWaitEvent(CUstream_st *handle, CUevent_st *event, unsigned) {
+    CALL(cudaStreamWaitEvent);
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    if (stream->capture || event->capture) return wait_in_capture(*stream, *event);
+    if (event->point) wait_for(*stream, event->point);
+    return cuda::success;
+}
+
+int cudaEventCreateWithFlags(CUevent_st **event, unsigned) {
+    CALL(cudaEventCreateWithFlags);
+    *event = new CUevent_st;
+    return cuda::success;
+}
+
+int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
+    CALL(cudaEventRecord);
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    event->capture.reset();
+    if (stream->capture) {
+        record_in_capture(*stream, *event);
+        return cuda::success;
+    }
+    order_with_legacy(*stream);
+    event->point = mark(*stream);
+    return cuda::success;
+}
+
+int cudaEventQuery(CUevent_st *event) {
+    CALL(cudaEventQuery);
+    const Lock lock(state().mutex);
+    if (const cuda::Error error = check_wait("cudaEventQuery()")) return error;
+    if (event->point && !event->point->reached) return cuda::not_ready;
+    if (event->point) join(state().known[current_device()], event->point->clock);
+    return cuda::success;
+}
+
+int cudaEventSynchronize(CUevent_st *event) {
+    CALL(cudaEventSynchronize);
+    std::shared_ptr<Point> point;
+    {
+        const Lock lock(state().mutex);
+        if (const cuda::Error error = check_wait("cudaEventSynchronize()")) return error;
+        point = event->point;
+    }
+    return point ? wait_on_host(point, current_device()) : cuda::success;
+}
+
+int cudaEventDestroy(CUevent_st *event) {
+    CALL(cudaEventDestroy);
+    delete event;
+    return cuda::success;
+}
+
+int cudaDeviceSynchronize() {
+    CALL(cudaDeviceSynchronize);
+    std::vector<std::shared_ptr<Point>> points;
+    {
+        const Lock lock(state().mutex);
+        if (const cuda::Error error = check_wait("a wait for the device")) return error;
+        for (CUstream_st *stream : state().streams)
+            if (stream->device == current_device() && !stream->destroyed && !stream->capture)
+                points.push_back(mark(*stream));
+    }
+    for (const auto &point : points) wait_on_host(point, current_device());
+    return cuda::success;
+}
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The test double of the CUDA runtime and of NCCL: two shared libraries, libcudart.so.13 and
+// libnccl.so.2, which implement the functions that vescomm calls and those that its tests call.
+//
+// A rank is a thread of one process with a device of its own, as NCCL permits. Device memory is
+// host memory at addresses that no code of the program can access: a second mapping, which only the
+// double uses, has the bytes. A stream is a queue with a thread. Addresses are never used twice, so
+// every use of freed memory is found.
+//
+// The double checks rules that the real libraries leave to the program. A broken rule is a
+// *violation*: a sentence that take_violations() returns.
+//
+//     stream order   work of two streams on the same bytes, one of them writing, without an event
+//     or
+//                    a wait of the host between them
+//     lifetime       work on freed memory, on destroyed streams, events and communicators; memory
+//                    that is freed while it is registered
+//     calls          a collective that differs between ranks: its kind, count, type, operator, root
+//     overlap        source and output that overlap, but not in place
+//     groups         a wait of the host, or the end of a communicator, within an open group
+//     registration   a collective on registered memory of one rank and unregistered memory of
+//     another capture        calls that CUDA does not permit during the capture of a graph deadlock
+//     work that waits for another rank for longer than GPU_DOUBLE_SECONDS (20)
+//
+// The double does not model time, memory of several processes, kernels (launch() takes their
+// place), and anything that vescomm does not call.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda_functions.h"
+#include "gpu/nccl_functions.h"
+
+namespace gpu_double {
+
+namespace cuda = vescomm::internal::cuda;
+namespace nccl = vescomm::internal::nccl;
+
+// ---- for tests ----
+
+// Returns the violations since the last call, one per line, and forgets them.
+std::string take_violations();
+
+// Bytes of device memory that work on a stream reads or writes.
+struct Access {
+    const void *begin = nullptr;
+    std::size_t bytes = 0;
+    bool write = false;
+};
+
+// Stands for a kernel: `work` runs on the stream, and accesses the bytes of `accesses` through
+// host_view(). Returns an error of CUDA.
+cuda::Error launch(cuda::Stream stream, const std::string &name,
+                   const std::vector<Access> &accesses, std::function<void()> work);
+
+// The bytes at a device address, for work on a stream.
+void *host_view(const void *device_address);
+
+// True if the address lies in device memory, freed or not.
+bool is_device_address(const void *address);
+
+// The call of this function after `skip` others of it returns `result` and has no other effect.
+// Empty name: forgets all such failures.
+void fail_call(const std::string &function, int skip, int result);
+
+// The next collective or message of the communicators of a device does not complete, until its
+// communicator is aborted; ncclCommGetAsyncError() returns `result`.
+void break_device(int device, nccl::Result result);
+
+// Number of collectives and messages, of all ranks, that NCCL has been given, by name; such as
+// "ncclAllGather". Counts those in groups one by one.
+int calls_of(const std::string &function);
+void forget_calls();
+
+// ---- between the two libraries ----
+
+// Counts a call. Returns the result of an injected failure, or 0.
+int injected_result(const char *function);
+void violation(const std::string &sentence);
+double patience_seconds();
+
+// Called when the work is given to the stream, and again at each launch of a graph that captured
+// it; returns what the stream runs.
+using Prepare = std::function<std::function<void()>()>;
+cuda::Error enqueue(cuda::Stream stream, const std::string &name,
+                    const std::vector<Access> &accesses, const Prepare &prepare);
+
+// Memory of ncclMemAlloc().
+void *allocate(std::size_t bytes, bool of_nccl);
+// Returns false if no live allocation of this kind begins there.
+bool release(void *pointer, bool of_nccl);
+// The live memory of ncclMemAlloc() that contains the bytes: its beginning, or nullptr.
+void *nccl_memory_of(const void *begin, std::size_t bytes);
+// The caller examines a release of the bytes; returns a sentence if it must not happen.
+using ReleaseCheck = std::string (*)(const void *begin, std::size_t bytes);
+void set_release_check(ReleaseCheck check);
+// Returns a sentence if the calling thread must not wait; empty otherwise.
+using WaitCheck = std::string (*)();
+void set_wait_check(WaitCheck check);
+
+}  // namespace gpu_double
+
+// The functions of CUDA that tests call besides those of gpu/cuda_functions.h.
+struct CUgraph_st;
+struct CUgraphExec_st;
+extern "C" {
+int cudaMalloc(void **pointer, std::size_t bytes);
+int cudaFree(void *pointer);
+int cudaMemcpy(void *target, const void *source, std::size_t bytes, int kind);
+int cudaMemsetAsync(void *target, int value, std::size_t bytes, CUstream_st *stream);
+int cudaStreamCreateWithFlags(CUstream_st **stream, unsigned flags);
+int cudaStreamDestroy(CUstream_st *stream);
+int cudaStreamSynchronize(CUstream_st *stream);
+int cudaStreamWaitEvent(CUstream_st *stream, CUevent_st *event, unsigned flags);
+int cudaEventCreateWithFlags(CUevent_st **event, unsigned flags);
+int cudaEventRecord(CUevent_st *event, CUstream_st *stream);
+int cudaEventQuery(CUevent_st *event);
+int cudaEventSynchronize(CUevent_st *event);
+int cudaEventDestroy(CUevent_st *event);
+int cudaDeviceSynchronize();
+int cudaStreamBeginCapture(CUstream_st *stream, int mode);
+int cudaStreamEndCapture(CUstream_st *stream, CUgraph_st **graph);
+int cudaGraphInstantiateWithFlags(CUgraphExec_st **exec, CUgraph_st *graph,
+                                  unsigned long long flags);
+int cudaGraphLaunch(CUgraphExec_st *exec, CUstream_st *stream);
+int cudaGraphExecDestroy(CUgraphExec_st *exec);
+int cudaGraphDestroy(CUgraph_st *graph);
+#define GPU_DOUBLE_DECLARE(symbol, member, parameters) int symbol parameters;
+namespace gpu_double {
+using cuda::Stream;
+VESCOMM_CUDA_FUNCTIONS(GPU_DOUBLE_DECLARE)
+}  // namespace gpu_double
+const char *cudaGetErrorString(int error);
+namespace gpu_double {
+using nccl::Comm;
+using nccl::Config;
+using nccl::Op;
+using nccl::Result;
+using nccl::Type;
+using nccl::UniqueId;
+using nccl::Window;
+VESCOMM_NCCL_FUNCTIONS(GPU_DOUBLE_DECLARE)
+}  // namespace gpu_double
+const char *ncclGetErrorString(int result);
+const char *ncclGetLastError(ncclComm *comm);
+#undef GPU_DOUBLE_DECLARE
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of one communicator of the double, and the collectives and messages between them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gpu/double/gpu_double.h"
+
+namespace gpu_double {
+
+enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
+
+// One collective or message of one rank.
+struct Call {
+    Kind kind = Kind::all_gather;
+    const void *source = nullptr;
+    void *output = nullptr;
+    std::size_t count = 0;
+    nccl::Type type = 0;
+    nccl::Op op = 0;
+    int peer = 0;  // root of a collective, other rank of a message
+    bool registered = false;  // source and output lie in registered windows
+
+    bool is_message() const { return kind == Kind::send || kind == Kind::receive; }
+};
+
+std::size_t bytes_of(nccl::Type type);
+// "ncclAllGather(4 of type 7)"
+std::string describe(const Call &call);
+
+// A meeting of all ranks for one collective.
+struct Meeting {
+    std::vector<std::unique_ptr<Call>> calls;  // by rank
+    int arrived = 0;
+    bool done = false;
+};
+
+// A message on its way.
+struct Message {
+    Call call;
+    bool taken = false;
+};
+
+// The ranks of a communicator.
+struct Group {
+    explicit Group(int ranks)
+        : members(static_cast<std::size_t>(ranks)), devices(static_cast<std::size_t>(ranks), -1) {}
+
+    int ranks() const { return static_cast<int>(members.size()); }
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<ncclComm *> members;  // by rank; nullptr: not there yet
+    std::vector<int> devices;  // by rank
+    int arrived = 0;
+    int finalized = 0;
+    std::map<std::uint64_t, Meeting> meetings;  // by number of the collective
+    // messages that wait for their receiver, by sender and receiver
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+};
+
+// Moves the bytes of a complete meeting. Returns a sentence if the calls of the ranks differ.
+std::string execute(const Meeting &meeting);
+
+}  // namespace gpu_double
+
+struct ncclComm {
+    std::shared_ptr<gpu_double::Group> group;
+    int rank = 0;
+    int device = 0;
+    // The lock of the group guards the rest.
+    bool aborted = false;
+    bool destroyed = false;
+    bool blocking = true;
+    bool finalizing = false;
+    gpu_double::nccl::Result error = 0;
+    gpu_double::nccl::Result pending_break = 0;  // see break_device()
+    std::uint64_t next_collective = 0;
+    std::string last_error;
+    std::map<gpu_double::nccl::Window, std::pair<const char *, std::size_t>> windows;
+    std::uint64_t next_window = 1;
+};

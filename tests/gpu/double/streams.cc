@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/double/streams.h"
+
+#include <chrono>
+#include <thread>
+
+namespace gpu_double {
+namespace {
+
+thread_local int device_of_thread = 0;
+
+void run_queue(CUstream_st *stream) {
+    for (;;) {
+        std::function<void()> work;
+        {
+            std::unique_lock<std::mutex> lock(stream->mutex);
+            stream->running = false;
+            stream->changed.notify_all();
+            stream->changed.wait(lock, [&] { return stream->end || !stream->queue.empty(); });
+            if (stream->queue.empty()) return;
+            work = std::move(stream->queue.front());
+            stream->queue.pop_front();
+            stream->running = true;
+        }
+        work();
+    }
+}
+
+}  // namespace
+
+State &state() {
+    static State *const all = new State;
+    return *all;
+}
+
+int current_device() {
+    return device_of_thread;
+}
+void set_current_device(int device) {
+    device_of_thread = device;
+}
+
+CUstream_st *make_stream(int device, bool blocking) {
+    auto *stream = new CUstream_st;
+    stream->number = state().next_stream++;
+    stream->device = device;
+    stream->blocking = blocking;
+    state().streams.push_back(stream);
+    std::thread(run_queue, stream).detach();
+    return stream;
+}
+
+CUstream_st *stream_of(cuda::Stream handle) {
+    if (handle == nullptr) {
+        CUstream_st *&legacy = state().legacy[current_device()];
+        if (legacy == nullptr) legacy = make_stream(current_device(), true);
+        return legacy;
+    }
+    for (CUstream_st *stream : state().streams) {
+        if (stream != handle) continue;
+        if (!stream->destroyed) return stream;
+        violation("work on stream " + std::to_string(stream->number) + ", which is destroyed");
+        return nullptr;
+    }
+    violation("work on a stream that does not exist");
+    return nullptr;
+}
+
+void push(CUstream_st &stream, std::function<void()> work) {
+    const std::lock_guard<std::mutex> lock(stream.mutex);
+    stream.queue.push_back(std::move(work));
+    stream.changed.notify_all();
+}
+
+std::shared_ptr<Point> mark(CUstream_st &stream) {
+    auto point = std::make_shared<Point>();
+    point->clock = stream.clock;
+    push(stream, [point] {
+        point->reached = true;
+        point->reached.notify_all();
+    });
+    return point;
+}
+
+void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point) {
+    join(stream.clock, point->clock);
+    push(stream, [point] { point->reached.wait(false); });
+}
+
+cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device) {
+    point->reached.wait(false);
+    const Lock lock(state().mutex);
+    join(state().known[device], point->clock);
+    return cuda::success;
+}
+
+void order_with_legacy(CUstream_st &stream) {
+    const auto found = state().legacy.find(stream.device);
+    if (found == state().legacy.end() || !stream.blocking) return;
+    CUstream_st *legacy = found->second;
+    if (&stream != legacy) {
+        if (!legacy->clock.empty()) wait_for(stream, mark(*legacy));
+        return;
+    }
+    for (CUstream_st *other : state().streams)
+        if (other != legacy && other->device == stream.device && other->blocking &&
+            !other->destroyed && !other->capture)
+            wait_for(stream, mark(*other));
+}
+
+void check_accesses(const std::string &name, const std::vector<Access> &accesses,
+                    std::uint64_t stream, const StreamClock &clock) {
+    for (const Access &access : accesses) {
+        if (access.bytes == 0) continue;
+        if (!state().memory.contains(access.begin)) continue;  // host memory
+        Allocation *allocation = state().memory.find(access.begin);
+        const char *verb = access.write ? " writes " : " reads ";
+        if (allocation == nullptr) {
+            violation(name + verb + "device memory that was never allocated");
+            continue;
+        }
+        const std::string where = "allocation " + std::to_string(allocation->number) + " of " +
+                                  std::to_string(allocation->bytes) + " bytes";
+        const auto begin =
+            static_cast<std::size_t>(static_cast<const char *>(access.begin) - allocation->begin);
+        if (allocation->freed) violation(name + verb + where + ", which is freed");
+        else if (begin + access.bytes > allocation->bytes)
+            violation(name + verb + "bytes " + std::to_string(begin) + " to " +
+                      std::to_string(begin + access.bytes) + " of " + where);
+        const std::string other = allocation->order.add(begin, begin + access.bytes, access.write,
+                                                        {stream, clock.at(stream), name}, clock);
+        if (!other.empty())
+            violation(name + verb + where + " without a stream dependency on " + other +
+                      ", which accesses the same bytes on another stream");
+    }
+}
+
+cuda::Error enqueue(cuda::Stream handle, const std::string &name,
+                    const std::vector<Access> &accesses, const Prepare &prepare) {
+    const Lock lock(state().mutex);
+    CUstream_st *stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    if (stream->capture) {
+        Capture &capture = *stream->capture;
+        if (capture.invalid) return capture_invalid;
+        if (stream->number != capture.origin) capture.unjoined.insert(stream->number);
+        capture.entries.push_back(
+            {GraphEntry::Kind::work, stream->number, 0, name, accesses, prepare});
+        return cuda::success;
+    }
+    if (handle == nullptr && unsafe_call("work on the legacy stream") != cuda::success)
+        return capture_unsupported;
+    order_with_legacy(*stream);
+    join(stream->clock, state().known[stream->device]);
+    ++stream->clock[stream->number];
+    check_accesses(name, accesses, stream->number, stream->clock);
+    push(*stream, prepare());
+    return cuda::success;
+}
+
+}  // namespace gpu_double

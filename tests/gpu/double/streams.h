@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams, events and captures of the double, behind one lock.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gpu/double/access_order.h"
+#include "gpu/double/device_memory.h"
+#include "gpu/double/gpu_double.h"
+
+namespace gpu_double {
+
+// A point of a stream. `clock` is what has happened there.
+struct Point {
+    std::atomic<bool> reached{false};
+    StreamClock clock;
+};
+
+// An entry of a captured graph. Captured streams keep their numbers; launches translate them.
+struct GraphEntry {
+    enum class Kind { work, record, wait };
+    Kind kind = Kind::work;
+    std::uint64_t stream = 0;
+    std::uint64_t token = 0;  // record, wait: the captured point
+    std::string name;  // work
+    std::vector<Access> accesses;
+    Prepare prepare;
+};
+
+// A capture that is under way.
+struct Capture {
+    std::uint64_t origin = 0;  // stream that began it
+    int mode = 0;
+    std::uint64_t thread = 0;  // thread that began it
+    bool invalid = false;
+    bool ended = false;
+    std::set<CUstream_st *> streams;
+    std::set<std::uint64_t> unjoined;  // streams with work that the origin has not waited for
+    std::vector<GraphEntry> entries;
+    // streams that had joined the point, by token
+    std::map<std::uint64_t, std::set<std::uint64_t>> joined_at;
+    std::map<std::uint64_t, std::set<std::uint64_t>> joined;  // by stream
+    std::uint64_t next_token = 1;
+};
+
+}  // namespace gpu_double
+
+struct CUstream_st {
+    std::uint64_t number = 0;
+    int device = 0;
+    bool blocking = true;  // ordered with the legacy stream of its device
+    bool destroyed = false;
+    gpu_double::StreamClock clock;
+    std::shared_ptr<gpu_double::Capture> capture;
+
+    // The queue has its own lock, which its thread waits for.
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> queue;
+    bool running = false;  // the thread executes a work
+    bool end = false;
+};
+
+struct CUevent_st {
+    std::shared_ptr<gpu_double::Point> point;  // nullptr: never recorded
+    std::shared_ptr<gpu_double::Capture> capture;  // it was recorded in a capture
+    std::uint64_t token = 0;
+};
+
+struct CUgraph_st {
+    std::vector<gpu_double::GraphEntry> entries;
+};
+
+struct CUgraphExec_st {
+    std::vector<gpu_double::GraphEntry> entries;
+};
+
+namespace gpu_double {
+
+// Everything but the queues. Never destroyed: threads of streams use it until the process ends.
+struct State {
+    std::recursive_mutex mutex;
+    DeviceMemory memory;
+    std::uint64_t next_stream = 1;
+    std::map<int, CUstream_st *> legacy;  // by device
+    std::vector<CUstream_st *> streams;  // all of them, destroyed ones too
+    std::vector<std::shared_ptr<Capture>> captures;  // under way
+    std::map<int, StreamClock> known;  // what the host has waited for, by device
+    ReleaseCheck release_check = nullptr;
+    WaitCheck wait_check = nullptr;
+};
+State &state();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+// Device of the calling thread.
+int current_device();
+void set_current_device(int device);
+
+// The stream of a handle; reports one that is destroyed, and returns nullptr. Under the lock.
+CUstream_st *stream_of(cuda::Stream handle);
+CUstream_st *make_stream(int device, bool blocking);
+// Adds work whose accesses have been checked to the queue.
+void push(CUstream_st &stream, std::function<void()> work);
+// Marks this point of the stream. Under the lock.
+std::shared_ptr<Point> mark(CUstream_st &stream);
+// Later work of the stream waits for the point. Under the lock.
+void wait_for(CUstream_st &stream, const std::shared_ptr<Point> &point);
+// The host waits until the point is reached, and knows what has happened there. Without the lock.
+cuda::Error wait_on_host(const std::shared_ptr<Point> &point, int device);
+// Orders the stream with the legacy stream of its device, as CUDA does. Under the lock.
+void order_with_legacy(CUstream_st &stream);
+// Checks the accesses of work at the present point of the stream. Under the lock.
+void check_accesses(const std::string &name, const std::vector<Access> &accesses,
+                    std::uint64_t stream, const StreamClock &clock);
+
+// capture.cc. CUDA's error if the calling thread may not make an unsafe call; the captures that
+// forbid it become invalid. Under the lock.
+cuda::Error unsafe_call(const char *function);
+void record_in_capture(CUstream_st &stream, CUevent_st &event);
+// The stream, or the event, is part of a capture. Returns CUDA's error.
+cuda::Error wait_in_capture(CUstream_st &stream, CUevent_st &event);
+
+inline constexpr cuda::Error invalid_handle = 400;
+inline constexpr cuda::Error illegal_address = 700;
+inline constexpr cuda::Error capture_unsupported = 900;
+inline constexpr cuda::Error capture_invalid = 901;
+inline constexpr cuda::Error capture_unjoined = 904;
+inline constexpr cuda::Error capture_isolation = 905;
+
+}  // namespace gpu_double
