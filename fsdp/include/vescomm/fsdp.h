@@ -25,9 +25,9 @@
  * announce different events, or pass different options. The error text names the event and the
  * unit. Such an error ends the step on all ranks: the waits of the other ranks return
  * VESCOMM_ERROR_ABORTED or VESCOMM_ERROR_MISMATCH with this error text, and every later call
- * returns the first error, until all ranks call vescomm_fsdp_reset(). The parameters and the state
- * of the optimizer are unchanged. A wrong pointer or struct_size has no such effect: nothing
- * happens.
+ * returns the first error, until all ranks call vescomm_fsdp_reset(), or the survivors of a failed
+ * rank vescomm_fsdp_recover(). The parameters and the state of the optimizer are unchanged. A wrong
+ * pointer or struct_size has no such effect: nothing happens.
  *
  * "Threads: one" means: one thread at a time uses the engine and its communicator.
  */
@@ -389,7 +389,8 @@ typedef struct vescomm_fsdp vescomm_fsdp_t;
  *
  * @param spec        copied.
  * @param comms       the communicator of all ranks. The engine creates its own communicators from
- *                    it; it must exist as long as the engine.
+ *                    it; it must exist as long as the engine, or until a
+ *                    vescomm_fsdp_recover() succeeds.
  * @param comm_count  number of entries of @p comms; must be 1 in this version.
  * @param engine      [out] owned by the caller; free with vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: as vescomm_fsdp_report().
@@ -855,7 +856,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  *
  * With replicas, gathers and sums are on a communicator of the shard group, which this is not.
  *
- * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset() or vescomm_fsdp_free().
+ * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset(), vescomm_fsdp_recover()
+ *              or vescomm_fsdp_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The error of a failed vescomm_fsdp_reset().
  *
  * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1

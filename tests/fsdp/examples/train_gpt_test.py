@@ -44,6 +44,8 @@ FIELDS = {
     "exposed_communication_ms": float,
     "loss": list,
     "heldout_loss": float,
+    "recoveries": int,
+    "recovery": list,
     "memory": dict,
 }
 MEMORY_FIELDS = ("shards", "slabs", "gradients", "optimizer", "peak_rank", "node_pss")
