@@ -41,7 +41,8 @@ vescomm_status_t vescomm_memory_create(vescomm_comm_t *comm,
             require_kind(given.kind, "vescomm_memory_create");
             require_sharing(given.sharing, "vescomm_memory_create");
             auto made = std::make_unique<vescomm_memory>();
-            made->value = Memory::create(comm->value, given.bytes, given.kind, given.sharing);
+            made->value = Memory::create(comm->value, given.bytes, given.kind, given.sharing,
+                                         {.aliases = true});
             *memory = made.release();
         });
     });

@@ -29,7 +29,7 @@ EagerBuffers::EagerBuffers(const std::shared_ptr<Communicator> &comm)
       chunk_bytes_(chunk_bytes_for(comm->ranks())),
       slot_bytes_(2 * chunk_bytes_ * static_cast<std::uint64_t>(comm->ranks())),
       memory_(Memory::create(comm, slots * slot_bytes_, VESCOMM_HOST, VESCOMM_PER_RANK,
-                             !comm->derived())),
+                             {.reserve = !comm->derived()})),
       channel_(comm->numbers().next_channel()),
       peers_(static_cast<std::size_t>(comm->ranks())),
       arrivals_(places()) {

@@ -2,10 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/memory.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/memory_aliases.h"
 
 namespace vescomm::internal {
+
+namespace {
+
+std::span<const int> locals_of(const Communicator &comm) {
+    return comm.nodes().members(comm.nodes().node_of(comm.rank()));
+}
+
+// Returns nullptr if slabs cannot have aliases.
+std::shared_ptr<AliasedMapping> alias(const Communicator &comm, std::uint64_t bytes) {
+    const CommPool &pool = comm.pool();
+    if (!pool.registered) return nullptr;
+    return AliasedMapping::take(pool.memory->aliases(), locals_of(comm), pool.numbers, comm.rank(),
+                                bytes);
+}
+
+}  // namespace
 
 Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_sharing_t sharing,
                Channel channel)
@@ -18,7 +37,7 @@ Memory::Memory(std::shared_ptr<Communicator> comm, std::uint64_t bytes, vescomm_
 
 std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                        vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
-                                       bool reserve, std::uint64_t spare) {
+                                       const Extras &extras) {
     comm->check();
     Communicator &c = *comm;
     const Deadline deadline = c.deadline();
@@ -31,17 +50,30 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
         Transport &intra_node;
         ~EndSharing() { intra_node.end_sharing(); }
     } const end_sharing{c.intra_node()};
+    const std::uint64_t mapped = bytes + extras.spare;
+    std::shared_ptr<AliasedMapping> aliased;  // nullptr: no aliases
     const auto shared = agree(c, "memory sharing", deadline, [&] {
         if (!c.intra_node().supports(kind))
             throw Error(VESCOMM_ERROR_UNSUPPORTED,
                         "no transport of this build can map memory of "
                         "kind " +
                             std::to_string(kind));
-        return c.intra_node().share(bytes + spare, sharing, reserve ? bytes : 0);
+        const std::string ticket =
+            c.intra_node().share(mapped, sharing, extras.reserve ? bytes : 0);
+        if (extras.aliases && sharing == VESCOMM_PER_RANK && bytes > 0) aliased = alias(c, bytes);
+        return (aliased ? aliased->range() : AliasRange()).text() + ticket;
     });
     const auto offers = agree(c, "memory creation", deadline, [&] {
         // map() waits for a descriptor of another rank, so it runs without the lock.
-        memory->mapping_ = c.intra_node().map(bytes + spare, sharing, shared, deadline);
+        std::vector<std::string> tickets;
+        std::vector<AliasRange> ranges;
+        for (std::string_view text : shared) {
+            ranges.push_back(AliasRange::take_from(text));
+            tickets.emplace_back(text);
+        }
+        memory->mapping_ = c.intra_node().map(mapped, sharing, tickets, deadline);
+        if (aliased && aliased->accept(ranges, memory->mapping_)) memory->mapping_ = aliased;
+        else aliased.reset();
         std::string offer;
         c.with_transports([&](Transports &transports) {
             // Only the loopback transport both maps and puts; other intra-node transports offer
@@ -52,14 +84,18 @@ std::shared_ptr<Memory> Memory::create(std::shared_ptr<Communicator> comm, std::
         });
         return offer;
     });
-    agree(c, "memory exchange", deadline, [&] {
+    const auto exchanged = agree(c, "memory exchange", deadline, [&] {
         c.with_transports([&](Transports &transports) {
             for (auto &transport : transports.inter_node)
                 for (int peer = 0; peer < c.ranks(); ++peer)
                     if (transport->puts(peer)) transport->accept(memory->id_, peer, offers[peer]);
         });
-        return std::string();
+        return std::string(aliased && aliased->map_peers() ? "aliased" : "");
     });
+    if (aliased)
+        aliased->settle(std::ranges::all_of(locals_of(c), [&](int local) {
+            return !exchanged[static_cast<std::size_t>(local)].empty();
+        }));
     return memory;
 }
 

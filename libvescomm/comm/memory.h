@@ -25,11 +25,22 @@ struct PartialSums {
 // is n has released the first n gathers.
 class Memory {
 public:
-    // Collective, blocking. `reserve`: allocates the pages now. `spare`: bytes of address space
-    // after those of each slab, which are mapped on the node only, and not reserved.
+    struct Extras {
+        bool reserve = true;  // allocate the pages now
+        // Bytes of address space after those of each slab, which are mapped on the node only, and
+        // not reserved.
+        std::uint64_t spare = 0;
+        // Calls on arrays recognise slabs of VESCOMM_PER_RANK, if possible (memory_aliases.h).
+        bool aliases = false;
+    };
+    // Collective, blocking.
     static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
                                           vescomm_memory_kind_t kind, vescomm_sharing_t sharing,
-                                          bool reserve = true, std::uint64_t spare = 0);
+                                          const Extras &extras);
+    static std::shared_ptr<Memory> create(std::shared_ptr<Communicator> comm, std::uint64_t bytes,
+                                          vescomm_memory_kind_t kind, vescomm_sharing_t sharing) {
+        return create(std::move(comm), bytes, kind, sharing, Extras());
+    }
     ~Memory();
 
     Communicator &comm() const { return *comm_; }

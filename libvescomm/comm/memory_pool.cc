@@ -83,7 +83,14 @@ MemoryPool::MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::span<con
     // A core dump would allocate every page that it reads, also in the pools of the other ranks.
     for (const int local : locals)
         if (std::byte *slab = mapping_->base(local); bytes_ > 0 && slab != nullptr)
-            madvise(slab + offset_, bytes_, MADV_DONTDUMP);
+            madvise(slab + offset_, mapped_bytes(bytes_), MADV_DONTDUMP);
+    if (bytes_ > 0)
+        aliases_ =
+            std::make_shared<MemoryAliases>(mapping_, rank, locals, offset_ + bytes_, bytes_);
+}
+
+std::uint64_t MemoryPool::mapped_bytes(std::uint64_t bytes) {
+    return bytes == 0 ? 0 : 2 * bytes + MemoryAliases::counter_bytes();
 }
 
 MemoryPool::~MemoryPool() {
@@ -161,7 +168,8 @@ std::uint64_t offered_pool_bytes(const std::string &setting, int ranks) {
     const std::uint64_t wanted =
         setting == "auto" ? machine
                           : round_up_to_page(std::min(number_of(setting), max_node_bytes));
-    const std::uint64_t node = std::min(wanted * static_cast<std::uint64_t>(ranks), max_node_bytes);
+    const std::uint64_t node =
+        std::min(2 * wanted * static_cast<std::uint64_t>(ranks), max_node_bytes);
     // The pools lie in one file, and a process that exceeds the limit of file sizes gets a signal.
     rlimit files{};
     if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_cur != RLIM_INFINITY) return 0;
@@ -175,7 +183,7 @@ std::uint64_t offered_pool_bytes(const std::string &setting, int ranks) {
 }
 
 std::uint64_t pool_bytes(const std::vector<std::string> &offers, int locals) {
-    std::uint64_t bytes = max_node_bytes / static_cast<std::uint64_t>(locals);
+    std::uint64_t bytes = max_node_bytes / 2 / static_cast<std::uint64_t>(locals);
     for (const std::string &offer : offers) bytes = std::min(bytes, number_of(offer));
     return bytes / page_bytes() * page_bytes();
 }

@@ -14,20 +14,23 @@
 #include <vector>
 
 #include "base/free_ranges.h"
+#include "comm/memory_aliases.h"
 #include "execute/bindings.h"
 #include "transport/transport.h"
 
 namespace vescomm::internal {
 
-// The memory of vescomm_malloc(): address space of each rank that all ranks of its node map, so
-// that they read arrays in it without a copy. Pages are allocated by allocate(). A communicator and
-// those that were created from it have one pool.
+// Address space of each rank that all ranks of its node map, so that they read arrays in it without
+// a copy. The first half is the memory of vescomm_malloc(), whose pages are allocated by
+// allocate(). In the second half lie the aliases of other memory (memory_aliases.h). A communicator
+// and those that were created from it have one pool.
 //
 // Threads: safe.
 class MemoryPool {
 public:
-    // `mapping`: a slab of each rank of the node (`locals`), in which the pool begins at `offset`
-    // and has `bytes`, whole pages. 0 bytes: allocate() returns private memory of this rank.
+    // `mapping`: a slab of each rank of the node (`locals`), in which the pool begins at `offset`,
+    // with mapped_bytes(bytes). `bytes`: of each half, whole pages; 0: allocate() returns private
+    // memory of this rank, and there are no aliases.
     MemoryPool(std::shared_ptr<Mapping> mapping, int rank, std::span<const int> locals,
                std::uint64_t offset, std::uint64_t bytes);
     MemoryPool(const MemoryPool &) = delete;
@@ -39,8 +42,12 @@ public:
     // Throws Error(INVALID_ARGUMENT) if `data` did not come from allocate(), or was freed.
     void free(void *data);
 
-    // Bytes of the pool of each rank.
-    std::uint64_t bytes() const { return bytes_; }
+    // Address space of a pool whose halves have `bytes`.
+    static std::uint64_t mapped_bytes(std::uint64_t bytes);
+    // Bytes of both halves of the pool of each rank.
+    std::uint64_t bytes() const { return 2 * bytes_; }
+    // nullptr: the pool is empty.
+    const std::shared_ptr<MemoryAliases> &aliases() const { return aliases_; }
     // The first byte of the pool of a rank of this node. `rank`: in the communicator for which the
     // pool was made. nullptr: it is not mapped.
     const std::byte *base(int rank) const {
@@ -52,17 +59,18 @@ private:
     std::byte *allocate_private(std::uint64_t bytes);
 
     const std::shared_ptr<Mapping> mapping_;
-    const std::uint64_t offset_, bytes_;
+    const std::uint64_t offset_, bytes_;  // of one half
     std::byte *const own_;  // the pool of this rank
     const pid_t process_;  // a child of fork() must not free the pages
     std::mutex mutex_;
     FreeRanges ranges_;
     std::map<void *, std::uint64_t> private_;  // sizes of private memory
+    std::shared_ptr<MemoryAliases> aliases_;
 };
 
 // The pool of a communicator.
 struct CommPool {
-    std::uint64_t bytes = 0;  // of each rank's pool, if this communicator makes it
+    std::uint64_t bytes = 0;  // of each half of a rank's pool, if this communicator makes it
     std::shared_ptr<MemoryPool> memory;
     // By rank: its number in the communicator for which the pool was made.
     std::vector<int> numbers;
@@ -74,11 +82,12 @@ struct CommPool {
              std::span<const int> locals);
 };
 
-// Address space, in bytes, that this rank offers for its pool in a communicator of `ranks` ranks:
-// `setting` is VESCOMM_MALLOC_BYTES. 0: the system refuses to map that much.
+// Address space, in bytes, that this rank offers for each half of its pool in a communicator of
+// `ranks` ranks: `setting` is VESCOMM_MALLOC_BYTES. 0: the system refuses to map that much.
 std::uint64_t offered_pool_bytes(const std::string &setting, int ranks);
 
-// The bytes of each pool, if the ranks offer `offers` and the largest node has `locals` ranks.
+// The bytes of each half of a pool, if the ranks offer `offers` and the largest node has `locals`
+// ranks.
 std::uint64_t pool_bytes(const std::vector<std::string> &offers, int locals);
 
 }  // namespace vescomm::internal

@@ -41,6 +41,18 @@ void share_pool(const Communicator &from, Communicator &to, const std::vector<in
     to.set_pool(from.pool().memory, std::move(numbers));
 }
 
+// Ranks that are neither among the survivors nor named as failed by the caller have ended.
+void mark_gone(const Communicator &comm, const std::vector<int> &survivors,
+               const std::set<int> &named) {
+    const std::shared_ptr<MemoryPool> &pool = comm.pool().memory;
+    if (!pool || !pool->aliases()) return;
+    std::vector<int> gone;
+    for (int rank = 0; rank < comm.ranks(); ++rank)
+        if (!named.contains(rank) && std::ranges::find(survivors, rank) == survivors.end())
+            gone.push_back(comm.pool().numbers[static_cast<std::size_t>(rank)]);
+    pool->aliases()->mark_gone(gone);
+}
+
 // Opens the group of the ranks with `color`, and fills `ranks` with them. Returns nullptr if the
 // color is negative.
 std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<std::string> &all,
@@ -118,6 +130,7 @@ void shrink(Communicator &comm, const std::set<int> &failed,
             auto made = Communicator::create(std::move(control), comm.config().node, comm.config(),
                                              transports_for(comm.config()));
             share_pool(comm, *made, survivors);
+            mark_gone(comm, survivors, failed);
             return complete(std::move(made));
         } catch (const Error &error) {
             if (error.status != VESCOMM_ERROR_PEER_FAILED || deadline.expired()) throw;

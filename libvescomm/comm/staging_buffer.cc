@@ -28,7 +28,8 @@ std::shared_ptr<Memory> make_memory(const std::shared_ptr<Communicator> &comm,
     const std::uint64_t offset = round_up_to_page(slots);
     const std::uint64_t pool = comm->pool().memory ? 0 : comm->pool().bytes;
     auto memory =
-        Memory::create(comm, offset, VESCOMM_HOST, VESCOMM_PER_RANK, !comm->derived(), pool);
+        Memory::create(comm, offset, VESCOMM_HOST, VESCOMM_PER_RANK,
+                       {.reserve = !comm->derived(), .spare = MemoryPool::mapped_bytes(pool)});
     if (comm->pool().memory) return memory;
     std::vector<int> ranks(static_cast<std::size_t>(comm->ranks()));
     std::iota(ranks.begin(), ranks.end(), 0);

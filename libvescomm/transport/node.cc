@@ -26,6 +26,7 @@ public:
         : memory_(std::move(memory)), bases_(std::move(bases)) {}
 
     std::byte *base(int peer) const noexcept override { return bases_[peer]; }
+    bool duplicable() const noexcept override { return true; }
 
 private:
     MappedMemory memory_;

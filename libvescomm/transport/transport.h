@@ -40,6 +40,8 @@ public:
     // Start of the slab of `peer` (of its node for VESCOMM_PER_NODE), or nullptr if it is not
     // mapped.
     virtual std::byte *base(int peer) const noexcept = 0;
+    // True: mremap() can map a slab once more, at another address.
+    virtual bool duplicable() const noexcept { return false; }
 };
 
 // A transfer of bytes into the memory of a peer on another node, and the signal that follows them.

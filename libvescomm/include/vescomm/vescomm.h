@@ -364,7 +364,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
  * allocated with vescomm_malloc() stay in use on its node until the other ranks there have freed
  * @p comm, @p out, and all other communicators that share the memory: the process of a rank in
- * @p failed may still use them.
+ * @p failed may still use them. Memory of vescomm_memory_create() that such a process maps stays in
+ * use in the same way, and memory that is created afterwards on its node is not registered.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
@@ -870,6 +871,11 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
  * After: every byte is zero. The memory has no name in a file system. The operating system frees it
  * when the last process that maps it ends, however it ends.
  *
+ * Slabs of VESCOMM_PER_RANK are registered memory, as that of vescomm_malloc(), if @p comm has all
+ * ranks of this node; ranks that have ended do not count after vescomm_comm_shrink(). On a
+ * communicator that was split off with a part of them, arrays in the memory count as private. So
+ * they do if VESCOMM_MALLOC_BYTES is too small, or if the process has too many mappings.
+ *
  * @param options  its member bytes must be set. Borrowed for the call.
  * @param memory   [out] owned by the caller; free with vescomm_memory_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: also for an unknown sharing.
@@ -899,7 +905,10 @@ VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *mem
                                                      uint64_t *bytes);
 
 /**
- * Frees memory. Buffers in it keep it alive.
+ * Frees memory. Buffers in it keep it alive. Other ranks may go on to use their slabs.
+ *
+ * Before: no operation of this rank uses the memory any more.
+ * After: the pages of registered memory are returned when all ranks of the node have freed it.
  *
  * @param memory  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
@@ -911,7 +920,8 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
 /**
  * Allocates registered memory: arrays in it move within a node without a copy in between.
  *
- * After: every byte is zero. Calls on arrays recognise the memory by its address. Each rank of a
+ * After: every byte is zero. Calls on arrays recognise the memory by its address, as they recognise
+ * memory of vescomm_memory_create() with a slab for each rank, which is collective. Each rank of a
  * call may pass registered or private arrays; results and errors are the same. A call with
  * registered arrays completes when the other ranks of the node have read them. If
  * VESCOMM_MALLOC_BYTES is 0, or the system refuses to map the address space, the memory is private.
