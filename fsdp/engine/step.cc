@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
@@ -133,11 +134,11 @@ void Engine::apply(const Update &update) {
     }
     ++generation_;
     const Stopwatch watch(counters_.optimizer_seconds);
-    complete_ = false;
+    const bool complete = std::exchange(complete_, false);
     const auto factor = static_cast<float>(update.factor);
     optimizer_.step(factor, update.learning_rate_scale);
     if (copy_) copy_->optimizer().step(factor, update.learning_rate_scale);
-    complete_ = true;
+    complete_ = complete;  // a step does not complete what an earlier one has left
 }
 
 // A rank that has updated its masters has seen the announcement of this step by every other rank.

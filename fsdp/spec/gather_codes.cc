@@ -80,7 +80,8 @@ GatherGrid gather_grid(const Parameter &parameter, std::int64_t max_block) {
         if (i > static_cast<std::size_t>(parameter.batch_dimensions)) row *= parameter.shape[i];
     }
     if (grid.segment == 0) return {};
-    std::int64_t own = parameter.block_rows == -1 ? grid.segment : parameter.block_rows * row;
+    const bool whole = parameter.block_rows == -1 || parameter.block_rows >= grid.segment / row;
+    std::int64_t own = whole ? grid.segment : parameter.block_rows * row;
     if (parameter.block_elements > 0) own = parameter.block_elements;
     own = std::min(own, grid.segment);
     grid.factor = std::max<std::int64_t>(max_block / own, 1);

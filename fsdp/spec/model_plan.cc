@@ -74,9 +74,11 @@ struct Planned {
             parameter.gather_type == 0 && spec.options().reduce_type == 0
                 ? 1
                 : gather_grid(parameter, spec.options().gather_block).factor;
-        if (rows > 0) rows *= together;
+        if (rows > 0)
+            rows = std::min(rows, std::max<std::int64_t>(parameter.elements, 1)) * together;
         if (parameter.block_elements == 0) return;
-        rows = parameter.block_elements * together;
+        rows = std::min(parameter.block_elements, std::max<std::int64_t>(parameter.elements, 1)) *
+               together;
         shape.assign(parameter.shape.begin(), parameter.shape.begin() + batch);
         std::int64_t rest = 1;
         for (std::size_t i = batch; i < parameter.shape.size(); ++i) rest *= parameter.shape[i];

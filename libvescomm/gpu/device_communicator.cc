@@ -155,6 +155,8 @@ void DeviceCommunicator::check_call(const char *function) {
 }
 
 void DeviceCommunicator::wait(cuda::Stream stream) {
+    // The default stream is that of the current device.
+    check_call("vescomm_gpu_wait");
     int capture = cuda::capture_none;
     require_cuda(libraries_.cuda.stream_is_capturing(stream, &capture), "cudaStreamIsCapturing()");
     if (capture != cuda::capture_none)
@@ -242,21 +244,27 @@ void *DeviceCommunicator::allocate(std::uint64_t bytes) {
     require_same(*comm_, "device memory allocation", comm_->deadline(),
                  {{"bytes", std::to_string(bytes)}});
     void *pointer = nullptr;
-    nccl::Window window = nullptr;
     const std::uint64_t size = window_bytes(bytes);
-    agree(*comm_, "device memory allocation", comm_->deadline(), [&] {
-        const auto result = libraries_.nccl.mem_alloc(&pointer, size);
-        if (result != nccl::success)
-            throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
-                        std::to_string(bytes) +
-                            " bytes of device memory cannot be allocated: " + reason(result));
-        return std::string();
-    });
+    try {
+        agree(*comm_, "device memory allocation", comm_->deadline(), [&] {
+            const auto result = libraries_.nccl.mem_alloc(&pointer, size);
+            if (result != nccl::success)
+                throw Error(VESCOMM_ERROR_OUT_OF_MEMORY,
+                            std::to_string(bytes) +
+                                " bytes of device memory cannot be allocated: " + reason(result));
+            return std::string();
+        });
+    } catch (...) {
+        // Another rank has none.
+        if (pointer != nullptr) release(pointer, nullptr);
+        throw;
+    }
+    // NCCL may return before it writes the window, in a thread of its own.
     const auto entry = memories_.emplace(pointer, nullptr).first;
-    require(
-        libraries_.nccl.comm_window_register(nccl_, pointer, size, &window, nccl::window_symmetric),
-        "ncclCommWindowRegister()");
-    entry->second = window;
+    require(libraries_.nccl.comm_window_register(nccl_, pointer, size, &entry->second,
+                                                 nccl::window_symmetric),
+            "ncclCommWindowRegister()");
+    require(settle("ncclCommWindowRegister()"), "ncclCommWindowRegister()");
     return pointer;
 }
 

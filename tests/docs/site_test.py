@@ -108,7 +108,7 @@ class Site(unittest.TestCase):
             functions = functions_of((ROOT / header).read_text(encoding="utf-8"))
             if not header.endswith(".h"):
                 continue
-            self.assertGreater(len(functions), 1, header)
+            self.assertGreater(len(functions), 0, header)
             for name in functions:
                 with self.subTest(name):
                     item = re.search(rf'</span>{name}\(\)</h2>.*?<div class="memdoc">(.*?)</div>', groups,

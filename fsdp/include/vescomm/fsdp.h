@@ -101,7 +101,8 @@ typedef struct vescomm_fsdp_spec_options {
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
-     *  one rank. No effect with replicas (ddp, hsdp, mics), which are such copies. */
+     *  one rank. No effect with replicas (ddp, hsdp, mics), which are such copies. Optimizers are
+     * called for the copy, too: all that they keep between steps must be in their states. */
     int32_t partner_copy;
     /** Folder of a local disk for masters and states of optimizers, instead of memory. Each rank
      *  has a file without a name there, which ends with the process. The step reads the values of a
