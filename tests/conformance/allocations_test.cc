@@ -13,7 +13,6 @@
 // - The process is not terminated.
 // The cluster "tcp_control" uses the real control plane. All others use that of the tests, in which
 // allocations do not fail.
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,13 +21,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "conformance/allocation_phases.h"
 #include "support/free_port.h"
+#include "support/sweep_options.h"
 
 namespace vescomm::internal {
 namespace {
@@ -102,17 +101,6 @@ struct Totals {
     std::atomic<std::uint64_t> trials{0};
     std::atomic<std::uint64_t> problems{0};
 };
-
-template <typename T>
-T *make_shared_between_processes() {
-    void *memory =
-        mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        std::perror("mmap");
-        std::exit(2);
-    }
-    return new (memory) T{};
-}
 
 class Driver {
 public:
@@ -223,18 +211,9 @@ int main(int count, char **words) {
     using namespace vescomm::internal;
     setenv("UCX_TLS", "tcp,self", 1);
     setenv("UCX_NET_DEVICES", "lo", 1);
-    bool all = false;
-    std::string only;
-    std::uint64_t from = 1;
-    for (int i = 1; i < count; ++i) {
-        const std::string word = words[i];
-        if (word == "--all") all = true;
-        else if (word == "--only" && i + 1 < count) only = words[++i];
-        else if (word == "--from" && i + 1 < count) from = std::strtoull(words[++i], nullptr, 10);
-        else return std::fprintf(stderr, "there is no option %s\n", words[i]), 2;
-    }
+    const SweepOptions options(count, words);
     auto &totals = *make_shared_between_processes<Totals>();
-    run_all(selected(only), all, from, totals);
+    run_all(selected(options.only), options.all, options.from, totals);
     std::printf("%llu trials, %llu problems\n",
                 static_cast<unsigned long long>(totals.trials.load()),
                 static_cast<unsigned long long>(totals.problems.load()));

@@ -9,7 +9,6 @@
 // - If the call fails on one rank, it fails on all of them, and none waits until its deadline.
 // - The call can be repeated and succeeds, unless the communicator of the program is broken.
 // - The process is not terminated.
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,13 +17,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "support/failing_allocations.h"
 #include "support/free_port.h"
+#include "support/sweep_options.h"
 #include "vescomm/fsdp.hpp"
 
 namespace vescomm::fsdp {
@@ -32,6 +31,8 @@ namespace {
 
 using internal::testing_support::Allocations;
 using internal::testing_support::Failing;
+using internal::testing_support::make_shared_between_processes;
+using internal::testing_support::SweepOptions;
 
 constexpr int max_ranks = 4;
 constexpr double timeout_seconds = 20;  // of the communicators
@@ -187,23 +188,12 @@ void run(const Sweep &sweep, bool all, std::uint64_t from, Found &found, Totals 
 
 int main(int count, char **words) {
     using namespace vescomm::fsdp;
-    bool all = false;
-    std::string only;
-    std::uint64_t from = 1;
-    for (int i = 1; i < count; ++i) {
-        const std::string word = words[i];
-        if (word == "--all") all = true;
-        else if (word == "--only" && i + 1 < count) only = words[++i];
-        else if (word == "--from" && i + 1 < count) from = std::strtoull(words[++i], nullptr, 10);
-        else return std::fprintf(stderr, "there is no option %s\n", words[i]), 2;
-    }
-    void *memory =
-        mmap(nullptr, sizeof(Found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return std::perror("mmap"), 2;
-    Found &found = *new (memory) Found{};
+    const SweepOptions options(count, words);
+    Found &found = *make_shared_between_processes<Found>();
     Totals totals;
     for (const Sweep &sweep : sweeps)
-        if (sweep.name().starts_with(only)) run(sweep, all, from, found, totals);
+        if (sweep.name().starts_with(options.only))
+            run(sweep, options.all, options.from, found, totals);
     std::printf("%llu trials, %llu problems\n", static_cast<unsigned long long>(totals.trials),
                 static_cast<unsigned long long>(totals.problems));
     return totals.trials == 0 || totals.problems > 0;
