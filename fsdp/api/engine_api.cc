@@ -40,8 +40,8 @@ vescomm_status_t vescomm_fsdp_create(const vescomm_fsdp_spec_t *spec, vescomm_co
             api::require(engine, "engine");
             const auto model = api::agree_on_model(spec->spec, world, refusal);
             if (model)
-                *engine = new vescomm_fsdp{
-                    {std::make_unique<api::Engine>(*model, comms[0], std::move(world)), nullptr}};
+                *engine = new vescomm_fsdp{api::Engines(
+                    std::make_unique<api::Engine>(*model, comms[0], std::move(world)))};
             // All ranks have an error: they end the communicator together, without an abort, which
             // could reach a rank before its error.
         }

@@ -2,23 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/code_slots.h"
 
-#include <sched.h>
-
 #include <atomic>
 
 #include "fsdp/engine/code_runs.h"
+#include "fsdp/error.h"
 
 namespace vescomm::fsdp {
 
 namespace {
 
-// At the beginning of a slab. The memory starts as zeros.
+// At the beginning of a slab. The memory starts as zeros. A byte for each rank follows: 1 while the
+// rank writes runs.
 struct Counters {
     std::uint64_t claimed;  // runs that a rank of the node has begun
     std::uint64_t written;  // runs that are complete
 };
-static_assert(sizeof(Counters) <= ModelPlan::code_counter_bytes);
+static_assert(sizeof(Counters) == ModelPlan::code_rank_offset);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic_ref<std::uint8_t>::is_always_lock_free);
 
 }  // namespace
 
@@ -33,7 +34,7 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards,
       own_offsets_(plan.buckets.size(), 0),
       slots_(plan.code_slots.size()) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
-        std::uint64_t offset = ModelPlan::code_counter_bytes;
+        std::uint64_t offset = plan.code_counter_bytes;
         std::uint64_t own = 0;
         for (const std::size_t bucket : buckets) {
             offsets_[bucket] = offset;
@@ -113,6 +114,9 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
     auto &counters = *reinterpret_cast<Counters *>(slab);
     const std::atomic_ref claimed(counters.claimed);
     const std::atomic_ref written(counters.written);
+    auto *ranks = reinterpret_cast<std::uint8_t *>(slab) + ModelPlan::code_rank_offset;
+    const std::atomic_ref writing(ranks[position_]);
+    writing.store(1, std::memory_order_relaxed);
     std::uint64_t end = slot.runs;  // all ranks have written the units before
     for (const std::size_t index : plan_.of_unit[unit]) {
         const Bucket &bucket = plan_.buckets[index];
@@ -130,11 +134,22 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
             next = claimed.load(std::memory_order_acquire);
         }
     }
-    // Other ranks are writing the last runs. progress() throws if one of them has failed.
-    while (written.load(std::memory_order_acquire) < end) {
-        comms_.progress();
-        sched_yield();
-    }
+    writing.store(0, std::memory_order_relaxed);
+    // Other ranks are writing the last runs.
+    comms_.wait_until([&] { return written.load(std::memory_order_acquire) >= end; },
+                      [&] {
+                          return fmt::format("{} did not finish to convert unit \"{}\" in time",
+                                             name_writers(ranks), unit_names_[unit]);
+                      });
+}
+
+std::string CodeSlots::name_writers(std::uint8_t *ranks) const {
+    std::string list;
+    const int first = plan_.mesh.group(comms_.world().rank()) * plan_.mesh.shard_ranks;
+    for (int position = 0; position < plan_.mesh.shard_ranks; ++position)
+        if (std::atomic_ref(ranks[position]).load(std::memory_order_relaxed) != 0)
+            list += (list.empty() ? "rank " : ", rank ") + std::to_string(first + position);
+    return list.empty() ? "a rank of this node" : list;
 }
 
 std::uint64_t CodeSlots::bytes() const {

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/comms.h"
 
+#include <sched.h>
+
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -49,6 +52,19 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
         why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
                            mesh_.shard_ranks);
     throw Failure(status, why);
+}
+
+void Comms::wait_until(const std::function<bool()> &ready,
+                       const std::function<std::string()> &late) {
+    if (ready()) return;
+    using Clock = std::chrono::steady_clock;
+    const std::chrono::duration<double> timeout(world_.info().timeout_seconds);
+    const Clock::time_point begin = Clock::now();
+    while (!ready()) {
+        progress();
+        if (Clock::now() - begin > timeout) throw Failure(VESCOMM_ERROR_TIMEOUT, late());
+        sched_yield();
+    }
 }
 
 void Comms::progress() {

@@ -5,7 +5,9 @@
 // belong to the engine, so that it can abort them without harm to the caller's communicator.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fsdp/spec/mesh.h"
@@ -36,6 +38,8 @@ public:
     // communicators: ranks of other groups may need it before they come to this request. Throws
     // Failure.
     void wait(const Communicator &comm, vescomm_request_t *request);
+    // Makes progress until ready() is true, at most the timeout. late(): the error sentence.
+    void wait_until(const std::function<bool()> &ready, const std::function<std::string()> &late);
     void progress();
     void meet() { meet_in(world_); }
     // Ends the waits of all ranks.

@@ -265,6 +265,8 @@ void Engine::reset() {
 }
 
 void Engine::rewire() {
+    if (parent_ == nullptr)
+        refuse("ranks of the engine have failed; call vescomm_fsdp_recover() instead");
     if (wiring_ && !failure_) wiring_->comms.abort("vescomm_fsdp_reset() began the step again");
     wiring_.reset();
     failure_.reset();

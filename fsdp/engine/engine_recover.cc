@@ -52,7 +52,7 @@ Holding Engine::prepare_recovery(Communicator &world) {
     log_ = {};
     catch_up(world);
     return {rank_, static_cast<std::int64_t>(generation_), complete_ ? 1 : 0,
-            copy_ ? copy_->copied_rank() : -1};
+            copy_ ? copy_->copied_rank() : -1, 0};
 }
 
 Spec Engine::spec_for_survivors() const {
@@ -148,6 +148,7 @@ void Engine::disconnect(const char *reason) noexcept {
     }
     if (wiring_) wiring_->comms.abort(reason);
     wiring_.reset();
+    parent_ = nullptr;  // the caller may free it
 }
 
 }  // namespace vescomm::fsdp

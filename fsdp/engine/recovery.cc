@@ -3,8 +3,11 @@
 #include "fsdp/engine/recovery.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
+
+#include "fsdp/hash.h"
 
 namespace vescomm::fsdp {
 
@@ -27,7 +30,7 @@ void agree_on_engine(Engines &engines, const Communicator &world) {
             throw Failure(VESCOMM_ERROR_INVALID_ARGUMENT,
                           "the engines of the survivors are of different recoveries; call "
                           "vescomm_fsdp_recover() for the same engine on every rank");
-        engines.current = std::move(engines.prepared);
+        engines.adopt_prepared();
     }
     engines.prepared.reset();
 }
@@ -61,12 +64,22 @@ std::optional<Failure> load_into(Engine &next, const Engine &before, const Survi
 
 }  // namespace
 
+void Engines::adopt_prepared() {
+    if (!unreported) unreported = {current->steps(), false};
+    unreported->from_checkpoint |= prepared_from_checkpoint;
+    current = std::move(prepared);
+}
+
 std::optional<Failure> recover(Engines &engines, vescomm_comm_t *survivors_comm, Communicator world,
                                const Spec *spec, vescomm_fsdp_recovery_t &recovery) {
     agree_on_engine(engines, world);
     Engine &before = *engines.current;
-    const Holding mine = before.prepare_recovery(world);
+    Holding mine = before.prepare_recovery(world);
+    if (recovery.folder != nullptr)
+        mine.folder = hash_of(recovery.folder, std::strlen(recovery.folder), 1);
     const Survivors survivors(before.model().plan.mesh, gather(world, mine));
+    const std::string different = survivors.different_folders();
+    if (!different.empty()) return Failure(VESCOMM_ERROR_MISMATCH, different);
     const std::string missing = survivors.missing();
     if (!missing.empty() && recovery.folder == nullptr)
         return Failure(VESCOMM_ERROR_PEER_FAILED,
@@ -88,10 +101,12 @@ std::optional<Failure> recover(Engines &engines, vescomm_comm_t *survivors_comm,
             throw;
         }
     }
-    recovery.from_checkpoint = missing.empty() ? 0 : 1;
+    const auto known = engines.unreported.value_or(Engines::Unreported{before.steps(), false});
+    recovery.from_checkpoint = !missing.empty() || known.from_checkpoint ? 1 : 0;
     recovery.steps = next->steps();
-    recovery.lost_steps = std::max<std::int64_t>(before.steps() - next->steps(), 0);
+    recovery.lost_steps = std::max<std::int64_t>(known.steps - next->steps(), 0);
     engines.prepared = std::move(next);
+    engines.prepared_from_checkpoint = !missing.empty();
     try {
         engines.prepared->meet();
     } catch (const std::exception &error) {
@@ -99,6 +114,7 @@ std::optional<Failure> recover(Engines &engines, vescomm_comm_t *survivors_comm,
         throw;
     }
     engines.current = std::move(engines.prepared);
+    engines.unreported.reset();
     return std::nullopt;
 }
 

@@ -10,17 +10,32 @@
 // changed proves that all ranks had prepared. So in the next recovery the others change first.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "fsdp/engine/engine.h"
 
 namespace vescomm::fsdp {
 
 struct Engines {
+    // Values that the caller does not know of, because the call that set them has failed.
+    struct Unreported {
+        std::int64_t steps = 0;  // of the engine that the caller knows
+        bool from_checkpoint = false;
+    };
+
+    explicit Engines(std::unique_ptr<Engine> first) : current(std::move(first)) {}
+
     std::unique_ptr<Engine> current;
+    std::optional<Unreported> unreported;  // of the current engine
     // Result of a recovery in which ranks died while all met. It has no communicators.
     std::unique_ptr<Engine> prepared;
+    bool prepared_from_checkpoint = false;
+
+    // Changes to the prepared engine after a recovery that has failed on this rank.
+    void adopt_prepared();
 };
 
 // `survivors`: the communicator of the survivors. `world`: made from it by make_world(). Fills

@@ -44,6 +44,24 @@ std::string Survivors::failed_ranks() const {
     return list.empty() ? "none" : list;
 }
 
+std::string Survivors::different_folders() const {
+    for (std::size_t rank = 0; rank < holdings_.size(); ++rank)
+        if (holdings_[rank].folder != holdings_.front().folder)
+            return fmt::format(
+                "ranks 0 and {} of the survivors have passed different folders of checkpoints, or "
+                "one of them none; pass the same vescomm_fsdp_recovery_t.folder on every rank",
+                rank);
+    return "";
+}
+
+std::string Survivors::ranks_at(int position) const {
+    std::string list;
+    for (int rank = 0; rank < mesh_.ranks; ++rank)
+        if (mesh_.position(rank) == position)
+            list += (list.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    return list;
+}
+
 std::string Survivors::missing() const {
     for (const Holding &holding : holdings_)
         if (holding.complete == 0 || holding.generation != holdings_.front().generation)
@@ -51,9 +69,8 @@ std::string Survivors::missing() const {
                    "the survivors are not of one step";
     for (int position = 0; position < mesh_.shard_ranks; ++position)
         if (provider(position, 0) < 0)
-            return fmt::format(
-                "no survivor has the shard of rank {}; the failed ranks are {} of {}", position,
-                failed_ranks(), mesh_.ranks);
+            return fmt::format("no survivor has the shard of {}; the failed ranks are {} of {}",
+                               ranks_at(position), failed_ranks(), mesh_.ranks);
     return "";
 }
 

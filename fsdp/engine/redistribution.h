@@ -22,6 +22,7 @@ struct Holding {
     std::int64_t generation = 0;  // changes of the parameters so far
     std::int64_t complete = 0;  // 1: shards are valid; initialise and load have ended
     std::int64_t copied_rank = -1;  // old rank whose copy it has; -1: none
+    std::uint64_t folder = 0;  // hash of the name of the folder of checkpoints; 0: none
 };
 
 // The survivors, by new rank, and the shards that they have.
@@ -29,6 +30,8 @@ class Survivors {
 public:
     Survivors(const Mesh &old_mesh, std::vector<Holding> holdings);
 
+    // Returns a sentence if they have passed different folders of checkpoints, else "".
+    std::string different_folders() const;
     // Returns a sentence if the survivors do not have the shards of one and the same step, else "".
     std::string missing() const;
     // Returns the new rank that gives the values at a position of the old plan to a new rank: that
@@ -41,6 +44,8 @@ public:
 
 private:
     std::string failed_ranks() const;
+    // The old ranks that had a shard.
+    std::string ranks_at(int position) const;
 
     const Mesh mesh_;
     std::vector<Holding> holdings_;

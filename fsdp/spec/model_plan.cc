@@ -203,10 +203,12 @@ void make_code_slots(ModelPlan &plan, const Spec &spec) {
                 bytes += align_bucket(plan.buckets[bucket].codes.bytes());
         largest = std::max(largest, bytes);
     }
-    if (largest > 0)
-        plan.code_slots.assign(
-            std::min(plan.slots.size(), static_cast<std::size_t>(spec.options().slots)),
-            ModelPlan::code_counter_bytes + largest);
+    if (largest == 0) return;
+    plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
+                                           static_cast<std::uint64_t>(plan.mesh.shard_ranks));
+    plan.code_slots.assign(
+        std::min(plan.slots.size(), static_cast<std::size_t>(spec.options().slots)),
+        plan.code_counter_bytes + largest);
 }
 
 void make_slots(ModelPlan &plan, const Spec &spec) {

@@ -78,7 +78,9 @@ struct ModelPlan {
     std::vector<std::uint64_t> quantised_slots;
     // Codes in transfer, with counters; unit slot number s uses code slot s mod their number.
     std::vector<std::uint64_t> code_slots;
-    static constexpr std::uint64_t code_counter_bytes = 64;
+    // Counters at the beginning of a code slot, and a byte for each rank of the shard group.
+    std::uint64_t code_counter_bytes = 0;
+    static constexpr std::uint64_t code_rank_offset = 16;
 
     // Parameters that are not quantised.
     std::uint64_t slot_bytes_of(std::size_t unit) const;

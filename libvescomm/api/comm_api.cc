@@ -26,6 +26,8 @@ CommOptions read(const vescomm_comm_options_t *options, const char *function) {
     return wanted;
 }
 
+using OwnedComm = std::unique_ptr<vescomm_comm_t, decltype(&vescomm_comm_free)>;
+
 vescomm_comm_t *hand_out(std::shared_ptr<Communicator> comm) {
     auto handle = std::make_unique<vescomm_comm>();
     handle->calls = Calls::create(comm);
@@ -42,6 +44,7 @@ vescomm_comm_info_t info_of(const Communicator &comm) {
     info.nodes = nodes.count();
     info.local_rank = nodes.local_rank(comm.rank());
     info.local_ranks = static_cast<int32_t>(nodes.members(info.node).size());
+    info.timeout_seconds = comm.timeout_seconds();
     return info;
 }
 
@@ -109,8 +112,10 @@ vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t
         collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_split", "out");
             const auto wanted = read(options, "vescomm_comm_split");
-            auto made = split(*comm->value, color, key, wanted);
-            *out = made ? hand_out(std::move(made)) : nullptr;
+            OwnedComm made(nullptr, vescomm_comm_free);
+            split(*comm->value, color, key, wanted,
+                  [&](const auto &part) { made.reset(hand_out(part)); });
+            *out = made.release();
         });
     });
 }
@@ -121,7 +126,10 @@ vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm, const vescomm_comm_optio
         require(comm, "vescomm_comm_dup", "comm");
         collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_dup", "out");
-            *out = hand_out(duplicate(*comm->value, read(options, "vescomm_comm_dup")));
+            OwnedComm made(nullptr, vescomm_comm_free);
+            duplicate(*comm->value, read(options, "vescomm_comm_dup"),
+                      [&](const auto &copy) { made.reset(hand_out(copy)); });
+            *out = made.release();
         });
     });
 }

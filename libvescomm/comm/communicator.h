@@ -74,6 +74,7 @@ public:
     void set_pool(std::shared_ptr<MemoryPool> pool, std::vector<int> numbers) {
         pool_.set(std::move(pool), std::move(numbers), nodes_.members(nodes_.node_of(rank())));
     }
+    double timeout_seconds() const { return config_.timeout_seconds; }
     Deadline deadline() const { return Deadline::after(config_.timeout_seconds); }
 
     Transport &intra_node() { return *engine_.transports().intra_node; }

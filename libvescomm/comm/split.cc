@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/agree.h"
 
 namespace vescomm::internal {
 
@@ -53,23 +54,20 @@ void mark_gone(const Communicator &comm, const std::vector<int> &survivors,
     pool->aliases()->mark_gone(gone);
 }
 
-// Opens the group of the ranks with `color`, and fills `ranks` with them. Returns nullptr if the
-// color is negative.
-std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<std::string> &all,
-                                    int color, std::vector<int> &ranks) {
-    const std::uint64_t number = comm.numbers().next_child();
+// Opens the group of the ranks with `color`, and fills `ranks` with them.
+std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<Choice> &all, int color,
+                                    std::uint64_t number, std::vector<int> &ranks,
+                                    Deadline deadline) {
     try {
         std::vector<std::pair<int, int>> members;  // key and rank
         for (int rank = 0; rank < comm.ranks(); ++rank) {
-            const Choice its = read_choice(all[static_cast<std::size_t>(rank)], rank);
+            const Choice its = all[static_cast<std::size_t>(rank)];
             if (its.color == color) members.emplace_back(its.key, rank);
         }
-        if (color < 0) return nullptr;
         std::ranges::sort(members);
         for (const auto &[its_key, rank] : members) ranks.push_back(rank);
         return comm.control().subgroup(
-            "split " + std::to_string(number) + " " + std::to_string(color), ranks,
-            comm.deadline());
+            "split " + std::to_string(number) + " " + std::to_string(color), ranks, deadline);
     } catch (const std::bad_alloc &) {
         // The other ranks wait for this one in a group that it has not opened. The failure of the
         // parent is all that can reach them there.
@@ -90,25 +88,41 @@ std::unique_ptr<Control> open_group(Communicator &comm, const std::vector<std::s
 }  // namespace
 
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
-                                    const CommOptions &options) {
+                                    const CommOptions &options, const Complete &complete) {
     comm.check();
     const Config config = config_of(comm, options);
+    const Deadline deadline = comm.deadline();
     const Choice mine{color, key};
-    const auto all =
-        comm.gather("vescomm_comm_split", {reinterpret_cast<const char *>(&mine), sizeof mine},
-                    comm.deadline());
-    std::vector<int> ranks;
-    auto control = open_group(comm, all, color, ranks);
-    if (!control) return nullptr;
-    auto made =
-        Communicator::create(std::move(control), config.node, config, transports_for(config));
-    made->set_derived();
-    share_pool(comm, *made, ranks);
+    std::vector<Choice> all(static_cast<std::size_t>(comm.ranks()));
+    {
+        const auto texts = comm.gather(
+            "vescomm_comm_split", {reinterpret_cast<const char *>(&mine), sizeof mine}, deadline);
+        for (int rank = 0; rank < comm.ranks(); ++rank)
+            all[static_cast<std::size_t>(rank)] =
+                read_choice(texts[static_cast<std::size_t>(rank)], rank);
+    }
+    const std::uint64_t number = comm.numbers().next_child();
+    if (std::ranges::all_of(all, [](Choice its) { return its.color < 0; })) return nullptr;
+    std::shared_ptr<Communicator> made;
+    agree(comm, "the creation of communicators by a split", deadline, [&]() -> std::string {
+        if (color < 0) return {};
+        std::vector<int> ranks;
+        auto control = open_group(comm, all, color, number, ranks, deadline);
+        // An exception ends the new communicator at once: its other ranks may wait for this one.
+        auto part =
+            Communicator::create(std::move(control), config.node, config, transports_for(config));
+        part->set_derived();
+        share_pool(comm, *part, ranks);
+        if (complete) complete(part);
+        made = std::move(part);
+        return {};
+    });
     return made;
 }
 
-std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options) {
-    return split(comm, 0, comm.rank(), options);
+std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options,
+                                        const Complete &complete) {
+    return split(comm, 0, comm.rank(), options, complete);
 }
 
 void shrink(Communicator &comm, const std::set<int> &failed,

@@ -14,13 +14,18 @@ namespace vescomm::internal {
 // Creates communicators from the ranks of another one. They share its session: connections, control
 // thread and descriptors. All functions are collective and blocking.
 
+// The last part of a creation, collective over the new communicator.
+using Complete = std::function<void(const std::shared_ptr<Communicator> &)>;
+
 // Ranks with the same color form a communicator, ordered by key, then by rank. A rank with a
-// negative color is in no communicator and gets nullptr.
+// negative color is in no communicator and gets nullptr. If the creation fails on a rank, all ranks
+// of `comm` throw, also those of other colors: they would wait for that rank later.
 std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
-                                    const CommOptions &options);
+                                    const CommOptions &options, const Complete &complete = {});
 
 // The same ranks in the same order.
-std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options);
+std::shared_ptr<Communicator> duplicate(Communicator &comm, const CommOptions &options,
+                                        const Complete &complete = {});
 
 // Calls `complete` with a communicator of the ranks of a broken one that are still alive, in the
 // same order. `failed`: ranks to exclude although they may be alive; the same on every rank. If

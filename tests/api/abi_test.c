@@ -48,7 +48,8 @@ MEMBER(vescomm_comm_info_t, node, 12);
 MEMBER(vescomm_comm_info_t, nodes, 16);
 MEMBER(vescomm_comm_info_t, local_rank, 20);
 MEMBER(vescomm_comm_info_t, local_ranks, 24);
-FREEZE(sizeof(vescomm_comm_info_t) == 32);
+MEMBER(vescomm_comm_info_t, timeout_seconds, 32);
+FREEZE(sizeof(vescomm_comm_info_t) == 40);
 
 MEMBER(vescomm_comm_counters_t, operations, 8);
 MEMBER(vescomm_comm_counters_t, bytes_written, 16);

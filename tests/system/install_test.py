@@ -109,8 +109,10 @@ def library_shows_only_its_api(installation):
         expect(name.startswith("vescomm_"), f"{symbol} is visible and is not of the API")
         expect(version == "VESCOMM_0", f"{symbol} lacks the version node VESCOMM_0")
         functions.add(name)
-    declared = set(re.findall(r"^VESCOMM_API [^;]*?\b(vescomm_\w+)\(",
-                              installation.header.read_text(), re.MULTILINE | re.DOTALL))
+    # The other libraries are declared in planner.h and fsdp.h.
+    text = "".join(installation.header.with_name(h).read_text() for h in ("vescomm.h", "gpu.h"))
+    declared = set(re.findall(r"^VESCOMM_API [^;]*?\b(vescomm_\w+)\(", text,
+                              re.MULTILINE | re.DOTALL))
     functions.discard("vescomm_set_last_error")  # for libvescomm-fsdp only, in no public header
     expect(functions == declared,
            f"declared and missing: {sorted(declared - functions)}; visible and not declared: "

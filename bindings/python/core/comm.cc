@@ -46,6 +46,7 @@ nb::dict info(const Comm &comm) {
     all["nodes"] = info.nodes;
     all["local_rank"] = info.local_rank;
     all["local_ranks"] = info.local_ranks;
+    all["timeout"] = info.timeout_seconds;
     return all;
 }
 

@@ -121,6 +121,7 @@ class Communicator(_core.Communicator):
         info = self._info()
         self._node, self._nodes = info["node"], info["nodes"]
         self._local_rank, self._local_ranks = info["local_rank"], info["local_ranks"]
+        self._timeout = info["timeout"]
 
     @classmethod
     def _of(cls, created: Any) -> "Communicator":
@@ -262,6 +263,11 @@ class Communicator(_core.Communicator):
     def local_ranks(self) -> int:
         """Number of ranks on the caller's node. Since: 0.1"""
         return self._local_ranks
+
+    @property
+    def timeout(self) -> float:
+        """Longest time of a wait in seconds, as given or by default. Since: 0.1"""
+        return self._timeout
 
     def counters(self) -> Counters:
         """Returns the counters of this rank.

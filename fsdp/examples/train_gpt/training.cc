@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -19,7 +21,20 @@ bool may_be_a_death(vescomm_status_t status) {
            status == VESCOMM_ERROR_TIMEOUT;
 }
 
+// Name of the latest save in a folder; empty: none.
+std::string latest_in(const std::string &folder) {
+    std::ifstream file(std::filesystem::path(folder) / "latest");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
 }  // namespace
+
+Saves::Saves(const Options &options) : options_(options), earlier_(latest_in(options.save)) {}
+
+bool Saves::exists() const {
+    const std::string latest = latest_in(options_.save);
+    return !latest.empty() && latest != earlier_;
+}
 
 void Saves::step(Trainer &trainer, int done) {
     const bool due = options_.save_every > 0 && done % options_.save_every == 0;
@@ -71,13 +86,13 @@ void Training::train() {
     int done = first + static_cast<int>(results_.steps.size());
     for (;;) {
         if (done > first) saves_.step(*trainer_, done);
-        const bool due = done == first || done == options_.steps ||
+        const bool due = done == first || done >= options_.steps ||
                          (options_.held_out_every > 0 && done % options_.held_out_every == 0);
         if (due && (results_.held_out.empty() || results_.held_out.back().first != done)) {
             results_.held_out.emplace_back(done, trainer_->held_out_loss());
             progress.held_out(done, results_.held_out.back().second);
         }
-        if (done == options_.steps) break;
+        if (done >= options_.steps) break;
         results_.steps.push_back(trainer_->step(done));
         progress.step(done, results_.steps.back());
         ++done;
@@ -97,13 +112,8 @@ bool Training::shrink() {
 const char *Training::choose_checkpoint() const {
     enum { none, saved, loaded };
     int choice = none;
-    if (comm_.rank() == 0) {
-        std::error_code ignored;
-        const bool exists =
-            !options_.save.empty() &&
-            std::filesystem::exists(std::filesystem::path(options_.save) / "latest", ignored);
-        choice = exists ? saved : !options_.load.empty() ? loaded : none;
-    }
+    if (comm_.rank() == 0)
+        choice = saves_.exists() ? saved : !options_.load.empty() ? loaded : none;
     choice = static_cast<int>(sum_over_ranks(comm_, choice));
     return choice == saved    ? options_.save.c_str()
            : choice == loaded ? options_.load.c_str()

@@ -23,7 +23,8 @@ namespace train_gpt {
 // Saves in the background. At most one save runs at a time.
 class Saves {
 public:
-    explicit Saves(const Options &options) : options_(options) {}
+    // Called before the first save of any rank.
+    explicit Saves(const Options &options);
 
     // Starts a save if one is due after `done` steps. Collective.
     void step(Trainer &trainer, int done);
@@ -31,9 +32,12 @@ public:
     void wait();
     // Ends a running save without waiting for other ranks.
     void abandon();
+    // True if the folder has a complete save of this training.
+    bool exists() const;
 
 private:
     const Options &options_;
+    std::string earlier_;  // name of the latest save of an earlier training
     vescomm::fsdp::Job running_;  // empty if no save has begun
     int started_ = 0;  // steps of the last save
     int complete_ = 0;  // steps of the last complete one

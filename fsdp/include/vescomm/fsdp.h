@@ -744,7 +744,8 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  * The values are those after the last step that a survivor has completed; the others complete it.
  * The shards of the failed ranks come from replicas, or from copies (partner_copy of the options).
  * If some are lost, all values are those of the latest checkpoint. Values of different steps are
- * never mixed.
+ * never mixed. The step in which ranks died may be complete: compare recovery.steps, and skipped of
+ * vescomm_fsdp_get_counters(), with what they were.
  *
  * Before: usually, an event has returned VESCOMM_ERROR_PEER_FAILED or VESCOMM_ERROR_ABORTED. Jobs
  * of vescomm_fsdp_save() have been freed. After: the engine is on @p survivors, at the start of a
@@ -757,6 +758,7 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *                   rank; the rest filled. NULL: all members zero.
  * @return VESCOMM_OK. VESCOMM_ERROR_PEER_FAILED: more ranks have died; or shards are lost and there
  *         is no folder, and the error text names a rank whose shard is lost.
+ *         VESCOMM_ERROR_MISMATCH: folder is not the same on all ranks.
  *         VESCOMM_ERROR_INVALID_ARGUMENT: the axes do not divide the survivors; the model of spec
  *         differs; as vescomm_fsdp_load(). VESCOMM_ERROR_OUT_OF_MEMORY, VESCOMM_ERROR_TIMEOUT.
  *         VESCOMM_ERROR_ABORTED: another rank has one of these errors.

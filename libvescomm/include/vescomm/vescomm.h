@@ -326,7 +326,8 @@ VESCOMM_API vescomm_status_t vescomm_comm_create_from_all_gather(
  * @param out      [out] owned by the caller; free with vescomm_comm_free(), before or after the
  *                 parent. NULL where @p color is negative.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. The first error of a broken parent.
- *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the rank.
+ *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED: the error text names the rank. If one
+ *         rank has an error, all ranks of the parent have one, also those of other colors.
  *
  * Collective: yes, all ranks of the parent, same order.  Blocking: yes, at most the timeout.
  * Threads: one at a time per communicator.  Cost: a few round trips on the control plane.
@@ -394,16 +395,18 @@ typedef struct vescomm_comm_info {
     int32_t local_rank; /**< position of the caller among the ranks of its node */
     int32_t local_ranks; /**< number of ranks on the caller's node */
     int32_t reserved;
+    double timeout_seconds; /**< longest time of a wait, as given or by default */
 } vescomm_comm_info_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_comm_info_t vescomm_comm_info_init(void) {
-    vescomm_comm_info_t info = {sizeof(vescomm_comm_info_t), 0, 0, 0, 0, 0, 0, 0};
+    vescomm_comm_info_t info = {sizeof(vescomm_comm_info_t), 0, 0, 0, 0, 0, 0, 0, 0.0};
     return info;
 }
 
 /**
- * Returns the caller's rank, node and local rank, and the numbers of ranks, nodes and local ranks.
+ * Returns the caller's rank, node and local rank, the numbers of ranks, nodes and local ranks, and
+ * the timeout.
  *
  * @param info  [in,out] struct_size set by the caller, the rest filled.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT.

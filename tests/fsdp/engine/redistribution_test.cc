@@ -96,6 +96,20 @@ TEST(Survivors, NameALostShard) {
               "no survivor has the shard of rank 1; the failed ranks are 1, 2 of 4");
     EXPECT_EQ(missing({{0, 5, 1, -1}, {1, 5, 1, -1}, {3, 5, 1, -1}}),
               "no survivor has the shard of rank 2; the failed ranks are 2 of 4");
+    // Ranks 1 and 3 are replicas.
+    const Mesh groups = make_mesh(spec_of("hsdp:2"), 4);
+    EXPECT_EQ(Survivors(groups, {{0, 5, 1, -1}, {2, 5, 1, -1}}).missing(),
+              "no survivor has the shard of rank 1, rank 3; the failed ranks are 1, 3 of 4");
+}
+
+TEST(Survivors, PassOneFolder) {
+    const auto different = [](std::uint64_t second) {
+        return Survivors(zero3_mesh(3), {{0, 5, 1, -1, 7}, {2, 5, 1, -1, second}})
+            .different_folders();
+    };
+    EXPECT_EQ(different(7), "");
+    EXPECT_NE(different(0).find("ranks 0 and 1 of the survivors"), std::string::npos);
+    EXPECT_NE(different(8), "");
 }
 
 TEST(Survivors, NeverMixValuesOfDifferentSteps) {

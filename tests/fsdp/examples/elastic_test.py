@@ -119,6 +119,15 @@ class Elastic(unittest.TestCase):
         self.assertEqual(results["recovery"][0]["from"], "the last checkpoint", text)
         self.assertIn(results["recovery"][0]["step"], (3, 6))
 
+    def test_checkpoint_of_an_earlier_training_is_not_used(self):
+        folder = os.path.join(self.folder, "earlier")
+        self.train(1, "--save", folder)
+        results, text = self.train(
+            3, "--elastic", "--partner-copy", "no", "--save", folder, deaths=[(5, 2)]
+        )
+        self.expect_curve(results)
+        self.assertEqual(results["recovery"][0]["from"], "the beginning", text)
+
     def test_without_copies_and_checkpoint_training_begins_again(self):
         results, text = self.train(3, "--elastic", "--partner-copy", "no", deaths=[(5, 2)])
         self.expect_curve(results)

@@ -142,6 +142,12 @@ TEST_F(Recover, SaysWhichShardIsLost) {
                                  "a folder without a checkpoint");
             forked_ranks::expect(vescomm_fsdp_begin(engine.get(), 0) == VESCOMM_ERROR_ABORTED,
                                  "the engine waits for a recovery");
+            forked_ranks::expect(vescomm_fsdp_reset(engine.get()) == VESCOMM_ERROR_INVALID_ARGUMENT,
+                                 "reset() needs the ranks that have failed");
+            recovery.folder = rank == 0 ? "/nowhere/to/be/found" : nullptr;
+            forked_ranks::expect(
+                vescomm_fsdp_recover(engine.get(), less, &recovery) == VESCOMM_ERROR_MISMATCH,
+                "ranks pass different folders");
         },
         {1});
 }
@@ -265,14 +271,15 @@ TEST_F(RecoverAtRandomMoments, WithDeathsDuringRecovery) {
                     if (step == 2) die_in(seconds);
                     if (step == how.steps - 1) pause();
                 };
-            else
+            else {
                 trainee.before_recovery = [=, armed = false]() mutable {
                     if (!std::exchange(armed, true)) die_in(seconds);
                 };
-            if (at != victims.begin())
+                // The first victim may die so late that this rank has not recovered yet.
                 trainee.before_step = [=](int step) {
-                    if (step == how.steps - 1) pause();
+                    if (step == how.steps - 1) kill(getpid(), SIGKILL);
                 };
+            }
         });
     });
 }

@@ -132,6 +132,7 @@ pub struct vescomm_comm_info {
     pub local_rank: i32,
     pub local_ranks: i32,
     pub reserved: i32,
+    pub timeout_seconds: f64,
 }
 pub type vescomm_comm_info_t = vescomm_comm_info;
 extern "C" {

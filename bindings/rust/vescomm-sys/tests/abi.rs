@@ -187,7 +187,8 @@ fn rust_layouts() -> BTreeMap<&'static str, StructLayout> {
             struct_size, reserved, timeout_seconds, node, reproducible, reserved_2, tag
         }
         vescomm_comm_info {
-            struct_size, rank, ranks, node, nodes, local_rank, local_ranks, reserved
+            struct_size, rank, ranks, node, nodes, local_rank, local_ranks, reserved,
+            timeout_seconds
         }
         vescomm_comm_counters {
             struct_size, reserved, operations, bytes_written, bytes_reduced, bytes_sent, sleeps,

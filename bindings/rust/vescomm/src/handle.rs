@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use vescomm_sys as sys;
 
@@ -27,6 +28,8 @@ pub struct CommInfo {
     pub local_rank: usize,
     /// Number of ranks on the caller's node.
     pub local_ranks: usize,
+    /// Longest time of a wait, as given or by default.
+    pub timeout: Duration,
 }
 
 /// Counters of a communicator on this rank, since its creation: they never decrease.
@@ -121,8 +124,8 @@ impl Handle {
         self.ranks
     }
 
-    /// Returns the caller's rank, node and local rank, and the numbers of ranks, nodes and local
-    /// ranks.
+    /// Returns the caller's rank, node and local rank, the numbers of ranks, nodes and local
+    /// ranks, and the timeout.
     pub fn info(&self) -> Result<CommInfo> {
         let mut info = sys::vescomm_comm_info_init();
         // SAFETY: struct_size is set.
@@ -134,6 +137,7 @@ impl Handle {
             nodes: info.nodes as usize,
             local_rank: info.local_rank as usize,
             local_ranks: info.local_ranks as usize,
+            timeout: Duration::from_secs_f64(info.timeout_seconds.min(1e15)),
         })
     }
 
