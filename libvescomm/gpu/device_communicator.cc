@@ -33,6 +33,16 @@ std::uint64_t window_bytes(std::uint64_t bytes) {
 
 }  // namespace
 
+const GpuLibraries &agree_on_libraries(Communicator &comm,
+                                       const std::function<const GpuLibraries &()> &find) {
+    const GpuLibraries *found = nullptr;
+    agree(comm, "device communicator creation", comm.deadline(), [&] {
+        found = &find();
+        return std::string();
+    });
+    return *found;
+}
+
 std::unique_ptr<DeviceCommunicator> DeviceCommunicator::create(std::shared_ptr<Communicator> comm,
                                                                const Options &options,
                                                                const GpuLibraries &libraries) {
@@ -97,6 +107,12 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
 }
 
 void DeviceCommunicator::check_borrowed() const {
+    if (const std::string other = other_nccl(libraries_.nccl); !other.empty())
+        throw Error(
+            VESCOMM_ERROR_INVALID_ARGUMENT,
+            "nccl_comm may belong to another NCCL: the program's functions of NCCL are in " +
+                other +
+                "; let the program and vescomm load one libnccl.so.2, or pass no nccl_comm");
     int its_ranks = -1, its_rank = -1, its_device = -1;
     for (const nccl::Result result :
          {libraries_.nccl.comm_count(options_.borrowed, &its_ranks),
@@ -104,7 +120,8 @@ void DeviceCommunicator::check_borrowed() const {
           libraries_.nccl.comm_cu_device(options_.borrowed, &its_device)})
         if (result != nccl::success)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "nccl_comm is no communicator of NCCL: " + reason(result));
+                        "nccl_comm is no communicator of this NCCL, or has a call in progress: " +
+                            reason(result));
     if (its_ranks == ranks() && its_rank == rank() && its_device == device_) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 "nccl_comm is rank " + std::to_string(its_rank) + " of " +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -99,5 +100,10 @@ private:
     void *workspace_ = nullptr;
     std::map<void *, nccl::Window> memories_;  // of allocate(), by first address
 };
+
+// Collective: the libraries that `find` returns. If it throws on a rank, all ranks throw the error
+// of the first such rank, with its number; the communicator stays usable.
+const GpuLibraries &agree_on_libraries(Communicator &comm,
+                                       const std::function<const GpuLibraries &()> &find);
 
 }  // namespace vescomm::internal

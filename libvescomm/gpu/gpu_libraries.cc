@@ -64,7 +64,7 @@ std::string find_functions(void *library, nccl::Library &functions) {
 template <typename Function>
 std::string file_of(Function *function) {
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void *>(function), &info) == 0 || info.dli_fname == nullptr)
+    if (dladdr(reinterpret_cast<const void *>(function), &info) == 0 || info.dli_fname == nullptr)
         return "an unknown file";
     return info.dli_fname;
 }
@@ -140,6 +140,12 @@ std::string nccl_version_text(int version) {
                std::to_string(version % 100);
     return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
            std::to_string(version % 100);
+}
+
+std::string other_nccl(const nccl::Library &ours) {
+    void *program = dlsym(RTLD_DEFAULT, "ncclCommCuDevice");
+    if (program == nullptr || program == reinterpret_cast<void *>(ours.comm_cu_device)) return {};
+    return file_of(program);
 }
 
 const std::string &GpuSupport::obstacle() const {

@@ -138,6 +138,24 @@ TEST(DeviceFailures, TwoRanksNeedTwoDevices) {
     take_violations();
 }
 
+TEST(DeviceFailures, ARankWithoutAGpuIsNamed) {
+    run_devices(node_of_ranks(3), [](DeviceRank &r) {
+        try {
+            agree_on_libraries(*r.parent.value, [&]() -> const GpuLibraries & {
+                if (r.rank == 1) throw Error(VESCOMM_ERROR_UNSUPPORTED, "there is no GPU");
+                return gpu_libraries();
+            });
+            FAIL() << "rank 1 has no libraries";
+        } catch (const Error &error) {
+            EXPECT_EQ(error.status, VESCOMM_ERROR_UNSUPPORTED);
+            EXPECT_STREQ(error.what(),
+                         "device communicator creation failed on rank 1: there is no GPU");
+        }
+        EXPECT_EQ(r.create(device_options()), VESCOMM_OK) << "the communicator is not broken";
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
 TEST(DeviceFailures, FailuresOfCreationReachAllRanks) {
     for (const auto &[function, result, status] :
          {std::tuple{"ncclGetUniqueId", nccl::system_error, VESCOMM_ERROR_SYSTEM},

@@ -7,8 +7,10 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace vescomm::internal {
 namespace {
@@ -106,6 +108,21 @@ TEST(GpuLibraries, DriversThatAreMissingOrOldGiveASentence) {
         EXPECT_TRUE(support.nccl.usable);
         EXPECT_NE(support.obstacle().find(sentence), std::string::npos) << support.obstacle();
     }
+}
+
+// A program that has another NCCL, as one that PyTorch brings, passes communicators of that.
+TEST(GpuLibraries, AnotherNcclOfTheProgramIsFound) {
+    const GpuSupport support = examine_gpu_support(double_names());
+    ASSERT_TRUE(support.libraries);
+    EXPECT_EQ(other_nccl(support.libraries->nccl), "");
+    const std::filesystem::path copy =
+        std::filesystem::temp_directory_path() / ("libnccl_copy_" + std::to_string(getpid()));
+    std::filesystem::copy_file(folder() + "/libnccl.so.2", copy);
+    void *other = dlopen(copy.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    std::filesystem::remove(copy);
+    ASSERT_NE(other, nullptr) << dlerror();
+    EXPECT_EQ(other_nccl(support.libraries->nccl), copy.string());
+    dlclose(other);
 }
 
 TEST(GpuLibraries, VersionsHaveText) {

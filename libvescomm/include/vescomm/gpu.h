@@ -68,10 +68,15 @@ typedef struct vescomm_gpu_comm_options {
      *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
      *  for the call. */
     const char *method;
-    /** An ncclComm_t of the program, of the same ranks, on the current device. It stays the
-     *  program's, which destroys it after vescomm_gpu_comm_free(), and aborts it after a failure:
-     *  vescomm does neither, so its kernels do not end by themselves. min_ctas and max_ctas are not
-     *  used. Given on all ranks or on none. NULL: a new one. */
+    /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
+     *  progress. It stays the program's, which destroys it after vescomm_gpu_comm_free(), and
+     * aborts it after a failure: vescomm does neither, so its kernels do not end by themselves.
+     * min_ctas and max_ctas are not used. Given on all ranks or on none. NULL: a new one.
+     *
+     *  It must come from the library of NCCL that vescomm has loaded; vescomm-info shows the file.
+     *  That of another copy in the process, such as one that is linked statically, is undefined. It
+     *  is refused if the process exports the functions of another copy, or if NCCL does not
+     *  recognise it; a copy of the same version whose functions are hidden is not detected. */
     void *nccl_comm;
 } vescomm_gpu_comm_options_t;
 
@@ -90,11 +95,13 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
  * @param options  NULL: defaults. Borrowed for the call.
  * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
  *                 @p comm.
- * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); also between
- * nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH: the
- * ranks passed different options, or have different versions of NCCL. VESCOMM_ERROR_OUT_OF_MEMORY:
- * the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also when two ranks have the same device.
- * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); all ranks return
+ * it if one rank lacks something, the error text names that rank, and @p comm stays usable. Also
+ * between nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH:
+ * the ranks passed different options, or have different versions of NCCL.
+ * VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also when two ranks
+ * have the same device. VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed. VESCOMM_ERROR_TIMEOUT,
+ * VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
  * Threads: one at a time per communicator.  Source: ncclCommInitRankConfig.  Since: 0.1
