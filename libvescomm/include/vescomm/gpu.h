@@ -202,7 +202,14 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  * After completion: output holds the reduction of this rank's shard. In place, the rest of source
  * is undefined; otherwise source is unchanged.
  *
- * NCCL chooses the order of contributions, and may round bf16 and f16 after each of them.
+ * NCCL chooses the order of contributions, and may round bf16 and f16 after each of them. Two
+ * operators differ from those of vescomm.h if there are several ranks:
+ *
+ * - the minimum and the maximum ignore NaN: they are NaN only if all contributions are NaN.
+ *   Switches that reduce (SHARP) may treat NaN in another way;
+ * - the average multiplies each contribution by 1 / ranks, and adds the products. The factor and
+ *   each product are rounded to the type. The average of equal values may thus be another value:
+ *   three times 1.75 in bf16 may give 1.7578125. Better: the sum of f32, divided by the program.
  *
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
  * @param type    f32, f64, f16, bf16, i8, u8, i32, u32, i64 or u64.
