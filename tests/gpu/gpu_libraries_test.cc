@@ -110,6 +110,17 @@ TEST(GpuLibraries, DriversThatAreMissingOrOldGiveASentence) {
     }
 }
 
+TEST(GpuLibraries, LeaveNoErrorOfCuda) {
+    const GpuSupport usable = examine_gpu_support(double_names());
+    ASSERT_TRUE(usable.libraries);
+    for (const auto &[variable, value] :
+         {std::pair{"GPU_DOUBLE_DEVICES", "0"}, std::pair{"GPU_DOUBLE_DRIVER", "0"}}) {
+        const Setting setting(variable, value);
+        EXPECT_FALSE(examine_gpu_support(double_names()).libraries);
+        EXPECT_EQ(usable.libraries->cuda.get_last_error(), cuda::success);
+    }
+}
+
 // A program that has another NCCL, as one that PyTorch brings, passes communicators of that.
 TEST(GpuLibraries, AnotherNcclOfTheProgramIsFound) {
     const GpuSupport support = examine_gpu_support(double_names());
