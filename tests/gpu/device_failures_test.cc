@@ -282,7 +282,8 @@ TEST(DeviceFailures, AnAsynchronousErrorEndsTheWaitOfAllRanks) {
         all.arrive_and_wait();
         vescomm_status_t status = gather(r, data);
         if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
-        expect_error(status, VESCOMM_ERROR_PEER_FAILED, "NCCL failed on rank 2: remote process");
+        // Rank 2 finds it while NCCL starts the call, or in its wait.
+        expect_error(status, VESCOMM_ERROR_PEER_FAILED, "failed on rank 2: remote process");
         EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_PEER_FAILED);
         EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
     });
