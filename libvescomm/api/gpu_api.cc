@@ -59,7 +59,8 @@ vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
             check_device_method(wanted.method);
             auto made = std::make_unique<vescomm_gpu_comm>();
             made->parent = comm->value;
-            made->value = DeviceCommunicator::create(comm->value, wanted, gpu_libraries());
+            const GpuLibraries &libraries = agree_on_libraries(*comm->value, gpu_libraries);
+            made->value = DeviceCommunicator::create(comm->value, wanted, libraries);
             *out = made.release();
         });
     });

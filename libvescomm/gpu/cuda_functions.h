@@ -25,6 +25,8 @@ inline constexpr Error memory_allocation = 2;
 inline constexpr Error insufficient_driver = 35;
 inline constexpr Error no_device = 100;
 inline constexpr Error not_ready = 600;
+inline constexpr Error capture_unsupported = 900;
+inline constexpr Error capture_implicit = 906;
 
 // cudaMemcpyKind
 inline constexpr int copy_host_to_device = 1;
@@ -36,6 +38,9 @@ inline constexpr int capture_none = 0;
 inline constexpr int capture_active = 1;
 inline constexpr int capture_invalidated = 2;
 
+// cudaStreamCaptureMode
+inline constexpr int capture_mode_relaxed = 2;
+
 // The functions of the CUDA runtime that vescomm calls: symbol, member of Runtime, parameters.
 #define VESCOMM_CUDA_FUNCTIONS(X)                                                     \
     X(cudaGetDeviceCount, get_device_count, (int *count))                             \
@@ -46,7 +51,10 @@ inline constexpr int capture_invalidated = 2;
     X(cudaMemcpyAsync, memcpy_async,                                                  \
       (void *target, const void *source, std::size_t bytes, int kind, Stream stream)) \
     X(cudaStreamQuery, stream_query, (Stream stream))                                 \
-    X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))
+    X(cudaStreamIsCapturing, stream_is_capturing, (Stream stream, int *status))       \
+    X(cudaThreadExchangeStreamCaptureMode, exchange_capture_mode, (int *mode))        \
+    X(cudaDeviceSynchronize, device_synchronize, ())                                  \
+    X(cudaGetLastError, get_last_error, ())
 
 // Loaded functions. All of them return cudaError_t, except get_error_string().
 struct Runtime {

@@ -15,7 +15,9 @@ namespace {
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT, std::string(function) + ": " + why);
 }
 
-// A group of NCCL's calls, which start together when it ends. It also ends if a call fails.
+// A group of NCCL's calls, which start together when it ends. A failure within the group is
+// reported when the group has ended: NCCL can neither be waited for nor aborted while a group is
+// open.
 class Grouped {
 public:
     explicit Grouped(DeviceCommunicator &comm) : comm_(comm) {
@@ -28,14 +30,28 @@ public:
     Grouped(const Grouped &) = delete;
     Grouped &operator=(const Grouped &) = delete;
 
+    // Adds a call of NCCL, unless an earlier one has failed.
+    template <typename Call>
+    void add(const char *function, const Call &call) {
+        if (failed_ != nullptr) return;
+        const nccl::Result result = call();
+        if (result == nccl::success || result == nccl::in_progress) return;
+        failed_ = function;
+        failure_ = result;
+    }
+
     void end() {
         open_ = false;
-        comm_.require(comm_.libraries().nccl.group_end(), "ncclGroupEnd()");
+        const nccl::Result result = comm_.libraries().nccl.group_end();
+        if (failed_ != nullptr) comm_.require(failure_, failed_);
+        comm_.require(result, "ncclGroupEnd()");
     }
 
 private:
     DeviceCommunicator &comm_;
     bool open_ = false;
+    const char *failed_ = nullptr;  // function of the first call that failed
+    nccl::Result failure_ = nccl::success;
 };
 
 // ---- arguments ----
@@ -190,9 +206,10 @@ void gather_rooted(const Ragged &r, const char *source, char *output) {
         if (r.bytes(rank) == 0) continue;
         char *shard = output + r.begin(rank);
         const char *from = rank == r.comm.rank() ? source : shard;
-        r.comm.require(
-            r.nccl().broadcast(from, shard, r.bytes(rank), nccl::u8, rank, r.comm.nccl(), r.stream),
-            "ncclBroadcast()");
+        group.add("ncclBroadcast()", [&] {
+            return r.nccl().broadcast(from, shard, r.bytes(rank), nccl::u8, rank, r.comm.nccl(),
+                                      r.stream);
+        });
     }
     group.end();
 }
@@ -204,13 +221,14 @@ void gather_messages(const Ragged &r, const char *source, char *output) {
     for (int rank = 0; rank < r.comm.ranks(); ++rank) {
         if (rank == own) continue;
         if (r.bytes(own) != 0)
-            r.comm.require(
-                r.nccl().send(source, r.bytes(own), nccl::u8, rank, r.comm.nccl(), r.stream),
-                "ncclSend()");
+            group.add("ncclSend()", [&] {
+                return r.nccl().send(source, r.bytes(own), nccl::u8, rank, r.comm.nccl(), r.stream);
+            });
         if (r.bytes(rank) != 0)
-            r.comm.require(r.nccl().recv(output + r.begin(rank), r.bytes(rank), nccl::u8, rank,
-                                         r.comm.nccl(), r.stream),
-                           "ncclRecv()");
+            group.add("ncclRecv()", [&] {
+                return r.nccl().recv(output + r.begin(rank), r.bytes(rank), nccl::u8, rank,
+                                     r.comm.nccl(), r.stream);
+            });
     }
     group.end();
 }
@@ -241,9 +259,10 @@ void scatter_rooted(const Ragged &r, Reduction reduction, const char *source, ch
     Grouped group(r.comm);
     for (int rank = 0; rank < r.comm.ranks(); ++rank) {
         if (r.bytes(rank) == 0) continue;
-        r.comm.require(r.nccl().reduce(source + r.begin(rank), output, r.elements(rank),
-                                       reduction.type, reduction.op, rank, r.comm.nccl(), r.stream),
-                       "ncclReduce()");
+        group.add("ncclReduce()", [&] {
+            return r.nccl().reduce(source + r.begin(rank), output, r.elements(rank), reduction.type,
+                                   reduction.op, rank, r.comm.nccl(), r.stream);
+        });
     }
     group.end();
 }

@@ -10,20 +10,19 @@
 
 #include "base/interrupt.h"
 #include "comm/agree.h"
+#include "gpu/relaxed_capture.h"
+#include "observe/log.h"
 
 namespace vescomm::internal {
 namespace {
 
+// Seconds within which NCCL and the work of a device end, unless the timeout is shorter.
+constexpr double end_seconds = 10;
+
+// The status of a failure of NCCL. INVALID_ARGUMENT is none: it means that nothing has happened,
+// and NCCL's failures break the communicator.
 vescomm_status_t status_of(nccl::Result result) {
-    switch (result) {
-        case nccl::invalid_argument:
-        case nccl::invalid_usage:
-            return VESCOMM_ERROR_INVALID_ARGUMENT;
-        case nccl::remote_error:
-            return VESCOMM_ERROR_PEER_FAILED;
-        default:
-            return VESCOMM_ERROR_SYSTEM;
-    }
+    return result == nccl::remote_error ? VESCOMM_ERROR_PEER_FAILED : VESCOMM_ERROR_SYSTEM;
 }
 
 std::uint64_t window_bytes(std::uint64_t bytes) {
@@ -33,12 +32,23 @@ std::uint64_t window_bytes(std::uint64_t bytes) {
 
 }  // namespace
 
+const GpuLibraries &agree_on_libraries(Communicator &comm,
+                                       const std::function<const GpuLibraries &()> &find) {
+    const GpuLibraries *found = nullptr;
+    agree(comm, "device communicator creation", comm.deadline(), [&] {
+        found = &find();
+        return std::string();
+    });
+    return *found;
+}
+
 std::unique_ptr<DeviceCommunicator> DeviceCommunicator::create(std::shared_ptr<Communicator> comm,
                                                                const Options &options,
                                                                const GpuLibraries &libraries) {
     comm->check();
     std::unique_ptr<DeviceCommunicator> made(
         new DeviceCommunicator(std::move(comm), options, libraries));
+    const RelaxedCapture relaxed(libraries.cuda);
     made->connect();
     return made;
 }
@@ -59,8 +69,7 @@ void DeviceCommunicator::connect() {
                         "VESCOMM_ENCRYPTION=yes is set, and NCCL does not encrypt the data between "
                         "nodes; use one node, or set it to no");
         if (const auto error = libraries_.cuda.get_device(&device_); error != cuda::success)
-            throw Error(VESCOMM_ERROR_SYSTEM, std::string("cudaGetDevice() failed: ") +
-                                                  libraries_.cuda.get_error_string(error));
+            throw Error(VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed: " + cuda_reason(error));
         if (options_.borrowed != nullptr) check_borrowed();
         if (rank() != 0 || options_.borrowed != nullptr) return std::string();
         nccl::UniqueId id;
@@ -97,6 +106,12 @@ void DeviceCommunicator::create_nccl(const std::string &text) {
 }
 
 void DeviceCommunicator::check_borrowed() const {
+    if (const std::string other = other_nccl(libraries_.nccl); !other.empty())
+        throw Error(
+            VESCOMM_ERROR_INVALID_ARGUMENT,
+            "nccl_comm may belong to another NCCL: the program's functions of NCCL are in " +
+                other +
+                "; let the program and vescomm load one libnccl.so.2, or pass no nccl_comm");
     int its_ranks = -1, its_rank = -1, its_device = -1;
     for (const nccl::Result result :
          {libraries_.nccl.comm_count(options_.borrowed, &its_ranks),
@@ -104,7 +119,8 @@ void DeviceCommunicator::check_borrowed() const {
           libraries_.nccl.comm_cu_device(options_.borrowed, &its_device)})
         if (result != nccl::success)
             throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
-                        "nccl_comm is no communicator of NCCL: " + reason(result));
+                        "nccl_comm is no communicator of this NCCL, or has a call in progress: " +
+                            reason(result));
     if (its_ranks == ranks() && its_rank == rank() && its_device == device_) return;
     throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                 "nccl_comm is rank " + std::to_string(its_rank) + " of " +
@@ -114,9 +130,14 @@ void DeviceCommunicator::check_borrowed() const {
 }
 
 DeviceCommunicator::~DeviceCommunicator() {
+    const RelaxedCapture relaxed(libraries_.cuda);
     if (comm_->failure().broken()) abort_nccl();
-    for (const auto &[pointer, window] : memories_) release(pointer, window);
-    if (workspace_ != nullptr) release(workspace_, nullptr);
+    if (!memories_.empty() || workspace_ != nullptr) {
+        if (device_is_idle()) {
+            for (const auto &[pointer, window] : memories_) release(pointer, window);
+            if (workspace_ != nullptr) release(workspace_, nullptr);
+        } else log_leak("its device memory", "work of the device may still use it");
+    }
     if (options_.borrowed == nullptr) finalize_nccl();
     abort_nccl();  // no effect if it has been finalized
 }
@@ -130,6 +151,49 @@ void DeviceCommunicator::finalize_nccl() noexcept {
         if (libraries_.nccl.comm_get_async_error(nccl_, &result) != nccl::success) return;
     }
     if (result == nccl::success) libraries_.nccl.comm_destroy(std::exchange(nccl_, nullptr));
+}
+
+Deadline DeviceCommunicator::end_limit() const {
+    return Deadline::after(std::min<double>(comm_->config().timeout_seconds, end_seconds));
+}
+
+template <typename Call>
+BackgroundCall DeviceCommunicator::call_on_device(const Call &call) const {
+    return BackgroundCall([cuda = libraries_.cuda, device = device_, call] {
+        const RelaxedCapture relaxed(cuda);
+        cuda.set_device(device);
+        return call(cuda);
+    });
+}
+
+BackgroundCall DeviceCommunicator::synchronize_device() const {
+    return call_on_device([](const cuda::Runtime &cuda) { return cuda.device_synchronize(); });
+}
+
+bool DeviceCommunicator::usable() const {
+    try {
+        comm_->check();
+        return true;
+    } catch (const Error &) {
+        return false;
+    }
+}
+
+bool DeviceCommunicator::device_is_idle() noexcept {
+    if (abort_runs_) return false;
+    const BackgroundCall wait = synchronize_device();
+    // After any other error of CUDA no work of the device runs any more.
+    return wait.wait(comm_->failure().broken() ? end_limit() : comm_->deadline()) &&
+           wait.result() != cuda::capture_unsupported;
+}
+
+void DeviceCommunicator::log_leak(const char *what, const char *why) const noexcept {
+    try {
+        log(LogLevel::warn, "gpu", rank(), ranks(),
+            std::string("a device communicator leaks ") + what + " until the process ends: " + why);
+    } catch (const std::bad_alloc &) {
+        // The line is lost.
+    }
 }
 
 void DeviceCommunicator::check() {
@@ -155,17 +219,26 @@ void DeviceCommunicator::check_call(const char *function) {
 }
 
 void DeviceCommunicator::wait(cuda::Stream stream) {
+    const RelaxedCapture relaxed(libraries_.cuda);
     // The default stream is that of the current device.
     check_call("vescomm_gpu_wait");
     int capture = cuda::capture_none;
-    require_cuda(libraries_.cuda.stream_is_capturing(stream, &capture), "cudaStreamIsCapturing()");
+    const cuda::Error queried = libraries_.cuda.stream_is_capturing(stream, &capture);
+    if (queried == cuda::capture_implicit)
+        throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                    "the default stream cannot be waited for while a stream that it waits for is "
+                    "captured into a graph: " +
+                        cuda_reason(queried));
+    require_cuda(queried, "cudaStreamIsCapturing()");
     if (capture != cuda::capture_none)
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "a stream cannot be waited for while it is captured into a graph");
     poll("the work of a stream", [&] {
         check();
         const cuda::Error error = libraries_.cuda.stream_query(stream);
-        if (error != cuda::not_ready) require_cuda(error, "cudaStreamQuery()");
+        // CUDA keeps it as the last error, which the program would take for one of its own.
+        if (error == cuda::not_ready) libraries_.cuda.get_last_error();
+        else require_cuda(error, "cudaStreamQuery()");
         return error == cuda::success;
     });
     check();  // work may end because NCCL failed
@@ -183,7 +256,12 @@ void DeviceCommunicator::require_cuda(cuda::Error error, const char *function) {
     const vescomm_status_t status =
         error == cuda::memory_allocation ? VESCOMM_ERROR_OUT_OF_MEMORY : VESCOMM_ERROR_SYSTEM;
     fail(status, std::string(function) + " failed on rank " + std::to_string(rank()) + ": " +
-                     libraries_.cuda.get_error_string(error));
+                     cuda_reason(error));
+}
+
+std::string DeviceCommunicator::cuda_reason(cuda::Error error) const {
+    libraries_.cuda.get_last_error();
+    return libraries_.cuda.get_error_string(error);
 }
 
 nccl::Result DeviceCommunicator::settle(const char *function) {
@@ -201,7 +279,10 @@ template <typename Done>
 void DeviceCommunicator::poll(const char *what, const Done &done) {
     const Deadline limit = comm_->deadline();
     Clock::time_point ask = next_interrupt(limit.moment());
-    auto pause = std::chrono::microseconds(0);
+    // NCCL starts a call in some ten microseconds: the first waits do not sleep. Long ones leave
+    // the core to others.
+    const Clock::time_point sleep_after = Clock::now() + std::chrono::milliseconds(1);
+    auto pause = std::chrono::microseconds(10);
     while (!done()) {
         if (comm_->failure().broken()) abort_nccl();
         comm_->try_progress();  // throws the failure
@@ -214,16 +295,28 @@ void DeviceCommunicator::poll(const char *what, const Done &done) {
                                                 " ended its wait for " + what);
             ask = next_interrupt(limit.moment());
         }
-        // Short waits poll; long ones leave the core to others.
-        pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
-        if (pause < std::chrono::microseconds(100)) std::this_thread::yield();
-        else std::this_thread::sleep_for(pause);
+        if (Clock::now() < sleep_after) {
+            std::this_thread::yield();
+            continue;
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, std::chrono::microseconds(1000));
     }
 }
 
 void DeviceCommunicator::abort_nccl() noexcept {
     const nccl::Comm ended = std::exchange(nccl_, nullptr);
-    if (ended != nullptr && options_.borrowed == nullptr) libraries_.nccl.comm_abort(ended);
+    if (ended == nullptr || options_.borrowed != nullptr) return;
+    const BackgroundCall abort =
+        call_on_device([comm_abort = libraries_.nccl.comm_abort, ended](const cuda::Runtime &) {
+            return comm_abort(ended);
+        });
+    if (abort.wait(end_limit())) return;
+    abort_runs_ = true;
+    log_leak(
+        "the communicator of NCCL",
+        "ncclCommAbort() does not return; it waits for graphs that captured its calls, and for "
+        "earlier work of their streams");
 }
 
 void DeviceCommunicator::fail(vescomm_status_t status, const std::string &why) {
@@ -241,6 +334,7 @@ std::string DeviceCommunicator::reason(nccl::Result result) const {
 }
 
 void *DeviceCommunicator::allocate(std::uint64_t bytes) {
+    const RelaxedCapture relaxed(libraries_.cuda);
     require_same(*comm_, "device memory allocation", comm_->deadline(),
                  {{"bytes", std::to_string(bytes)}});
     void *pointer = nullptr;
@@ -274,8 +368,21 @@ void DeviceCommunicator::free(void *pointer) {
         throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
                     "no memory of vescomm_gpu_malloc() on this communicator begins at this "
                     "address");
-    if (comm_->failure().broken()) abort_nccl();
-    release(pointer, found->second);
+    const RelaxedCapture relaxed(libraries_.cuda);
+    // NCCL unmaps the memory without waiting for work that uses it.
+    if (!usable()) {
+        if (comm_->failure().broken()) abort_nccl();
+        if (device_is_idle()) release(pointer, found->second);
+        else log_leak("memory", "work of the device may still use it");
+    } else {
+        const BackgroundCall idle = synchronize_device();
+        poll("the work of the device, to free memory", [&] { return idle.done(); });
+        if (idle.result() == cuda::capture_unsupported)
+            throw Error(VESCOMM_ERROR_INVALID_ARGUMENT,
+                        "memory cannot be freed while a stream of the device is captured into a "
+                        "graph; end the capture first");
+        release(pointer, found->second);
+    }
     memories_.erase(found);
 }
 

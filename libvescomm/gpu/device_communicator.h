@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "gpu/background_call.h"
 #include "gpu/gpu_libraries.h"
 
 namespace vescomm::internal {
@@ -18,6 +20,10 @@ namespace vescomm::internal {
 //
 // The failures of both are one: if NCCL fails, the communicator breaks on all ranks; if the
 // communicator is broken, the next check() or wait() aborts NCCL's, which ends its kernels.
+//
+// No call waits for the end of NCCL without a limit. NCCL ends when no graph holds its work any
+// more, and its kernels end only if the earlier work of their streams does. After the limit NCCL's
+// communicator, the memory that its kernels may use and the waiting thread are leaked.
 //
 // Threads: one at a time.
 class DeviceCommunicator {
@@ -54,15 +60,18 @@ public:
     // deadline, which breaks the communicator.
     void wait(cuda::Stream stream);
 
-    // Throws if a call of NCCL failed; the communicator then is broken. Waits if NCCL still
-    // connects, which it does in the first calls only.
+    // Throws if a call of NCCL failed; the communicator then is broken. Waits until NCCL has
+    // started the call, in its thread: a few microseconds, longer in the first calls, while NCCL
+    // connects. No group is open in the calling thread.
     void require(nccl::Result result, const char *function);
-    // Throws if a call of CUDA failed; the communicator then is broken.
+    // Throws if a call of CUDA failed; the communicator then is broken, and the error of CUDA is
+    // cleared.
     void require_cuda(cuda::Error error, const char *function);
 
     // Collective, blocking: allocates memory, and registers it as a window of NCCL.
     void *allocate(std::uint64_t bytes);
-    // Collective. Throws INVALID_ARGUMENT if no memory of allocate() begins there.
+    // Collective, blocking: waits for the work of the device. Throws INVALID_ARGUMENT if no memory
+    // of allocate() begins there, or while a stream of the device is captured.
     void free(void *pointer);
 
 private:
@@ -84,8 +93,23 @@ private:
     // failure of the communicator, and TIMEOUT.
     template <typename Done>
     void poll(const char *what, const Done &done);
-    // Ends the kernels and the communicator of NCCL; forgets one of the caller.
+    // Ends the kernels and the communicator of NCCL within the limit; forgets one of the caller.
     void abort_nccl() noexcept;
+    // Limit of a wait for the end of NCCL or of work.
+    Deadline end_limit() const;
+    // Starts `call(cuda)` on the device, in a thread of its own.
+    template <typename Call>
+    BackgroundCall call_on_device(const Call &call) const;
+    // Starts a wait for all work of the device; the result is CUDA's error.
+    BackgroundCall synchronize_device() const;
+    // False if the communicator is broken or was freed.
+    bool usable() const;
+    // Waits for all work of the device within the limit. Returns false if some may still run.
+    bool device_is_idle() noexcept;
+    // Logs that something stays until the process ends.
+    void log_leak(const char *what, const char *why) const noexcept;
+    // The text of an error of CUDA, which it clears: the program does not find it later.
+    std::string cuda_reason(cuda::Error error) const;
     // Breaks the communicator, and throws.
     [[noreturn]] void fail(vescomm_status_t status, const std::string &why);
     std::string reason(nccl::Result result) const;
@@ -96,8 +120,14 @@ private:
     const GpuLibraries &libraries_;
     int device_ = -1;
     nccl::Comm nccl_ = nullptr;  // nullptr: not connected, or aborted
+    bool abort_runs_ = false;  // the abort has not ended within its limit
     void *workspace_ = nullptr;
     std::map<void *, nccl::Window> memories_;  // of allocate(), by first address
 };
+
+// Collective: the libraries that `find` returns. If it throws on a rank, all ranks throw the error
+// of the first such rank, with its number; the communicator stays usable.
+const GpuLibraries &agree_on_libraries(Communicator &comm,
+                                       const std::function<const GpuLibraries &()> &find);
 
 }  // namespace vescomm::internal

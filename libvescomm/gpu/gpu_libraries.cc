@@ -64,13 +64,19 @@ std::string find_functions(void *library, nccl::Library &functions) {
 template <typename Function>
 std::string file_of(Function *function) {
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void *>(function), &info) == 0 || info.dli_fname == nullptr)
+    if (dladdr(reinterpret_cast<const void *>(function), &info) == 0 || info.dli_fname == nullptr)
         return "an unknown file";
     return info.dli_fname;
 }
 
 std::string cuda_version_text(int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Clears an error that the text of a part reports: the program does not find it later.
+cuda::Error cleared(const cuda::Runtime &runtime, cuda::Error error) {
+    if (error != cuda::success) runtime.get_last_error();
+    return error;
 }
 
 GpuPart load_cuda(const std::vector<std::string> &names, cuda::Runtime &runtime) {
@@ -82,7 +88,8 @@ GpuPart load_cuda(const std::vector<std::string> &names, cuda::Runtime &runtime)
         return {false, "the CUDA runtime lacks " + missing + "(): it is too old; " + cuda_advice +
                            " to it"};
     int version = 0;
-    if (const auto error = runtime.runtime_get_version(&version); error != cuda::success)
+    if (const auto error = cleared(runtime, runtime.runtime_get_version(&version));
+        error != cuda::success)
         return {false,
                 std::string("cudaRuntimeGetVersion() failed: ") + runtime.get_error_string(error)};
     return {true, cuda_version_text(version) + ", " + file_of(runtime.runtime_get_version)};
@@ -90,8 +97,8 @@ GpuPart load_cuda(const std::vector<std::string> &names, cuda::Runtime &runtime)
 
 GpuPart count_devices(const cuda::Runtime &runtime) {
     int driver = 0, devices = 0;
-    if (runtime.driver_get_version(&driver) != cuda::success) driver = 0;
-    const cuda::Error error = runtime.get_device_count(&devices);
+    if (cleared(runtime, runtime.driver_get_version(&driver)) != cuda::success) driver = 0;
+    const cuda::Error error = cleared(runtime, runtime.get_device_count(&devices));
     if (driver == 0 && error != cuda::success)
         return {false, std::string("there is no NVIDIA driver (") +
                            runtime.get_error_string(error) +
@@ -140,6 +147,12 @@ std::string nccl_version_text(int version) {
                std::to_string(version % 100);
     return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
            std::to_string(version % 100);
+}
+
+std::string other_nccl(const nccl::Library &ours) {
+    void *program = dlsym(RTLD_DEFAULT, "ncclCommCuDevice");
+    if (program == nullptr || program == reinterpret_cast<void *>(ours.comm_cu_device)) return {};
+    return file_of(program);
 }
 
 const std::string &GpuSupport::obstacle() const {

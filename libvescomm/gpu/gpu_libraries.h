@@ -48,6 +48,11 @@ GpuSupport examine_gpu_support(const GpuLibraryNames &names = {});
 // the next call then tries again. Threads: safe.
 const GpuLibraries &gpu_libraries();
 
+// The file of another NCCL of this process, whose functions the program finds first; empty if there
+// is none. A communicator of the program may belong to it. A copy that is linked statically and not
+// exported cannot be found.
+std::string other_nccl(const nccl::Library &ours);
+
 // "2.28.9" for 22809.
 std::string nccl_version_text(int version);
 

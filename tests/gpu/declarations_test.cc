@@ -64,6 +64,9 @@ static_assert(cuda::success == cudaSuccess && cuda::invalid_value == cudaErrorIn
 static_assert(cuda::memory_allocation == cudaErrorMemoryAllocation);
 static_assert(cuda::insufficient_driver == cudaErrorInsufficientDriver);
 static_assert(cuda::no_device == cudaErrorNoDevice && cuda::not_ready == cudaErrorNotReady);
+static_assert(cuda::capture_unsupported == cudaErrorStreamCaptureUnsupported);
+static_assert(cuda::capture_implicit == cudaErrorStreamCaptureImplicit);
+static_assert(cuda::capture_mode_relaxed == cudaStreamCaptureModeRelaxed);
 static_assert(cuda::copy_host_to_device == cudaMemcpyHostToDevice);
 static_assert(cuda::copy_device_to_host == cudaMemcpyDeviceToHost);
 static_assert(cuda::copy_device_to_device == cudaMemcpyDeviceToDevice);

@@ -4,6 +4,8 @@
 // Results of the collectives on device memory, on the test double.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "gpu/device_ranks.h"
 
 namespace vescomm::internal {
@@ -159,6 +161,35 @@ TEST(DeviceCollectives, AllReduceHasTypesAndOperators) {
                       VESCOMM_OK);
             EXPECT_EQ(r.read(data, 1)[0], three);
         }
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// NCCL's own rules, which gpu.h states: they differ from those of vescomm.h.
+TEST(DeviceCollectives, ReduceByTheRulesOfNccl) {
+    run_device_ranks(3, device_options(), [](DeviceRank &r) {
+        const float nan = std::nanf("");
+        const auto reduce = [&]<typename T>(std::vector<T> values, vescomm_type_t type,
+                                            vescomm_op_t op) {
+            auto *data = r.upload(values);
+            EXPECT_EQ(
+                vescomm_gpu_all_reduce(r.gpu, data, data, static_cast<std::int64_t>(values.size()),
+                                       type, op, r.stream),
+                VESCOMM_OK);
+            return r.read(data, values.size());
+        };
+        // Every rank contributes NaN to the first element, rank 1 alone to the second.
+        const float some = r.rank == 1 ? nan : static_cast<float>(r.rank);
+        for (const vescomm_op_t op : {VESCOMM_MIN, VESCOMM_MAX}) {
+            const auto result = reduce(std::vector<float>{nan, some}, VESCOMM_F32, op);
+            EXPECT_TRUE(std::isnan(result[0]));
+            EXPECT_EQ(result[1], op == VESCOMM_MIN ? 0 : 2) << "NaN is ignored";
+        }
+        EXPECT_TRUE(std::isnan(reduce(std::vector<float>{some}, VESCOMM_F32, VESCOMM_SUM)[0]));
+        // Three times 1.75 in bf16: each product with 1/3 is rounded.
+        EXPECT_EQ(reduce(std::vector<std::uint16_t>{0x3fe0}, VESCOMM_BF16, VESCOMM_AVERAGE)[0],
+                  0x3fe1)
+            << "1.7578125";
     });
     EXPECT_EQ(take_violations(), "");
 }

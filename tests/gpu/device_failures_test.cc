@@ -130,12 +130,28 @@ TEST(DeviceFailures, EncryptionBetweenNodesIsRefused) {
 TEST(DeviceFailures, TwoRanksNeedTwoDevices) {
     run_devices(node_of_ranks(2), [](DeviceRank &r) {
         gpu_double::cudaSetDevice(0);
-        EXPECT_EQ(r.create(device_options()), VESCOMM_ERROR_INVALID_ARGUMENT);
-        EXPECT_NE(std::string(vescomm_get_last_error()).find("duplicate GPU"), std::string::npos)
-            << vescomm_get_last_error();
+        expect_error(r.create(device_options()), VESCOMM_ERROR_SYSTEM, "duplicate GPU");
         gpu_double::cudaSetDevice(r.rank);
     });
     take_violations();
+}
+
+TEST(DeviceFailures, ARankWithoutAGpuIsNamed) {
+    run_devices(node_of_ranks(3), [](DeviceRank &r) {
+        try {
+            agree_on_libraries(*r.parent.value, [&]() -> const GpuLibraries & {
+                if (r.rank == 1) throw Error(VESCOMM_ERROR_UNSUPPORTED, "there is no GPU");
+                return gpu_libraries();
+            });
+            FAIL() << "rank 1 has no libraries";
+        } catch (const Error &error) {
+            EXPECT_EQ(error.status, VESCOMM_ERROR_UNSUPPORTED);
+            EXPECT_STREQ(error.what(),
+                         "device communicator creation failed on rank 1: there is no GPU");
+        }
+        EXPECT_EQ(r.create(device_options()), VESCOMM_OK) << "the communicator is not broken";
+    });
+    EXPECT_EQ(take_violations(), "");
 }
 
 TEST(DeviceFailures, FailuresOfCreationReachAllRanks) {
@@ -152,6 +168,7 @@ TEST(DeviceFailures, FailuresOfCreationReachAllRanks) {
                         r.parent.value->barrier();
                         EXPECT_EQ(r.create(device_options()), status) << vescomm_get_last_error();
                         EXPECT_EQ(r.gpu, nullptr);
+                        EXPECT_EQ(gpu_double::cudaGetLastError(), 0);
                     });
         fail_call("", 0, 0);
     }
@@ -223,19 +240,37 @@ TEST(DeviceFailures, AFailedCallBreaksTheCommunicatorOfAllRanks) {
         run_device_ranks(3, device_options("rooted"), [&](DeviceRank &r) {
             auto *data = r.array<float>(6);
             all.arrive_and_wait();
-            if (r.rank == 0) fail_call(function, 0, nccl::system_error);
+            // Not INVALID_ARGUMENT, which means that nothing has happened.
+            if (r.rank == 0) fail_call(function, 0, nccl::invalid_argument);
             all.arrive_and_wait();
             vescomm_status_t status = gather(r, data);
             if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
             expect_error(status, VESCOMM_ERROR_SYSTEM,
                          std::string(function) + "() failed on rank ");
-            expect_error(gather(r, data), VESCOMM_ERROR_SYSTEM, "unhandled system error");
+            expect_error(gather(r, data), VESCOMM_ERROR_SYSTEM, "invalid argument");
             // The work of this rank has ended.
             EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
         });
         fail_call("", 0, 0);
-        take_violations();  // an injected failure of ncclGroupEnd() leaves a group open
+        EXPECT_EQ(take_violations(), "") << "the group is closed before the abort";
     }
+}
+
+TEST(DeviceFailures, ErrorsOfCudaDoNotStay) {
+    run_device_ranks(1, device_options(), [](DeviceRank &r) {
+        auto *data = r.array<float>(6);
+        // A kernel that runs until the wait asks for its stream a second time.
+        const int asked = gpu_double::calls_of("cudaStreamQuery");
+        gpu_double::launch(r.stream, "kernel", {}, [asked] {
+            while (gpu_double::calls_of("cudaStreamQuery") < asked + 2) std::this_thread::yield();
+        });
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, r.stream), VESCOMM_OK);
+        EXPECT_EQ(gpu_double::cudaGetLastError(), 0) << "not ready is no error";
+        fail_call("cudaGetDevice", 0, 999);
+        expect_error(gather(r, data), VESCOMM_ERROR_SYSTEM, "cudaGetDevice() failed on rank 0");
+        EXPECT_EQ(gpu_double::cudaGetLastError(), 0);
+    });
+    EXPECT_EQ(take_violations(), "");
 }
 
 TEST(DeviceFailures, AnAsynchronousErrorEndsTheWaitOfAllRanks) {
@@ -247,7 +282,8 @@ TEST(DeviceFailures, AnAsynchronousErrorEndsTheWaitOfAllRanks) {
         all.arrive_and_wait();
         vescomm_status_t status = gather(r, data);
         if (status == VESCOMM_OK) status = vescomm_gpu_wait(r.gpu, r.stream);
-        expect_error(status, VESCOMM_ERROR_PEER_FAILED, "NCCL failed on rank 2: remote process");
+        // Rank 2 finds it while NCCL starts the call, or in its wait.
+        expect_error(status, VESCOMM_ERROR_PEER_FAILED, "failed on rank 2: remote process");
         EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_PEER_FAILED);
         EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
     });

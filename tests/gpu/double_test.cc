@@ -181,8 +181,57 @@ TEST(GpuDouble, FindsCallsThatACaptureForbids) {
     forbidden([&] { return cudaStreamSynchronize(other); }, 900, "during the capture");
     forbidden([&] { return cudaMalloc(&memory, 1); }, 900, "during the capture");
     forbidden([&] { return cudaStreamWaitEvent(device.stream, outside, 0); }, 905, "across");
+    forbidden([] { return cudaDeviceSynchronize(); }, 900, "a wait for the device during");
     cudaStreamDestroy(other);
     cudaEventDestroy(outside);
+}
+
+// The relaxed mode of a thread permits what does not touch the capture itself.
+TEST(GpuDouble, RelaxedThreadsMayMakeUnsafeCalls) {
+    Device device(0);
+    CUgraph_st *graph = nullptr;
+    void *memory = nullptr;
+    int mode = cuda::capture_mode_relaxed;
+    ASSERT_EQ(cudaStreamBeginCapture(device.stream, 0), 0);
+    EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), 0);
+    EXPECT_EQ(mode, 0);
+    EXPECT_EQ(cudaMalloc(&memory, 1), 0);
+    EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), 0);
+    std::thread([] {
+        void *none = nullptr;
+        EXPECT_EQ(cudaMalloc(&none, 1), cuda::capture_unsupported) << "the capture is global";
+    }).join();
+    EXPECT_NE(cudaStreamEndCapture(device.stream, &graph), 0);
+    EXPECT_THAT_VIOLATION("cudaMalloc.. during the capture of a graph");
+    cudaFree(memory);
+}
+
+TEST(GpuDouble, TheLegacyStreamDependsOnCapturedStreams) {
+    Device device(0);
+    cuda::Stream blocking = nullptr;
+    CUgraph_st *graph = nullptr;
+    int status = 0;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&blocking, 0), 0);
+    auto *memory = device.array<float>(1);
+    ASSERT_EQ(cudaStreamBeginCapture(blocking, 2), 0);
+    EXPECT_EQ(cudaStreamIsCapturing(nullptr, &status), cuda::capture_implicit);
+    ASSERT_EQ(cudaStreamEndCapture(blocking, &graph), 0);
+    cudaGraphDestroy(graph);
+    ASSERT_EQ(cudaStreamBeginCapture(blocking, 2), 0);
+    EXPECT_EQ(cudaMemsetAsync(memory, 0, 4, nullptr), cuda::capture_implicit);
+    EXPECT_NE(cudaStreamEndCapture(blocking, &graph), 0);
+    EXPECT_THAT_VIOLATION("work on the legacy stream during the capture");
+    cudaStreamDestroy(blocking);
+}
+
+TEST(GpuDouble, ErrorsStayUntilTheyAreRead) {
+    Device device(0);
+    cudaGetLastError();  // of an earlier test
+    EXPECT_EQ(cudaSetDevice(99), 101);
+    int number = -1;
+    EXPECT_EQ(cudaGetDevice(&number), 0);
+    EXPECT_EQ(cudaGetLastError(), 101);
+    EXPECT_EQ(cudaGetLastError(), 0);
 }
 
 // ---- collectives ----
@@ -336,6 +385,22 @@ TEST(NcclDouble, FindsMemoryFreedWhileRegistered) {
     EXPECT_THAT_VIOLATION("freed while it is a registered window of rank 0");
 }
 
+// Mutation: memory is freed without a wait for the work that uses it.
+TEST(NcclDouble, FindsMemoryFreedInUse) {
+    for (const bool waits : {true, false}) {
+        run_nccl_ranks(1, [waits](Rank &rank) {
+            void *memory = nullptr;
+            ASSERT_EQ(ncclMemAlloc(&memory, 4096), 0);
+            launch(rank.stream, "kernel", {{memory, 4, true}}, [] {});
+            if (waits) cudaDeviceSynchronize();
+            EXPECT_EQ(ncclMemFree(memory), 0);
+        });
+        if (waits) {
+            EXPECT_EQ(take_violations(), "");
+        } else EXPECT_THAT_VIOLATION("freed while kernel may use it");
+    }
+}
+
 TEST(NcclDouble, FindsOverlapAndMissingDependencies) {
     run_nccl_ranks(2, [](Rank &rank) {
         auto *memory = rank.array<float>(8);
@@ -388,6 +453,69 @@ TEST(NcclDouble, AbortEndsABrokenCollective) {
         EXPECT_EQ(cudaStreamSynchronize(rank.stream), 0);
     });
     EXPECT_EQ(take_violations(), "");
+}
+
+// Mutation: another thread aborts a communicator with calls in an open group.
+TEST(NcclDouble, FindsAnAbortBesideAnOpenGroup) {
+    run_nccl_ranks(1, [](Rank &rank) {
+        auto *memory = rank.array<float>(1);
+        ncclGroupStart();
+        ncclAllReduce(memory, memory, 1, nccl::f32, nccl::sum, rank.comm, rank.stream);
+        std::thread([&] { ncclCommAbort(std::exchange(rank.comm, nullptr)); }).join();
+        ncclGroupEnd();
+        cudaStreamSynchronize(rank.stream);
+    });
+    EXPECT_THAT_VIOLATION("ncclCommAbort.. of a communicator with calls in an open group");
+}
+
+TEST(NcclDouble, NonBlockingCallsStartLater) {
+    nccl::UniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), 0);
+    Device device(0);
+    nccl::Config config;
+    config.blocking = 0;
+    nccl::Comm comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), nccl::in_progress);
+    const auto settle = [&] {
+        nccl::Result error = nccl::in_progress;
+        int questions = 0;
+        for (; error == nccl::in_progress; ++questions) ncclCommGetAsyncError(comm, &error);
+        EXPECT_EQ(error, nccl::success);
+        return questions;
+    };
+    settle();
+    auto *memory = device.upload<float>({1});
+    const auto reduce = [&] {
+        return ncclAllReduce(memory, memory, 1, nccl::f32, nccl::sum, comm, device.stream);
+    };
+    int in_progress = 0;
+    for (int i = 0; i < 6; ++i)
+        if (reduce() == nccl::in_progress) in_progress += settle() > 0;
+    EXPECT_EQ(in_progress, 4);
+    EXPECT_EQ(take_violations(), "");
+    // Mutation: the next call does not wait.
+    EXPECT_EQ(reduce(), nccl::in_progress);
+    EXPECT_EQ(reduce(), nccl::invalid_argument);
+    EXPECT_THAT_VIOLATION("ncclAllReduce while the previous call is in progress");
+    settle();
+    cudaStreamSynchronize(device.stream);
+    ncclCommFinalize(comm);
+    EXPECT_EQ(ncclCommDestroy(comm), 0);
+}
+
+TEST(NcclDouble, AnAbortWaitsForGraphs) {
+    setenv("GPU_DOUBLE_SECONDS", "0", 1);
+    CUgraph_st *graph = nullptr;
+    run_nccl_ranks(1, [&](Rank &rank) {
+        auto *memory = rank.array<float>(1);
+        ASSERT_EQ(cudaStreamBeginCapture(rank.stream, 1), 0);
+        ncclAllReduce(memory, memory, 1, nccl::f32, nccl::sum, rank.comm, rank.stream);
+        ASSERT_EQ(cudaStreamEndCapture(rank.stream, &graph), 0);
+        ncclCommAbort(std::exchange(rank.comm, nullptr));
+    });
+    unsetenv("GPU_DOUBLE_SECONDS");
+    cudaGraphDestroy(graph);
+    EXPECT_THAT_VIOLATION("ncclCommAbort.. waits too long for the end of graphs");
 }
 
 TEST(NcclDouble, CollectivesCanBeCaptured) {

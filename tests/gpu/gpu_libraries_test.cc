@@ -7,8 +7,10 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace vescomm::internal {
 namespace {
@@ -106,6 +108,32 @@ TEST(GpuLibraries, DriversThatAreMissingOrOldGiveASentence) {
         EXPECT_TRUE(support.nccl.usable);
         EXPECT_NE(support.obstacle().find(sentence), std::string::npos) << support.obstacle();
     }
+}
+
+TEST(GpuLibraries, LeaveNoErrorOfCuda) {
+    const GpuSupport usable = examine_gpu_support(double_names());
+    ASSERT_TRUE(usable.libraries);
+    for (const auto &[variable, value] :
+         {std::pair{"GPU_DOUBLE_DEVICES", "0"}, std::pair{"GPU_DOUBLE_DRIVER", "0"}}) {
+        const Setting setting(variable, value);
+        EXPECT_FALSE(examine_gpu_support(double_names()).libraries);
+        EXPECT_EQ(usable.libraries->cuda.get_last_error(), cuda::success);
+    }
+}
+
+// A program that has another NCCL, as one that PyTorch brings, passes communicators of that.
+TEST(GpuLibraries, AnotherNcclOfTheProgramIsFound) {
+    const GpuSupport support = examine_gpu_support(double_names());
+    ASSERT_TRUE(support.libraries);
+    EXPECT_EQ(other_nccl(support.libraries->nccl), "");
+    const std::filesystem::path copy =
+        std::filesystem::temp_directory_path() / ("libnccl_copy_" + std::to_string(getpid()));
+    std::filesystem::copy_file(folder() + "/libnccl.so.2", copy);
+    void *other = dlopen(copy.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    std::filesystem::remove(copy);
+    ASSERT_NE(other, nullptr) << dlerror();
+    EXPECT_EQ(other_nccl(support.libraries->nccl), copy.string());
+    dlclose(other);
 }
 
 TEST(GpuLibraries, VersionsHaveText) {

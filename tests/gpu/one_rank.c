@@ -2,10 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A program of one rank that uses gpu.h and finds CUDA and NCCL as users' programs do: by the
- * loader's path. With the argument "none" it expects that they are not usable. Exits with 0 if all
- * is right. */
+ * loader's path. With the argument "none" it expects that they are not usable. With "one_without"
+ * it is one of several ranks, of which rank 1 has no GPU. Exits with 0 if all is right. */
+#define _POSIX_C_SOURCE 200112L /* setenv() */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "vescomm/gpu.h"
@@ -18,6 +20,25 @@ static int check(vescomm_status_t status, vescomm_status_t expected, const char 
 }
 #define CHECK(call) \
     if (check(call, VESCOMM_OK, #call)) return 1
+
+/* All ranks learn which rank has no GPU, and keep their communicator. */
+static int one_without(void) {
+    vescomm_comm_t *comm = NULL;
+    vescomm_gpu_comm_t *gpu = NULL;
+    vescomm_comm_info_t info = vescomm_comm_info_init();
+    CHECK(vescomm_comm_create_from_environment(NULL, &comm));
+    CHECK(vescomm_comm_get_info(comm, &info));
+    if (info.rank == 1) setenv("GPU_DOUBLE_DEVICES", "0", 1);
+    if (check(vescomm_gpu_comm_create(comm, NULL, &gpu), VESCOMM_ERROR_UNSUPPORTED, "create"))
+        return 1;
+    if (strstr(vescomm_get_last_error(), "failed on rank 1: ") == NULL) {
+        fprintf(stderr, "%s\n", vescomm_get_last_error());
+        return 1;
+    }
+    CHECK(vescomm_barrier(comm));
+    CHECK(vescomm_comm_free(comm));
+    return 0;
+}
 
 typedef int (*memcpy_function)(void *, const void *, size_t, int);
 
@@ -32,6 +53,7 @@ int main(int argc, char **argv) {
     float read[3] = {0, 0, 0};
     int32_t version = 0;
 
+    if (argc > 1 && strcmp(argv[1], "one_without") == 0) return one_without();
     CHECK(vescomm_comm_create(0, 1, NULL, NULL, NULL, &comm));
     if (argc > 1 && strcmp(argv[1], "none") == 0) {
         if (check(vescomm_gpu_check_support(&version), VESCOMM_ERROR_UNSUPPORTED, "support"))

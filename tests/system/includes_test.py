@@ -25,7 +25,7 @@ LIBRARY = {
     "execute": {"public", "base", "topology", "schedule", "transport"},
     "comm": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
              "simulate", "transport", "execute"},
-    "gpu": {"public", "base", "layout", "comm"},
+    "gpu": {"public", "base", "observe", "layout", "comm"},
     "api": {"public", "base", "config", "observe", "topology", "layout", "bootstrap", "schedule",
             "simulate", "transport", "execute", "comm", "gpu"},
     # The tools use the public API and the tables that they print.

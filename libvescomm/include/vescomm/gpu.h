@@ -12,8 +12,9 @@
  *
  * A *device communicator* is an NCCL communicator of the ranks of a vescomm_comm_t, each with its
  * GPU. Its collectives are calls on a CUDA stream: they run after the earlier work of the stream,
- * return before it is complete, and may be captured into a CUDA graph. They do not wait on the
- * host, except in the first calls, while NCCL connects.
+ * return before it is complete, and may be captured into a CUDA graph. NCCL runs in its
+ * non-blocking mode: a thread of NCCL puts a call on the stream, and the call waits for that, but
+ * not for the work of the stream. The first calls take longer, because NCCL connects.
  *
  * A `stream` is a cudaStream_t; NULL is the legacy default stream. Addresses of memory are device
  * addresses, which are not checked. Memory belongs to the device of the communicator. Calls on one
@@ -25,6 +26,20 @@
  * called vescomm_comm_abort(), the next call of vescomm_gpu_comm_check(), vescomm_gpu_wait() or a
  * collective aborts NCCL's communicator: its kernels end, and the results are undefined. Wait with
  * vescomm_gpu_wait() instead of cudaStreamSynchronize(), which would wait for a dead rank forever.
+ *
+ * NCCL's communicator does not end while a CUDA graph that captured its calls exists, or while
+ * earlier work of its streams hangs. vescomm waits 10 seconds for the end of an aborted one, or the
+ * timeout of the vescomm_comm_t if that is shorter. Then the call returns, and these leak until the
+ * process ends: NCCL's communicator, a thread that waits for its end, the workspace and the memory
+ * of vescomm_gpu_malloc(). The log has a line about it. Destroy graphs before the communicator.
+ *
+ * While the program captures a stream, it may call all functions but vescomm_gpu_mfree() and
+ * vescomm_gpu_comm_free(), which wait for the device: CUDA forbids that, and invalidates the
+ * capture. For its own calls of CUDA vescomm relaxes the capture mode of the calling thread. NCCL's
+ * threads keep theirs, so capture with cudaStreamCaptureModeThreadLocal while a communicator is
+ * created.
+ *
+ * cudaGetLastError() does not return errors of CUDA that vescomm has reported.
  *
  * Ranks do not compare their calls on device memory. If they make different calls, NCCL hangs until
  * the timeout of vescomm_gpu_wait(), or gives wrong results.
@@ -68,10 +83,16 @@ typedef struct vescomm_gpu_comm_options {
      *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
      *  for the call. */
     const char *method;
-    /** An ncclComm_t of the program, of the same ranks, on the current device. It stays the
-     *  program's, which destroys it after vescomm_gpu_comm_free(), and aborts it after a failure:
-     *  vescomm does neither, so its kernels do not end by themselves. min_ctas and max_ctas are not
-     *  used. Given on all ranks or on none. NULL: a new one. */
+    /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
+     *  progress. It stays the program's, which destroys it after vescomm_gpu_comm_free(). After a
+     *  failure the program aborts it first; vescomm does not, so its kernels do not end by
+     *  themselves. min_ctas and max_ctas are not used. Given on all ranks or on none. NULL: a new
+     *  one.
+     *
+     *  It must come from the library of NCCL that vescomm has loaded; vescomm-info shows the file.
+     *  That of another copy in the process, such as one that is linked statically, is undefined. It
+     *  is refused if the process exports the functions of another copy, or if NCCL does not
+     *  recognise it; a copy of the same version whose functions are hidden is not detected. */
     void *nccl_comm;
 } vescomm_gpu_comm_options_t;
 
@@ -90,11 +111,13 @@ static inline vescomm_gpu_comm_options_t vescomm_gpu_comm_options_init(void) {
  * @param options  NULL: defaults. Borrowed for the call.
  * @param out      [out] owned by the caller; free with vescomm_gpu_comm_free(), before or after
  *                 @p comm.
- * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); also between
- * nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH: the
- * ranks passed different options, or have different versions of NCCL. VESCOMM_ERROR_OUT_OF_MEMORY:
- * the workspace. VESCOMM_ERROR_INVALID_ARGUMENT: also when two ranks have the same device.
- * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ * @return VESCOMM_OK. VESCOMM_ERROR_UNSUPPORTED: see vescomm_gpu_check_support(); all ranks return
+ * it if one rank lacks something, the error text names that rank, and @p comm stays usable. Also
+ * between nodes with VESCOMM_ENCRYPTION=yes, because NCCL does not encrypt. VESCOMM_ERROR_MISMATCH:
+ * the ranks passed different options, or have different versions of NCCL.
+ * VESCOMM_ERROR_OUT_OF_MEMORY: the workspace. VESCOMM_ERROR_INVALID_ARGUMENT.
+ * VESCOMM_ERROR_SYSTEM: NCCL or CUDA failed, also because two ranks have the same device.
+ * VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: yes, at most the timeout of @p comm.
  * Threads: one at a time per communicator.  Source: ncclCommInitRankConfig.  Since: 0.1
@@ -106,9 +129,11 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
 /**
  * Returns the first failure of a device communicator, also one of work that still runs.
  *
- * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too.
+ * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too. It is
+ *         never VESCOMM_ERROR_INVALID_ARGUMENT, which means that nothing has happened.
  *
- * Collective: no.  Blocking: no.  Threads: one at a time per communicator.
+ * Collective: no.  Blocking: no; after a failure at most 10 seconds, once, to abort NCCL.
+ * Threads: one at a time per communicator.
  * Source: ncclCommGetAsyncError.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
@@ -117,7 +142,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * Waits until the work of a stream is complete, and returns early if the communicator fails.
  * Makes progress on the vescomm_comm_t meanwhile.
  *
- * @param stream  must not be captured.
+ * @param stream  must not be captured. NULL: no stream that the default stream waits for is.
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the
  *         vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
  *
@@ -127,13 +152,16 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
 VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *stream);
 
 /**
- * Frees a device communicator, and the memory of vescomm_gpu_malloc() on it. Its work is complete.
+ * Frees a device communicator, and the memory of vescomm_gpu_malloc() on it, when the work of the
+ * device is complete. All graphs that captured its calls are destroyed, otherwise it waits until
+ * the timeout, and leaks; see above.
  *
  * @param comm  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
  *
- * Collective: yes, unless the vescomm_comm_t is broken.  Blocking: yes, at most the timeout.
- * Threads: one, the last to use it.  Source: ncclCommDestroy.  Since: 0.1
+ * Collective: yes, unless the vescomm_comm_t is broken.  Blocking: yes, at most the timeout each
+ * for the device and for NCCL.  Threads: one, the last to use it.  Source: ncclCommDestroy.  Since:
+ * 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_comm_free(vescomm_gpu_comm_t *comm);
 
@@ -158,14 +186,18 @@ VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64
                                                 void **pointer);
 
 /**
- * Frees memory of vescomm_gpu_malloc(). No work uses it any more.
+ * Frees memory of vescomm_gpu_malloc() when the work of the device is complete. Graphs with work on
+ * it are not launched any more.
  *
  * @param pointer  NULL: no effect.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer, or a
+ *         stream of the device is captured; nothing was freed. VESCOMM_ERROR_TIMEOUT: the work
+ * takes longer than the timeout of the vescomm_comm_t, which is broken. Otherwise as
+ *         vescomm_gpu_comm_check(). If the vescomm_comm_t was broken before, VESCOMM_OK, and the
+ *         memory leaks if the work does not end; see above.
  *
  * Collective: yes, same order, unless the vescomm_comm_t is broken.
- * Blocking: until the work of the device is complete.  Threads: one at a time per communicator.
- * Since: 0.1
+ * Blocking: yes, at most the timeout.  Threads: one at a time per communicator.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *pointer);
 
@@ -182,7 +214,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *p
  *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit; nothing happened.
  *         Otherwise as vescomm_gpu_comm_check().
  *
- * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
  * Cost: shown by vescomm_gpu_explain().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
@@ -195,7 +228,14 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  * After completion: output holds the reduction of this rank's shard. In place, the rest of source
  * is undefined; otherwise source is unchanged.
  *
- * NCCL chooses the order of contributions, and may round bf16 and f16 after each of them.
+ * NCCL chooses the order of contributions, and may round bf16 and f16 after each of them. Two
+ * operators differ from those of vescomm.h if there are several ranks:
+ *
+ * - the minimum and the maximum ignore NaN: they are NaN only if all contributions are NaN.
+ *   Switches that reduce (SHARP) may treat NaN in another way;
+ * - the average multiplies each contribution by 1 / ranks, and adds the products. The factor and
+ *   each product are rounded to the type. The average of equal values may thus be another value:
+ *   three times 1.75 in bf16 may give 1.7578125. Better: the sum of f32, divided by the program.
  *
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
  * @param type    f32, f64, f16, bf16, i8, u8, i32, u32, i64 or u64.
@@ -206,7 +246,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  * @return as vescomm_gpu_all_gather_v(). VESCOMM_ERROR_UNSUPPORTED: also for another type or
  *         operator, and if the vescomm_comm_t asks for reproducible sums.
  *
- * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
  * Cost: shown by vescomm_gpu_explain().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_reduce_scatter_v(vescomm_gpu_comm_t *comm,
@@ -224,7 +265,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_reduce_scatter_v(vescomm_gpu_comm_t *co
  * @param op      as vescomm_gpu_reduce_scatter_v().
  * @return as vescomm_gpu_reduce_scatter_v().
  *
- * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
  * Source: ncclAllReduce.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_all_reduce(vescomm_gpu_comm_t *comm, const void *source,
@@ -240,7 +282,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_reduce(vescomm_gpu_comm_t *comm, co
  * @param root   the same on every rank.
  * @return as vescomm_gpu_all_gather_v().
  *
- * Collective: yes, same order.  Blocking: no.  Threads: one at a time per communicator.
+ * Collective: yes, same order.  Blocking: until it is on the stream, at most the timeout.
+ * Threads: one at a time per communicator.
  * Source: ncclBroadcast.  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_gpu_broadcast(vescomm_gpu_comm_t *comm, void *data,

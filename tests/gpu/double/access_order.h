@@ -57,6 +57,15 @@ public:
         return conflict;
     }
 
+    // The name of a work that did not happen before the clock; empty if there is none.
+    std::string after(const StreamClock &clock) const {
+        for (const Record &record : records_) {
+            const auto known = clock.find(record.work.stream);
+            if (known == clock.end() || known->second < record.work.tick) return record.work.name;
+        }
+        return {};
+    }
+
 private:
     struct Record {
         std::size_t begin = 0, end = 0;

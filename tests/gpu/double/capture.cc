@@ -11,6 +11,9 @@
 namespace gpu_double {
 namespace {
 
+// Modes of captures and of threads: 0 global, 1 of the thread, 2 relaxed.
+thread_local int mode_of_thread = 0;
+
 // A number of the calling thread.
 std::uint64_t thread_number() {
     static std::atomic<std::uint64_t> next{1};
@@ -24,20 +27,56 @@ void end_capture(Capture &capture) {
     std::erase_if(state().captures, [&](const auto &other) { return other.get() == &capture; });
 }
 
+// Makes the captures that forbid a call invalid.
+template <typename Forbids>
+bool invalidate(const char *function, const Forbids &forbids) {
+    bool any = false;
+    for (const auto &capture : state().captures) {
+        if (!forbids(*capture)) continue;
+        capture->invalid = any = true;
+        violation(std::string(function) + " during the capture of a graph");
+    }
+    return any;
+}
+
+bool has_blocking_stream(const Capture &capture) {
+    return std::ranges::any_of(capture.streams, [](const CUstream_st *stream) {
+        return stream->blocking && stream->device == current_device();
+    });
+}
+
 }  // namespace
 
 cuda::Error unsafe_call(const char *function) {
-    cuda::Error result = cuda::success;
-    for (const auto &capture : state().captures) {
-        // Modes: 0 global, 1 of the thread, 2 relaxed.
-        const bool forbids =
-            capture->mode == 0 || (capture->mode == 1 && capture->thread == thread_number());
-        if (!forbids) continue;
-        capture->invalid = true;
-        violation(std::string(function) + " during the capture of a graph");
-        result = capture_unsupported;
-    }
-    return result;
+    if (mode_of_thread == 2) return cuda::success;
+    const bool forbidden = invalidate(function, [](const Capture &capture) {
+        if (capture.thread == thread_number()) return capture.mode != 2;
+        return capture.mode == 0 && mode_of_thread == 0;
+    });
+    return forbidden ? capture_unsupported : cuda::success;
+}
+
+cuda::Error legacy_call(const char *function) {
+    return invalidate(function, has_blocking_stream) ? cuda::capture_implicit : cuda::success;
+}
+
+cuda::Error device_call(const char *function) {
+    const bool forbidden = invalidate(function, [](const Capture &capture) {
+        return std::ranges::any_of(capture.streams, [](const CUstream_st *stream) {
+            return stream->device == current_device();
+        });
+    });
+    return forbidden ? capture_unsupported : cuda::success;
+}
+
+bool captures_blocking_stream() {
+    return std::ranges::any_of(state().captures,
+                               [](const auto &one) { return has_blocking_stream(*one); });
+}
+
+cuda::Error check_capture(const char *function) {
+    const Lock lock(state().mutex);
+    return unsafe_call(function);
 }
 
 void record_in_capture(CUstream_st &stream, CUevent_st &event) {
@@ -94,6 +133,12 @@ int cudaStreamBeginCapture(CUstream_st *handle, int mode) {
     return cuda::success;
 }
 
+int cudaThreadExchangeStreamCaptureMode(int *mode) {
+    if (const int result = injected_result("cudaThreadExchangeStreamCaptureMode")) return result;
+    std::swap(*mode, mode_of_thread);
+    return cuda::success;
+}
+
 int cudaStreamEndCapture(CUstream_st *handle, CUgraph_st **graph) {
     if (const int result = injected_result("cudaStreamEndCapture")) return result;
     const Lock lock(state().mutex);
@@ -107,7 +152,8 @@ int cudaStreamEndCapture(CUstream_st *handle, CUgraph_st **graph) {
         violation("the end of a capture while a captured stream has work that nobody waits for");
         return capture_unjoined;
     }
-    *graph = new CUgraph_st{capture->entries};
+    // Events may keep the capture; the graph alone keeps its work.
+    *graph = new CUgraph_st{std::move(capture->entries)};
     return cuda::success;
 }
 

@@ -35,7 +35,8 @@ struct Failure {
 std::vector<Failure> failures;
 std::map<std::string, int> calls;
 std::string violations;
-std::mutex notes;  // guards the three; nothing is called under it
+thread_local cuda::Error last_error = cuda::success;
+std::mutex notes;  // guards the three before; nothing is called under it
 using NoteLock = std::lock_guard<std::mutex>;
 
 char *view(const void *address) {
@@ -70,6 +71,8 @@ cuda::Error synchronize(cuda::Stream handle, const char *function) {
             return capture_unsupported;
         }
         if (const cuda::Error error = check_wait(function)) return error;
+        if (handle == nullptr)
+            if (const cuda::Error error = legacy_call(function)) return error;
         order_with_legacy(*stream);
         device = stream->device;
         point = mark(*stream);
@@ -87,6 +90,11 @@ std::string take_violations() {
 void violation(const std::string &sentence) {
     const NoteLock lock(notes);
     violations += sentence + "\n";
+}
+
+cuda::Error noted(cuda::Error error) {
+    if (error != cuda::success) last_error = error;
+    return error;
 }
 
 double patience_seconds() {
@@ -137,7 +145,7 @@ cuda::Error launch(cuda::Stream stream, const std::string &name,
 
 void *allocate(std::size_t bytes, bool of_nccl) {
     const Lock lock(state().mutex);
-    return state().memory.allocate(bytes, of_nccl);
+    return state().memory.allocate(bytes, of_nccl, current_device());
 }
 
 bool release(void *pointer, bool of_nccl) {
@@ -152,7 +160,13 @@ bool release(void *pointer, bool of_nccl) {
     if (state().release_check != nullptr)
         if (const std::string why = state().release_check(pointer, allocation->bytes); !why.empty())
             violation(why);
-    // A release waits for the work of its device; the order of accesses then is complete.
+    // cudaFree() waits for the device before it comes here. ncclMemFree() unmaps the memory at
+    // once.
+    if (of_nccl)
+        if (const std::string work = allocation->order.after(state().known[allocation->device]);
+            !work.empty())
+            violation("device memory is freed while " + work +
+                      " may use it: the host has not waited for it");
     state().memory.free(*allocation);
     return true;
 }
@@ -181,16 +195,21 @@ using namespace gpu_double;
 
 // The functions that may fail first ask for an injected failure.
 #define CALL(function) \
-    if (const int result = injected_result(#function)) return result
+    if (const int result = injected_result(#function)) return noted(result)
 
 extern "C" {
+
+int cudaGetLastError() {
+    CALL(cudaGetLastError);
+    return std::exchange(last_error, cuda::success);
+}
 
 int cudaGetDeviceCount(int *count) {
     CALL(cudaGetDeviceCount);
     *count = 0;
-    if (driver() < 12000) return cuda::insufficient_driver;
+    if (driver() < 12000) return noted(cuda::insufficient_driver);
     *count = devices();
-    return *count == 0 ? cuda::no_device : cuda::success;
+    return noted(*count == 0 ? cuda::no_device : cuda::success);
 }
 
 int cudaGetDevice(int *device) {
@@ -201,7 +220,7 @@ int cudaGetDevice(int *device) {
 
 int cudaSetDevice(int device) {
     CALL(cudaSetDevice);
-    if (device < 0 || device >= devices()) return 101;  // cudaErrorInvalidDevice
+    if (device < 0 || device >= devices()) return noted(101);  // cudaErrorInvalidDevice
     set_current_device(device);
     return cuda::success;
 }
@@ -242,6 +261,9 @@ const char *cudaGetErrorString(int error) {
             return "the capture was invalidated";
         case capture_unjoined:
             return "the capture has unjoined work";
+        case cuda::capture_implicit:
+            return "an operation would make the legacy stream depend on a capturing blocking "
+                   "stream";
         case capture_isolation:
             return "a dependency crosses the border of a capture";
         default:
@@ -252,9 +274,9 @@ const char *cudaGetErrorString(int error) {
 int cudaMalloc(void **pointer, std::size_t bytes) {
     CALL(cudaMalloc);
     const Lock lock(state().mutex);
-    if (const cuda::Error error = unsafe_call("cudaMalloc()")) return error;
+    if (const cuda::Error error = unsafe_call("cudaMalloc()")) return noted(error);
     void *made = allocate(bytes, false);
-    if (made == nullptr) return cuda::memory_allocation;
+    if (made == nullptr) return noted(cuda::memory_allocation);
     *pointer = made;
     return cuda::success;
 }
@@ -262,6 +284,10 @@ int cudaMalloc(void **pointer, std::size_t bytes) {
 int cudaFree(void *pointer) {
     CALL(cudaFree);
     if (pointer == nullptr) return cuda::success;
+    {
+        const Lock lock(state().mutex);
+        if (const cuda::Error error = unsafe_call("cudaFree()")) return noted(error);
+    }
     if (const cuda::Error error = cudaDeviceSynchronize()) return error;
     return release(pointer, false) ? cuda::success : cuda::invalid_value;
 }
@@ -304,23 +330,25 @@ int cudaStreamDestroy(CUstream_st *handle) {
 
 int cudaStreamSynchronize(CUstream_st *stream) {
     CALL(cudaStreamSynchronize);
-    return synchronize(stream, "cudaStreamSynchronize()");
+    return noted(synchronize(stream, "cudaStreamSynchronize()"));
 }
 
 int cudaStreamQuery(CUstream_st *handle) {
     CALL(cudaStreamQuery);
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr) return noted(invalid_handle);
     if (stream->capture) {
         stream->capture->invalid = true;
         violation("cudaStreamQuery() of a stream that is captured");
-        return capture_unsupported;
+        return noted(capture_unsupported);
     }
-    if (const cuda::Error error = check_wait("cudaStreamQuery()")) return error;
+    if (const cuda::Error error = check_wait("cudaStreamQuery()")) return noted(error);
+    if (handle == nullptr)
+        if (const cuda::Error error = legacy_call("cudaStreamQuery()")) return noted(error);
     {
         const std::lock_guard<std::mutex> queue_lock(stream->mutex);
-        if (stream->running || !stream->queue.empty()) return cuda::not_ready;
+        if (stream->running || !stream->queue.empty()) return noted(cuda::not_ready);
     }
     join(state().known[stream->device], stream->clock);
     return cuda::success;
@@ -330,7 +358,8 @@ int cudaStreamIsCapturing(CUstream_st *handle, int *status) {
     CALL(cudaStreamIsCapturing);
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr) return noted(invalid_handle);
+    if (handle == nullptr && captures_blocking_stream()) return noted(cuda::capture_implicit);
     *status = !stream->capture           ? cuda::capture_none
               : stream->capture->invalid ? cuda::capture_invalidated
                                          : cuda::capture_active;
@@ -371,8 +400,8 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *handle) {
 int cudaEventQuery(CUevent_st *event) {
     CALL(cudaEventQuery);
     const Lock lock(state().mutex);
-    if (const cuda::Error error = check_wait("cudaEventQuery()")) return error;
-    if (event->point && !event->point->reached) return cuda::not_ready;
+    if (const cuda::Error error = check_wait("cudaEventQuery()")) return noted(error);
+    if (event->point && !event->point->reached) return noted(cuda::not_ready);
     if (event->point) join(state().known[current_device()], event->point->clock);
     return cuda::success;
 }
@@ -399,10 +428,12 @@ int cudaDeviceSynchronize() {
     std::vector<std::shared_ptr<Point>> points;
     {
         const Lock lock(state().mutex);
-        if (const cuda::Error error = check_wait("a wait for the device")) return error;
+        if (state().wait_check != nullptr)
+            if (const std::string why = state().wait_check(); !why.empty())
+                violation("a wait for the device: " + why);
+        if (const cuda::Error error = device_call("a wait for the device")) return noted(error);
         for (CUstream_st *stream : state().streams)
-            if (stream->device == current_device() && !stream->destroyed && !stream->capture)
-                points.push_back(mark(*stream));
+            if (stream->device == current_device()) points.push_back(mark(*stream));
     }
     for (const auto &point : points) wait_on_host(point, current_device());
     return cuda::success;

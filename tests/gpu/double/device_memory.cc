@@ -35,7 +35,7 @@ DeviceMemory::DeviceMemory() {
     view_ = static_cast<char *>(view);
 }
 
-void *DeviceMemory::allocate(std::size_t bytes, bool of_nccl) {
+void *DeviceMemory::allocate(std::size_t bytes, bool of_nccl, int device) {
     // An unused page follows each allocation, so that overruns do not reach the next one.
     const std::size_t taken = ((bytes + page - 1) / page + 1) * page;
     if (bytes > capacity || taken > capacity - used_) return nullptr;
@@ -46,6 +46,7 @@ void *DeviceMemory::allocate(std::size_t bytes, bool of_nccl) {
     made.begin = begin;
     made.bytes = bytes;
     made.of_nccl = of_nccl;
+    made.device = device;
     return begin;
 }
 

@@ -20,6 +20,7 @@ struct Allocation {
     std::size_t bytes = 0;
     bool of_nccl = false;  // from ncclMemAlloc()
     bool freed = false;
+    int device = 0;
     AccessOrder order;
 };
 
@@ -30,7 +31,7 @@ class DeviceMemory {
 public:
     DeviceMemory();
 
-    void *allocate(std::size_t bytes, bool of_nccl);
+    void *allocate(std::size_t bytes, bool of_nccl, int device);
     void free(Allocation &allocation);
     // The allocation that contains the address, freed or not; nullptr if there is none.
     Allocation *find(const void *address);

@@ -13,16 +13,25 @@
 // *violation*: a sentence that take_violations() returns.
 //
 //     stream order   work of two streams on the same bytes, one of them writing, without an event
-//     or
-//                    a wait of the host between them
+//                    or a wait of the host between them
 //     lifetime       work on freed memory, on destroyed streams, events and communicators; memory
-//                    that is freed while it is registered
+//                    that is freed while it is registered; memory of NCCL that is freed while work
+//                    may use it: ncclMemFree() does not wait for the device
 //     calls          a collective that differs between ranks: its kind, count, type, operator, root
 //     overlap        source and output that overlap, but not in place
-//     groups         a wait of the host, or the end of a communicator, within an open group
+//     groups         a wait of the host, or the end of a communicator, within an open group, in
+//                    the thread that opened it or in another one
+//     non-blocking   a call on a communicator whose previous call is still in progress
 //     registration   a collective on registered memory of one rank and unregistered memory of
-//     another capture        calls that CUDA does not permit during the capture of a graph deadlock
-//     work that waits for another rank for longer than GPU_DOUBLE_SECONDS (20)
+//                    another
+//     capture        calls that CUDA does not permit during the capture of a graph, by the mode of
+//                    the capture and that of the thread
+//     deadlock       work that waits for another rank, or ncclCommAbort() for the end of graphs,
+//                    for longer than GPU_DOUBLE_SECONDS (20)
+//
+// In the non-blocking mode of NCCL, two of three groups and registrations return ncclInProgress and
+// start in one of the next calls of ncclCommGetAsyncError(). The end of a communicator waits until
+// all graphs with its work are destroyed, as in NCCL.
 //
 // The double does not model time, memory of several processes, kernels (launch() takes their
 // place), and anything that vescomm does not call.
@@ -77,12 +86,17 @@ void break_device(int device, nccl::Result result);
 int calls_of(const std::string &function);
 void forget_calls();
 
+// Number of communicators of NCCL that are neither destroyed nor aborted.
+int live_communicators();
+
 // ---- between the two libraries ----
 
 // Counts a call. Returns the result of an injected failure, or 0.
 int injected_result(const char *function);
 void violation(const std::string &sentence);
 double patience_seconds();
+// Keeps an error of CUDA for cudaGetLastError() of the calling thread, and returns it.
+cuda::Error noted(cuda::Error error);
 
 // Called when the work is given to the stream, and again at each launch of a graph that captured
 // it; returns what the stream runs.
@@ -92,13 +106,15 @@ cuda::Error enqueue(cuda::Stream stream, const std::string &name,
 
 // Memory of ncclMemAlloc().
 void *allocate(std::size_t bytes, bool of_nccl);
-// Returns false if no live allocation of this kind begins there.
+// Returns false if no live allocation of this kind begins there. Does not wait.
 bool release(void *pointer, bool of_nccl);
 // The live memory of ncclMemAlloc() that contains the bytes: its beginning, or nullptr.
 void *nccl_memory_of(const void *begin, std::size_t bytes);
 // The caller examines a release of the bytes; returns a sentence if it must not happen.
 using ReleaseCheck = std::string (*)(const void *begin, std::size_t bytes);
 void set_release_check(ReleaseCheck check);
+// CUDA's error if the capture of a graph forbids a call of the calling thread.
+cuda::Error check_capture(const char *function);
 // Returns a sentence if the calling thread must not wait; empty otherwise.
 using WaitCheck = std::string (*)();
 void set_wait_check(WaitCheck check);
@@ -122,7 +138,6 @@ int cudaEventRecord(CUevent_st *event, CUstream_st *stream);
 int cudaEventQuery(CUevent_st *event);
 int cudaEventSynchronize(CUevent_st *event);
 int cudaEventDestroy(CUevent_st *event);
-int cudaDeviceSynchronize();
 int cudaStreamBeginCapture(CUstream_st *stream, int mode);
 int cudaStreamEndCapture(CUstream_st *stream, CUgraph_st **graph);
 int cudaGraphInstantiateWithFlags(CUgraphExec_st **exec, CUgraph_st *graph,

@@ -4,10 +4,10 @@
 // The functions of NCCL. The variable GPU_DOUBLE_NCCL is the version that ncclGetVersion() returns
 // (22809).
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "gpu/double/nccl_group.h"
@@ -36,6 +36,7 @@ struct OpenGroup {
         Call call;
     };
     std::vector<Entry> entries;
+    nccl::Result error = nccl::success;  // of a call in the group
 
     ~OpenGroup() {
         if (depth > 0) violation("a thread ends within an open group: ncclGroupEnd() is missing");
@@ -67,153 +68,24 @@ bool within_window(const ncclComm &comm, const void *begin, std::size_t bytes) {
     });
 }
 
-// Bytes of the source and of the output of a call, on its rank.
-std::pair<std::size_t, std::size_t> sizes(const Call &call, const ncclComm &comm) {
-    const std::size_t block = call.count * bytes_of(call.type);
-    const std::size_t all = block * static_cast<std::size_t>(comm.group->ranks());
-    const bool root = call.peer == comm.rank;
-    switch (call.kind) {
-        case Kind::all_gather:
-            return {block, all};
-        case Kind::reduce_scatter:
-            return {all, block};
-        case Kind::all_reduce:
-            return {block, block};
-        case Kind::broadcast:
-            return {root ? block : 0, block};
-        case Kind::reduce:
-            return {block, root ? block : 0};
-        case Kind::send:
-            return {block, 0};
-        case Kind::receive:
-            return {0, block};
-    }
-    return {0, 0};
-}
-
-// A source and an output overlap only in place.
-void check_overlap(const Call &call, const ncclComm &comm) {
-    const auto [source_bytes, output_bytes] = sizes(call, comm);
-    if (source_bytes == 0 || output_bytes == 0) return;
-    const auto *source = static_cast<const char *>(call.source);
-    const auto *output = static_cast<const char *>(call.output);
-    if (source + source_bytes <= output || output + output_bytes <= source) return;
-    const std::size_t own = static_cast<std::size_t>(comm.rank) * call.count * bytes_of(call.type);
-    const bool in_place = call.kind == Kind::all_gather       ? source == output + own
-                          : call.kind == Kind::reduce_scatter ? output == source + own
-                                                              : source == output;
-    if (!in_place) violation(describe(call) + ": source and output overlap, but not in place");
-}
-
-std::vector<Access> accesses_of(const Call &call, const ncclComm &comm) {
-    const auto [source_bytes, output_bytes] = sizes(call, comm);
-    return {{call.source, source_bytes, false}, {call.output, output_bytes, true}};
-}
-
-// ---- work of a stream ----
-
-// Waits until `ready`, under the lock of the group. Returns false if the communicator was aborted,
-// or if the wait took too long.
-template <typename Ready>
-bool wait(std::unique_lock<std::mutex> &lock, ncclComm &comm, const std::string &what,
-          const Ready &ready) {
-    const auto limit = std::chrono::steady_clock::now() +
-                       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                           std::chrono::duration<double>(patience_seconds()));
-    const bool in_time = comm.group->changed.wait_until(
-        lock, limit, [&] { return comm.aborted || (comm.pending_break == 0 && ready()); });
-    if (comm.aborted) return false;
-    if (in_time) return true;
-    violation("rank " + std::to_string(comm.rank) + " waits too long in " + what + ": a deadlock");
-    comm.error = nccl::internal_error;
-    return false;
-}
-
-void run_collective(ncclComm &comm, const Call &call, std::uint64_t number) {
-    Group &group = *comm.group;
-    std::unique_lock<std::mutex> lock(group.mutex);
-    if (comm.aborted) return;
-    if (comm.pending_break != 0) comm.error = comm.pending_break;
-    Meeting &meeting = group.meetings[number];
-    meeting.calls.resize(group.members.size());
-    if (comm.pending_break == 0) {
-        meeting.calls[static_cast<std::size_t>(comm.rank)] = std::make_unique<Call>(call);
-        if (++meeting.arrived == group.ranks()) {
-            const std::string why = execute(meeting);
-            if (!why.empty()) {
-                violation(why);
-                for (ncclComm *member : group.members) member->error = nccl::internal_error;
-            }
-            meeting.done = true;
-            group.changed.notify_all();
+// Makes `call` at once. In the non-blocking mode two of three calls start later, when the program
+// has asked for their state once or twice.
+nccl::Result make(ncclComm &comm, const std::function<nccl::Result()> &call) {
+    {
+        const std::lock_guard<std::mutex> lock(comm.group->mutex);
+        const int delay = comm.blocking ? 0 : comm.next_delay++ % 3;
+        if (delay > 0) {
+            comm.questions_left = delay;
+            comm.in_progress.push_back(call);
+            return nccl::in_progress;
         }
     }
-    wait(lock, comm, describe(call), [&] { return meeting.done; });
-}
-
-void run_messages(ncclComm &comm, const std::vector<Call> &calls) {
-    Group &group = *comm.group;
-    std::unique_lock<std::mutex> lock(group.mutex);
-    if (comm.aborted) return;
-    if (comm.pending_break != 0) comm.error = comm.pending_break;
-    std::vector<std::shared_ptr<Message>> sent;
-    for (const Call &call : calls) {
-        if (call.kind != Kind::send || comm.pending_break != 0) continue;
-        sent.push_back(std::make_shared<Message>(Message{call, false}));
-        group.messages[{comm.rank, call.peer}].push_back(sent.back());
-    }
-    group.changed.notify_all();
-    for (const Call &call : calls) {
-        if (call.kind != Kind::receive) continue;
-        auto &queue = group.messages[{call.peer, comm.rank}];
-        if (!wait(lock, comm, describe(call), [&] { return !queue.empty(); })) return;
-        const auto message = queue.front();
-        queue.pop_front();
-        const std::size_t bytes = call.count * bytes_of(call.type);
-        if (message->call.count * bytes_of(message->call.type) != bytes) {
-            violation("rank " + std::to_string(call.peer) + " sends " + describe(message->call) +
-                      " and rank " + std::to_string(comm.rank) + " receives " + describe(call));
-            comm.error = nccl::internal_error;
-        } else std::memmove(host_view(call.output), host_view(message->call.source), bytes);
-        message->taken = true;
-        group.changed.notify_all();
-    }
-    for (const auto &message : sent)
-        if (!wait(lock, comm, describe(message->call), [&] { return message->taken; })) return;
-}
-
-// Starts the calls of one group on one communicator.
-cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &calls) {
-    std::vector<Access> accesses;
-    std::string name;
-    for (const Call &call : calls) {
-        if (call.count == 0) continue;
-        for (const Access &access : accesses_of(call, *comm)) accesses.push_back(access);
-        if (name.empty()) name = describe(call);
-    }
-    if (name.empty()) return cuda::success;
-    // The calls of a group may run at the same time: they are one work.
-    return enqueue(stream, name, accesses, [=]() -> std::function<void()> {
-        // A collective takes its number when it is started, in the order of the host's calls.
-        std::vector<std::pair<std::uint64_t, Call>> collectives;
-        std::vector<Call> messages;
-        {
-            const std::lock_guard<std::mutex> lock(comm->group->mutex);
-            for (const Call &call : calls) {
-                if (call.count == 0) continue;
-                if (call.is_message()) messages.push_back(call);
-                else collectives.emplace_back(comm->next_collective++, call);
-            }
-        }
-        return [=] {
-            for (const auto &[number, call] : collectives) run_collective(*comm, call, number);
-            if (!messages.empty()) run_messages(*comm, messages);
-        };
-    });
+    return call();
 }
 
 nccl::Result start_group() {
     const auto entries = std::exchange(open_group.entries, {});
+    nccl::Result result = nccl::success;
     std::vector<ncclComm *> order;
     for (const auto &entry : entries)
         if (std::find(order.begin(), order.end(), entry.comm) == order.end())
@@ -228,9 +100,13 @@ nccl::Result start_group() {
             stream = entry.stream;
             calls.push_back(entry.call);
         }
-        if (start(comm, stream, calls) != cuda::success) return nccl::unhandled_cuda_error;
+        const nccl::Result one = make(*comm, [=] {
+            return start(comm, stream, calls) == cuda::success ? nccl::success
+                                                               : nccl::unhandled_cuda_error;
+        });
+        if (one != nccl::success) result = one;
     }
-    return nccl::success;
+    return result;
 }
 
 // ---- calls ----
@@ -251,7 +127,7 @@ bool usable(const ncclComm *comm, const char *function) {
     return true;
 }
 
-nccl::Result call(const char *function, ncclComm *comm, cuda::Stream stream, Call made) {
+nccl::Result checked_call(const char *function, ncclComm *comm, cuda::Stream stream, Call made) {
     if (const int result = injected_result(function)) return result;
     if (!usable(comm, function)) return nccl::invalid_argument;
     Group &group = *comm->group;
@@ -266,6 +142,10 @@ nccl::Result call(const char *function, ncclComm *comm, cuda::Stream stream, Cal
             return nccl::invalid_usage;
         }
         if (comm->error != nccl::success) return comm->error;
+        if (comm->questions_left > 0) {
+            violation(std::string(function) + " while the previous call is in progress");
+            return nccl::invalid_argument;
+        }
     }
     if (bytes_of(made.type) == 0) return refuse(*comm, nccl::invalid_argument, "unknown type");
     if (made.op < 0 || made.op > nccl::average)
@@ -285,12 +165,28 @@ nccl::Result call(const char *function, ncclComm *comm, cuda::Stream stream, Cal
     made.registered = (source_bytes == 0 || within_window(*comm, made.source, source_bytes)) &&
                       (output_bytes == 0 || within_window(*comm, made.output, output_bytes));
     open_group.entries.push_back({comm, stream, made});
+    if (open_group.depth > 0) {
+        const std::lock_guard<std::mutex> lock(group.mutex);
+        ++comm->queued;
+    }
     return open_group.depth > 0 ? nccl::success : start_group();
+}
+
+nccl::Result call(const char *function, ncclComm *comm, cuda::Stream stream, const Call &made) {
+    const nccl::Result result = checked_call(function, comm, stream, made);
+    // A failed call makes the group fail.
+    if (open_group.depth > 0 && result != nccl::success) open_group.error = result;
+    return result;
 }
 
 void end_comm(ncclComm &comm, const char *function) {
     if (open_group.depth > 0)
         violation(std::string(function) + " within an open group: ncclGroupEnd() is missing");
+    {
+        const std::lock_guard<std::mutex> lock(comm.group->mutex);
+        if (comm.queued > 0)
+            violation(std::string(function) + " of a communicator with calls in an open group");
+    }
     if (!comm.windows.empty() && !comm.aborted)
         violation(std::string(function) + " of a communicator with registered windows");
     const std::lock_guard<std::mutex> lock(comms().mutex);
@@ -307,6 +203,12 @@ void break_device(int device, nccl::Result result) {
         const std::lock_guard<std::mutex> group_lock(comm->group->mutex);
         comm->pending_break = result;
     }
+}
+
+int live_communicators() {
+    const std::lock_guard<std::mutex> lock(comms().mutex);
+    return static_cast<int>(
+        std::ranges::count_if(comms().all, [](const ncclComm *comm) { return !comm->destroyed; }));
 }
 
 }  // namespace gpu_double
@@ -403,6 +305,12 @@ int ncclCommAbort(nccl::Comm comm) {
         if (!comm->finalizing) ++comm->group->finalized;
         comm->group->changed.notify_all();
     }
+    const auto limit =
+        std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds());
+    while (comm->in_graphs() && std::chrono::steady_clock::now() < limit)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (comm->in_graphs())
+        violation("ncclCommAbort() waits too long for the end of graphs: a deadlock");
     end_comm(*comm, "ncclCommAbort()");
     return nccl::success;
 }
@@ -410,10 +318,22 @@ int ncclCommAbort(nccl::Comm comm) {
 int ncclCommGetAsyncError(nccl::Comm comm, nccl::Result *error) {
     CALL(ncclCommGetAsyncError);
     if (!usable(comm, "ncclCommGetAsyncError()")) return nccl::invalid_argument;
+    std::vector<std::function<nccl::Result()>> starts;
+    {
+        const std::lock_guard<std::mutex> lock(comm->group->mutex);
+        if (comm->questions_left > 0 && --comm->questions_left == 0)
+            starts = std::exchange(comm->in_progress, {});
+    }
+    for (const auto &start : starts) {
+        const nccl::Result result = start();
+        const std::lock_guard<std::mutex> lock(comm->group->mutex);
+        if (result != nccl::success) comm->error = result;
+    }
     const std::lock_guard<std::mutex> lock(comm->group->mutex);
     const Group &group = *comm->group;
-    const bool waits = comm->finalizing && !comm->blocking && group.finalized < group.ranks();
-    const bool ready = group.arrived == group.ranks() && !waits;
+    const bool ends = comm->finalizing && !comm->blocking &&
+                      (group.finalized < group.ranks() || comm->in_graphs());
+    const bool ready = group.arrived == group.ranks() && !ends && comm->questions_left == 0;
     *error = comm->error != nccl::success ? comm->error : ready ? nccl::success : nccl::in_progress;
     return nccl::success;
 }
@@ -438,6 +358,7 @@ int ncclCommCuDevice(nccl::Comm comm, int *device) {
 
 int ncclMemAlloc(void **pointer, std::size_t bytes) {
     CALL(ncclMemAlloc);
+    if (check_capture("ncclMemAlloc()") != cuda::success) return nccl::unhandled_cuda_error;
     void *made = allocate(bytes, true);
     if (made == nullptr) return nccl::unhandled_cuda_error;
     *pointer = made;
@@ -446,7 +367,7 @@ int ncclMemAlloc(void **pointer, std::size_t bytes) {
 
 int ncclMemFree(void *pointer) {
     CALL(ncclMemFree);
-    if (cudaDeviceSynchronize() != cuda::success) return nccl::unhandled_cuda_error;
+    if (check_capture("ncclMemFree()") != cuda::success) return nccl::unhandled_cuda_error;
     return release(pointer, true) ? nccl::success : nccl::invalid_argument;
 }
 
@@ -458,10 +379,12 @@ int ncclCommWindowRegister(nccl::Comm comm, void *pointer, std::size_t bytes, nc
     if (memory == nullptr || (static_cast<char *>(pointer) - memory) % nccl::window_alignment != 0)
         return refuse(*comm, nccl::invalid_argument,
                       "a window must lie in memory of ncclMemAlloc(), at a multiple of 4096");
-    const std::lock_guard<std::mutex> lock(comms().mutex);
-    *window = reinterpret_cast<nccl::Window>(comm->next_window++);
-    comm->windows[*window] = {static_cast<const char *>(pointer), bytes};
-    return nccl::success;
+    return make(*comm, [=] {
+        const std::lock_guard<std::mutex> lock(comms().mutex);
+        *window = reinterpret_cast<nccl::Window>(comm->next_window++);
+        comm->windows[*window] = {static_cast<const char *>(pointer), bytes};
+        return nccl::success;
+    });
 }
 
 int ncclCommWindowDeregister(nccl::Comm comm, nccl::Window window) {
@@ -478,12 +401,23 @@ int ncclGroupStart() {
 }
 
 int ncclGroupEnd() {
-    CALL(ncclGroupEnd);
+    const nccl::Result injected = injected_result("ncclGroupEnd");
     if (open_group.depth == 0) {
         violation("ncclGroupEnd() without ncclGroupStart()");
         return nccl::invalid_usage;
     }
-    return --open_group.depth > 0 ? nccl::success : start_group();
+    if (injected != nccl::success) open_group.error = injected;
+    if (--open_group.depth > 0) return nccl::success;
+    for (const auto &entry : open_group.entries) {
+        const std::lock_guard<std::mutex> lock(entry.comm->group->mutex);
+        entry.comm->queued = 0;
+    }
+    // A group that failed ends without its calls.
+    if (const nccl::Result error = std::exchange(open_group.error, nccl::success)) {
+        open_group.entries.clear();
+        return error;
+    }
+    return start_group();
 }
 
 int ncclAllGather(const void *source, void *output, std::size_t count, nccl::Type type,

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arithmetic of collectives. Contributions are combined in the order of ranks; floating point
-// in f64, rounded once, so that the results of tests with small integers are exact.
+// in f64, rounded once, so that the results of tests with small integers are exact. As in NCCL, a
+// minimum and a maximum ignore NaN, and an average of floats multiplies each contribution by the
+// reciprocal of the number of ranks first; factor and products have the type of the elements.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "gpu/double/nccl_group.h"
 
@@ -49,6 +52,10 @@ std::uint16_t to_half(double value, int exponent_bits, int mantissa_bits) {
 
 template <typename T>
 T combine(T a, T b, nccl::Op op) {
+    if (op == nccl::max || op == nccl::min) {
+        if (std::isnan(static_cast<double>(a))) return b;
+        if (std::isnan(static_cast<double>(b))) return a;
+    }
     switch (op) {
         case nccl::prod:
             return static_cast<T>(a * b);
@@ -61,15 +68,22 @@ T combine(T a, T b, nccl::Op op) {
     }
 }
 
-// `Wide`: the type in which contributions are combined.
-template <typename Wide, typename Read, typename Write>
+// `Wide`: the type in which contributions are combined. `round`: to the type of the elements.
+template <typename Wide, typename Read, typename Round, typename Write>
 void reduce_as(const std::vector<const char *> &sources, std::size_t count, nccl::Op op, Read read,
-               Write write) {
+               Round round, Write write) {
+    const bool scales = op == nccl::average && std::is_floating_point_v<Wide>;
+    const Wide factor =
+        scales ? round(static_cast<Wide>(1.0 / static_cast<double>(sources.size()))) : Wide{1};
+    const auto contribution = [&](std::size_t k, std::size_t i) {
+        const Wide value = read(sources[k], i);
+        return scales ? round(value * factor) : value;
+    };
     for (std::size_t i = 0; i < count; ++i) {
-        Wide value = read(sources[0], i);
+        Wide value = contribution(0, i);
         for (std::size_t k = 1; k < sources.size(); ++k)
-            value = combine<Wide>(value, read(sources[k], i), op);
-        if (op == nccl::average)
+            value = combine<Wide>(value, contribution(k, i), op);
+        if (op == nccl::average && !scales)
             value = static_cast<Wide>(value / static_cast<Wide>(sources.size()));
         write(i, value);
     }
@@ -85,6 +99,7 @@ void reduce_plain(const std::vector<const char *> &sources, char *output, std::s
             std::memcpy(&value, from + i * sizeof value, sizeof value);
             return static_cast<Wide>(value);
         },
+        [](Wide wide) { return static_cast<Wide>(static_cast<T>(wide)); },
         [output](std::size_t i, Wide wide) {
             const T value = static_cast<T>(wide);
             std::memcpy(output + i * sizeof value, &value, sizeof value);
@@ -100,6 +115,10 @@ void reduce_halves(const std::vector<const char *> &sources, char *output, std::
             std::uint16_t bits;
             std::memcpy(&bits, from + 2 * i, 2);
             return from_half(bits, exponent_bits, mantissa_bits);
+        },
+        [=](double value) {
+            return from_half(to_half(value, exponent_bits, mantissa_bits), exponent_bits,
+                             mantissa_bits);
         },
         [=](std::size_t i, double value) {
             const std::uint16_t bits = to_half(value, exponent_bits, mantissa_bits);

@@ -69,6 +69,13 @@ struct Group {
     std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
 };
 
+// Bytes of the source and of the output of a call, on its rank.
+std::pair<std::size_t, std::size_t> sizes(const Call &call, const ncclComm &comm);
+// A source and an output overlap only in place.
+void check_overlap(const Call &call, const ncclComm &comm);
+// Starts the calls of one group on one communicator.
+cuda::Error start(ncclComm *comm, cuda::Stream stream, const std::vector<Call> &calls);
+
 // Moves the bytes of a complete meeting. Returns a sentence if the calls of the ranks differ.
 std::string execute(const Meeting &meeting);
 
@@ -89,4 +96,14 @@ struct ncclComm {
     std::string last_error;
     std::map<gpu_double::nccl::Window, std::pair<const char *, std::size_t>> windows;
     std::uint64_t next_window = 1;
+    // In the non-blocking mode: the calls in progress, and the number of questions for their state
+    // until they start. An entry returns NCCL's result.
+    std::vector<std::function<gpu_double::nccl::Result()>> in_progress;
+    int questions_left = 0;
+    int next_delay = 1;
+    int queued = 0;  // calls in open groups
+    // Captured work has a copy: with more than one owner there are graphs.
+    std::shared_ptr<int> graphs = std::make_shared<int>(0);
+
+    bool in_graphs() const { return graphs.use_count() > 1; }
 };

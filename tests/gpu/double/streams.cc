@@ -18,7 +18,10 @@ void run_queue(CUstream_st *stream) {
             stream->running = false;
             stream->changed.notify_all();
             stream->changed.wait(lock, [&] { return stream->end || !stream->queue.empty(); });
-            if (stream->queue.empty()) return;
+            if (stream->queue.empty()) {
+                stream->exited = true;
+                return;
+            }
             work = std::move(stream->queue.front());
             stream->queue.pop_front();
             stream->running = true;
@@ -68,7 +71,11 @@ CUstream_st *stream_of(cuda::Stream handle) {
 }
 
 void push(CUstream_st &stream, std::function<void()> work) {
-    const std::lock_guard<std::mutex> lock(stream.mutex);
+    std::unique_lock<std::mutex> lock(stream.mutex);
+    if (stream.exited) {
+        lock.unlock();
+        return work();
+    }
     stream.queue.push_back(std::move(work));
     stream.changed.notify_all();
 }
@@ -140,17 +147,17 @@ cuda::Error enqueue(cuda::Stream handle, const std::string &name,
                     const std::vector<Access> &accesses, const Prepare &prepare) {
     const Lock lock(state().mutex);
     CUstream_st *stream = stream_of(handle);
-    if (stream == nullptr) return invalid_handle;
+    if (stream == nullptr) return noted(invalid_handle);
     if (stream->capture) {
         Capture &capture = *stream->capture;
-        if (capture.invalid) return capture_invalid;
+        if (capture.invalid) return noted(capture_invalid);
         if (stream->number != capture.origin) capture.unjoined.insert(stream->number);
         capture.entries.push_back(
             {GraphEntry::Kind::work, stream->number, 0, name, accesses, prepare});
         return cuda::success;
     }
-    if (handle == nullptr && unsafe_call("work on the legacy stream") != cuda::success)
-        return capture_unsupported;
+    if (handle == nullptr)
+        if (const cuda::Error error = legacy_call("work on the legacy stream")) return noted(error);
     order_with_legacy(*stream);
     join(stream->clock, state().known[stream->device]);
     ++stream->clock[stream->number];

@@ -71,6 +71,7 @@ struct CUstream_st {
     std::deque<std::function<void()>> queue;
     bool running = false;  // the thread executes a work
     bool end = false;
+    bool exited = false;  // the thread has executed all work of a destroyed stream
 };
 
 struct CUevent_st {
@@ -125,16 +126,23 @@ void order_with_legacy(CUstream_st &stream);
 void check_accesses(const std::string &name, const std::vector<Access> &accesses,
                     std::uint64_t stream, const StreamClock &clock);
 
-// capture.cc. CUDA's error if the calling thread may not make an unsafe call; the captures that
-// forbid it become invalid. Under the lock.
+// capture.cc, under the lock. Each returns CUDA's error if a capture forbids the call; the captures
+// that forbid it become invalid.
+// A call that is potentially unsafe: the modes of the captures and of the thread decide.
 cuda::Error unsafe_call(const char *function);
+// A use of the legacy stream, which waits for the blocking streams of its device.
+cuda::Error legacy_call(const char *function);
+// A wait for the whole device, in any mode.
+cuda::Error device_call(const char *function);
+// True while a blocking stream of the current device is captured.
+bool captures_blocking_stream();
 void record_in_capture(CUstream_st &stream, CUevent_st &event);
 // The stream, or the event, is part of a capture. Returns CUDA's error.
 cuda::Error wait_in_capture(CUstream_st &stream, CUevent_st &event);
 
 inline constexpr cuda::Error invalid_handle = 400;
 inline constexpr cuda::Error illegal_address = 700;
-inline constexpr cuda::Error capture_unsupported = 900;
+using cuda::capture_unsupported;
 inline constexpr cuda::Error capture_invalid = 901;
 inline constexpr cuda::Error capture_unjoined = 904;
 inline constexpr cuda::Error capture_isolation = 905;

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of device communicators and of their memory, while graphs or work still use them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+
+#include "gpu/device_ranks.h"
+
+namespace vescomm::internal {
+namespace {
+
+using namespace testing_support;
+using gpu_double::live_communicators;
+using gpu_double::take_violations;
+
+// A graph with an all_reduce.
+struct CapturedCall {
+    explicit CapturedCall(DeviceRank &r) {
+        auto *data = r.array<float>(1);
+        EXPECT_EQ(cudaStreamBeginCapture(r.stream, 1), 0);
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                  VESCOMM_OK);
+        EXPECT_EQ(cudaStreamEndCapture(r.stream, &graph), 0);
+        EXPECT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), 0);
+    }
+    void destroy() {
+        cudaGraphExecDestroy(exec);
+        cudaGraphDestroy(graph);
+    }
+
+    CUgraph_st *graph = nullptr;
+    CUgraphExec_st *exec = nullptr;
+};
+
+TEST(DeviceEnds, AnAbortDoesNotWaitForGraphs) {
+    std::barrier<> all(2);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        EXPECT_EQ(r.create(device_options()), VESCOMM_OK);
+        CapturedCall captured(r);
+        all.arrive_and_wait();
+        if (r.rank == 0) r.parent.value->abort("rank 0 gives up");
+        while (vescomm_gpu_comm_check(r.gpu) == VESCOMM_OK) std::this_thread::yield();
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_ERROR_ABORTED);
+        EXPECT_GT(live_communicators(), 0) << "ncclCommAbort() still runs";
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        all.arrive_and_wait();
+        captured.destroy();
+        while (live_communicators() > 0) std::this_thread::yield();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, AFreeDoesNotWaitForGraphs) {
+    std::barrier<> all(2);
+    run_devices(hurried(node_of_ranks(2)), [&](DeviceRank &r) {
+        EXPECT_EQ(r.create(device_options()), VESCOMM_OK);
+        CapturedCall captured(r);
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        all.arrive_and_wait();
+        EXPECT_GT(live_communicators(), 0) << "NCCL waits for the graphs";
+        all.arrive_and_wait();
+        captured.destroy();
+        while (live_communicators() > 0) std::this_thread::yield();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, MemoryIsFreedAfterItsWork) {
+    run_device_ranks(3, device_options("padded"), [](DeviceRank &r) {
+        void *memory = nullptr, *kept = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 100, &memory), VESCOMM_OK) << vescomm_get_last_error();
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 100, &kept), VESCOMM_OK);
+        auto *data = static_cast<float *>(memory);
+        EXPECT_EQ(vescomm_gpu_all_reduce(r.gpu, data, data, 25, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                  VESCOMM_OK);
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_OK) << vescomm_get_last_error();
+        // The destructor of the rank frees this memory and the workspace, without a wait.
+        EXPECT_EQ(vescomm_gpu_all_gather_v(r.gpu, VectorLayout({1, 2, 3}), VESCOMM_F32, nullptr,
+                                           kept, r.stream),
+                  VESCOMM_OK);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, MemoryOfWorkThatHangsIsLeaked) {
+    std::atomic<bool> open{false};
+    run_devices(hurried(node_of_ranks(1)), [&](DeviceRank &r) {
+        ASSERT_EQ(r.create(device_options()), VESCOMM_OK);
+        void *memory = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        const int frees = gpu_double::calls_of("ncclMemFree");
+        gpu_double::launch(r.stream, "kernel", {{memory, 4, true}}, [&] { open.wait(false); });
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_ERROR_TIMEOUT);
+        EXPECT_NE(std::string(vescomm_get_last_error()).find("to free memory"), std::string::npos)
+            << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_comm_free(r.gpu), VESCOMM_OK);
+        r.gpu = nullptr;
+        EXPECT_EQ(gpu_double::calls_of("ncclMemFree"), frees);
+        open = true;
+        open.notify_all();
+        EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+TEST(DeviceEnds, MemoryIsFreedAlsoAfterTheCommunicator) {
+    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+        void *memory = nullptr;
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        r.parent.value->finalize();
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_OK) << vescomm_get_last_error();
+    });
+    EXPECT_EQ(take_violations(), "");
+}
+
+// ---- captures of the program ----
+
+TEST(DeviceCaptures, PermitSetUpAndWaits) {
+    for (const int mode : {0, 1, 2}) {
+        SCOPED_TRACE(mode);
+        std::barrier<> all(2);
+        run_devices(node_of_ranks(2), [&](DeviceRank &r) {
+            cuda::Stream other = nullptr;
+            CUgraph_st *graph = nullptr;
+            void *memory = nullptr;
+            EXPECT_EQ(cudaStreamCreateWithFlags(&other, 1), 0);
+            auto *data = r.array<float>(1);
+            all.arrive_and_wait();
+            EXPECT_EQ(cudaStreamBeginCapture(r.stream, mode), 0);
+            all.arrive_and_wait();
+            EXPECT_EQ(r.create(device_options()), VESCOMM_OK) << vescomm_get_last_error();
+            EXPECT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK)
+                << vescomm_get_last_error();
+            EXPECT_EQ(
+                vescomm_gpu_all_reduce(r.gpu, data, data, 1, VESCOMM_F32, VESCOMM_SUM, r.stream),
+                VESCOMM_OK);
+            EXPECT_EQ(vescomm_gpu_wait(r.gpu, other), VESCOMM_OK) << vescomm_get_last_error();
+            EXPECT_EQ(vescomm_gpu_wait(r.gpu, nullptr), VESCOMM_OK) << vescomm_get_last_error();
+            all.arrive_and_wait();
+            EXPECT_EQ(cudaStreamEndCapture(r.stream, &graph), 0);
+            all.arrive_and_wait();
+            cudaGraphDestroy(graph);
+            cudaStreamDestroy(other);
+        });
+        EXPECT_EQ(take_violations(), "");
+    }
+}
+
+TEST(DeviceCaptures, RefuseWhatTheyForbid) {
+    run_device_ranks(2, device_options(), [](DeviceRank &r) {
+        constexpr auto invalid = VESCOMM_ERROR_INVALID_ARGUMENT;
+        cuda::Stream blocking = nullptr;
+        CUgraph_st *graph = nullptr;
+        void *memory = nullptr;
+        ASSERT_EQ(cudaStreamCreateWithFlags(&blocking, 0), 0);
+        ASSERT_EQ(vescomm_gpu_malloc(r.gpu, 4, &memory), VESCOMM_OK);
+        // The default stream would wait for the captured one.
+        ASSERT_EQ(cudaStreamBeginCapture(blocking, 1), 0);
+        EXPECT_EQ(vescomm_gpu_wait(r.gpu, nullptr), invalid) << vescomm_get_last_error();
+        EXPECT_EQ(gpu_double::cudaGetLastError(), 0);
+        ASSERT_EQ(cudaStreamEndCapture(blocking, &graph), 0);
+        cudaGraphDestroy(graph);
+        ASSERT_EQ(cudaStreamBeginCapture(r.stream, 1), 0);
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), invalid) << vescomm_get_last_error();
+        EXPECT_NE(cudaStreamEndCapture(r.stream, &graph), 0);
+        EXPECT_EQ(vescomm_gpu_mfree(r.gpu, memory), VESCOMM_OK) << vescomm_get_last_error();
+        EXPECT_EQ(vescomm_gpu_comm_check(r.gpu), VESCOMM_OK);
+        cudaStreamDestroy(blocking);
+    });
+    EXPECT_THAT_VIOLATION("a wait for the device during the capture of a graph");
+}
+
+}  // namespace
+}  // namespace vescomm::internal
