@@ -51,7 +51,12 @@ for name in "${tests[@]}" "${bootstrap[@]}"; do
     # Some tests exist only if their libraries are installed.
     if ninja -C "$folder" -t query "tests/test_$name" >/dev/null 2>&1; then chosen+=("$name"); fi
 done
-build "$folder" fuzz_targets "${programs[@]}" "${chosen[@]/#/tests/test_}"
+# vescomm_info loads the test double of CUDA and NCCL.
+mapfile -t double < <(ninja -C "$folder" -t targets all | sed -n 's|^\(tests/gpu/double/lib[^:]*\.so[.0-9]*\): .*|\1|p')
+build "$folder" fuzz_targets "${double[@]}" "${programs[@]}" "${chosen[@]/#/tests/test_}"
+
+# Without optimisation the simulations take ten times longer: a part of their seeds.
+export VESCOMM_TEST_SEEDS=500
 
 # Remove the counts of earlier runs.
 find "$folder" -name '*.gcda' -delete

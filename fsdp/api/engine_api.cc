@@ -219,6 +219,14 @@ vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
     });
 }
 
+vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t *engine, uint64_t unit,
+                                                vescomm_fsdp_unit_counters_t *counters) {
+    return api::guarded("vescomm_fsdp_get_unit_counters", [&] {
+        api::require(engine, "engine");
+        api::write_struct(counters, engine->engine().unit_counters(unit), "counters");
+    });
+}
+
 vescomm_status_t vescomm_fsdp_get_comm(vescomm_fsdp_t *engine, vescomm_comm_t **comm) {
     return api::guarded("vescomm_fsdp_get_comm", [&] {
         api::require(engine, "engine");

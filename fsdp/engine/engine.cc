@@ -32,11 +32,19 @@ Engine::Engine(const Model &model, vescomm_comm_t *parent, Communicator world)
       shards_(model_.plan, rank_, model_.spec.offload_folder()),
       optimizer_(model_.spec, model_.plan, shards_, rank_),
       states_(model_.plan, model_.unit_names),
-      wiring_(std::make_unique<Wiring>(model_, shards_, std::move(world), counters_)) {
+      times_(model_.unit_names),
+      wiring_(
+          std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_.units())) {
     if (has_partner_copies(model_.spec, model_.plan.mesh))
         copy_.emplace(model_.spec, model_.plan, shards_, rank_,
                       partner_distance(gather_nodes(wiring_->comms.world())));
     wiring_->comms.meet();
+}
+
+void Engine::add_time(Event event, std::uint64_t unit, double begin) noexcept {
+    const double end = vescomm_trace_get_seconds();
+    counters_.exposed_seconds += end - begin;
+    times_.add(event, unit, begin, end, wiring_ ? wiring_->comms.world().get() : nullptr);
 }
 
 void Engine::fail(Event event, std::uint64_t unit, vescomm_status_t status, const char *text) {
@@ -207,7 +215,9 @@ void Engine::push_gradient(std::uint64_t id, const void *data, vescomm_type_t ty
 
 void Engine::send(std::size_t unit) {
     wiring_->gradients.send(static_cast<int>(unit), log_.now());
-    counters_.reduce_bytes += reduce_bytes(model_.plan, unit, model_.plan.mesh.position(rank_));
+    const std::uint64_t bytes = reduce_bytes(model_.plan, unit, model_.plan.mesh.position(rank_));
+    counters_.reduce_bytes += bytes;
+    times_.units()[unit].reduce_bytes += bytes;
 }
 
 void Engine::finish_backward() {
@@ -274,7 +284,8 @@ void Engine::rewire() {
     gradients_ = {};
     log_ = {};
     Communicator world = make_world(parent_);
-    wiring_ = std::make_unique<Wiring>(model_, shards_, std::move(world), counters_);
+    wiring_ =
+        std::make_unique<Wiring>(model_, shards_, std::move(world), counters_, times_.units());
     catch_up(wiring_->comms.world());
 }
 
@@ -352,6 +363,11 @@ vescomm_fsdp_counters_t Engine::counters() const {
         counters.allocated_bytes += wiring_->parameters.bytes() + wiring_->gradients.bytes() +
                                     wiring_->gradients.scratch_bytes();
     return counters;
+}
+
+vescomm_fsdp_unit_counters_t Engine::unit_counters(std::uint64_t unit) const {
+    states_.require_unit(unit);
+    return times_.units()[unit];
 }
 
 }  // namespace vescomm::fsdp

@@ -12,6 +12,7 @@
 
 #include "fsdp/checkpoint/save_job.h"
 #include "fsdp/engine/event_log.h"
+#include "fsdp/engine/event_times.h"
 #include "fsdp/engine/optimizer.h"
 #include "fsdp/engine/partner_copy.h"
 #include "fsdp/engine/redistribution.h"
@@ -75,6 +76,7 @@ public:
     vescomm_fsdp_view_t shard(std::uint64_t unit, vescomm_fsdp_role_t role, std::uint32_t state);
     std::vector<vescomm_optimizer_piece_t> pieces(std::uint64_t unit) const;
     vescomm_fsdp_counters_t counters() const;
+    vescomm_fsdp_unit_counters_t unit_counters(std::uint64_t unit) const;
     void progress();
     // The communicator of all ranks, until reset().
     vescomm_comm_t *comm();
@@ -98,6 +100,8 @@ private:
     // Runs an event. An error breaks the engine on all ranks. `noted`: ranks compare the event.
     template <typename Body>
     void event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body);
+    // Counts the time of an event that began at `begin`, and records its span.
+    void add_time(Event event, std::uint64_t unit, double begin) noexcept;
     [[noreturn]] void fail(Event event, std::uint64_t unit, vescomm_status_t status,
                            const char *text);
     // Begins a step again; see reset().
@@ -129,6 +133,7 @@ private:
     UnitStates states_;
     EventLog log_;
     vescomm_fsdp_counters_t counters_ = vescomm_fsdp_counters_init();
+    EventTimes times_;
     std::unique_ptr<Wiring> wiring_;
     std::optional<Failure> failure_;
     Gradients gradients_;

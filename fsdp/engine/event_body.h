@@ -8,13 +8,19 @@
 #include <utility>
 
 #include "fsdp/engine/engine.h"
-#include "fsdp/engine/stopwatch.h"
 
 namespace vescomm::fsdp {
 
+template <typename Function>
+struct AtExit {
+    Function function;
+    ~AtExit() { function(); }
+};
+
 template <typename Body>
 void Engine::event(Event event, std::uint64_t unit, bool noted, std::uint64_t detail, Body &&body) {
-    const Stopwatch watch(counters_.exposed_seconds);
+    const double begin = vescomm_trace_get_seconds();
+    const AtExit timed{[&] { add_time(event, unit, begin); }};
     require_wiring();
     try {
         if (noted) log_.note(event, unit, detail);

@@ -10,11 +10,13 @@ namespace vescomm::fsdp {
 
 GatheredUnits::GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                              std::span<const std::string> unit_names, Comms &comms, Watch &watch,
-                             vescomm_fsdp_counters_t &counters)
+                             vescomm_fsdp_counters_t &counters,
+                             std::vector<vescomm_fsdp_unit_counters_t> &unit_counters)
     : plan_(plan),
       unit_names_(unit_names),
       position_(plan.mesh.position(comms.world().rank())),
       counters_(counters),
+      unit_counters_(unit_counters),
       order_(spec.options().order, static_cast<int>(unit_names.size())),
       pool_(static_cast<int>(unit_names.size()), static_cast<int>(plan.slots.size())),
       slots_(plan, shards, unit_names, comms, watch) {}
@@ -35,8 +37,12 @@ void GatheredUnits::end() {
 
 void GatheredUnits::gather(int unit, int slot, const Announcement &announcement) {
     slots_.gather(unit, slot, announcement);
+    const std::uint64_t bytes = gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
     ++counters_.gathers;
-    counters_.gather_bytes += gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
+    counters_.gather_bytes += bytes;
+    vescomm_fsdp_unit_counters_t &counters = unit_counters_[static_cast<std::size_t>(unit)];
+    ++counters.gathers;
+    counters.gather_bytes += bytes;
 }
 
 void GatheredUnits::pin(std::size_t unit, std::span<const int> soon,

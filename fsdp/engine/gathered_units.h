@@ -19,7 +19,8 @@ public:
     // All arguments must outlive the object. Collective.
     GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shards &shards,
                   std::span<const std::string> unit_names, Comms &comms, Watch &watch,
-                  vescomm_fsdp_counters_t &counters);
+                  vescomm_fsdp_counters_t &counters,
+                  std::vector<vescomm_fsdp_unit_counters_t> &unit_counters);
 
     void begin(bool evaluation);
     void end();
@@ -50,6 +51,7 @@ private:
     std::span<const std::string> unit_names_;
     int position_;
     vescomm_fsdp_counters_t &counters_;
+    std::vector<vescomm_fsdp_unit_counters_t> &unit_counters_;
     Order order_;
     bool running_ = false;  // a micro-batch
     SlotPool pool_;

@@ -9,6 +9,7 @@
 
 #include "fsdp/engine/engine.h"
 #include "fsdp/engine/event_body.h"
+#include "fsdp/engine/stopwatch.h"
 #include "fsdp/hash.h"
 #include "fsdp/norm/exact_sum.h"
 

@@ -25,10 +25,12 @@ struct Model {
 struct Wiring {
     // `world`: of all ranks. The other arguments must outlive the wiring. Collective.
     Wiring(const Model &model, const Shards &shards, Communicator world,
-           vescomm_fsdp_counters_t &counters)
+           vescomm_fsdp_counters_t &counters,
+           std::vector<vescomm_fsdp_unit_counters_t> &unit_counters)
         : comms(std::move(world), model.plan.mesh),
           watch(comms, model.unit_names),
-          parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters),
+          parameters(model.spec, model.plan, shards, model.unit_names, comms, watch, counters,
+                     unit_counters),
           gradients(model.spec, model.plan, shards, model.unit_names, comms, watch) {}
 
     // Running sums write to memory of the slots, and a running request cannot be freed.

@@ -177,6 +177,14 @@ MEMBER(vescomm_fsdp_counters_t, allocated_bytes, 64);
 MEMBER(vescomm_fsdp_counters_t, exposed_seconds, 72);
 MEMBER(vescomm_fsdp_counters_t, optimizer_seconds, 80);
 FREEZE(sizeof(vescomm_fsdp_counters_t) == 88);
+MEMBER(vescomm_fsdp_unit_counters_t, struct_size, 0);
+MEMBER(vescomm_fsdp_unit_counters_t, gathers, 8);
+MEMBER(vescomm_fsdp_unit_counters_t, gather_bytes, 16);
+MEMBER(vescomm_fsdp_unit_counters_t, reduce_bytes, 24);
+MEMBER(vescomm_fsdp_unit_counters_t, forward_seconds, 32);
+MEMBER(vescomm_fsdp_unit_counters_t, backward_seconds, 40);
+MEMBER(vescomm_fsdp_unit_counters_t, explicit_seconds, 48);
+FREEZE(sizeof(vescomm_fsdp_unit_counters_t) == 56);
 
 MEMBER(vescomm_fsdp_extra_t, struct_size, 0);
 MEMBER(vescomm_fsdp_extra_t, keep, 4);

@@ -842,6 +842,39 @@ static inline vescomm_fsdp_counters_t vescomm_fsdp_counters_init(void) {
 VESCOMM_API vescomm_status_t vescomm_fsdp_get_counters(const vescomm_fsdp_t *engine,
                                                        vescomm_fsdp_counters_t *counters);
 
+/** Counters of one unit on this rank since the creation of the engine. Its waits for gathers are in
+ *  forward_seconds and backward_seconds: a unit with much more than the others is gathered too
+ * late. Append-only. */
+typedef struct vescomm_fsdp_unit_counters {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t gathers; /**< gathers of the unit */
+    uint64_t gather_bytes; /**< its part of vescomm_fsdp_counters_t.gather_bytes */
+    uint64_t reduce_bytes; /**< its part of vescomm_fsdp_counters_t.reduce_bytes */
+    double forward_seconds; /**< time in pre_forward and post_forward, also of a recomputation */
+    double backward_seconds; /**< time in pre_backward and post_backward */
+    double explicit_seconds; /**< time in unshard and reshard */
+} vescomm_fsdp_unit_counters_t;
+
+/** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
+static inline vescomm_fsdp_unit_counters_t vescomm_fsdp_unit_counters_init(void) {
+    vescomm_fsdp_unit_counters_t counters = {
+        sizeof(vescomm_fsdp_unit_counters_t), 0, 0, 0, 0, 0.0, 0.0, 0.0};
+    return counters;
+}
+
+/**
+ * Returns the counters of a unit on this rank.
+ *
+ * @param counters  [in,out] struct_size set by the caller, the rest filled.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such unit.
+ *
+ * Collective: no.  Blocking: no.  Threads: one.  Since: 0.1
+ */
+VESCOMM_API vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t *engine,
+                                                            uint64_t unit,
+                                                            vescomm_fsdp_unit_counters_t *counters);
+
 /**
  * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
  * there is no progress thread, see vescomm_comm_progress(). The caller's communicator does not do
@@ -855,7 +888,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
 
 /**
  * Returns the engine's own communicator of all ranks, to trace and to count its operations. It must
- * not be used for anything else.
+ * not be used for anything else. A trace of it has a span for each event, such as
+ * "pre_forward block.0", in the row "fsdp".
  *
  * With replicas, gathers and sums are on a communicator of the shard group, which this is not.
  *

@@ -258,6 +258,11 @@ public:
         check(vescomm_fsdp_get_counters(get(), &counters));
         return counters;
     }
+    vescomm_fsdp_unit_counters_t unit_counters(std::uint64_t unit) const {
+        vescomm_fsdp_unit_counters_t counters = vescomm_fsdp_unit_counters_init();
+        check(vescomm_fsdp_get_unit_counters(get(), unit, &counters));
+        return counters;
+    }
 
     void progress() { check(vescomm_fsdp_progress(get())); }
 

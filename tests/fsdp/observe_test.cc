@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Counters of units, and spans of events in a trace.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "fsdp/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+class Observe : public ::testing::TestWithParam<const char *> {};
+
+TEST_P(Observe, CountersOfUnitsAddUpToThoseOfTheEngine) {
+    for (const int ranks : {1, 2, 3})
+        run_ranks(ranks, [&](Communicator &comm) {
+            const Described described = describe(odd_model(), GetParam());
+            Engine engine(described.spec, comm);
+            fill(engine);
+            for (int step = 0; step < 2; ++step) {
+                micro_batch(engine, described.ids, {.recompute = step == 1}, step, comm.rank(),
+                            ranks, true);
+                engine.step();
+            }
+            engine.begin(VESCOMM_FSDP_EVAL);
+            engine.unshard(0);
+            engine.reshard(0);
+            const vescomm_fsdp_counters_t all = engine.counters();
+            std::uint64_t gathers = 0, gather_bytes = 0, reduce_bytes = 0;
+            double seconds = 0;
+            for (std::uint64_t unit = 0; unit < described.ids.size(); ++unit) {
+                const vescomm_fsdp_unit_counters_t one = engine.unit_counters(unit);
+                EXPECT_GT(one.forward_seconds, 0);
+                EXPECT_GT(one.backward_seconds, 0);
+                EXPECT_EQ(one.explicit_seconds > 0, unit == 0);
+                gathers += one.gathers;
+                gather_bytes += one.gather_bytes;
+                reduce_bytes += one.reduce_bytes;
+                seconds += one.forward_seconds + one.backward_seconds + one.explicit_seconds;
+            }
+            EXPECT_GT(gathers, 0);
+            EXPECT_EQ(gathers, all.gathers);
+            EXPECT_EQ(gather_bytes, all.gather_bytes);
+            EXPECT_EQ(reduce_bytes, all.reduce_bytes);
+            EXPECT_LE(seconds, all.exposed_seconds + all.optimizer_seconds);
+            try {
+                engine.unit_counters(described.ids.size());
+                ADD_FAILURE() << "there is no such unit";
+            } catch (const Error &error) {
+                EXPECT_EQ(error.status(), VESCOMM_ERROR_INVALID_ARGUMENT);
+            }
+        });
+}
+
+std::size_t occurrences(const std::string &text, const std::string &word) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+        ++count;
+    return count;
+}
+
+TEST_P(Observe, ATraceHasASpanForEachEvent) {
+    constexpr int ranks = 2, steps = 2;
+    std::string path = (std::filesystem::temp_directory_path() / "observe_test.XXXXXX").string();
+    const int file = mkstemp(path.data());
+    ASSERT_GE(file, 0);
+    close(file);
+    run_ranks(ranks, [&](Communicator &comm) {
+        const Described described = describe(odd_model(), GetParam());
+        Engine engine(described.spec, comm);
+        fill(engine);
+        const auto step = [&](int number) {
+            micro_batch(engine, described.ids, {}, number, comm.rank(), ranks, true);
+            engine.step();
+        };
+        step(0);  // not traced
+        check(vescomm_trace_start(engine.comm(), 0));
+        for (int number = 1; number <= steps; ++number) step(number);
+        check(vescomm_trace_write(engine.comm(), path.c_str()));
+    });
+    std::ifstream input(path);
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    std::filesystem::remove(path);
+    const auto spans = [&](const std::string &name) {
+        return occurrences(text, "\"" + name + "\"");
+    };
+    for (const UnitModel &unit : odd_model())
+        for (const char *event :
+             {"pre_forward ", "post_forward ", "pre_backward ", "post_backward "})
+            EXPECT_EQ(spans(event + std::string(unit.name)), ranks * steps) << event << unit.name;
+    for (const char *event : {"begin", "finish_backward", "step"})
+        EXPECT_EQ(spans(event), ranks * steps) << event;
+    EXPECT_EQ(spans("gradient"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, Observe, ::testing::Values("zero3", "zero1", "ddp"),
+                         [](const auto &preset) { return std::string(preset.param); });
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
