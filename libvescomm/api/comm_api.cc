@@ -26,7 +26,14 @@ CommOptions read(const vescomm_comm_options_t *options, const char *function) {
     return wanted;
 }
 
-using OwnedComm = std::unique_ptr<vescomm_comm_t, decltype(&vescomm_comm_free)>;
+// Ends a communicator that other ranks may not have got, without waiting for them.
+struct Withdraw {
+    void operator()(vescomm_comm_t *comm) const {
+        vescomm_comm_abort(comm, "its creation failed on another rank");
+        vescomm_comm_free(comm);
+    }
+};
+using NewComm = std::unique_ptr<vescomm_comm_t, Withdraw>;
 
 vescomm_comm_t *hand_out(std::shared_ptr<Communicator> comm) {
     auto handle = std::make_unique<vescomm_comm>();
@@ -112,7 +119,7 @@ vescomm_status_t vescomm_comm_split(vescomm_comm_t *comm, int32_t color, int32_t
         collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_split", "out");
             const auto wanted = read(options, "vescomm_comm_split");
-            OwnedComm made(nullptr, vescomm_comm_free);
+            NewComm made;
             split(*comm->value, color, key, wanted,
                   [&](const auto &part) { made.reset(hand_out(part)); });
             *out = made.release();
@@ -126,7 +133,7 @@ vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm, const vescomm_comm_optio
         require(comm, "vescomm_comm_dup", "comm");
         collective_create(*comm->value, [&] {
             require(out, "vescomm_comm_dup", "out");
-            OwnedComm made(nullptr, vescomm_comm_free);
+            NewComm made;
             duplicate(*comm->value, read(options, "vescomm_comm_dup"),
                       [&](const auto &copy) { made.reset(hand_out(copy)); });
             *out = made.release();

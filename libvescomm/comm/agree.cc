@@ -27,6 +27,11 @@ std::pair<vescomm_status_t, std::string> unpack(const std::string &answer) {
     return {status, answer.substr(sizeof status)};
 }
 
+// True if the cause of such an error is the failure of another rank.
+bool is_consequence(vescomm_status_t status) {
+    return status == VESCOMM_ERROR_ABORTED || status == VESCOMM_ERROR_PEER_FAILED;
+}
+
 [[noreturn]] void throw_difference(std::string_view label, int rank, const std::string &key,
                                    const std::string &first, const std::string &other) {
     const std::string there = "rank " + std::to_string(rank);
@@ -83,13 +88,20 @@ std::vector<std::string> agree(Communicator &comm, std::string_view label, Deadl
         answer = pack(VESCOMM_ERROR_INTERNAL, error.what());
     }
     std::vector<std::string> results = comm.gather(label, answer, deadline);
+    std::optional<int> failed;
     for (int rank = 0; rank < comm.ranks(); ++rank) {
-        auto [status, text] = unpack(results[rank]);
-        if (status != VESCOMM_OK)
-            throw Error(status, std::string(label) + " failed on rank " + std::to_string(rank) +
-                                    ": " + text);
-        results[rank] = std::move(text);
+        const vescomm_status_t status = unpack(results[rank]).first;
+        if (status == VESCOMM_OK) continue;
+        // The errors of the others may be consequences of this one.
+        if (!failed || (is_consequence(unpack(results[*failed]).first) && !is_consequence(status)))
+            failed = rank;
     }
+    if (failed) {
+        const auto [status, text] = unpack(results[*failed]);
+        throw Error(status, std::string(label) + " failed on rank " + std::to_string(*failed) +
+                                ": " + text);
+    }
+    for (std::string &result : results) result = unpack(result).second;
     return results;
 }
 

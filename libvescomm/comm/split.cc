@@ -104,7 +104,7 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
     const std::uint64_t number = comm.numbers().next_child();
     if (std::ranges::all_of(all, [](Choice its) { return its.color < 0; })) return nullptr;
     std::shared_ptr<Communicator> made;
-    agree(comm, "the creation of communicators by a split", deadline, [&]() -> std::string {
+    const auto make = [&]() -> std::string {
         if (color < 0) return {};
         std::vector<int> ranks;
         auto control = open_group(comm, all, color, number, ranks, deadline);
@@ -116,7 +116,13 @@ std::shared_ptr<Communicator> split(Communicator &comm, int color, int key,
         if (complete) complete(part);
         made = std::move(part);
         return {};
-    });
+    };
+    // A creation that ended at its deadline has an error that names a rank: the others receive it.
+    const double seconds = comm.timeout_seconds();
+    const Deadline later =
+        Deadline::after(deadline.seconds_left() + std::min(5.0, 1 + seconds / 10));
+    // A reference: nothing is allocated here, where a failure would not be reported.
+    agree(comm, "the creation of communicators by a split", later, std::ref(make));
     return made;
 }
 
