@@ -33,7 +33,8 @@ void scatter_batch(const std::byte *batch, std::uint64_t bytes, std::byte *memor
     for (std::uint64_t at = 0; at < bytes; at += part.bytes) {
         std::memcpy(&part, batch + at, sizeof part);
         at += sizeof part;
-        std::memcpy(memory + part.offset, batch + at, part.bytes);
+        // A memory of no bytes has no address.
+        if (part.bytes > 0) std::memcpy(memory + part.offset, batch + at, part.bytes);
     }
 }
 

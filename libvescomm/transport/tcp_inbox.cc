@@ -95,7 +95,8 @@ void TcpInbox::take_in(int peer, const TcpMessage &message, const std::byte *byt
     if (why != nullptr) return refuse(peer, why);
     if (memory != nullptr && message.kind == TcpKind::batch)
         scatter_batch(bytes, message.bytes, memory->base);
-    else if (memory != nullptr) std::memcpy(memory->base + message.offset, bytes, message.bytes);
+    else if (memory != nullptr && message.bytes > 0)
+        std::memcpy(memory->base + message.offset, bytes, message.bytes);
     raise(peer, message);
 }
 

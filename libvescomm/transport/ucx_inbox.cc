@@ -162,7 +162,7 @@ void UcxInbox::write(const PutMemory &memory, const UcxMessage &message,
                      const void *data) noexcept {
     if (message.kind == MessageKind::batch)
         scatter_batch(static_cast<const std::byte *>(data), message.bytes, memory.base);
-    else std::memcpy(memory.base + message.offset, data, message.bytes);
+    else if (message.bytes > 0) std::memcpy(memory.base + message.offset, data, message.bytes);
 }
 
 // True if an earlier put of the sender still has to write some of the same bytes.
