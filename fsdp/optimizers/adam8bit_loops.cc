@@ -23,7 +23,7 @@ constexpr int segments = decades + 2;  // 0, the decades, 1
 constexpr int zero_code = 127;  // of the first moment; negative values have lower codes
 
 // The code book of values from 0 to 1. The lowest decade has `fractions` values, each other decade
-// twice as many as the one below.
+// twice the number of the one below.
 struct Book {
     float values[256];  // ascending
     float thresholds[segments - 1];  // segment s has the magnitudes above thresholds[s - 1]

@@ -193,7 +193,7 @@ std::vector<std::uint64_t> slot_sizes(std::size_t units, bool for_each, std::siz
     return sizes;
 }
 
-// As many code slots as units that are gathered ahead, also if there is a slot for each unit.
+// One code slot for each unit that is gathered ahead, even if there is a slot for each unit.
 void make_code_slots(ModelPlan &plan, const Spec &spec) {
     std::uint64_t largest = 0;
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {

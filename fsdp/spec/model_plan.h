@@ -74,7 +74,7 @@ struct ModelPlan {
     // for each unit.
     std::vector<std::uint64_t> slots;
     std::vector<std::uint64_t> gradient_slots;
-    // Slots of quantised buckets, in memory of their own: as many as the slots above.
+    // Slots of quantised buckets, in memory of their own; their number is that of `slots`.
     std::vector<std::uint64_t> quantised_slots;
     // Codes in transfer, with counters; unit slot number s uses code slot s mod their number.
     std::vector<std::uint64_t> code_slots;

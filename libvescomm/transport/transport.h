@@ -21,8 +21,8 @@ namespace vescomm::internal {
 using MemoryId = std::uint32_t;
 
 // A signal is a counter that one rank raises and others watch; it never decreases. `channel` is the
-// number of the request within its communicator, `flag` selects one of the counters of a
-// request (base/flags.h).
+// number of a set of flags (of a request, a memory or a slot), the same on every rank. `flag` is
+// one of its counters (base/flags.h).
 struct SignalName {
     std::uint32_t channel = 0;
     std::uint32_t flag = 0;

@@ -21,13 +21,13 @@
  * vescomm_fsdp_scale().
  *
  * Misuse. An event, vescomm_fsdp_parameter(), vescomm_fsdp_gradient(), vescomm_fsdp_push_gradient()
- * and vescomm_fsdp_step() fail when the order of events does not permit them. So do ranks that
- * announce different events, or pass different options. The error text names the event and the
- * unit. Such an error ends the step on all ranks: the waits of the other ranks return
+ * and vescomm_fsdp_step() fail when the order of events does not permit them. They also
+ * fail when ranks announce different events or pass different options. The error text names the
+ * event and the unit. Such an error ends the step on all ranks: the waits of the other ranks return
  * VESCOMM_ERROR_ABORTED or VESCOMM_ERROR_MISMATCH with this error text, and every later call
- * returns the first error, until all ranks call vescomm_fsdp_reset(), or the survivors of a failed
- * rank vescomm_fsdp_recover(). The parameters and the state of the optimizer are unchanged. A wrong
- * pointer or struct_size has no such effect: nothing happens.
+ * returns the first error, until all ranks call vescomm_fsdp_reset() or, after the death of a rank,
+ * the survivors call vescomm_fsdp_recover(). The parameters and the state of the optimizer are
+ * unchanged. A wrong pointer or struct_size has no such effect: nothing happens.
  *
  * "Threads: one" means: one thread at a time uses the engine and its communicator.
  */
@@ -53,7 +53,7 @@ typedef int32_t vescomm_fsdp_order_t;
 
 /** Units in the order in which they were added, and in the opposite order for backward. */
 #define VESCOMM_FSDP_DECLARED ((vescomm_fsdp_order_t)0)
-/** The order of the micro-batch before. If a micro-batch uses units in another order, they are
+/** The order of the previous micro-batch. If a micro-batch uses units in another order, they are
  *  gathered on demand, the deviation is counted, and its order is recorded for the next one. */
 #define VESCOMM_FSDP_RECORDED ((vescomm_fsdp_order_t)1)
 /** No prefetch: the trainer calls vescomm_fsdp_unshard() itself. */
@@ -87,17 +87,17 @@ typedef struct vescomm_fsdp_spec_options {
     uint64_t seed;
     /** Options of the planner. NULL: balanced over all units. Borrowed for the call. */
     const vescomm_planner_options_t *planner;
-    /** Type in which parameters travel: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
+    /** Type in which parameters are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block. They are rounded to it on every rank, also on the one that owns them. 0: their own
      *  type. */
     vescomm_type_t gather_type;
-    /** Largest number of elements with one scale. A block with one scale is a number of whole
-     *  blocks of a parameter, or a part of one; it stays on one rank. 0: 128. */
+    /** Largest number of elements that share one scale. Such a scale block consists of whole blocks
+     *  of a parameter, or is a part of one; it stays on one rank. 0: 128. */
     int32_t gather_block;
-    /** Type in which gradients travel: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
+    /** Type in which gradients are sent: VESCOMM_I8 or VESCOMM_F8E4M3, with an f32 scale for each
      *  block of gather_block. A contribution is rounded once, also that of the rank that owns the
-     *  shard, and contributions are summed in f32 in the order of ranks. A block with a gradient
-     *  that is not finite has a sum of NaNs. 0: the type of the gradients. */
+     *  shard, and contributions are summed in f32 in the order of ranks. If a gradient of a
+     *  block is not finite, all sums of that block are NaN. 0: the type of the gradients. */
     vescomm_type_t reduce_type;
     /** Not 0: each rank holds a copy of another rank's masters and states in its memory, on another
      *  node if there is one, so that vescomm_fsdp_recover() needs no checkpoint after the death of
@@ -237,10 +237,10 @@ typedef struct vescomm_fsdp_parameter {
      *  Both units are gathered while this one is open. vescomm_fsdp_parameter_init() sets -1:
      *  none. */
     int64_t tied_to;
-    /** As in the options of the specification, for this parameter; its own type: not in 8 bits.
-     *  0: as the specification says. A tied parameter has that of the one that it shares. */
+    /** Overrides gather_type of the specification for this parameter; its own type: not quantised.
+     *  0: as the specification. A tied parameter has the value of the parameter that it shares. */
     vescomm_type_t gather_type;
-    uint32_t reserved2;
+    uint32_t reserved_2;
 } vescomm_fsdp_parameter_t;
 
 /** Returns the struct with struct_size set, tied_to -1, all other members zero. Since: 0.1 */
@@ -304,33 +304,35 @@ typedef struct vescomm_fsdp_report {
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** All of the above and partner_bytes, without file_bytes, if no other rank of the shard group
-     * is on the node. */
+    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes and
+     *  partner_bytes, without file_bytes. Assumes that no other rank of the shard group is on the
+     *  node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
-    /** Bytes of gathered parameters of other ranks that this rank needs in a step: as they travel,
-     *  with their scales. */
+    /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
+     *  sent, with their scales. */
     uint64_t gather_bytes_per_step;
-    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step: as
-     *  they travel, with their scales. */
+    /** Bytes of its gradients that this rank gives to other ranks of its shard group in a step, as
+     *  they are sent, with their scales. */
     uint64_t reduce_bytes_per_step;
     /** Bytes of gradient shards that this rank contributes to the sum over replicas in a step. */
     uint64_t replica_bytes_per_step;
     /** Bytes of one rank without sharding: master, gradient, states, and a gathered copy if the
      *  compute type is not f32. */
     uint64_t replicated_bytes;
-    /** Parameters in gather_type and gradients in reduce_type in transfer, with their scales: of
-     *  parameters a copy of all ranks' for the ranks of a node that are in one shard group, and one
-     *  of this rank's; of gradients this rank's, and the received ones. Part of peak_bytes. */
+    /** Memory for values in 8 bits that are being sent, with their scales: parameters of all ranks
+     *  (once for the ranks of a node in one shard group) and of this rank; gradients of this rank,
+     *  and those received. Part of peak_bytes. */
     uint64_t code_bytes;
     /** Copies of another rank's masters, gradients and states, with partner_copy. The other rank is
-     *  the one before; it may be another one if several ranks share a node. */
+     *  the previous one of the shard group, or another one if several ranks share a node. */
     uint64_t partner_bytes;
     /** Bytes of gradient shards that this rank gives to the holder of its copy in a step. */
     uint64_t partner_bytes_per_step;
-    /** Masters and states in the file of offload_folder, those of partner_bytes included. They
-     *  count in the members above, except peak_bytes: the memory in which the system keeps parts of
-     *  the file is free when it is needed otherwise. */
+    /** Masters and states in the file of offload_folder, including the partner copy. They are in
+     * the members above, but not in peak_bytes, because the system can reclaim the pages of the
+     * file.
+     */
     uint64_t file_bytes;
 } vescomm_fsdp_report_t;
 
@@ -438,8 +440,8 @@ typedef int (*vescomm_fsdp_fill_t)(void *context, uint64_t parameter, int64_t fi
  *
  * @param fill     called from the calling thread, only during the call.
  * @param context  passed to @p fill.
- * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed; masters are partly set. A
- *         unit is open.
+ * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: @p fill failed, and masters are partly set;
+ *         or a unit is open.
  *
  * Collective: yes; all ranks call it between the same events.
  * Blocking: no; with partner_copy at most the timeout.  Threads: one.  Since: 0.1
@@ -451,8 +453,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 #define VESCOMM_FSDP_LAST ((uint32_t)1)
 /** Gradients stay on this rank; needs keep_gradients. */
 #define VESCOMM_FSDP_NO_SYNC ((uint32_t)2)
-/** States that gradients are not summed over replicas in this micro-batch. They never are before
- * the last one, so the flag changes nothing; it is an error together with LAST. */
+/** States that gradients are not summed over replicas (the outer axis) in this micro-batch. They
+ *  never are before the last one, so the flag changes nothing; it is an error with LAST. */
 #define VESCOMM_FSDP_NO_OUTER ((uint32_t)4)
 /** Forward only: no gradients. */
 #define VESCOMM_FSDP_EVAL ((uint32_t)8)
@@ -460,7 +462,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_initialise(vescomm_fsdp_t *engine,
 /**
  * Begins a micro-batch.
  *
- * Before: no unit is open, and the last micro-batch with backward is finished.
+ * Before: no unit is open, and the previous micro-batch with backward is finished.
  *
  * @param flags  VESCOMM_FSDP_LAST, NO_SYNC, NO_OUTER, EVAL; the same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: misuse.
@@ -648,8 +650,9 @@ typedef struct vescomm_fsdp_step {
     double learning_rate_scale;
     /** [in] Largest norm; larger gradients are scaled down to it. 0: no limit. */
     double max_norm;
-    /** [in] Factor that the trainer multiplied the loss by; gradients are divided by it. 0: 1. The
-     *  factor of vescomm_fsdp_scale() divided by it is 0, or from 2^-126 to 2^127. */
+    /** [in] Factor by which the trainer multiplied the loss; gradients are divided by it. 0: 1. The
+     *  quotient of the factor of vescomm_fsdp_scale() and this one must be 0, or between 2^-126 and
+     *  2^127. */
     double loss_scale;
     double norm; /**< [out] norm of the gradients before clipping, divided by the loss scale */
     int64_t step; /**< [out] number of steps that were not skipped */
@@ -684,7 +687,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_step(vescomm_fsdp_t *engine, vescomm_f
  * step has used them.
  *
  * @param group     of vescomm_fsdp_add_group().
- * @param settings  as there; must need the same states. The same on every rank.
+ * @param settings  as in vescomm_fsdp_add_group(); the kind must need the same states with them.
+ * The same on every rank.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: nothing changed.
  *
  * Collective: yes; all ranks call it between the same events.  Blocking: no.  Threads: one.
@@ -698,9 +702,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_set_group(vescomm_fsdp_t *engine, uint
  * and drops all gradients.
  *
  * After: parameters, states of the optimizer and settings of groups are as after the last step, or
- * after vescomm_fsdp_create(). Views are invalid. If
- * vescomm_fsdp_step() succeeded on some ranks and failed on others, because a rank failed after it,
- * the step is complete on all ranks.
+ * after vescomm_fsdp_create(). Views are invalid. If vescomm_fsdp_step() succeeded on some ranks
+ * only, because another rank failed after its update, reset completes the step on all ranks.
  *
  * @return VESCOMM_OK. After any error the engine has failed on all ranks, and they may call it
  *         again: the first error of the communicator given to vescomm_fsdp_create(), if that one
@@ -716,8 +719,8 @@ typedef struct vescomm_fsdp_recovery {
     uint32_t struct_size;
     int32_t from_checkpoint; /**< [out] 1: the values are those of the checkpoint */
     /** [in] Another specification of the same model, such as one with another preset. Its groups
-     *  have the states of those of the engine. NULL: that of the engine, with the settings of the
-     *  last step. Borrowed for the call. */
+     *  must have the same states as those of the engine. NULL: that of the engine, with the
+     * settings of the last step. Borrowed for the call. */
     const vescomm_fsdp_spec_t *spec;
     /** [in] Folder of checkpoints, to load if no survivor has some of the shards. NULL: none.
      *  Borrowed for the call. */
@@ -741,11 +744,11 @@ static inline vescomm_fsdp_recovery_t vescomm_fsdp_recovery_init(void) {
  *     vescomm_comm_free(comm);
  *     ...                                     repeat the step recovery.steps, and go on
  *
- * The values are those after the last step that a survivor has completed; the others complete it.
- * The shards of the failed ranks come from replicas, or from copies (partner_copy of the options).
- * If some are lost, all values are those of the latest checkpoint. Values of different steps are
- * never mixed. The step in which ranks died may be complete: compare recovery.steps, and skipped of
- * vescomm_fsdp_get_counters(), with what they were.
+ * The values are those after the last step that a survivor has completed; ranks that are behind
+ * apply it. The shards of the failed ranks come from replicas, or from copies (partner_copy of the
+ * options). If some are lost, all values are those of the latest checkpoint. Values of different
+ * steps are never mixed. To find out whether the interrupted step is complete, compare
+ * recovery.steps, and skipped of vescomm_fsdp_get_counters(), with their values before.
  *
  * Before: usually, an event has returned VESCOMM_ERROR_PEER_FAILED or VESCOMM_ERROR_ABORTED. Jobs
  * of vescomm_fsdp_save() have been freed. After: the engine is on @p survivors, at the start of a
@@ -782,7 +785,8 @@ typedef int32_t vescomm_fsdp_role_t;
 /**
  * Returns this rank's shard of a unit. vescomm_fsdp_pieces() says where parameters lie in it.
  *
- * @param role   frozen parameters have a master only, and lie behind all others.
+ * @param unit   of vescomm_fsdp_add_unit().
+ * @param role   a frozen parameter has only a master; frozen parameters lie behind all others.
  * @param state  index in vescomm_optimizer_needs_t.states; 0 for other roles.
  * @param view   [in,out] struct_size set by the caller; dimensions is 0. Valid until the engine is
  *               freed; aligned to 64 bytes.
@@ -877,8 +881,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_get_unit_counters(const vescomm_fsdp_t
 
 /**
  * Makes progress on gathers and sums without waiting. Call it regularly in long computations if
- * there is no progress thread, see vescomm_comm_progress(). The caller's communicator does not do
- * it, because the engine has its own.
+ * there is no progress thread, see vescomm_comm_progress(), which does not do this on the caller's
+ * communicator, because the engine has its own.
  *
  * @return as the events.
  *
@@ -891,7 +895,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  * not be used for anything else. A trace of it has a span for each event, such as
  * "pre_forward block.0", in the row "fsdp".
  *
- * With replicas, gathers and sums are on a communicator of the shard group, which this is not.
+ * With replicas, gathers and sums run on other communicators, which this function does not return.
  *
  * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset(), vescomm_fsdp_recover()
  *              or vescomm_fsdp_free().
@@ -972,8 +976,8 @@ VESCOMM_API vescomm_status_t vescomm_job_test(vescomm_job_t *job);
 VESCOMM_API vescomm_status_t vescomm_job_wait(vescomm_job_t *job, double timeout_seconds);
 
 /**
- * Frees a job. A save that has not ended is cancelled: it fails on all ranks, unless it was about
- * to be complete.
+ * Frees a job. A save that has not ended is cancelled: it fails on all ranks, unless its commit had
+ * begun.
  *
  * @param job  NULL: no effect.
  * @return VESCOMM_OK.
@@ -988,6 +992,7 @@ VESCOMM_API vescomm_status_t vescomm_job_free(vescomm_job_t *job);
  * number of ranks, the preset, blocks and the planner's options may differ from those of the save;
  * names, shapes and optimizers must not.
  *
+ * @param folder  that of vescomm_fsdp_save().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: a unit is open; there is no complete save; a
  *         tensor is missing or has another shape or type; a file is damaged. VESCOMM_ERROR_SYSTEM:
  *         a file cannot be read. The error text is the same on all ranks. Masters and states are
@@ -1001,7 +1006,7 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_load(vescomm_fsdp_t *engine, const cha
 /**
  * Returns bytes of the program from the checkpoint that was loaded last.
  *
- * @param rank      of the job that saved, whose vescomm_fsdp_extra_t had the bytes.
+ * @param rank      the rank, in the job that saved, that gave the bytes.
  * @param data      receives at most @p capacity bytes. May be NULL if @p capacity is 0.
  * @param bytes     [out] number of bytes in the checkpoint.
  * @return VESCOMM_OK, also when @p capacity does not suffice. VESCOMM_ERROR_INVALID_ARGUMENT: the

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The FSDP engine for C++20: owners for the objects of fsdp.h, and exceptions for its statuses.
-// Header only. fsdp.h documents each call at the C function of the same name: vescomm_fsdp_begin()
-// for Engine::begin().
+// Header only. fsdp.h documents each call at the C function whose name contains that of the C++
+// function: vescomm_fsdp_begin() for Engine::begin(), vescomm_fsdp_get_counters() for
+// Engine::counters(). vescomm_fsdp_export() has no wrapper.
 //
 //     vescomm::fsdp::Spec spec;
 //     spec.preset("zero3");

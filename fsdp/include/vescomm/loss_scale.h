@@ -4,7 +4,7 @@
  * Dynamic loss scaling, for gradients in f16: f16 loses gradients below 2^-25, and gradients from
  * 65520 on are infinite. The loss is multiplied by a scale that is as large as possible:
  *
- *     arguments.loss_scale = scale.scale;      the trainer multiplied its loss by it
+ *     arguments.loss_scale = scale.scale;      the factor by which the trainer multiplied its loss
  *     vescomm_fsdp_step(engine, &arguments, NULL);
  *     vescomm_fsdp_update_loss_scale(&scale, arguments.skipped);
  *

@@ -3,7 +3,8 @@
  *
  * Optimizers of the FSDP engine. An optimizer is a table of functions, a *kind*, with settings. The
  * engine asks a kind for its needs before it plans the layout, and then calls it once a step for
- * each run of consecutive pieces that share the settings. The conventions of vescomm.h apply.
+ * each *run*, a group of consecutive pieces that share the settings (vescomm_optimizer_run_t). The
+ * conventions of vescomm.h apply.
  *
  *     needs   states and their types                      no communicator, no memory
  *     step    updates masters and states of one run       this rank's shard only

@@ -29,9 +29,10 @@
  *
  * NCCL's communicator does not end while a CUDA graph that captured its calls exists, or while
  * earlier work of its streams hangs. vescomm waits 10 seconds for the end of an aborted one, or the
- * timeout of the vescomm_comm_t if that is shorter. Then the call returns, and these leak until the
- * process ends: NCCL's communicator, a thread that waits for its end, the workspace and the memory
- * of vescomm_gpu_malloc(). The log has a line about it. Destroy graphs before the communicator.
+ * timeout of the vescomm_comm_t if that is shorter. Then the call returns, and the following leak
+ * until the process ends: NCCL's communicator, a thread that waits for its end, the workspace and
+ * the memory of vescomm_gpu_malloc(). The log has a line about it. Destroy graphs before the
+ * communicator.
  *
  * While the program captures a stream, it may call all functions but vescomm_gpu_mfree() and
  * vescomm_gpu_comm_free(), which wait for the device: CUDA forbids that, and invalidates the
@@ -76,23 +77,24 @@ typedef struct vescomm_gpu_comm_options {
     int32_t min_ctas;
     int32_t max_ctas;
     uint32_t reserved;
-    /** Device memory for collectives with padding: at best the number of ranks times the bytes of
-     *  the largest shard. With less, the other methods are used. */
+    /** Bytes of device memory for the method "padded". It needs the number of ranks times the bytes
+     *  of the largest shard; with less, other methods are used. */
     uint64_t workspace_bytes;
     /** Method of all_gather_v and reduce_scatter_v: "equal", "padded", "rooted" or "messages"; see
      *  vescomm_gpu_explain(). A call that it does not suit fails. NULL: vescomm chooses. Borrowed
      *  for the call. */
     const char *method;
     /** An ncclComm_t of the program, of the same ranks, on the current device, without a call in
-     *  progress. It stays the program's, which destroys it after vescomm_gpu_comm_free(). After a
+     *  progress. The program keeps it, and destroys it after vescomm_gpu_comm_free(). After a
      *  failure the program aborts it first; vescomm does not, so its kernels do not end by
      *  themselves. min_ctas and max_ctas are not used. Given on all ranks or on none. NULL: a new
      *  one.
      *
      *  It must come from the library of NCCL that vescomm has loaded; vescomm-info shows the file.
-     *  That of another copy in the process, such as one that is linked statically, is undefined. It
-     *  is refused if the process exports the functions of another copy, or if NCCL does not
-     *  recognise it; a copy of the same version whose functions are hidden is not detected. */
+     *  The behaviour with a communicator of another copy in the process, such as one that is linked
+     *  statically, is undefined. It is refused if the process exports the functions of another
+     * copy, or if NCCL does not recognise it; a copy of the same version whose functions are hidden
+     * is not detected. */
     void *nccl_comm;
 } vescomm_gpu_comm_options_t;
 
@@ -130,7 +132,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_create(vescomm_comm_t *comm,
  * Returns the first failure of a device communicator, also one of work that still runs.
  *
  * @return VESCOMM_OK. The first error of the vescomm_comm_t, which NCCL's failures break too. It is
- *         never VESCOMM_ERROR_INVALID_ARGUMENT, which means that nothing has happened.
+ *         never VESCOMM_ERROR_INVALID_ARGUMENT, because that means that nothing happened.
  *
  * Collective: no.  Blocking: no; after a failure at most 10 seconds, once, to abort NCCL.
  * Threads: one at a time per communicator.
@@ -142,7 +144,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_comm_check(vescomm_gpu_comm_t *comm);
  * Waits until the work of a stream is complete, and returns early if the communicator fails.
  * Makes progress on the vescomm_comm_t meanwhile.
  *
- * @param stream  must not be captured. NULL: no stream that the default stream waits for is.
+ * @param stream  must not be captured. If it is NULL, no blocking stream may be
+ *                captured either.
  * @return VESCOMM_OK. VESCOMM_ERROR_TIMEOUT: the work takes longer than the timeout of the
  *         vescomm_comm_t, which is broken. Otherwise as vescomm_gpu_comm_check().
  *
@@ -153,8 +156,10 @@ VESCOMM_API vescomm_status_t vescomm_gpu_wait(vescomm_gpu_comm_t *comm, void *st
 
 /**
  * Frees a device communicator, and the memory of vescomm_gpu_malloc() on it, when the work of the
- * device is complete. All graphs that captured its calls are destroyed, otherwise it waits until
- * the timeout, and leaks; see above.
+ * device is complete.
+ *
+ * Before: all graphs that captured its calls are destroyed; otherwise it waits until the timeout,
+ * and leaks (see above).
  *
  * @param comm  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the handle was inherited by fork().
@@ -186,8 +191,9 @@ VESCOMM_API vescomm_status_t vescomm_gpu_malloc(vescomm_gpu_comm_t *comm, uint64
                                                 void **pointer);
 
 /**
- * Frees memory of vescomm_gpu_malloc() when the work of the device is complete. Graphs with work on
- * it are not launched any more.
+ * Frees memory of vescomm_gpu_malloc() when the work of the device is complete.
+ *
+ * Before: graphs with work on it are not launched again.
  *
  * @param pointer  NULL: no effect.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: no such memory begins at @p pointer, or a
@@ -209,7 +215,7 @@ VESCOMM_API vescomm_status_t vescomm_gpu_mfree(vescomm_gpu_comm_t *comm, void *p
  * @param type    type of the elements.
  * @param source  the shard of this rank. NULL: in place, where the shard lies in @p output. Must
  * not overlap output otherwise.
- * @param output  the whole buffer. At best, begins and cuts are multiples of 16 bytes.
+ * @param output  the whole buffer. Fastest if its beginning and the cuts are multiples of 16 bytes.
  * @return VESCOMM_OK: it is on the stream. VESCOMM_ERROR_INVALID_ARGUMENT: nothing happened.
  *         VESCOMM_ERROR_UNSUPPORTED: the method of the options does not suit; nothing happened.
  *         Otherwise as vescomm_gpu_comm_check().
@@ -235,7 +241,8 @@ VESCOMM_API vescomm_status_t vescomm_gpu_all_gather_v(vescomm_gpu_comm_t *comm,
  *   Switches that reduce (SHARP) may treat NaN in another way;
  * - the average multiplies each contribution by 1 / ranks, and adds the products. The factor and
  *   each product are rounded to the type. The average of equal values may thus be another value:
- *   three times 1.75 in bf16 may give 1.7578125. Better: the sum of f32, divided by the program.
+ *   three times 1.75 in bf16 may give 1.7578125. To avoid this, sum in f32, and divide in the
+ * program.
  *
  * @param layout  the same on every rank, with one shard for each rank; used during the call only.
  * @param type    f32, f64, f16, bf16, i8, u8, i32, u32, i64 or u64.

@@ -23,6 +23,10 @@
  * connection from each process to that of rank 0. It carries set-up, traces and failures, never
  * data.
  *
+ * *Registered memory* is memory of vescomm_malloc(), or of vescomm_memory_create() with a slab for
+ * each rank: all ranks of the node map it, and read arrays in it where they are. To register memory
+ * with a transport is another matter.
+ *
  * Offsets and sizes are in elements unless a name or a comment says bytes.
  *
  * Every function that can fail returns a status, sets its outputs only on success, and throws no
@@ -107,7 +111,8 @@ typedef int32_t vescomm_status_t;
 #define VESCOMM_ERROR_TIMEOUT ((vescomm_status_t)-3)
 /** A peer or the connection to it failed. The communicator is broken from now on. */
 #define VESCOMM_ERROR_PEER_FAILED ((vescomm_status_t)-4)
-/** The ranks made different calls, or the same call with different arguments. */
+/** The ranks made different calls, or the same call with different arguments. The communicator is
+ *  broken from now on, unless all ranks detect the difference while they create an object. */
 #define VESCOMM_ERROR_MISMATCH ((vescomm_status_t)-5)
 /** The feature exists, but not in this build, on this machine, or for these arguments. */
 #define VESCOMM_ERROR_UNSUPPORTED ((vescomm_status_t)-6)
@@ -223,9 +228,9 @@ typedef struct vescomm_comm_options {
     uint32_t reserved_2;
     /** Identifies a communicator when several threads create communicators of the same ranks at the
      *  same time: each thread passes its own tag, and the tag is the same on every rank. NULL or
-     *  empty: communicators are identified by the order in which they are created, so they must be
-     *  created one after another, in the same order of threads on every rank. At most 255 bytes;
-     *  borrowed for the call. Since: 0.1 */
+     *  empty: a communicator is identified by the number of earlier creations, so all ranks must
+     *  create them one after another, in the same order. At most 255 bytes; borrowed for the call.
+     * Since: 0.1 */
     const char *tag;
 } vescomm_comm_options_t;
 
@@ -263,7 +268,8 @@ typedef int (*vescomm_all_gather_function_t)(void *context, const void *mine, si
  *         VESCOMM_ERROR_TIMEOUT: ranks did not connect; the error text names them.
  *         VESCOMM_ERROR_PEER_FAILED. VESCOMM_ERROR_MISMATCH: two processes claim one rank, or the
  *         number of ranks or the build of the library differs. VESCOMM_ERROR_UNSUPPORTED: the
- *         variables require UCX, and this build or machine has none, or UCX and encryption.
+ *         variables require UCX, which this build or machine lacks; or they require UCX together
+ *         with encryption.
  *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_SYSTEM. After any error all resources have
  *         been freed.
  *
@@ -363,10 +369,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  * Before: @p comm is usually broken by the failure.
  * After: @p comm is broken on every rank and must still be freed. Memory, buffers and requests
  * created on it can only be freed. Memory of vescomm_malloc() stays valid. Pages that a failed rank
- * allocated with vescomm_malloc() stay in use on its node until the other ranks there have freed
- * @p comm, @p out, and all other communicators that share the memory: the process of a rank in
- * @p failed may still use them. Memory of vescomm_memory_create() that such a process maps stays in
- * use in the same way, and memory that is created afterwards on its node is not registered.
+ * allocated with vescomm_malloc() stay in use on its node until all communicators that share them
+ * are freed there. If a rank in @p failed is alive, memory of vescomm_memory_create() that it maps
+ * stays in use too, and memory created afterwards on its node is not registered.
  *
  * @param comm    the communicator that has lost ranks; not yet freed.
  * @param failed  @p count ranks of @p comm to exclude although their process may not have ended (it
@@ -374,8 +379,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_dup(vescomm_comm_t *comm,
  *                @p count is 0.
  * @param out     [out] owned by the caller; free with vescomm_comm_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_TIMEOUT: a rank is alive and
- *         has not called this function; the error text names it. VESCOMM_ERROR_PEER_FAILED: a rank
- *         died when the timeout had passed. VESCOMM_ERROR_MISMATCH: another rank passed this one in
+ *         has not called this function; the error text names it. VESCOMM_ERROR_PEER_FAILED: more
+ *         ranks died, and no time was left to shrink again. VESCOMM_ERROR_MISMATCH: another rank
+ * passed this one in
  *         @p failed.
  *
  * Collective: yes, all ranks that are alive and not in @p failed.  Blocking: yes, at most the
@@ -395,7 +401,7 @@ typedef struct vescomm_comm_info {
     int32_t local_rank; /**< position of the caller among the ranks of its node */
     int32_t local_ranks; /**< number of ranks on the caller's node */
     int32_t reserved;
-    double timeout_seconds; /**< longest time of a wait, as given or by default */
+    double timeout_seconds; /**< maximum duration of a wait, as given or by default */
 } vescomm_comm_info_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -430,8 +436,8 @@ typedef struct vescomm_comm_counters {
     /** Time in waits that have ended, without the busy time in them. A wait that ends within its
      *  first polls is not timed. */
     double waiting_seconds;
-    /** bytes that this rank's copies and reductions have read in registered arrays of other ranks,
-     *  instead of the staging buffer */
+    /** Bytes that this rank's copies and reductions have read in registered arrays of other ranks,
+     *  instead of the staging buffer. */
     uint64_t bytes_registered;
 } vescomm_comm_counters_t;
 
@@ -518,9 +524,9 @@ VESCOMM_API vescomm_status_t vescomm_comm_abort(vescomm_comm_t *comm, const char
  * that are running complete first. While the call waits for the other ranks, it makes progress, so
  * that they can complete their operations.
  *
- * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. If a
- * rank waits for a peer that has called this function without making the matching call first, the
- * wait returns VESCOMM_ERROR_MISMATCH after two seconds without progress.
+ * After: nothing can be created or started on @p comm, and vescomm_comm_free() does not wait. A
+ * rank that waits for a peer which has called this function, and has not made the matching call
+ * before, gets VESCOMM_ERROR_MISMATCH after two seconds without progress.
  *
  * @return VESCOMM_OK, also when an earlier call succeeded. The first error of a broken
  *         communicator. VESCOMM_ERROR_TIMEOUT: a rank has not called it; the error text names the
@@ -795,9 +801,9 @@ typedef int32_t vescomm_type_t;
 /** One byte. Every byte but 0 is true. Reductions write 1 and 0; other collectives copy the byte.
  */
 #define VESCOMM_BOOL ((vescomm_type_t)15)
-/** Complex: two f32, the real part first. Arrays are aligned to one part, here and for c128. */
+/** Complex: two f32, the real part first. Arrays are aligned to 4 bytes. */
 #define VESCOMM_C64 ((vescomm_type_t)16)
-/** Complex: two f64, the real part first. */
+/** Complex: two f64, the real part first. Arrays are aligned to 8 bytes. */
 #define VESCOMM_C128 ((vescomm_type_t)17)
 
 /** Size of one element in bytes; 0 for a value that is not a type. Since: 0.1 */
@@ -839,12 +845,12 @@ typedef int32_t vescomm_memory_kind_t;
 /** Number of slabs of a memory: one for each rank, or one for each node. */
 typedef int32_t vescomm_sharing_t;
 
-/** The default: one slab for each rank. The ranks of its node map it too, and collectives copy from
- *  slab to slab. */
+/** The default: one slab for each rank. All ranks of the node map every slab, and collectives copy
+ *  from slab to slab. */
 #define VESCOMM_PER_RANK ((vescomm_sharing_t)0)
 /** One slab for each node: its ranks see the same bytes, so gathered data exists once. For
- *  all_gather_v and broadcast; reductions refuse it, because each rank needs its own contribution.
- */
+ *  all_gather_v and broadcast. A reduction on it is VESCOMM_ERROR_INVALID_ARGUMENT, because each
+ *  rank needs its own contribution. */
 #define VESCOMM_PER_NODE ((vescomm_sharing_t)1)
 
 /** Bytes at a fixed address, mapped by the ranks of the node and registered with the transports
@@ -874,10 +880,9 @@ static inline vescomm_memory_options_t vescomm_memory_options_init(void) {
  * After: every byte is zero. The memory has no name in a file system. The operating system frees it
  * when the last process that maps it ends, however it ends.
  *
- * Slabs of VESCOMM_PER_RANK are registered memory, as that of vescomm_malloc(), if @p comm has all
- * ranks of this node; ranks that have ended do not count after vescomm_comm_shrink(). On a
- * communicator that was split off with a part of them, arrays in the memory count as private. So
- * they do if VESCOMM_MALLOC_BYTES is too small, or if the process has too many mappings.
+ * With VESCOMM_PER_RANK the slabs are registered memory if all ranks of this node that are alive
+ * belong to @p comm. Otherwise, or if VESCOMM_MALLOC_BYTES is too small, or the process has too
+ * many mappings, arrays in the memory count as private.
  *
  * @param options  its member bytes must be set. Borrowed for the call.
  * @param memory   [out] owned by the caller; free with vescomm_memory_free().
@@ -908,7 +913,7 @@ VESCOMM_API vescomm_status_t vescomm_memory_get_data(const vescomm_memory_t *mem
                                                      uint64_t *bytes);
 
 /**
- * Frees memory. Buffers in it keep it alive. Other ranks may go on to use their slabs.
+ * Frees memory. Buffers in it keep it alive. Other ranks may continue to use their slabs.
  *
  * Before: no operation of this rank uses the memory any more.
  * After: the pages of registered memory are returned when all ranks of the node have freed it.
@@ -923,12 +928,12 @@ VESCOMM_API vescomm_status_t vescomm_memory_free(vescomm_memory_t *memory);
 /**
  * Allocates registered memory: arrays in it move within a node without a copy in between.
  *
- * After: every byte is zero. Calls on arrays recognise the memory by its address, as they recognise
- * memory of vescomm_memory_create() with a slab for each rank, which is collective. Each rank of a
- * call may pass registered or private arrays; results and errors are the same. A call with
- * registered arrays completes when the other ranks of the node have read them. If
- * VESCOMM_MALLOC_BYTES is 0, or the system refuses to map the address space, the memory is private.
- * A forked process shares the memory with its parent.
+ * After: every byte is zero. Calls on arrays recognise the memory by its address.
+ * (vescomm_memory_create() makes registered memory too, collectively.) Each rank of a call may pass
+ * registered or private arrays; results and errors are the same. A call with registered arrays
+ * completes when the other ranks of the node have read them. If VESCOMM_MALLOC_BYTES is 0, or the
+ * system refuses to map the address space, the memory is private. After fork() the child shares the
+ * memory with its parent, and must not write to it.
  *
  * @param comm     calls on this communicator, on those that it was created from, and on those that
  *                 are created from them recognise the memory. All of them keep it alive.
@@ -1113,11 +1118,12 @@ typedef int32_t vescomm_op_t;
 #define VESCOMM_BITWISE_OR ((vescomm_op_t)7)
 /** A bit is 1 if it is 1 in an odd number of contributions. */
 #define VESCOMM_BITWISE_XOR ((vescomm_op_t)8)
-/** 1 if all ranks contribute an element other than 0, otherwise 0; also with one rank. */
+/** 1 if all ranks contribute an element other than 0, otherwise 0. One rank also gets 0 or 1. */
 #define VESCOMM_LOGICAL_AND ((vescomm_op_t)9)
-/** 1 if any rank contributes an element other than 0, otherwise 0; also with one rank. */
+/** 1 if any rank contributes an element other than 0, otherwise 0. One rank also gets 0 or 1. */
 #define VESCOMM_LOGICAL_OR ((vescomm_op_t)10)
-/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0. */
+/** 1 if an odd number of ranks contribute an element other than 0, otherwise 0. One rank also gets
+ *  0 or 1. */
 #define VESCOMM_LOGICAL_XOR ((vescomm_op_t)11)
 
 /** Details of a collective. Members that an operation does not use must be zero. Append-only. */
@@ -1131,14 +1137,15 @@ typedef struct vescomm_request_options {
      *  pointer is not NULL. 0, VESCOMM_TYPE_DEFAULT: the type of the buffer. */
     vescomm_type_t type;
     /** all_gather_v only: this rank's shard, converted to the type of the buffer. NULL, or the
-     *  address of the shard in the buffer with its type: in place, the shard is in the buffer
-     *  already. Any other overlap with the buffer is an error. Ranks may differ in source and type.
-     *  Borrowed until the request is freed; must not change between start and completion. */
+     *  address of the shard in the buffer and the type of the buffer: in place, the shard is in the
+     *  buffer already. Any other overlap with the buffer is an error. Ranks may differ in source
+     * and type. Borrowed until the request is freed; must not change between start and completion.
+     */
     const void *source;
     /** reduce_scatter_v only: receives this rank's shard of the result, in the type of the buffer
      *  or, for floats of 16 and 8 bits, in f32. NULL, or the address of the shard in the buffer
-     *  with its type: in place. Any other overlap with the buffer is an error. Ranks may differ in
-     *  output and type. Borrowed until the request is freed. */
+     *  and the type of the buffer: in place. Any other overlap with the buffer is an error. Ranks
+     * may differ in output and type. Borrowed until the request is freed. */
     void *output;
     /** Name of the algorithm to use. NULL: the variable VESCOMM_ALGORITHM, or the library chooses;
      *  vescomm_request_explain() returns the choice. Borrowed for the call. */
@@ -1167,8 +1174,9 @@ static inline vescomm_request_options_t vescomm_request_options_init(void) {
  * @param request  [out] owned by the caller; free with vescomm_request_free().
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT. VESCOMM_ERROR_UNSUPPORTED: no conversion
  *         between these types; f32 and f64 convert to and from every float, other types only to
- *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options.
- *         VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
+ *         themselves. VESCOMM_ERROR_MISMATCH: the ranks passed different options, other than
+ * source, output and type. VESCOMM_ERROR_OUT_OF_MEMORY. VESCOMM_ERROR_TIMEOUT,
+ * VESCOMM_ERROR_PEER_FAILED.
  *
  * Collective: yes, same order.  Blocking: until all ranks agree.
  * Threads: one at a time per communicator.  Cost: on one node with VESCOMM_PER_NODE each rank
@@ -1367,7 +1375,7 @@ typedef struct vescomm_message_info {
     int32_t source; /**< rank of the sender */
     int32_t tag; /**< tag of the message */
     vescomm_type_t type; /**< type of its elements, as in the receive */
-    int64_t count; /**< its elements, as in the receive */
+    int64_t count; /**< number of its elements, as in the receive */
 } vescomm_message_info_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -1380,8 +1388,8 @@ static inline vescomm_message_info_t vescomm_message_info_init(void) {
  * Returns the sender and the tag of a message that a request has received. A receive from
  * VESCOMM_ANY_SOURCE finds out here where its message came from.
  *
- * @param request  of a vescomm_receive(), or of a group. Complete; if it was started again, the
- *                 message is that of its last run.
+ * @param request  a request of vescomm_receive() or of a group, which is complete. If it was
+ * started again, the message is that of its last run.
  * @param index    number of the receive in its group, from 0, in the order of the calls; 0 for a
  *                 single receive.
  * @param info     [in,out] struct_size set by the caller, the rest filled.
@@ -1399,7 +1407,8 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  * @defgroup arrays Collectives on arrays
  *
  * Collectives on arrays of the caller, at any address. Data between ranks passes through a staging
- * buffer of the communicator. Buffers avoid that copy and are faster for large data.
+ * buffer of the communicator, except that of arrays in registered memory within a node
+ * (vescomm_malloc()). Buffers avoid that copy too, and are faster for large data.
  *
  * A call starts its operation immediately. If @p request is NULL, the call returns when the
  * operation is complete on this rank. If not, it returns at once with a request, and the arrays are
@@ -1416,7 +1425,7 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  * the library: call vescomm_comm_progress() in long computations.
  *
  * Counts and offsets are in elements, from 0 to 2^40, and borrowed for the call. An array may be
- * NULL where its count is 0. Arrays are aligned to their elements, complex ones to one part. A
+ * NULL where its count is 0. Arrays are aligned to their elements, complex ones to their parts. A
  * *block* is the elements that one rank gets from another. Output blocks must not overlap each
  * other or any source block, except in place:
  *
@@ -1440,13 +1449,14 @@ VESCOMM_API vescomm_status_t vescomm_request_get_message(vescomm_request_t *requ
  * @return for all of them: VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: the call had no effect on
  *         this rank; the error text names the argument. VESCOMM_ERROR_MISMATCH: ranks made
  *         different calls; the error text names two of them, and the communicator is broken. A rank
- *         that does not depend on another rank in this call may get this error from a later call.
+ *         that needs no data of another rank in this call may complete it, and get this error from
+ *         a later call.
  *         VESCOMM_ERROR_OUT_OF_MEMORY: the call had no effect. VESCOMM_ERROR_UNSUPPORTED: the
  *         communicator has reached its maximum number of operations; create another one.
  *         VESCOMM_ERROR_TIMEOUT, VESCOMM_ERROR_PEER_FAILED.
  * Collective: yes, same order.  Blocking: without a request, at most the timeout.
  * Threads: one at a time per communicator.  Cost: as on a buffer, plus one copy of the data between
- * ranks.  Since: 0.1
+ * ranks unless the arrays are registered.  Since: 0.1
  *
  * @{
  */
@@ -1632,14 +1642,14 @@ VESCOMM_API vescomm_status_t vescomm_all_to_all(vescomm_comm_t *comm, const void
  * A send may complete before the peer receives. The limit is 128 KiB in a communicator of up to 8
  * ranks, less in a larger one, and 2 KiB in one of 512 ranks and more. A message within the limit
  * completes immediately if at most three earlier messages to the same peer are unreceived. A larger
- * one completes when all of it but the last part, of the size of the limit, has been received.
+ * one completes when at most the number of bytes of the limit has not been received yet.
  * Programs must not rely on this, as in MPI: two ranks that send to each other put their sends and
  * receives in a group.
  *
- * Four messages to a peer can be under way. If none of them is for the receive in which the peer
- * waits, it copies those in the way of later ones to memory of its own, up to 256 MiB together in a
- * communicator; each message counts about 100 bytes more than its data. A receive of a message that
- * is behind more than that waits until some of it is received.
+ * Four messages to a peer can be under way. If a receive waits for a later one, the peer copies the
+ * unmatched messages before it into memory, at most 256 MiB for a communicator; each message counts
+ * about 100 bytes more than its data. At the limit, that receive waits until some of them are
+ * received.
  *
  * @param source  @p count elements.
  * @param count   number of elements; 0: a message without data.
@@ -1660,17 +1670,17 @@ VESCOMM_API vescomm_status_t vescomm_send(vescomm_comm_t *comm, const void *sour
  * It takes the oldest message of the peer that has its tag (see @p options) and that no earlier
  * receive takes. From VESCOMM_ANY_SOURCE it takes the oldest such message of some rank. Ranks
  * with such messages are served round robin: many messages of one do not delay those of the others.
- * The calling rank is one of them, and may send from another thread. The wait therefore lasts until
- * the timeout if all other ranks have finalized the communicator.
+ * Messages of the calling rank to itself count too, since another of its threads may send. A wait
+ * on VESCOMM_ANY_SOURCE therefore ends only with the timeout if all other ranks have finalized the
+ * communicator.
  * After completion: output holds the message. vescomm_request_get_message() returns its sender.
  * @param output  @p count elements.
  * @param count   number of elements; with 0 the call completes when the peer has sent.
  * @param peer    rank of the sender, which may be the calling rank; or VESCOMM_ANY_SOURCE.
  * @return as vescomm_send(). After VESCOMM_ERROR_MISMATCH the output is unchanged.
- *         VESCOMM_ERROR_TIMEOUT: the sentence names the peer, or the messages that this rank holds
- *         and nobody has received.
- * Collective: no; matches one vescomm_send() of the peer.  Blocking: as the collectives.
- * Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
+ *         VESCOMM_ERROR_TIMEOUT: the error text names the peer, or the messages that this rank
+ * holds and nobody has received. Collective: no; matches one vescomm_send() of the peer.  Blocking:
+ * as the collectives. Threads: as the collectives.  Cost: as vescomm_send().  Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_receive(vescomm_comm_t *comm, void *output, int64_t count,
                                              vescomm_type_t type, int32_t peer,

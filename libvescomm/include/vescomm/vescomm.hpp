@@ -242,7 +242,7 @@ public:
 
     explicit Communicator(vescomm_comm_t *owned) noexcept : owner_(owned) {}
 
-    // The ranks with the same color form a communicator. Where the color is negative, the result is
+    // The ranks with the same color form a communicator. With a negative color the result is
     // empty: its get() returns nullptr.
     Communicator split(std::int32_t color, std::int32_t key = 0,
                        const vescomm_comm_options_t *options = nullptr) {
@@ -437,7 +437,7 @@ private:
             throw std::invalid_argument("a buffer of elements of " +
                                         std::to_string(vescomm_type_get_bytes(type_)) +
                                         " bytes is seen as one of " + std::to_string(sizeof(T)) +
-                                        " bytes; ask for the type that it was made with");
+                                        " bytes; use a C++ type of that size");
         return {static_cast<T *>(view.data), static_cast<std::size_t>(view.elements)};
     }
 

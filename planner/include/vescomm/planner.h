@@ -184,8 +184,7 @@ VESCOMM_API vescomm_status_t vescomm_plan(const vescomm_planner_tensor_t *tensor
  * Returns one sentence about the calling thread's last call of a function of this header: the
  * quality of the layout, the reason why there is none, or the error. After
  * vescomm_plan_get_totals() it is about the whole plan, after vescomm_plan_get_figures() about one
- * unit of it. vescomm_get_last_error() does not return these sentences. A successful
- * vescomm_plan_get_units() or vescomm_plan_free() does not change the sentence.
+ * unit of it. vescomm_get_last_error() does not return these sentences.
  *
  * @return never NULL, empty before the first call; valid until this thread's next call of a
  *         function of this header.
@@ -224,7 +223,7 @@ typedef struct vescomm_planner_totals {
     int64_t bytes; /**< of all buffers, padding included */
     int64_t padding_bytes; /**< part of `bytes` that belongs to no tensor */
     int64_t largest_rank_bytes; /**< the most that one rank owns of all units, padding included */
-    int64_t lower_bound_bytes; /**< no choice of cuts has a smaller largest rank */
+    int64_t lower_bound_bytes; /**< for any cuts, some rank owns at least this many bytes */
     double mean_rank_bytes; /**< without padding */
     /** The largest ratio of a rank's bytes to its share. The share is the mean, or with weights the
      *  part that the rank's weight gives it. */

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Advice on the number of ranks that share one copy of a model. Sharing among all ranks (fully
-// sharded) needs the least memory and the most network time. Sharing among fewer ranks, with
-// gradients reduced between the copies (hybrid sharding), is faster as long as a copy fits.
-// advise() lists the choices.
+// Advice on the number of ranks that share one copy of a model (a shard group). Sharing among all
+// ranks (fully sharded) needs the least memory and the most network time. Sharing among fewer
+// ranks, with gradients reduced between the copies (hybrid sharding), is faster as long as a copy
+// fits. advise() lists the choices.
 //
 //     vescomm::planner::Advice advice = vescomm::planner::advise(model, {.memory_bytes = 80e9});
 //     if (advice.recommended) use(advice.choices[*advice.recommended].group);
@@ -32,8 +32,8 @@ struct AdviceOptions {
     double master_bytes = 4;
     double state_bytes = 8;  // two moments of 4
     double gradient_shard_bytes = 4;
-    // Gathered units, and units of gradients, that exist at once; bytes of each of their elements,
-    // 0 for the unit's type.
+    // Number of unit slots and of gradient slots. Bytes of each of their elements follow; 0: those
+    // of the unit's type.
     int parameter_slots = 2;
     int gradient_slots = 2;
     double gathered_bytes = 0;

@@ -49,7 +49,7 @@ struct ModelAnswer {
     std::int64_t padding_bytes = 0;
     std::int64_t largest_rank_bytes = 0;  // the most that one rank owns of all units together
     double mean_rank_bytes = 0;  // without padding
-    std::int64_t lower_bound_bytes = 0;  // no choice of cuts has a smaller largest rank
+    std::int64_t lower_bound_bytes = 0;  // for any cuts, some rank owns at least this
     // The largest ratio of a rank's bytes to its share. The share is the mean, or with weights the
     // part that the rank's weight gives it.
     double largest_over_share = 1;
