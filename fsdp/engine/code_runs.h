@@ -10,12 +10,17 @@
 
 #include "fsdp/quantise/quantise_loops.h"
 #include "fsdp/spec/gather_codes.h"
+#include "fsdp/spec/model_plan.h"
 
 namespace vescomm::fsdp {
 
 // Quantises the elements of a run, which begin at element `first` of `from`.
 void quantise_run(const GatherRun &run, vescomm_type_t code_type, const void *from,
                   vescomm_type_t type, std::int64_t first, std::byte *codes, std::byte *scales);
+
+// Quantises the shard of a position, whose masters are given. `codes`: receives its codes and
+// scales.
+void quantise_shard(const Bucket &bucket, int position, const float *masters, std::byte *codes);
 
 // Writes the elements of a run to `to`, an array of the bucket.
 void dequantise_run(const GatherRun &run, vescomm_type_t code_type, const std::byte *codes,

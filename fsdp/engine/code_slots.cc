@@ -6,6 +6,7 @@
 
 #include "fsdp/engine/code_runs.h"
 #include "fsdp/error.h"
+#include "fsdp/spec/gather_parts.h"
 
 namespace vescomm::fsdp {
 
@@ -23,10 +24,11 @@ static_assert(std::atomic_ref<std::uint8_t>::is_always_lock_free);
 
 }  // namespace
 
-CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards,
+CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards, const SecondaryCopies &copies,
                      std::span<const std::string> unit_names, Comms &comms)
     : plan_(plan),
       shards_(shards),
+      copies_(copies),
       unit_names_(unit_names),
       comms_(comms),
       position_(plan.mesh.position(comms.world().rank())),
@@ -45,8 +47,8 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards,
         }
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-        slots_[slot].codes = Memory(comms.shard(), plan.code_slots[slot], VESCOMM_PER_NODE);
-        slots_[slot].own = AlignedBytes(plan.own_code_bytes(position_));
+        slots_[slot].codes = Memory(comms.gather(), plan.code_slots[slot], VESCOMM_PER_NODE);
+        if (!copies.exist()) slots_[slot].own = AlignedBytes(plan.own_code_bytes(position_));
     }
 }
 
@@ -58,9 +60,6 @@ CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {
     const auto found = channels_.find({slot, bucket});
     if (found != channels_.end()) return found->second;
     const Bucket &planned = plan_.buckets[bucket];
-    std::vector<std::int64_t> counts;
-    for (int rank = 0; rank < plan_.mesh.shard_ranks; ++rank)
-        counts.push_back(static_cast<std::int64_t>(planned.codes.bytes(rank)));
     const std::string name = "codes of " + unit_names_[planned.unit];
     vescomm_buffer_options_t options = vescomm_buffer_options_init();
     options.type = VESCOMM_U8;
@@ -69,27 +68,20 @@ CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {
     options.sharing = VESCOMM_PER_NODE;
     options.name = name.c_str();
     Channel made;
-    made.buffer = Buffer(comms_.shard(), Layout::from_counts(counts), options);
+    made.buffer =
+        Buffer(comms_.gather(), Layout::from_counts(part_elements(plan_.mesh, planned)), options);
     vescomm_request_options_t request = vescomm_request_options_init();
-    request.source = slots_[slot].own.data() + own_offsets_[bucket];
+    request.source =
+        copies_.exist() ? copies_.part(bucket) : slots_[slot].own.data() + own_offsets_[bucket];
     request.type = VESCOMM_U8;
-    made.request = Request::all_gather_v(comms_.shard(), made.buffer, request);
+    made.request = Request::all_gather_v(comms_.gather(), made.buffer, request);
     return channels_.emplace(std::pair(slot, bucket), std::move(made)).first->second;
 }
 
 void CodeSlots::start(int slot, std::size_t bucket) {
-    const Bucket &planned = plan_.buckets[bucket];
-    const GatherCodes &codes = planned.codes;
-    // Runs have offsets in the whole bucket and in the codes of all ranks.
-    const float *master = shards_.master(bucket).data();
-    std::byte *own = slots_[slot].own.data() + own_offsets_[bucket];
-    const std::int64_t begin = planned.cuts[position_];
-    const auto begin_bytes = static_cast<std::uint64_t>(codes.cuts[position_]);
-    for (std::size_t i = codes.first_run[position_]; i < codes.first_run[position_ + 1]; ++i) {
-        const GatherRun &run = codes.runs[i];
-        quantise_run(run, planned.gather_type, master, VESCOMM_F32, run.offset - begin,
-                     own + (run.codes - begin_bytes), own + (run.scales - begin_bytes));
-    }
+    if (!copies_.exist())
+        quantise_shard(plan_.buckets[bucket], position_, shards_.master(bucket).data(),
+                       slots_[slot].own.data() + own_offsets_[bucket]);
     channel(slot, bucket).request.start();
 }
 
@@ -99,7 +91,7 @@ void CodeSlots::finish(int slot, std::size_t unit, const Data &data) {
     for (const std::size_t bucket : plan_.of_unit[unit]) {
         if (!plan_.buckets[bucket].quantised()) continue;
         Channel &from = channel(slot, bucket);
-        comms_.wait(comms_.shard(), from.request.get());
+        comms_.wait(comms_.gather(), from.request.get());
         buffer = &from.buffer;
         runs += plan_.buckets[bucket].codes.runs.size();
     }
@@ -115,7 +107,7 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
     const std::atomic_ref claimed(counters.claimed);
     const std::atomic_ref written(counters.written);
     auto *ranks = reinterpret_cast<std::uint8_t *>(slab) + ModelPlan::code_rank_offset;
-    const std::atomic_ref writing(ranks[position_]);
+    const std::atomic_ref writing(ranks[plan_.mesh.part(position_)]);
     writing.store(1, std::memory_order_relaxed);
     std::uint64_t end = slot.runs;  // all ranks have written the units before
     for (const std::size_t index : plan_.of_unit[unit]) {
@@ -145,10 +137,11 @@ void CodeSlots::write_parameters(const Slot &slot, std::size_t unit, const Data 
 
 std::string CodeSlots::name_writers(std::uint8_t *ranks) const {
     std::string list;
-    const int first = plan_.mesh.group(comms_.world().rank()) * plan_.mesh.shard_ranks;
-    for (int position = 0; position < plan_.mesh.shard_ranks; ++position)
-        if (std::atomic_ref(ranks[position]).load(std::memory_order_relaxed) != 0)
-            list += (list.empty() ? "rank " : ", rank ") + std::to_string(first + position);
+    const int count = plan_.mesh.gather_ranks();
+    const int first = comms_.world().rank() / count * count;
+    for (int rank = 0; rank < count; ++rank)
+        if (std::atomic_ref(ranks[rank]).load(std::memory_order_relaxed) != 0)
+            list += (list.empty() ? "rank " : ", rank ") + std::to_string(first + rank);
     return list.empty() ? "a rank of this node" : list;
 }
 

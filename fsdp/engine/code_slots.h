@@ -3,7 +3,8 @@
 //
 // Gathers of units in 8 bits. Each code slot is a slab of the node:
 //
-//     start     each rank quantises its shard; a request gathers codes and scales of all ranks
+//     start     each rank quantises its shard, unless it has a secondary copy; a request gathers
+//               codes and scales of all ranks
 //     finish    the ranks of the node divide the runs among them and write the parameters, once
 //
 // A rank claims one run after another from a counter in the slab. A rank that comes first does all
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "fsdp/engine/comms.h"
+#include "fsdp/engine/secondary_copies.h"
 #include "fsdp/engine/shards.h"
 
 namespace vescomm::fsdp {
@@ -27,15 +29,17 @@ namespace vescomm::fsdp {
 class CodeSlots {
 public:
     // All arguments must outlive the slots. Collective.
-    CodeSlots(const ModelPlan &plan, const Shards &shards, std::span<const std::string> unit_names,
-              Comms &comms);
+    CodeSlots(const ModelPlan &plan, const Shards &shards, const SecondaryCopies &copies,
+              std::span<const std::string> unit_names, Comms &comms);
 
     // The code slot that a unit slot uses.
     int slot_for(int unit_slot) const;
-    // True if a start() there would create a request, which all ranks of the group must do.
+    // True if create() there would create a request, which all ranks of the group must do.
     bool creates(int slot, std::size_t bucket) const { return !channels_.contains({slot, bucket}); }
-    // Quantises this rank's shard of a bucket, and starts to gather it. The buckets of a unit are
-    // started in order, after finish() of the unit before.
+    void create(int slot, std::size_t bucket) { channel(slot, bucket); }
+    // Quantises this rank's shard of a bucket, and starts to gather it. With secondary copies its
+    // part is filled already. The buckets of a unit are started in order, after finish() of the
+    // unit before.
     void start(int slot, std::size_t bucket);
     // Waits for the codes of the buckets of a unit and writes the parameters to data(bucket).
     // All ranks of the node must have stopped to read what is there.
@@ -47,7 +51,7 @@ public:
 private:
     struct Slot {
         Memory codes;  // of the node: counters, then codes and scales of all ranks
-        AlignedBytes own;  // codes and scales of this rank
+        AlignedBytes own;  // codes and scales of this rank; empty with secondary copies
         std::uint64_t runs = 0;  // of all units that were in the slot before
     };
     struct Channel {
@@ -62,6 +66,7 @@ private:
 
     const ModelPlan &plan_;
     const Shards &shards_;
+    const SecondaryCopies &copies_;
     std::span<const std::string> unit_names_;
     Comms &comms_;
     int position_;

@@ -29,11 +29,14 @@ Communicator make_world(vescomm_comm_t *parent) {
 }
 
 Comms::Comms(Communicator world, const Mesh &mesh) : mesh_(mesh), world_(std::move(world)) {
-    if (mesh.replicas() == 1) return;
     const int rank = world_.rank();
-    shard_ = split(world_, mesh.group(rank));
-    if (mesh.shard_ranks > 1) replica_ = split(world_, mesh.position(rank));
-    for (const Communicator *comm : {&this->world(), &shard(), &replica()})
+    if (mesh.replicas() > 1) {
+        shard_ = split(world_, mesh.group(rank));
+        if (mesh.shard_ranks > 1) replica_ = split(world_, mesh.position(rank));
+    }
+    if (mesh.secondary_ranks > 0) gather_ = split(world_, rank / mesh.secondary_ranks);
+    if (!shard_ && !gather_) return;
+    for (const Communicator *comm : {&this->world(), &shard(), &gather(), &replica()})
         all_.push_back(comm->get());
 }
 
@@ -48,6 +51,9 @@ void Comms::wait(const Communicator &comm, vescomm_request_t *request) {
     if (shard_ && &comm == &*shard_)
         why += fmt::format(" (rank 0 of the shard group is rank {})",
                            mesh_.group(rank) * mesh_.shard_ranks);
+    else if (gather_ && &comm == &*gather_)
+        why += fmt::format(" (rank 0 of the group with a secondary copy is rank {})",
+                           world_.rank() / mesh_.secondary_ranks * mesh_.secondary_ranks);
     else if (replica_ && &comm == &*replica_)
         why += fmt::format(" (rank r of the replicas is rank {} + {} * r)", mesh_.position(rank),
                            mesh_.shard_ranks);
@@ -70,6 +76,7 @@ void Comms::wait_until(const std::function<bool()> &ready,
 void Comms::progress() {
     world_.progress();
     if (shard_) shard_->progress();
+    if (gather_) gather_->progress();
     if (replica_) replica_->progress();
 }
 
@@ -82,7 +89,7 @@ void meet_in(const Communicator &world) {
 
 void Comms::abort(const char *reason) noexcept {
     if (world_.get() != nullptr) vescomm_comm_abort(world_.get(), reason);
-    for (const auto *comm : {&shard_, &replica_})
+    for (const auto *comm : {&shard_, &gather_, &replica_})
         if (*comm) vescomm_comm_abort((*comm)->get(), reason);
 }
 

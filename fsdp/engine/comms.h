@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The vescomm authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The communicators of one engine: all ranks, the shard group of this rank, and its replicas. They
-// belong to the engine, so that it can abort them without harm to the caller's communicator.
+// The communicators of one engine: all ranks, the shard group of this rank, the ranks with which it
+// gathers units, and its replicas. They belong to the engine, so that it can abort them without
+// harm to the caller's communicator.
 #pragma once
 
 #include <functional>
@@ -32,6 +33,8 @@ public:
 
     Communicator &world() { return world_; }
     Communicator &shard() { return shard_ ? *shard_ : world_; }
+    // The ranks that gather a unit together.
+    Communicator &gather() { return gather_ ? *gather_ : shard(); }
     Communicator &replica() { return replica_ ? *replica_ : world_; }
 
     // Waits until a request of `comm`, one of the above, is complete. Makes progress on all
@@ -49,6 +52,7 @@ private:
     const Mesh &mesh_;
     Communicator world_;
     std::optional<Communicator> shard_;  // none: all ranks
+    std::optional<Communicator> gather_;  // none: the shard group
     std::optional<Communicator> replica_;  // none: all ranks
     std::vector<vescomm_comm_t *> all_;  // of the above; empty if there is only one
 };

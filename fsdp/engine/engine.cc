@@ -340,7 +340,10 @@ std::vector<vescomm_optimizer_piece_t> Engine::pieces(std::uint64_t unit) const 
 }
 
 void Engine::progress() {
-    event(Event::progress, no_unit, false, 0, [&] { wiring_->comms.progress(); });
+    event(Event::progress, no_unit, false, 0, [&] {
+        wiring_->comms.progress();
+        wiring_->parameters.advance();
+    });
 }
 
 void Engine::require_wiring() const {

@@ -36,10 +36,14 @@ void GatheredUnits::end() {
 }
 
 void GatheredUnits::gather(int unit, int slot, const Announcement &announcement) {
-    slots_.gather(unit, slot, announcement);
-    const std::uint64_t bytes = gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
+    const bool fills = slots_.gather(unit, slot, announcement);
+    const std::uint64_t within =
+        group_gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
+    std::uint64_t bytes = gather_bytes(plan_, static_cast<std::size_t>(unit), position_);
+    if (fills) bytes += fill_bytes(plan_, static_cast<std::size_t>(unit), position_);
     ++counters_.gathers;
     counters_.gather_bytes += bytes;
+    counters_.group_gather_bytes += within;
     vescomm_fsdp_unit_counters_t &counters = unit_counters_[static_cast<std::size_t>(unit)];
     ++counters.gathers;
     counters.gather_bytes += bytes;
@@ -89,10 +93,11 @@ void GatheredUnits::close(std::size_t unit) {
         slots_.await(slot);
         slots_.release(slot);
     }
+    slots_.advance();
 }
 
 void GatheredUnits::forget() {
-    slots_.await_all();
+    slots_.forget();
     pool_.drop_all();
 }
 

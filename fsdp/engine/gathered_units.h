@@ -34,6 +34,8 @@ public:
     void start(std::size_t unit, const Announcement &announcement);
     // Ends an open() or a start().
     void close(std::size_t unit);
+    // Starts gathers that wait for secondary copies, as far as these are filled.
+    void advance() { slots_.advance(); }
     // Empties all slots, because the masters change.
     void forget();
 

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/engine/parameter_slots.h"
 
+#include <algorithm>
+
+#include "fsdp/spec/gather_parts.h"
+
 namespace vescomm::fsdp {
 
 ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
@@ -13,7 +17,8 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
       watch_(watch),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.slots.size()),
-      codes_(plan, shards, unit_names, comms) {
+      copies_(plan, shards, comms),
+      codes_(plan, shards, copies_, unit_names, comms) {
     for (const std::vector<std::size_t> &buckets : plan.of_unit) {
         std::uint64_t plain = 0;
         std::uint64_t quantised = 0;
@@ -25,10 +30,19 @@ ParameterSlots::ParameterSlots(const ModelPlan &plan, const Shards &shards,
     }
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         if (plan.slots[slot] > 0)
-            slots_[slot].memory = Memory(comms.shard(), plan.slots[slot], VESCOMM_PER_NODE);
+            slots_[slot].memory = Memory(comms.gather(), plan.slots[slot], VESCOMM_PER_NODE);
         if (plan.quantised_slots[slot] > 0)
             slots_[slot].quantised =
-                Memory(comms.shard(), plan.quantised_slots[slot], VESCOMM_PER_NODE);
+                Memory(comms.gather(), plan.quantised_slots[slot], VESCOMM_PER_NODE);
+    }
+}
+
+// Other ranks may have started the gathers in the queue, and wait for this rank.
+ParameterSlots::~ParameterSlots() {
+    try {
+        if (!queue_.empty()) start_until(queue_.back());
+    } catch (const std::exception &) {
+        // The communicators are broken.
     }
 }
 
@@ -49,15 +63,41 @@ ParameterSlots::Channel &ParameterSlots::channel(int slot, std::size_t bucket) {
     options.sharing = VESCOMM_PER_NODE;
     options.name = unit_names_[planned.unit].c_str();
     Channel made;
-    made.buffer = Buffer(comms_.shard(), planned.layout(), options);
+    made.buffer =
+        Buffer(comms_.gather(), Layout::from_counts(part_elements(plan_.mesh, planned)), options);
     vescomm_request_options_t request = vescomm_request_options_init();
     request.source = shards_.master(bucket).data();
     request.type = VESCOMM_F32;
-    made.request = Request::all_gather_v(comms_.shard(), made.buffer, request);
+    if (copies_.exist()) {
+        request.source = copies_.part(bucket);
+        request.type = planned.type;
+    }
+    made.request = Request::all_gather_v(comms_.gather(), made.buffer, request);
     return channels_.emplace(std::pair(slot, bucket), std::move(made)).first->second;
 }
 
-void ParameterSlots::gather(int unit, int slot, const Announcement &announcement) {
+// Ranks that do not come to this unit must be found before. Ranks create and start requests in the
+// same order, so gathers in the queue start first.
+void ParameterSlots::create_requests(int unit, int slot) {
+    const int codes = plan_.quantised_bytes_of(unit) > 0 ? codes_.slot_for(slot) : 0;
+    bool creates = copies_.lack(unit) && copies_.creates(unit, slot);
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (plan_.buckets[bucket].elements == 0) continue;
+        creates =
+            creates || (plan_.buckets[bucket].quantised() ? codes_.creates(codes, bucket)
+                                                          : !channels_.contains({slot, bucket}));
+    }
+    if (!creates) return;
+    watch_.verify(slots_[slot].announced);
+    while (!queue_.empty()) start_until(queue_.back());
+    for (const std::size_t bucket : plan_.of_unit[unit]) {
+        if (plan_.buckets[bucket].elements == 0) continue;
+        if (plan_.buckets[bucket].quantised()) codes_.create(codes, bucket);
+        else channel(slot, bucket);
+    }
+}
+
+bool ParameterSlots::gather(int unit, int slot, const Announcement &announcement) {
     Slot &into = slots_[slot];
     await(slot);
     // Unit slots share code slots.
@@ -67,19 +107,36 @@ void ParameterSlots::gather(int unit, int slot, const Announcement &announcement
     into.unit = unit;
     into.announced = watch_.post(announcement);
     into.running = true;
+    const bool fills = copies_.lack(unit);
+    if (fills || !copies_.exist())
+        for (const std::size_t bucket : plan_.of_unit[unit])
+            if (plan_.buckets[bucket].elements > 0) shards_.will_need_master(bucket);
+    create_requests(unit, slot);
+    if (fills) copies_.fill(unit, slot);
+    queue_.push_back(slot);
+    advance();
+    return fills;
+}
+
+void ParameterSlots::start_next() {
+    const int slot = queue_.front();
+    const int unit = slots_[slot].unit;
+    for_plain_buckets(unit, [&](std::size_t bucket) { channel(slot, bucket).request.start(); });
     for (const std::size_t bucket : plan_.of_unit[unit])
-        if (plan_.buckets[bucket].elements > 0) shards_.will_need_master(bucket);
-    // A request is created on all ranks of a group. Ranks that do not come to this unit must be
-    // found before.
-    for_plain_buckets(unit, [&](std::size_t bucket) {
-        if (!channels_.contains({slot, bucket})) watch_.verify(into.announced);
-        channel(slot, bucket).request.start();
-    });
-    for (const std::size_t bucket : plan_.of_unit[unit]) {
-        if (!plan_.buckets[bucket].quantised()) continue;
-        const int codes = codes_.slot_for(slot);
-        if (codes_.creates(codes, bucket)) watch_.verify(into.announced);
-        codes_.start(codes, bucket);
+        if (plan_.buckets[bucket].quantised()) codes_.start(codes_.slot_for(slot), bucket);
+    queue_.pop_front();
+}
+
+void ParameterSlots::advance() {
+    while (!queue_.empty() && copies_.filled(slots_[queue_.front()].unit)) start_next();
+}
+
+void ParameterSlots::start_until(int slot) {
+    if (std::ranges::find(queue_, slot) == queue_.end()) return;
+    for (bool last = false; !last;) {
+        last = queue_.front() == slot;
+        copies_.await(slots_[queue_.front()].unit);
+        start_next();
     }
 }
 
@@ -88,8 +145,9 @@ void ParameterSlots::await(int slot) {
     if (!from.running) return;
     // All ranks have begun this gather, so no rank reads the unit that was in the slot before.
     watch_.verify(from.announced);
+    start_until(slot);
     for_plain_buckets(from.unit, [&](std::size_t bucket) {
-        comms_.wait(comms_.shard(), channel(slot, bucket).request.get());
+        comms_.wait(comms_.gather(), channel(slot, bucket).request.get());
     });
     if (plan_.quantised_bytes_of(from.unit) > 0)
         codes_.finish(codes_.slot_for(slot), from.unit,
@@ -116,8 +174,9 @@ void *ParameterSlots::data(int slot, std::size_t bucket) const {
     return static_cast<std::byte *>(memory.data()) + offsets_[bucket];
 }
 
-void ParameterSlots::await_all() {
+void ParameterSlots::forget() {
     for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) await(slot);
+    copies_.forget();
 }
 
 std::uint64_t ParameterSlots::bytes() const {
@@ -126,7 +185,7 @@ std::uint64_t ParameterSlots::bytes() const {
         if (slots_[slot].memory.get() != nullptr) bytes += plan_.slots[slot];
         if (slots_[slot].quantised.get() != nullptr) bytes += plan_.quantised_slots[slot];
     }
-    return bytes + codes_.bytes();
+    return bytes + copies_.bytes() + codes_.bytes();
 }
 
 }  // namespace vescomm::fsdp

@@ -3,9 +3,13 @@
 //
 // The gathered parameters: slots, each a slab of the node, and the requests that fill them. It does
 // what SlotPool decides.
+//
+// With secondary copies a gather waits in a queue until this rank's part is filled. Gathers start
+// in the order of gather(), which is the same on all ranks.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -15,6 +19,7 @@
 #include "fsdp/engine/code_slots.h"
 #include "fsdp/engine/comms.h"
 #include "fsdp/engine/event_log.h"
+#include "fsdp/engine/secondary_copies.h"
 #include "fsdp/engine/shards.h"
 #include "fsdp/engine/watch.h"
 
@@ -26,12 +31,19 @@ public:
     ParameterSlots(const ModelPlan &plan, const Shards &shards,
                    std::span<const std::string> unit_names, Comms &comms, Watch &watch);
 
-    // Starts to gather a unit into a slot. A gather in the slot completes first.
-    void gather(int unit, int slot, const Announcement &announcement);
+    ~ParameterSlots();
+    ParameterSlots(const ParameterSlots &) = delete;
+    ParameterSlots &operator=(const ParameterSlots &) = delete;
+
+    // Starts to gather a unit into a slot. A gather in the slot completes first. Returns true if it
+    // fills a secondary copy.
+    bool gather(int unit, int slot, const Announcement &announcement);
     // Waits until the unit in the slot is gathered.
     void await(int slot);
-    // Waits until no gather reads masters.
-    void await_all();
+    // Starts gathers whose parts are filled. Does not wait.
+    void advance();
+    // Waits until no gather reads masters, and drops secondary copies: the masters change.
+    void forget();
     // Declares that this rank no longer reads the slot, so that faster ranks may overwrite it.
     void release(int slot);
 
@@ -54,6 +66,12 @@ private:
     };
 
     Channel &channel(int slot, std::size_t bucket);
+    // Creates the requests of a unit that do not exist yet, on all ranks of the group.
+    void create_requests(int unit, int slot);
+    // Starts the gather at the head of the queue.
+    void start_next();
+    // Starts the gather of a slot and those before it, when their parts are filled.
+    void start_until(int slot);
     // Calls body(bucket) for the buckets of a unit that are gathered in their own type.
     template <typename Body>
     void for_plain_buckets(int unit, Body &&body) const;
@@ -65,7 +83,9 @@ private:
     Watch &watch_;
     std::vector<std::uint64_t> offsets_;  // by bucket: bytes in the slot
     std::vector<Slot> slots_;
+    SecondaryCopies copies_;
     CodeSlots codes_;
+    std::deque<int> queue_;  // slots whose gathers have not started
     // By slot and bucket. Created at the first use of a unit in a slot.
     std::map<std::pair<int, std::size_t>, Channel> channels_;
 };

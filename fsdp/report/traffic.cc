@@ -7,6 +7,7 @@
 
 #include "fsdp/engine/prefetch.h"
 #include "fsdp/error.h"
+#include "fsdp/spec/gather_parts.h"
 #include "fsdp/spec/partners.h"
 
 namespace vescomm::fsdp {
@@ -96,12 +97,25 @@ std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position
     std::uint64_t bytes = 0;
     for (const std::size_t index : plan.of_unit[unit]) {
         const Bucket &bucket = plan.buckets[index];
-        if (bucket.quantised()) {
-            bytes += bucket.codes.bytes() - bucket.codes.bytes(position);
-            continue;
-        }
-        bytes += static_cast<std::uint64_t>(bucket.elements - bucket.shard(position)) *
-                 vescomm_type_get_bytes(bucket.type);
+        bytes += (bucket.quantised() ? bucket.codes.bytes() : bucket.parameter_bytes()) -
+                 part_bytes(plan.mesh, bucket, position);
+    }
+    return bytes;
+}
+
+std::uint64_t group_gather_bytes(const ModelPlan &plan, std::size_t unit, int position) {
+    return plan.mesh.secondary_ranks > 0 ? gather_bytes(plan, unit, position) : 0;
+}
+
+std::uint64_t fill_bytes(const ModelPlan &plan, std::size_t unit, int position) {
+    if (plan.mesh.secondary_ranks == 0) return 0;
+    std::uint64_t bytes = 0;
+    for (const std::size_t index : plan.of_unit[unit]) {
+        const Bucket &bucket = plan.buckets[index];
+        bytes += part_bytes(plan.mesh, bucket, position);
+        if (plan.mesh.part_has(position, position))
+            bytes -= static_cast<std::uint64_t>(transfer_elements(bucket, position)) *
+                     transfer_bytes(bucket);
     }
     return bytes;
 }
@@ -161,6 +175,7 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     }
     report.micro_batches = std::max(asked.micro_batches, 1);
     report.shard_ranks = mesh.shard_ranks;
+    report.gather_ranks = mesh.gather_ranks();
     const int position = mesh.position(report.rank);
     for (const Bucket &bucket : plan.buckets) {
         report.parameters += bucket.elements - bucket.padding;
@@ -174,8 +189,10 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     report.persistent_bytes = persistent.total();
     report.slot_bytes = total(plan.slots) + total(plan.quantised_slots);
     report.code_bytes =
-        total(plan.code_slots) + plan.code_slots.size() * plan.own_code_bytes(position) +
+        total(plan.code_slots) +
+        (mesh.secondary_ranks > 0 ? 0 : plan.code_slots.size()) * plan.own_code_bytes(position) +
         plan.sum_slots * (plan.sent_code_bytes() + plan.received_code_bytes(position));
+    report.secondary_bytes = secondary_bytes(plan, position);
     report.gradient_slot_bytes = total(plan.gradient_slots);
 
     // Sums after the first of a step do not go directly into the gradient shard.
@@ -191,12 +208,17 @@ vescomm_fsdp_report_t make_report(const Spec &spec, const ModelPlan &plan,
     if (!spec.offload_folder().empty())
         report.file_bytes = persistent.master + persistent.optimizer + copy.master + copy.optimizer;
     report.peak_bytes = report.persistent_bytes + report.slot_bytes + report.code_bytes +
-                        report.gradient_slot_bytes + report.scratch_bytes + report.partner_bytes -
-                        report.file_bytes;
+                        report.secondary_bytes + report.gradient_slot_bytes + report.scratch_bytes +
+                        report.partner_bytes - report.file_bytes;
 
     const auto gathers = gathers_per_step(spec, plan, report.micro_batches);
     report.gathers_per_step = total(gathers);
     report.gather_bytes_per_step = sum_over_units(plan, gathers, position, gather_bytes);
+    report.group_gather_bytes_per_step =
+        sum_over_units(plan, gathers, position, group_gather_bytes);
+    // The first gather of a unit in a step fills the copy.
+    for (std::size_t unit = 0; unit < gathers.size(); ++unit)
+        if (gathers[unit] > 0) report.gather_bytes_per_step += fill_bytes(plan, unit, position);
     const std::uint64_t sums = mesh.keep_gradients ? 1 : report.micro_batches;
     report.reduce_bytes_per_step = sum_over_units(
         plan, std::vector<std::uint64_t>(plan.of_unit.size(), sums), position, reduce_bytes);

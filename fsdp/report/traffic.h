@@ -20,6 +20,10 @@ constexpr std::int64_t align_shard(std::int64_t elements) {
 
 // Bytes of other ranks in one gather of a unit.
 std::uint64_t gather_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// The same, of a gather within a group that has a secondary copy; 0 without copies.
+std::uint64_t group_gather_bytes(const ModelPlan &plan, std::size_t unit, int position);
+// Bytes of other ranks that fill the secondary copy of a unit; 0 without copies.
+std::uint64_t fill_bytes(const ModelPlan &plan, std::size_t unit, int position);
 // Bytes for other ranks in one sum of the gradients of a unit.
 std::uint64_t reduce_bytes(const ModelPlan &plan, std::size_t unit, int position);
 // Bytes in one sum over replicas: the gradient shards of all units. 0 without replicas.

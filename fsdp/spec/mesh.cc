@@ -25,6 +25,19 @@ bool replicates(const Axis &axis) {
            axis.optimizer == replicate;
 }
 
+// The outer axis of a mesh with secondary copies, inside of which every axis shards.
+bool copies(const Axis &axis) {
+    return axis.parameters == replicate && axis.gradients == shard && axis.optimizer == shard;
+}
+
+bool shards_all(const Axis &axis) {
+    return axis.parameters == shard && axis.gradients == shard && axis.optimizer == shard;
+}
+
+bool is_copy_mesh(const std::vector<Axis> &axes) {
+    return axes.size() == 2 && copies(axes[0]) && shards_all(axes[1]);
+}
+
 // Returns the number behind the colon of "hsdp:4".
 int size_of(const std::string &preset, std::size_t colon) {
     int size = 0;
@@ -40,14 +53,17 @@ int size_of(const std::string &preset, std::size_t colon) {
 void check_axes(const std::vector<Axis> &axes) {
     for (std::size_t i = 0; i < axes.size(); ++i) {
         const bool known = shards(axes[i]) || replicates(axes[i]);
-        // A mesh of one or two axes: replicas outside, shards inside.
-        const bool in_place = i == 0 || (i == 1 && replicates(axes[0]) && shards(axes[1]));
+        // A mesh of one or two axes: replicas or copies outside, shards inside.
+        const bool in_place =
+            i == 0 || (i == 1 && axes.size() == 2 &&
+                       ((replicates(axes[0]) && shards(axes[1])) || is_copy_mesh(axes)));
         if (known && in_place) continue;
         throw Failure(
             VESCOMM_ERROR_UNSUPPORTED,
             fmt::format("axis \"{}\" has placements {}, {}, {} at position {}; a mesh is "
                         "one axis that replicates everything, then one that shards the "
-                        "optimizer, or one of them",
+                        "optimizer; or one that replicates the parameters alone, then one that "
+                        "shards everything; or one of them",
                         axes[i].name, axes[i].parameters, axes[i].gradients, axes[i].optimizer, i));
     }
     if (axes.size() == 2 && axes[0].size == 0 && axes[1].size == 0)
@@ -66,9 +82,38 @@ std::vector<Axis> axes_of_preset(const std::string &preset) {
         if (name == "hsdp" || name == "mics")
             return {{"replica", 0, replicate, replicate, replicate},
                     {"shard", size_of(preset, colon), shard, shard, shard}};
+        if (name == "hpz")
+            return {{"copy", 0, replicate, shard, shard},
+                    {"group", size_of(preset, colon), shard, shard, shard}};
     }
-    refuse("there is no preset \"{}\"; use ddp, zero1, zero2, zero3, hsdp:K or mics:K", preset);
+    refuse("there is no preset \"{}\"; use ddp, zero1, zero2, zero3, hsdp:K, mics:K or hpz:K",
+           preset);
 }
+
+namespace {
+
+// The option and the axes both give the size of the groups.
+void set_secondary_ranks(Mesh &mesh, const Spec &spec) {
+    const int wanted = spec.options().reshard_ranks;
+    if (wanted == 0 && mesh.secondary_ranks == 0) return;
+    if (mesh.secondary_ranks > 0 && wanted > 0 && wanted != mesh.secondary_ranks)
+        refuse("reshard_ranks is {}, and axis \"{}\" has {} ranks; leave one of them out", wanted,
+               spec.axes().back().name, mesh.secondary_ranks);
+    if (wanted > 0) mesh.secondary_ranks = wanted;
+    if (mesh.keep_parameters)
+        refuse(
+            "units stay gathered until the step, so that they are not resharded into groups of {} "
+            "ranks; leave out keep_gathered and use zero3 or hsdp:K, or leave out reshard_ranks "
+            "and hpz:K",
+            mesh.secondary_ranks);
+    if (mesh.shard_ranks % mesh.secondary_ranks != 0)
+        refuse("reshard_ranks is {}; it must divide the {} ranks that shard a unit",
+               mesh.secondary_ranks, mesh.shard_ranks);
+    // A gather of the masters stays within the group.
+    if (mesh.secondary_ranks == mesh.shard_ranks) mesh.secondary_ranks = 0;
+}
+
+}  // namespace
 
 Mesh make_mesh(const Spec &spec, int ranks) {
     if (ranks < 1) refuse("the number of ranks is {}; it must be at least 1", ranks);
@@ -91,6 +136,8 @@ Mesh make_mesh(const Spec &spec, int ranks) {
         const Axis &last = spec.axes().back();
         if (spec.axes().size() == 1 && replicates(last)) {
             mesh.shard_ranks = 1;
+        } else if (is_copy_mesh(spec.axes())) {
+            mesh.secondary_ranks = last.size > 0 ? last.size : static_cast<int>(ranks / named);
         } else if (last.size > 0) {
             mesh.shard_ranks = last.size;
         } else {
@@ -101,6 +148,7 @@ Mesh make_mesh(const Spec &spec, int ranks) {
             mesh.keep_parameters =
                 spec.options().keep_gathered != 0 || last.parameters == replicate;
     }
+    set_secondary_ranks(mesh, spec);
     return mesh;
 }
 

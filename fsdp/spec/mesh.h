@@ -14,12 +14,26 @@ namespace vescomm::fsdp {
 struct Mesh {
     int ranks = 1;
     int shard_ranks = 1;  // consecutive ranks among which a unit is sharded
+    // Consecutive ranks that hold a secondary copy of all gathered parameters together, a divisor
+    // of shard_ranks. 0: there is none.
+    int secondary_ranks = 0;
     bool keep_parameters = false;  // gathered units stay gathered until the step
     bool keep_gradients = false;  // whole gradients of all units stay on a rank until they are sent
 
     int replicas() const { return ranks / shard_ranks; }
     int position(int rank) const { return rank % shard_ranks; }
     int group(int rank) const { return rank / shard_ranks; }
+
+    // Consecutive ranks that gather a unit together. Each contributes one part: the shards of
+    // part_positions() consecutive positions.
+    int gather_ranks() const { return secondary_ranks > 0 ? secondary_ranks : shard_ranks; }
+    int part_positions() const { return shard_ranks / gather_ranks(); }
+    // The number of the part that the rank at a position contributes.
+    int part(int position) const { return position % gather_ranks(); }
+    // True if the part of the rank at `position` has the shard of position `shard`.
+    bool part_has(int position, int shard) const {
+        return shard / part_positions() == part(position);
+    }
 };
 
 // Throws Failure if the placements are not supported.

@@ -205,7 +205,7 @@ void make_code_slots(ModelPlan &plan, const Spec &spec) {
     }
     if (largest == 0) return;
     plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
-                                           static_cast<std::uint64_t>(plan.mesh.shard_ranks));
+                                           static_cast<std::uint64_t>(plan.mesh.gather_ranks()));
     plan.code_slots.assign(
         std::min(plan.slots.size(), static_cast<std::size_t>(spec.options().slots)),
         plan.code_counter_bytes + largest);
@@ -220,6 +220,8 @@ void make_slots(ModelPlan &plan, const Spec &spec) {
     plan.slots = unit_slots([&](std::size_t unit) { return plan.slot_bytes_of(unit); });
     plan.quantised_slots =
         unit_slots([&](std::size_t unit) { return plan.quantised_bytes_of(unit); });
+    // A unit that stays in its slot until the step needs no secondary copy.
+    if (plan.slots.size() == units) plan.mesh.secondary_ranks = 0;
     make_code_slots(plan, spec);
     plan.gradient_slots = slot_sizes(
         units, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),

@@ -78,7 +78,7 @@ struct ModelPlan {
     std::vector<std::uint64_t> quantised_slots;
     // Codes in transfer, with counters; unit slot number s uses code slot s mod their number.
     std::vector<std::uint64_t> code_slots;
-    // Counters at the beginning of a code slot, and a byte for each rank of the shard group.
+    // Counters at the beginning of a code slot, and a byte for each rank that gathers.
     std::uint64_t code_counter_bytes = 0;
     static constexpr std::uint64_t code_rank_offset = 16;
 

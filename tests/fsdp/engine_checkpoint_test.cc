@@ -99,10 +99,10 @@ TEST(EngineCheckpoint, GoesOnWithAnyPresetAndPlan) {
     planner.mode = VESCOMM_PLANNER_UNIFORM;
     vescomm_fsdp_spec_options_t uniform = options();
     uniform.planner = &planner;
-    for (const char *saved_with : {"hsdp:2", "ddp", "zero1"}) {
+    for (const char *saved_with : {"hsdp:2", "hpz:2", "ddp", "zero1"}) {
         TemporaryFolder folder;
         const Outcome whole = train_and_save(4, saved_with, folder.path("c"), 1, 3);
-        for (const char *preset : {"zero3", "hsdp:3", "ddp"})
+        for (const char *preset : {"zero3", "hsdp:3", "hpz:3", "ddp"})
             EXPECT_EQ(load_and_train(6, preset, options(), folder.path("c"), 1, 3).parameters,
                       whole.parameters)
                 << saved_with << " to " << preset;

@@ -153,7 +153,12 @@ void run_seed(unsigned seed, int ranks) {
     run_ranks(ranks, [&](Communicator &comm) {
         std::mt19937 random(seed);
         const std::vector<std::string> presets = {
-            "zero3", "zero2", "zero1", "ddp", "hsdp:" + std::to_string(ranks > 3 ? ranks / 2 : 1)};
+            "zero3",
+            "zero2",
+            "zero1",
+            "ddp",
+            "hsdp:" + std::to_string(ranks > 3 ? ranks / 2 : 1),
+            "hpz:" + std::to_string(ranks > 3 ? ranks / 2 : 1)};
         Small small(presets[random() % presets.size()], random);
         Engine engine(small.spec, comm);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(comm.rank()));

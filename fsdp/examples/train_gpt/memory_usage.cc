@@ -65,11 +65,11 @@ MemoryUse measure_memory(const vescomm::Communicator &comm, const vescomm_fsdp_r
                            process.peak};
     MemoryUse use;
     use.nodes.resize(static_cast<std::size_t>(info.nodes));
-    // The ranks of a node that are in one shard group share one copy of the slots.
+    // The ranks of a node that gather together share one copy of the slots.
     std::set<std::pair<int, int>> copies;
     for (const std::vector<double> &numbers : gather(comm, mine)) {
         const int node = static_cast<int>(numbers[0]);
-        copies.emplace(node, static_cast<int>(use.ranks.size()) / report.shard_ranks);
+        copies.emplace(node, static_cast<int>(use.ranks.size()) / report.gather_ranks);
         Holdings rank;
         rank.shards = numbers[1];
         rank.gradients = numbers[2] + numbers[3];

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <map>
@@ -42,6 +43,15 @@ void require(bool holds, const std::string &sentence) {
 
 void require_at_least(const char *option, std::int64_t value, std::int64_t min) {
     require(value >= min, fmt::format("{} is {}; it must be at least {}", option, value, min));
+}
+
+int parse_ranks(const std::string &reshard) {
+    int ranks = 0;
+    const char *end = reshard.data() + reshard.size();
+    const auto [rest, error] = std::from_chars(reshard.data(), end, ranks);
+    require(error == std::errc() && rest == end && ranks >= 1,
+            fmt::format("--reshard {} is neither yes, no nor a number of ranks", reshard));
+    return ranks;
 }
 
 void check(const Options &options) {
@@ -106,12 +116,12 @@ std::string Options::of_all_ranks() const {
     return fmt::format(
         "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
         "{} "
-        "{}",
+        "{} {}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
-        !trace.empty(), clip, accumulate, recompute, preset, order, reshard, save, save_every, load,
-        loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type, elastic,
-        partner_copy);
+        !trace.empty(), clip, accumulate, recompute, preset, order, reshard, reshard_ranks, save,
+        save_every, load, loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type,
+        elastic, partner_copy);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -173,13 +183,17 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
 
     const char *sharding = "Sharding";
     app.add_option("--preset", options.preset,
-                   "ddp, zero1, zero2, zero3, hsdp:K or mics:K, where K ranks shard the model")
+                   "ddp, zero1, zero2, zero3, hsdp:K or mics:K, where K ranks shard the model, or "
+                   "hpz:K, which is zero3 with --reshard K")
         ->group(sharding);
     app.add_option("--order", options.order,
                    "order in which units are prefetched: declared, recorded or explicit")
         ->group(sharding);
     std::string reshard = options.reshard ? "yes" : "no";
-    app.add_option("--reshard", reshard, "release units after their forward pass, yes or no")
+    app.add_option("--reshard", reshard,
+                   "release units after their forward pass: yes, no, or a number K of ranks: each "
+                   "K ranks keep a copy of the gathered parameters, so that further gathers stay "
+                   "among them")
         ->group(sharding);
     app.add_option("--gather-dtype", options.gather_type,
                    "type in which parameters travel between ranks: f8 or int8, with a scale for "
@@ -261,9 +275,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
     require(precision != precisions.end(),
             fmt::format("--dtype {} is neither f32, bf16 nor f16", dtype));
     options.precision = precision->second;
-    require(reshard == "yes" || reshard == "no",
-            fmt::format("--reshard {} is neither yes nor no", reshard));
-    options.reshard = reshard == "yes";
+    options.reshard = reshard != "no";
+    if (reshard != "yes" && reshard != "no") options.reshard_ranks = parse_ranks(reshard);
     require(partner_copy == "yes" || partner_copy == "no",
             fmt::format("--partner-copy {} is neither yes nor no", partner_copy));
     options.partner_copy = partner_copy == "yes";

@@ -32,6 +32,7 @@ struct Options {
     std::string preset = "zero3";
     std::string order = "declared";
     bool reshard = true;  // release units after forward
+    int reshard_ranks = 0;  // ranks in a group that keeps a copy; 0: no copies
 
     int slots = 2;
     int gradient_slots = 2;

@@ -154,11 +154,13 @@ nlohmann::ordered_json predicted_json(const vescomm_fsdp_report_t &report) {
             {"gradient_slots", report.gradient_slot_bytes},
             {"scratch", report.scratch_bytes},
             {"codes", report.code_bytes},
+            {"secondary", report.secondary_bytes},
             {"peak", report.peak_bytes},
             {"partner", report.partner_bytes},
             {"file", report.file_bytes},
             {"gathers_per_step", report.gathers_per_step},
             {"gather_bytes_per_step", report.gather_bytes_per_step},
+            {"group_gather_bytes_per_step", report.group_gather_bytes_per_step},
             {"reduce_bytes_per_step", report.reduce_bytes_per_step},
             {"replica_bytes_per_step", report.replica_bytes_per_step}};
 }
@@ -170,6 +172,7 @@ nlohmann::ordered_json measured_json(const StepResult &step) {
     return {{"peak", after.allocated_bytes},
             {"gathers_per_step", after.gathers - before.gathers},
             {"gather_bytes_per_step", after.gather_bytes - before.gather_bytes},
+            {"group_gather_bytes_per_step", after.group_gather_bytes - before.group_gather_bytes},
             {"reduce_bytes_per_step", after.reduce_bytes - before.reduce_bytes},
             {"replica_bytes_per_step", after.replica_bytes - before.replica_bytes},
             {"deviations", after.deviations}};
@@ -224,6 +227,7 @@ std::string json_text(const Options &options, const TextData &text, const Result
         {"accumulate", options.accumulate},
         {"order", options.order},
         {"reshard", options.reshard},
+        {"reshard_ranks", options.reshard_ranks},
         {"recompute", options.recompute},
         {"clip", options.clip},
         {"slots", options.slots},

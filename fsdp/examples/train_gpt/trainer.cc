@@ -68,6 +68,20 @@ std::string preset_for(const Options &options, int ranks) {
     return group > 0 && ranks % group != 0 ? "zero3" : options.preset;
 }
 
+namespace {
+
+// The ranks of a secondary copy: those of the options, or none if survivors cannot form such
+// groups.
+int reshard_ranks_for(const Options &options, const std::string &preset, int ranks) {
+    const std::size_t colon = preset.find(':');
+    const bool replicas = colon != std::string::npos && preset.substr(0, colon) != "hpz";
+    const int shard_ranks = replicas ? std::atoi(preset.c_str() + colon + 1) : ranks;
+    const int wanted = options.reshard_ranks;
+    return options.elastic && wanted > 0 && shard_ranks % wanted != 0 ? 0 : wanted;
+}
+
+}  // namespace
+
 vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     vescomm_planner_options_t planner = vescomm_planner_options_init();
     planner.mode = options.uniform ? VESCOMM_PLANNER_UNIFORM : VESCOMM_PLANNER_BALANCED;
@@ -79,13 +93,15 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     engine.slots = options.slots;
     engine.gradient_slots = options.gradient_slots;
     engine.order = order_of(options.order);
+    const std::string preset = preset_for(options, ranks);
     engine.keep_gathered = options.reshard ? 0 : 1;
+    engine.reshard_ranks = reshard_ranks_for(options, preset, ranks);
     engine.seed = options.seed;
     engine.planner = &planner;
     engine.partner_copy = options.elastic && options.partner_copy ? 1 : 0;
     engine.offload_folder = options.offload.empty() ? nullptr : options.offload.c_str();
     vescomm::fsdp::Spec spec(engine);
-    spec.preset(preset_for(options, ranks));
+    spec.preset(preset);
     std::vector<std::uint64_t> ids;
     for (const UnitDescription &unit : describe(options.shape)) {
         const std::uint64_t number = spec.add_unit(unit.name);

@@ -109,12 +109,38 @@ typedef struct vescomm_fsdp_spec_options {
      *  unit while it updates those of another one. Values have the same bits as in memory. May
      *  differ between ranks. NULL: all in memory. */
     const char *offload_folder;
+    /** Number of consecutive ranks that keep a secondary copy of the gathered parameters together,
+     * a divisor of the ranks that shard a unit. The first gather of a unit after a step fills the
+     *  copy, in the type in which the unit is sent; each gather then stays within the ranks of one
+     *  copy, so it is fast if these are a node. Values have the same bits. A gather that fills the
+     *  copy completes after the ranks of the group have made a further call of the engine. Not with
+     *  units that stay gathered until the step (keep_gathered, zero1, zero2, ddp); no effect if
+     * there is a slot for each unit. 0: no copy. */
+    int32_t reshard_ranks;
+    uint32_t reserved2;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
-    vescomm_fsdp_spec_options_t options = {
-        sizeof(vescomm_fsdp_spec_options_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL};
+    vescomm_fsdp_spec_options_t options = {sizeof(vescomm_fsdp_spec_options_t),
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           NULL,
+                                           0,
+                                           0,
+                                           0,
+                                           0,
+                                           NULL,
+                                           0,
+                                           0};
     return options;
 }
 
@@ -156,7 +182,9 @@ typedef int32_t vescomm_fsdp_placement_t;
  *
  * These placements of parameters, gradients and optimizer state exist, each on at most one axis:
  * (shard, shard, shard), (replicate, shard, shard) or (replicate, partial, shard) on the last axis,
- * and (replicate, replicate, replicate) on the first one.
+ * and (replicate, replicate, replicate) on the first one. (replicate, shard, shard) on the first of
+ * two axes, with (shard, shard, shard) on the last one, keeps secondary copies: see reshard_ranks
+ * of the options.
  *
  * @param name  unique, used in messages.
  * @param size  number of ranks along the axis. 0: all that the other axes leave.
@@ -180,17 +208,19 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_add_axis(vescomm_fsdp_spec_t *spec, co
  *     zero3    sharded        sharded              sharded
  *     hsdp:K   as zero3 among K consecutive ranks; groups of K ranks are replicas
  *     mics:K   another name of hsdp:K
+ *     hpz:K    as zero3, with a secondary copy of gathered parameters on each K consecutive ranks
  *
  * Kept gathered: masters are sharded, and a gathered copy of all parameters stays on every node, in
  * one unit slot for each unit. Whole on each rank: gradients are summed over the ranks once a step,
  * in the last micro-batch. With ddp, hsdp and mics they are summed over the replicas once a step,
- * in the last micro-batch.
+ * in the last micro-batch. Secondary copy: see reshard_ranks of the options.
  *
  * @param preset  one of the names above.
  * @return VESCOMM_OK. VESCOMM_ERROR_INVALID_ARGUMENT: there is no such preset.
  *
  * Collective: no.  Blocking: no.  Threads: one.
- * Source: Rajbhandari et al., "ZeRO", 2020; Zhang et al., "MiCS", 2022.  Since: 0.1
+ * Source: Rajbhandari et al., "ZeRO", 2020; Zhang et al., "MiCS", 2022; Wang et al., "ZeRO++",
+ * 2023. Since: 0.1
  */
 VESCOMM_API vescomm_status_t vescomm_fsdp_preset(vescomm_fsdp_spec_t *spec, const char *preset);
 
@@ -300,13 +330,14 @@ typedef struct vescomm_fsdp_report {
     uint64_t gradient_bytes; /**< f32 gradient shards */
     uint64_t optimizer_bytes; /**< states of the optimizers */
     uint64_t persistent_bytes; /**< the three above together */
-    /** Gathered parameters: one copy for the ranks of a node that are in one shard group. */
+    /** Gathered parameters: one copy for the ranks of a node that are in one shard group, or in one
+     *  group of reshard_ranks. */
     uint64_t slot_bytes;
     uint64_t gradient_slot_bytes; /**< gradients before they are summed */
     uint64_t scratch_bytes; /**< sums of a further micro-batch, before they are added */
-    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes and
-     *  partner_bytes, without file_bytes. Assumes that no other rank of the shard group is on the
-     *  node. */
+    /** persistent_bytes, slot_bytes, gradient_slot_bytes, scratch_bytes, code_bytes, partner_bytes
+     *  and secondary_bytes, without file_bytes. Assumes that no other rank of the shard group is on
+     *  the node. */
     uint64_t peak_bytes;
     uint64_t gathers_per_step; /**< gathers of units */
     /** Bytes of gathered parameters of other ranks that this rank needs in a step, as they are
@@ -334,12 +365,25 @@ typedef struct vescomm_fsdp_report {
      * file.
      */
     uint64_t file_bytes;
+    /** This rank's part of a secondary copy of all gathered parameters, with reshard_ranks, and
+     *  memory for shards that are converted to fill copies. Part of peak_bytes. */
+    uint64_t secondary_bytes;
+    /** The part of gather_bytes_per_step that stays within a group of reshard_ranks. */
+    uint64_t group_gather_bytes_per_step;
+    /** Ranks that gather a unit together, and share slots if they are on one node: shard_ranks, or
+     *  reshard_ranks. */
+    int32_t gather_ranks;
+    uint32_t reserved;
 } vescomm_fsdp_report_t;
 
 /** Returns the struct with struct_size set, rank -1, all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_report_t vescomm_fsdp_report_init(void) {
     vescomm_fsdp_report_t report = {sizeof(vescomm_fsdp_report_t),
                                     -1,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
                                     0,
                                     0,
                                     0,
@@ -826,12 +870,13 @@ typedef struct vescomm_fsdp_counters {
     uint64_t allocated_bytes; /**< peak_bytes of the report, as allocated now */
     double exposed_seconds; /**< time in functions of this header, without optimizer_seconds */
     double optimizer_seconds; /**< time in optimizers and norms */
+    uint64_t group_gather_bytes; /**< as vescomm_fsdp_report_t.group_gather_bytes_per_step */
 } vescomm_fsdp_counters_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
 static inline vescomm_fsdp_counters_t vescomm_fsdp_counters_init(void) {
     vescomm_fsdp_counters_t counters = {
-        sizeof(vescomm_fsdp_counters_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0};
+        sizeof(vescomm_fsdp_counters_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0};
     return counters;
 }
 

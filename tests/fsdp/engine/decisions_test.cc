@@ -318,13 +318,26 @@ TEST(Mesh, DividesRanks) {
             EXPECT_EQ(mesh(preset, ranks).shard_ranks, size);
             EXPECT_EQ(mesh(preset, ranks).group(ranks - 1), ranks / size - 1);
             EXPECT_EQ(mesh(preset, ranks).position(ranks - 1), size - 1);
+            const Mesh copies = mesh("hpz:" + std::to_string(size), ranks);
+            EXPECT_EQ(copies.shard_ranks, ranks);
+            EXPECT_EQ(copies.gather_ranks(), size);
+            EXPECT_FALSE(copies.keep_parameters);
+            // The parts of a group have each shard once.
+            for (int shard = 0; shard < ranks; ++shard)
+                for (int first = 0; first < ranks; first += size) {
+                    int times = 0;
+                    for (int rank = first; rank < first + size; ++rank)
+                        times += copies.part_has(rank, shard) ? 1 : 0;
+                    EXPECT_EQ(times, 1);
+                }
         }
     }
     EXPECT_TRUE(mesh("zero2", 4).keep_parameters);
     EXPECT_FALSE(mesh("zero2", 4).keep_gradients);
     EXPECT_TRUE(mesh("zero1", 4).keep_gradients);
     EXPECT_FALSE(mesh("hsdp:2", 4).keep_parameters);
-    for (const char *wrong : {"", "zero4", "hsdp", "hsdp:", "hsdp:0", "hsdp:2x", "ddp:2"})
+    for (const char *wrong :
+         {"", "zero4", "hsdp", "hsdp:", "hsdp:0", "hsdp:2x", "ddp:2", "hpz", "hpz:0"})
         EXPECT_THROW(axes_of_preset(wrong), Failure) << wrong;
 }
 

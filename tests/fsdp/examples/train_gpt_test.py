@@ -212,6 +212,16 @@ class TrainGpt(unittest.TestCase):
         together, _ = self.run_model(4, "--dtype", "f32", "--preset", "hsdp:2")
         self.expect_close(together["loss"], alone["loss"], TOLERANCE["f32"], "loss")
 
+    def test_has_the_curve_of_zero3_with_secondary_copies(self):
+        for ranks, size in ((2, 1), (4, 2), (6, 3)):
+            for more in ((), ("--accumulate", "2", "--recompute", "--slots", "1")):
+                sharded, _ = self.run_model(ranks, "--dtype", "bf16", *more)
+                for option in (("--preset", f"hpz:{size}"), ("--reshard", str(size))):
+                    copied, _ = self.run_model(ranks, "--dtype", "bf16", *more, *option)
+                    self.assertEqual(copied["loss"], sharded["loss"])
+                    self.assertEqual(copied["heldout_loss"], sharded["heldout_loss"])
+                    self.assertGreater(copied["report"]["secondary"], 0)
+
     def test_has_the_same_curve_with_micro_batches_and_recomputation(self):
         self.expect_same_curves("f32", "--accumulate", "2", "--recompute")
         self.expect_same_curves("f32", "--accumulate", "5", "--preset", "zero1")
@@ -230,6 +240,7 @@ class TrainGpt(unittest.TestCase):
             ("--slots", "1"),
             ("--gather-dtype", "int8"),
             ("--reduce-dtype", "int8", "--accumulate", "2"),
+            ("--preset", "hpz:1", "--accumulate", "2"),
         ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)
@@ -354,7 +365,8 @@ class TrainGpt(unittest.TestCase):
             ("--order random is neither", "--order", "random"),
             ("--save-every needs --save", "--save-every", "3"),
             ("--export needs --save", "--export", "model"),
-            ("--reshard maybe is neither yes nor no", "--reshard", "maybe"),
+            ("--reshard maybe is neither yes, no nor a number of ranks", "--reshard", "maybe"),
+            ("--reshard 0 is neither yes, no nor a number of ranks", "--reshard", "0"),
             ("--accumulate is 0", "--accumulate", "0"),
             ("--clip is -1", "--clip", "-1"),
             ("--block-rows is 0; it must be at least 1, or -1", "--block-rows", "0"),

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+#include "fsdp/spec/gather_parts.h"
+
+#include <algorithm>
+
+namespace vescomm::fsdp {
+
+std::uint64_t transfer_bytes(const Bucket &bucket) {
+    return bucket.quantised() ? 1 : vescomm_type_get_bytes(bucket.type);
+}
+
+std::int64_t transfer_elements(const Bucket &bucket, int position) {
+    return bucket.quantised() ? static_cast<std::int64_t>(bucket.codes.bytes(position))
+                              : bucket.shard(position);
+}
+
+std::vector<std::int64_t> part_elements(const Mesh &mesh, const Bucket &bucket) {
+    std::vector<std::int64_t> parts(static_cast<std::size_t>(mesh.gather_ranks()), 0);
+    for (int position = 0; position < mesh.shard_ranks; ++position)
+        parts[static_cast<std::size_t>(position / mesh.part_positions())] +=
+            transfer_elements(bucket, position);
+    return parts;
+}
+
+std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position) {
+    const auto part = static_cast<std::size_t>(mesh.part(position));
+    return static_cast<std::uint64_t>(part_elements(mesh, bucket)[part]) * transfer_bytes(bucket);
+}
+
+bool is_converted(const Bucket &bucket) {
+    return bucket.quantised() || bucket.type != VESCOMM_F32;
+}
+
+std::uint64_t converted_bytes(const ModelPlan &plan, int position) {
+    std::uint64_t largest = 0;
+    for (const std::vector<std::size_t> &of : plan.of_unit) {
+        std::uint64_t bytes = 0;
+        for (const std::size_t index : of) {
+            const Bucket &bucket = plan.buckets[index];
+            if (is_converted(bucket))
+                bytes += align_bucket(
+                    static_cast<std::uint64_t>(transfer_elements(bucket, position)) *
+                    transfer_bytes(bucket));
+        }
+        largest = std::max(largest, bytes);
+    }
+    return largest;
+}
+
+std::uint64_t secondary_bytes(const ModelPlan &plan, int position) {
+    if (plan.mesh.secondary_ranks == 0) return 0;
+    std::uint64_t bytes = plan.slots.size() * converted_bytes(plan, position);
+    for (const Bucket &bucket : plan.buckets)
+        bytes += align_bucket(part_bytes(plan.mesh, bucket, position));
+    return bytes;
+}
+
+}  // namespace vescomm::fsdp
