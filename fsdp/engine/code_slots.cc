@@ -53,7 +53,7 @@ CodeSlots::CodeSlots(const ModelPlan &plan, const Shards &shards, const Secondar
 }
 
 int CodeSlots::slot_for(int unit_slot) const {
-    return unit_slot % static_cast<int>(slots_.size());
+    return plan_.code_slot_for(unit_slot);
 }
 
 CodeSlots::Channel &CodeSlots::channel(int slot, std::size_t bucket) {

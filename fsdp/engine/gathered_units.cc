@@ -18,7 +18,7 @@ GatheredUnits::GatheredUnits(const Spec &spec, const ModelPlan &plan, const Shar
       counters_(counters),
       unit_counters_(unit_counters),
       order_(spec.options().order, static_cast<int>(unit_names.size())),
-      pool_(static_cast<int>(unit_names.size()), static_cast<int>(plan.slots.size())),
+      pool_(plan.slot_ranges, plan.slots.size()),
       slots_(plan, shards, unit_names, comms, watch) {}
 
 void GatheredUnits::begin(bool evaluation) {
@@ -55,12 +55,18 @@ void GatheredUnits::pin(std::size_t unit, std::span<const int> soon,
         const SlotPool::Opened opened = pool_.open(static_cast<int>(owner), soon);
         if (opened.slot == SlotPool::none) {
             std::string holders;
-            for (const int holder : pool_.pinned_units())
+            for (const int holder : pool_.pinned_beside(static_cast<int>(owner)))
                 holders += (holders.empty() ? "\"" : ", \"") + unit_names_[holder] + "\"";
+            const int slots = pool_.range(static_cast<int>(owner)).count();
+            if (plan_.large[owner])
+                refuse(
+                    "all {} slots for units of more than large_unit_bytes hold open units: {}; "
+                    "close one of them first, or set large_unit_bytes to {} or more",
+                    slots, holders, plan_.slot_bytes_of(owner) + plan_.quantised_bytes_of(owner));
             refuse(
                 "all {} slots hold open units: {}; close one of them first, or set slots to {} "
                 "or more",
-                pool_.slots(), holders, pool_.slots() + 1);
+                slots, holders, slots + 1);
         }
         if (opened.gather) gather(static_cast<int>(owner), opened.slot, announcement);
     }

@@ -18,7 +18,7 @@ GradientSlots::GradientSlots(const Spec &spec, const ModelPlan &plan, const Shar
       unit_names_(unit_names),
       comms_(comms),
       watch_(watch),
-      pool_(static_cast<int>(plan.of_unit.size()), static_cast<int>(plan.gradient_slots.size())),
+      pool_(plan.gradient_slot_ranges, plan.gradient_slots.size()),
       offsets_(plan.buckets.size(), 0),
       slots_(plan.gradient_slots.size()),
       quantised_(plan, spec.options().average != 0, comms),
@@ -43,12 +43,18 @@ void GradientSlots::acquire(int unit) {
     const SlotPool::Opened opened = pool_.open(unit);
     if (opened.slot == SlotPool::none) {
         std::string holders;
-        for (const int holder : pool_.pinned_units())
+        for (const int holder : pool_.pinned_beside(unit))
             holders += (holders.empty() ? "\"" : ", \"") + unit_names_[holder] + "\"";
+        const int slots = pool_.range(unit).count();
+        if (plan_.large[unit])
+            refuse(
+                "all {} gradient slots for units of more than large_unit_bytes are in use by units "
+                "{}; end their backward passes first, or set large_unit_bytes to {} or more",
+                slots, holders, plan_.slot_bytes_of(unit) + plan_.quantised_bytes_of(unit));
         refuse(
             "all {} gradient slots are in use by units {}; end their backward passes first, or "
             "set gradient_slots to {} or more",
-            slots_.size(), holders, slots_.size() + 1);
+            slots, holders, slots + 1);
     }
     drain(slots_[opened.slot]);
     for (const std::size_t bucket : plan_.of_unit[unit])

@@ -32,9 +32,11 @@ inline std::vector<int> needed_soon(const Order &order, const ModelPlan &plan) {
 // that is not in its slot yet.
 template <typename Gather>
 void prefetch(SlotPool &pool, std::span<const int> soon, Gather &&gather) {
+    std::vector<SlotRange> full;
     for (const int unit : soon) {
+        if (std::ranges::count(full, pool.range(unit)) > 0) continue;
         const SlotPool::Opened opened = pool.prefetch(unit, soon);
-        if (opened.slot == SlotPool::none) return;
+        if (opened.slot == SlotPool::none) full.push_back(pool.range(unit));
         if (opened.gather) gather(unit, opened);
     }
 }
@@ -43,8 +45,9 @@ void prefetch(SlotPool &pool, std::span<const int> soon, Gather &&gather) {
 // ranks may then overwrite it.
 inline bool close(SlotPool &pool, const ModelPlan &plan, int unit, std::span<const int> soon) {
     pool.close(unit);
-    const bool each_has_one = plan.slots.size() == plan.of_unit.size();
-    if (pool.pins(unit) > 0 || each_has_one || std::ranges::count(soon, unit) > 0) return false;
+    if (pool.pins(unit) > 0 || plan.has_own_slot(static_cast<std::size_t>(unit)) ||
+        std::ranges::count(soon, unit) > 0)
+        return false;
     pool.drop(unit);
     return true;
 }

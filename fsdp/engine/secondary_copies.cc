@@ -28,14 +28,14 @@ SecondaryCopies::SecondaryCopies(const ModelPlan &plan, const Shards &shards, Co
             end += align_bucket(part_bytes(plan.mesh, bucket, position_));
             converted_offsets_[index] = converted;
             if (is_converted(bucket))
-                converted += align_bucket(
-                    static_cast<std::uint64_t>(transfer_elements(bucket, position_)) *
-                    transfer_bytes(bucket));
+                converted +=
+                    align_bucket(static_cast<std::uint64_t>(transfer_elements(bucket, position_)) *
+                                 transfer_bytes(bucket));
         }
     }
     parts_ = AlignedBytes(end);
     for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
-        converted_.emplace_back(converted_bytes(plan, position_));
+        converted_.emplace_back(converted_bytes(plan, slot, position_));
 }
 
 int SecondaryCopies::source_slot(int slot, std::size_t bucket) const {
@@ -78,10 +78,9 @@ void SecondaryCopies::start(std::size_t index, int slot) {
     }
     const std::vector<std::int64_t> same_place(given.size(), 0);
     vescomm_request_t *made = nullptr;
-    check(vescomm_all_to_all_v(comms_.shard().get(), source, given.data(), same_place.data(),
-                               part(index), taken.data(), nullptr,
-                               bucket.quantised() ? VESCOMM_U8 : bucket.type, nullptr, nullptr,
-                               &made));
+    check(vescomm_all_to_all_v(
+        comms_.shard().get(), source, given.data(), same_place.data(), part(index), taken.data(),
+        nullptr, bucket.quantised() ? VESCOMM_U8 : bucket.type, nullptr, nullptr, &made));
     requests_.emplace(key, RequestPointer(made));
 }
 

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace vescomm::fsdp {
 
-SlotPool::SlotPool(int units, int slots)
-    : held_(slots, none), used_(slots, 0), slot_of_(units, none), pins_(units, 0) {}
+SlotPool::SlotPool(std::vector<SlotRange> ranges, std::size_t slots)
+    : ranges_(std::move(ranges)),
+      held_(slots, none),
+      used_(slots, 0),
+      slot_of_(ranges_.size(), none),
+      pins_(ranges_.size(), 0) {}
 
 SlotPool::Opened SlotPool::open(int unit, std::span<const int> soon) {
     const Opened opened = place(unit, soon, true);
@@ -35,10 +40,10 @@ void SlotPool::drop_all() {
     for (int unit = 0; unit < static_cast<int>(slot_of_.size()); ++unit) drop(unit);
 }
 
-std::vector<int> SlotPool::pinned_units() const {
+std::vector<int> SlotPool::pinned_beside(int unit) const {
     std::vector<int> units;
-    for (int unit = 0; unit < static_cast<int>(pins_.size()); ++unit)
-        if (pins_[unit] > 0) units.push_back(unit);
+    for (int other = 0; other < static_cast<int>(pins_.size()); ++other)
+        if (pins_[other] > 0 && ranges_[other] == ranges_[unit]) units.push_back(other);
     return units;
 }
 
@@ -61,8 +66,8 @@ SlotPool::Opened SlotPool::place(int unit, std::span<const int> soon, bool evict
 // Prefers, in this order: an empty slot, a unit that is not needed soon, the unit that is needed
 // last. Among equal ones: the preferred slot of the unit, then the one that was used first.
 int SlotPool::choose(int unit, std::span<const int> soon, bool evict_soon) const {
-    const auto count = static_cast<int>(held_.size());
-    if (count == 0) return none;
+    const SlotRange range = ranges_[unit];
+    if (range.count() == 0) return none;
     const auto rank_of = [&](int slot) -> std::int64_t {
         const int held = held_[slot];
         if (held == none) return -2;
@@ -72,12 +77,11 @@ int SlotPool::choose(int unit, std::span<const int> soon, bool evict_soon) const
     int best = none;
     const auto better = [&](int a, int b) {
         if (rank_of(a) != rank_of(b)) return rank_of(a) < rank_of(b);
-        const int preferred = unit % count;
+        const int preferred = range.begin + unit % range.count();
         if ((a == preferred) != (b == preferred)) return a == preferred;
         return used_[a] < used_[b];
     };
-    for (int slot = 0; slot < count; ++slot) {
-        if (count == static_cast<int>(slot_of_.size()) && slot != unit) continue;
+    for (int slot = range.begin; slot < range.end; ++slot) {
         if (held_[slot] != none && pins_[held_[slot]] > 0) continue;
         if (!evict_soon && rank_of(slot) >= 0) continue;
         if (best == none || better(slot, best)) best = slot;

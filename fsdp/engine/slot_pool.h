@@ -5,15 +5,16 @@
 //
 //     empty ──open, prefetch──► holds a unit, pins = n ──close──► pins = 0, may be reused
 //
-// A slot with a pin is never given to another unit. If there is a slot for each unit, unit u has
-// slot u. Otherwise unit u prefers slot u mod slots, so that a regular order uses the same slots in
-// every step.
+// A slot with a pin is never given to another unit. A unit uses the slots of its range. Among n of
+// them unit u prefers number u mod n, so that a regular order uses the same slots in every step.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "fsdp/spec/slot_ranges.h"
 
 namespace vescomm::fsdp {
 
@@ -27,7 +28,8 @@ public:
         int evicted = none;  // unit that was in the slot
     };
 
-    SlotPool(int units, int slots);
+    // `ranges`: the slots of each unit.
+    SlotPool(std::vector<SlotRange> ranges, std::size_t slots);
 
     // Gives a unit a slot, or finds the one that it has, and adds a pin. `soon` are units that are
     // needed next; others are evicted first. Returns no slot if all are pinned.
@@ -41,15 +43,17 @@ public:
     // Empties all slots without pins.
     void drop_all();
 
-    int slots() const { return static_cast<int>(held_.size()); }
+    const SlotRange &range(int unit) const { return ranges_[unit]; }
     int slot_of(int unit) const { return slot_of_[unit]; }
     int pins(int unit) const { return pins_[unit]; }
-    std::vector<int> pinned_units() const;
+    // Units with pins, among those that use the slots of a unit.
+    std::vector<int> pinned_beside(int unit) const;
 
 private:
     Opened place(int unit, std::span<const int> soon, bool evict_soon);
     int choose(int unit, std::span<const int> soon, bool evict_soon) const;
 
+    std::vector<SlotRange> ranges_;  // by unit
     std::vector<int> held_;  // by slot: the unit, or none
     std::vector<std::int64_t> used_;  // by slot: time of the last use
     std::vector<int> slot_of_;  // by unit: the slot, or none

@@ -41,7 +41,7 @@ Persistent persistent_of(const ModelPlan &plan, int position) {
 std::vector<std::uint64_t> gathers_per_step(const Spec &spec, const ModelPlan &plan,
                                             int micro_batches) {
     const auto units = static_cast<int>(spec.units().size());
-    SlotPool pool(units, static_cast<int>(plan.slots.size()));
+    SlotPool pool(plan.slot_ranges, plan.slots.size());
     Order order(spec.options().order == VESCOMM_FSDP_EXPLICIT ? VESCOMM_FSDP_EXPLICIT
                                                               : VESCOMM_FSDP_DECLARED,
                 units);
@@ -143,7 +143,7 @@ std::uint64_t scratch_bytes_of_slot(const ModelPlan &plan, std::size_t slot, int
     const std::size_t units = plan.of_unit.size();
     std::uint64_t largest = 0;
     for (std::size_t unit = 0; unit < units; ++unit)
-        if (plan.gradient_slots.size() < units || unit == slot)
+        if (plan.gradient_slot_ranges[unit].has(static_cast<int>(slot)))
             largest = std::max(largest, scratch_bytes(plan, unit, position));
     return largest;
 }

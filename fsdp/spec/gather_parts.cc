@@ -32,16 +32,17 @@ bool is_converted(const Bucket &bucket) {
     return bucket.quantised() || bucket.type != VESCOMM_F32;
 }
 
-std::uint64_t converted_bytes(const ModelPlan &plan, int position) {
+std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int position) {
     std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &of : plan.of_unit) {
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
+        if (!plan.slot_ranges[unit].has(static_cast<int>(slot))) continue;
         std::uint64_t bytes = 0;
-        for (const std::size_t index : of) {
+        for (const std::size_t index : plan.of_unit[unit]) {
             const Bucket &bucket = plan.buckets[index];
             if (is_converted(bucket))
-                bytes += align_bucket(
-                    static_cast<std::uint64_t>(transfer_elements(bucket, position)) *
-                    transfer_bytes(bucket));
+                bytes +=
+                    align_bucket(static_cast<std::uint64_t>(transfer_elements(bucket, position)) *
+                                 transfer_bytes(bucket));
         }
         largest = std::max(largest, bytes);
     }
@@ -50,7 +51,9 @@ std::uint64_t converted_bytes(const ModelPlan &plan, int position) {
 
 std::uint64_t secondary_bytes(const ModelPlan &plan, int position) {
     if (plan.mesh.secondary_ranks == 0) return 0;
-    std::uint64_t bytes = plan.slots.size() * converted_bytes(plan, position);
+    std::uint64_t bytes = 0;
+    for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
+        bytes += converted_bytes(plan, slot, position);
     for (const Bucket &bucket : plan.buckets)
         bytes += align_bucket(part_bytes(plan.mesh, bucket, position));
     return bytes;

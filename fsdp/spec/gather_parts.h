@@ -31,8 +31,8 @@ std::uint64_t part_bytes(const Mesh &mesh, const Bucket &bucket, int position);
 
 // True if a shard is converted before it is sent to other groups.
 bool is_converted(const Bucket &bucket);
-// Memory for the shards of one unit that are converted, of the largest unit.
-std::uint64_t converted_bytes(const ModelPlan &plan, int position);
+// Memory for the shards of a unit that are converted, of the largest unit that uses a slot.
+std::uint64_t converted_bytes(const ModelPlan &plan, std::size_t slot, int position);
 // Memory of the secondary copies of a rank: its parts, and converted shards of each slot. 0 without
 // copies.
 std::uint64_t secondary_bytes(const ModelPlan &plan, int position);

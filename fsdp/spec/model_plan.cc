@@ -179,69 +179,105 @@ void find_parameter_places(ModelPlan &plan, const Spec &spec) {
     }
 }
 
-// Any unit fits into any slot, unless there is a slot for each unit.
-template <typename Size>
-std::vector<std::uint64_t> slot_sizes(std::size_t units, bool for_each, std::size_t slots,
-                                      Size &&size_of) {
-    std::vector<std::uint64_t> sizes;
-    std::uint64_t largest = 0;
-    for (std::size_t unit = 0; unit < units; ++unit) {
-        sizes.push_back(size_of(unit));
-        largest = std::max(largest, sizes.back());
-    }
-    if (!for_each && slots < units) sizes.assign(slots, largest);
-    return sizes;
+// Returns the largest number of units that one unit uses, among those that use the same slots.
+std::size_t max_needed(const ModelPlan &plan, bool large) {
+    std::size_t most = 0;
+    for (const std::vector<std::size_t> &needs : plan.needs)
+        most = std::max(most, static_cast<std::size_t>(std::ranges::count_if(
+                                  needs, [&](std::size_t u) { return plan.large[u] == large; })));
+    return most;
+}
+
+std::uint64_t code_bytes_of(const ModelPlan &plan, std::size_t unit) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t bucket : plan.of_unit[unit])
+        if (plan.buckets[bucket].quantised())
+            bytes += align_bucket(plan.buckets[bucket].codes.bytes());
+    return bytes;
 }
 
 // One code slot for each unit that is gathered ahead, even if there is a slot for each unit.
 void make_code_slots(ModelPlan &plan, const Spec &spec) {
-    std::uint64_t largest = 0;
-    for (const std::vector<std::size_t> &buckets : plan.of_unit) {
-        std::uint64_t bytes = 0;
-        for (const std::size_t bucket : buckets)
-            if (plan.buckets[bucket].quantised())
-                bytes += align_bucket(plan.buckets[bucket].codes.bytes());
-        largest = std::max(largest, bytes);
+    std::uint64_t largest[2] = {0, 0};  // of the other units, of large ones
+    for (std::size_t unit = 0; unit < plan.of_unit.size(); ++unit) {
+        const bool behind = plan.slot_ranges[unit].begin >= static_cast<int>(plan.other_slots);
+        std::uint64_t &kind = largest[behind ? 1 : 0];
+        kind = std::max(kind, code_bytes_of(plan, unit));
     }
-    if (largest == 0) return;
+    if (largest[0] + largest[1] == 0) return;
     plan.code_counter_bytes = align_bucket(ModelPlan::code_rank_offset +
                                            static_cast<std::uint64_t>(plan.mesh.gather_ranks()));
     plan.code_slots.assign(
-        std::min(plan.slots.size(), static_cast<std::size_t>(spec.options().slots)),
-        plan.code_counter_bytes + largest);
+        std::min(plan.other_slots, static_cast<std::size_t>(spec.options().slots)),
+        plan.code_counter_bytes + largest[0]);
+    plan.code_slots.resize(plan.code_slots.size() + plan.slots.size() - plan.other_slots,
+                           plan.code_counter_bytes + largest[1]);
+}
+
+template <typename Size>
+std::vector<std::uint64_t> by_unit(std::size_t units, Size &&size_of) {
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t unit = 0; unit < units; ++unit) sizes.push_back(size_of(unit));
+    return sizes;
+}
+
+// Returns the ranges of units, for `slots` of the options. `for_each`: each unit has a slot.
+std::vector<SlotRange> ranges_for(const ModelPlan &plan, bool for_each, std::size_t slots) {
+    const std::size_t units = plan.of_unit.size();
+    if (for_each || slots >= units) return slot_ranges(std::vector<bool>(units, false), {units, 0});
+    return slot_ranges(plan.large, {slots, max_needed(plan, true)});
+}
+
+void require_slots(const ModelPlan &plan, const Spec &spec, std::size_t unit) {
+    const auto require = [&](const std::vector<SlotRange> &ranges, const char *what,
+                             const char *option) {
+        for (const std::size_t owner : plan.needs[unit]) {
+            const auto needed = std::ranges::count_if(plan.needs[unit], [&](std::size_t other) {
+                return ranges[other] == ranges[owner];
+            });
+            if (needed > ranges[owner].count())
+                refuse("unit \"{}\" {} of {} units, and there are {} {}; set {} to {} or more",
+                       spec.units()[unit].name, what, needed, ranges[owner].count(), option, option,
+                       needed);
+        }
+    };
+    require(plan.slot_ranges, "uses parameters", "slots");
+    require(plan.gradient_slot_ranges, "has gradients", "gradient_slots");
 }
 
 void make_slots(ModelPlan &plan, const Spec &spec) {
     const std::size_t units = spec.units().size();
-    const auto unit_slots = [&](auto &&size_of) {
-        return slot_sizes(units, plan.mesh.keep_parameters,
-                          static_cast<std::size_t>(spec.options().slots), size_of);
+    const auto bytes_of = [&](std::size_t unit) {
+        return plan.slot_bytes_of(unit) + plan.quantised_bytes_of(unit);
     };
-    plan.slots = unit_slots([&](std::size_t unit) { return plan.slot_bytes_of(unit); });
+    const auto limit = static_cast<std::uint64_t>(spec.options().large_unit_bytes);
+    for (std::size_t unit = 0; unit < units; ++unit)
+        plan.large.push_back(limit > 0 && bytes_of(unit) > limit);
+    plan.gradient_slot_ranges = ranges_for(plan, plan.mesh.keep_gradients,
+                                           static_cast<std::size_t>(spec.options().gradient_slots));
+    plan.gradient_slots =
+        slot_bytes(plan.gradient_slot_ranges,
+                   by_unit(units, [&](std::size_t unit) { return plan.gradient_bytes_of(unit); }));
+    plan.slot_ranges =
+        ranges_for(plan, plan.mesh.keep_parameters, static_cast<std::size_t>(spec.options().slots));
+    plan.slots =
+        slot_bytes(plan.slot_ranges,
+                   by_unit(units, [&](std::size_t unit) { return plan.slot_bytes_of(unit); }));
     plan.quantised_slots =
-        unit_slots([&](std::size_t unit) { return plan.quantised_bytes_of(unit); });
+        slot_bytes(plan.slot_ranges,
+                   by_unit(units, [&](std::size_t unit) { return plan.quantised_bytes_of(unit); }));
+    const bool each_has_one = plan.slots.size() == units;
+    for (std::size_t unit = 0; unit < units; ++unit)
+        if (!plan.large[unit] || each_has_one)
+            plan.other_slots =
+                std::max(plan.other_slots, static_cast<std::size_t>(plan.slot_ranges[unit].end));
     // A unit that stays in its slot until the step needs no secondary copy.
-    if (plan.slots.size() == units) plan.mesh.secondary_ranks = 0;
+    if (each_has_one) plan.mesh.secondary_ranks = 0;
     make_code_slots(plan, spec);
-    plan.gradient_slots = slot_sizes(
-        units, plan.mesh.keep_gradients, static_cast<std::size_t>(spec.options().gradient_slots),
-        [&](std::size_t unit) { return plan.gradient_bytes_of(unit); });
     if (plan.sent_code_bytes() > 0)
         plan.sum_slots = std::min(plan.gradient_slots.size(),
                                   static_cast<std::size_t>(spec.options().gradient_slots));
-    for (std::size_t unit = 0; unit < units; ++unit) {
-        const std::size_t needed = plan.needs[unit].size();
-        if (needed > plan.slots.size())
-            refuse(
-                "unit \"{}\" uses parameters of {} units, and there are {} slots; set slots to "
-                "{} or more",
-                spec.units()[unit].name, needed, plan.slots.size(), needed);
-        if (needed > plan.gradient_slots.size())
-            refuse(
-                "unit \"{}\" has gradients of {} units, and there are {} gradient_slots; set "
-                "gradient_slots to {} or more",
-                spec.units()[unit].name, needed, plan.gradient_slots.size(), needed);
-    }
+    for (std::size_t unit = 0; unit < units; ++unit) require_slots(plan, spec, unit);
 }
 
 }  // namespace
@@ -268,6 +304,18 @@ Layout Bucket::layout() const {
     std::vector<std::int64_t> counts;
     for (std::size_t i = 1; i < cuts.size(); ++i) counts.push_back(cuts[i] - cuts[i - 1]);
     return Layout::from_counts(counts);
+}
+
+int ModelPlan::code_slot_for(int unit_slot) const {
+    const auto others = static_cast<int>(other_slots);
+    const int shared =
+        static_cast<int>(code_slots.size()) - static_cast<int>(slots.size()) + others;
+    return unit_slot < others ? unit_slot % shared : shared + unit_slot - others;
+}
+
+bool ModelPlan::has_own_slot(std::size_t unit) const {
+    return slot_ranges[unit].count() == 1 &&
+           std::ranges::count(slot_ranges, slot_ranges[unit]) == 1;
 }
 
 std::uint64_t ModelPlan::slot_bytes_of(std::size_t unit) const {

@@ -10,6 +10,7 @@
 
 #include "fsdp/spec/gather_codes.h"
 #include "fsdp/spec/mesh.h"
+#include "fsdp/spec/slot_ranges.h"
 #include "fsdp/spec/spec.h"
 #include "vescomm/vescomm.hpp"
 
@@ -70,18 +71,26 @@ struct ModelPlan {
     // Units whose parameters a unit uses: itself, then the owners of its tied parameters.
     std::vector<std::vector<std::size_t>> needs;
 
-    // Slots for gathered parameters: bytes of each. A unit has slot number unit if there is one
-    // for each unit.
+    // Slots for gathered parameters: bytes of each, and the ones that each unit may use.
     std::vector<std::uint64_t> slots;
+    std::vector<SlotRange> slot_ranges;
     std::vector<std::uint64_t> gradient_slots;
+    std::vector<SlotRange> gradient_slot_ranges;
+    // By unit: it uses slots for large units. Those of parameters are behind the first other_slots.
+    std::vector<bool> large;
+    std::size_t other_slots = 0;
     // Slots of quantised buckets, in memory of their own; their number is that of `slots`.
     std::vector<std::uint64_t> quantised_slots;
-    // Codes in transfer, with counters; unit slot number s uses code slot s mod their number.
+    // Codes in transfer, with counters. Unit slots share them in turn; slots for large units have
+    // one each, behind the others.
     std::vector<std::uint64_t> code_slots;
+    int code_slot_for(int unit_slot) const;
     // Counters at the beginning of a code slot, and a byte for each rank that gathers.
     std::uint64_t code_counter_bytes = 0;
     static constexpr std::uint64_t code_rank_offset = 16;
 
+    // True if no other unit uses the slot of a unit, which then stays gathered until the step.
+    bool has_own_slot(std::size_t unit) const;
     // Parameters that are not quantised.
     std::uint64_t slot_bytes_of(std::size_t unit) const;
     std::uint64_t quantised_bytes_of(std::size_t unit) const;

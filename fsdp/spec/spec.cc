@@ -86,6 +86,7 @@ Spec::Spec(const vescomm_fsdp_spec_options_t &options) : options_(options) {
     require_not_negative("slots", options_.slots);
     require_not_negative("gradient_slots", options_.gradient_slots);
     require_not_negative("reshard_ranks", options_.reshard_ranks);
+    require_not_negative("large_unit_bytes", options_.large_unit_bytes);
     if (options_.slots == 0) options_.slots = 2;
     if (options_.gradient_slots == 0) options_.gradient_slots = 2;
     if (options_.order < VESCOMM_FSDP_DECLARED || options_.order > VESCOMM_FSDP_EXPLICIT)

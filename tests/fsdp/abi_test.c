@@ -106,7 +106,8 @@ MEMBER(vescomm_fsdp_spec_options_t, reduce_type, 64);
 MEMBER(vescomm_fsdp_spec_options_t, partner_copy, 68);
 MEMBER(vescomm_fsdp_spec_options_t, offload_folder, 72);
 MEMBER(vescomm_fsdp_spec_options_t, reshard_ranks, 80);
-FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 88);
+MEMBER(vescomm_fsdp_spec_options_t, large_unit_bytes, 88);
+FREEZE(sizeof(vescomm_fsdp_spec_options_t) == 96);
 
 MEMBER(vescomm_fsdp_parameter_t, struct_size, 0);
 MEMBER(vescomm_fsdp_parameter_t, dimensions, 4);

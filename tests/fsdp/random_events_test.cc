@@ -40,6 +40,7 @@ struct Small {
         const vescomm_type_t gather_types[] = {0, 0, VESCOMM_I8, VESCOMM_F8E4M3};
         options.gather_type = gather_types[random() % 4];
         options.reduce_type = gather_types[random() % 4];
+        options.large_unit_bytes = random() % 3 == 0 ? 100 : 0;
         return options;
     }
 

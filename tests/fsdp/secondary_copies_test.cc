@@ -239,30 +239,29 @@ TEST(SecondaryCopies, KeepFurtherGathersWithinTheNode) {
                                           {"b", {{.name = "w", .shape = {500, 256}}}},
                                           {"c", {{.name = "w", .shape = {400, 256}}}}};
     constexpr double model_bytes = 4.0 * 1500 * 256;
-    run_ranks(
-        4,
-        [&](Communicator &comm) {
-            const Described described = describe(units, "hpz:2", options(1));
-            Engine engine(described.spec, comm);
-            const auto sent = [&](bool change) {
-                vescomm_comm_counters_t before = vescomm_comm_counters_init();
-                vescomm_comm_counters_t after = before;
-                check(vescomm_comm_get_counters(engine.comm(), &before));
-                if (change) fill(engine);
-                engine.begin(VESCOMM_FSDP_EVAL);
-                for (std::uint64_t unit = 0; unit < 3; ++unit) {
-                    engine.pre_forward(unit);
-                    engine.post_forward(unit);
-                }
-                comm.barrier();
-                check(vescomm_comm_get_counters(engine.comm(), &after));
-                return static_cast<double>(after.bytes_sent - before.bytes_sent);
-            };
-            sent(true);
-            EXPECT_NEAR(sent(true), model_bytes / 4, model_bytes / 50);
-            EXPECT_LT(sent(false), model_bytes / 50);
-        },
-        {0, 0, 1, 1});
+    run_ranks(4,
+              [&](Communicator &comm) {
+                  const Described described = describe(units, "hpz:2", options(1));
+                  Engine engine(described.spec, comm);
+                  const auto sent = [&](bool change) {
+                      vescomm_comm_counters_t before = vescomm_comm_counters_init();
+                      vescomm_comm_counters_t after = before;
+                      check(vescomm_comm_get_counters(engine.comm(), &before));
+                      if (change) fill(engine);
+                      engine.begin(VESCOMM_FSDP_EVAL);
+                      for (std::uint64_t unit = 0; unit < 3; ++unit) {
+                          engine.pre_forward(unit);
+                          engine.post_forward(unit);
+                      }
+                      comm.barrier();
+                      check(vescomm_comm_get_counters(engine.comm(), &after));
+                      return static_cast<double>(after.bytes_sent - before.bytes_sent);
+                  };
+                  sent(true);
+                  EXPECT_NEAR(sent(true), model_bytes / 4, model_bytes / 50);
+                  EXPECT_LT(sent(false), model_bytes / 50);
+              },
+              {0, 0, 1, 1});
 }
 
 TEST(SecondaryCopies, AreFilledAgainAfterEveryChangeOfMasters) {

@@ -78,6 +78,7 @@ void check(const Options &options) {
         options.order == "declared" || options.order == "recorded" || options.order == "explicit",
         fmt::format("--order {} is neither declared, recorded nor explicit", options.order));
     require_at_least("--slots", options.slots, 1);
+    require_at_least("--large-unit-bytes", options.large_unit_bytes, 0);
     require(
         options.gather_type.empty() || options.gather_type == "f8" || options.gather_type == "int8",
         fmt::format("--gather-dtype {} is neither f8 nor int8", options.gather_type));
@@ -116,12 +117,12 @@ std::string Options::of_all_ranks() const {
     return fmt::format(
         "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
         "{} "
-        "{} {}",
+        "{} {} {}",
         shape.layers, shape.dim, shape.heads, shape.context, batch, steps, seed, name_of(precision),
         learning_rate, slots, gradient_slots, uniform, block_rows, held_out_every, sample,
         !trace.empty(), clip, accumulate, recompute, preset, order, reshard, reshard_ranks, save,
         save_every, load, loss_scale, loss_scale_interval, gather_type, gather_block, reduce_type,
-        elastic, partner_copy);
+        elastic, partner_copy, large_unit_bytes);
 }
 
 std::optional<Options> parse_options(int argc, const char *const *argv) {
@@ -209,6 +210,10 @@ std::optional<Options> parse_options(int argc, const char *const *argv) {
                    "--reduce-dtype")
         ->group(sharding);
     app.add_option("--slots", options.slots, "units whose parameters are gathered at a time")
+        ->group(sharding);
+    app.add_option("--large-unit-bytes", options.large_unit_bytes,
+                   "units with more bytes of gathered parameters have slots of their own, so that "
+                   "the others are smaller; 0: no unit")
         ->group(sharding);
     app.add_option("--gradient-slots", options.gradient_slots,
                    "units whose gradients may be in transfer at a time")

@@ -35,6 +35,7 @@ struct Options {
     int reshard_ranks = 0;  // ranks in a group that keeps a copy; 0: no copies
 
     int slots = 2;
+    std::int64_t large_unit_bytes = 0;  // more than these: slots of its own; 0: no unit
     int gradient_slots = 2;
     bool uniform = false;
     std::int64_t block_rows = 32;

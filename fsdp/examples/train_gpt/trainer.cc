@@ -92,6 +92,7 @@ vescomm::fsdp::Spec specification(const Options &options, int ranks) {
     engine.gather_block = options.gather_block;
     engine.slots = options.slots;
     engine.gradient_slots = options.gradient_slots;
+    engine.large_unit_bytes = options.large_unit_bytes;
     engine.order = order_of(options.order);
     const std::string preset = preset_for(options, ranks);
     engine.keep_gathered = options.reshard ? 0 : 1;

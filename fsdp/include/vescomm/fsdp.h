@@ -118,6 +118,14 @@ typedef struct vescomm_fsdp_spec_options {
      * there is a slot for each unit. 0: no copy. */
     int32_t reshard_ranks;
     uint32_t reserved2;
+    /** A unit whose gathered parameters have more bytes is *large*. Large units have slots of their
+     *  own, so that one of them, such as an embedding, does not decide the size of all slots: one
+     *  unit slot and one gradient slot, or as many as one unit uses through tied parameters. A unit
+     *  that has a slot alone stays gathered until the step. Two large units cannot be open at a
+     * time, unless one uses the other. No effect if there is a slot for each unit. 0: no unit is
+     * large.
+     */
+    int64_t large_unit_bytes;
 } vescomm_fsdp_spec_options_t;
 
 /** Returns the struct with struct_size set and all other members zero. Since: 0.1 */
@@ -139,6 +147,7 @@ static inline vescomm_fsdp_spec_options_t vescomm_fsdp_spec_options_init(void) {
                                            0,
                                            0,
                                            NULL,
+                                           0,
                                            0,
                                            0};
     return options;
@@ -940,7 +949,8 @@ VESCOMM_API vescomm_status_t vescomm_fsdp_progress(vescomm_fsdp_t *engine);
  * not be used for anything else. A trace of it has a span for each event, such as
  * "pre_forward block.0", in the row "fsdp".
  *
- * With replicas, gathers and sums run on other communicators, which this function does not return.
+ * With replicas or secondary copies, gathers and sums run on other communicators, which this
+ * function does not return.
  *
  * @param comm  [out] owned by the engine; valid until vescomm_fsdp_reset(), vescomm_fsdp_recover()
  *              or vescomm_fsdp_free().

@@ -43,13 +43,19 @@ std::vector<std::string> names_of(const Spec &spec) {
     return names;
 }
 
+SlotPool pool_of(int units, int slots) {
+    return {slot_ranges(std::vector<bool>(static_cast<std::size_t>(units), false),
+                        {static_cast<std::size_t>(slots), 0}),
+            static_cast<std::size_t>(slots)};
+}
+
 // A pinned unit keeps its slot, and two units never have one slot.
 TEST(SlotPool, NeverGivesAPinnedSlotAway) {
     std::mt19937 random(1);
     for (const int slots : {1, 2, 3, 7})
         for (int repetition = 0; repetition < 200; ++repetition) {
             constexpr int units = 7;
-            SlotPool pool(units, slots);
+            SlotPool pool = pool_of(units, slots);
             std::vector<int> pins(units, 0), slot(units, SlotPool::none);
             for (int event = 0; event < 200; ++event) {
                 const int unit = static_cast<int>(random() % units);
@@ -99,8 +105,31 @@ TEST(SlotPool, NeverGivesAPinnedSlotAway) {
         }
 }
 
+TEST(SlotPool, LargeUnitsHaveSlotsOfTheirOwn) {
+    const std::vector<bool> large = {true, false, false, false, true};
+    const auto ranges = slot_ranges(large, {2, 1});
+    const std::uint64_t bytes[] = {1000, 10, 30, 20, 900};
+    EXPECT_EQ(slot_bytes(ranges, bytes), (std::vector<std::uint64_t>{30, 30, 1000}));
+    SlotPool pool(ranges, 3);
+    EXPECT_EQ(pool.open(0).slot, 2);
+    EXPECT_EQ(pool.open(4).slot, SlotPool::none);
+    EXPECT_EQ(pool.pinned_beside(4), std::vector<int>{0});
+    EXPECT_EQ(pool.open(1).slot, 1);
+    EXPECT_EQ(pool.open(2).slot, 0);
+    EXPECT_EQ(pool.open(3).slot, SlotPool::none);
+    pool.close(0);
+    const SlotPool::Opened opened = pool.open(4);
+    EXPECT_EQ(opened.slot, 2);
+    EXPECT_EQ(opened.evicted, 0);
+    // As many slots as units of a kind: one each, of its size.
+    EXPECT_EQ(slot_bytes(slot_ranges(large, {7, 2}), bytes),
+              (std::vector<std::uint64_t>{10, 30, 20, 1000, 900}));
+    EXPECT_EQ(slot_bytes(slot_ranges({true, true}, {2, 1}), std::span(bytes).first(2)),
+              (std::vector<std::uint64_t>{1000}));
+}
+
 TEST(SlotPool, PrefersTheSameSlotInEveryStep) {
-    SlotPool pool(10, 3);
+    SlotPool pool = pool_of(10, 3);
     for (int step = 0; step < 3; ++step)
         for (int unit = 0; unit < 10; ++unit) {
             EXPECT_EQ(pool.open(unit).slot, unit % 3);

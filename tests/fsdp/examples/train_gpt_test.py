@@ -204,6 +204,7 @@ class TrainGpt(unittest.TestCase):
         self.expect_same_curves(
             "f32", "--slots", "1", "--gradient-slots", "1", "--block-rows", "1"
         )
+        self.expect_same_curves("f32", "--large-unit-bytes", "40000")
 
     def test_has_the_same_curve_with_every_preset(self):
         for preset in ("ddp", "zero1", "zero2", "hsdp:1"):
@@ -241,6 +242,7 @@ class TrainGpt(unittest.TestCase):
             ("--gather-dtype", "int8"),
             ("--reduce-dtype", "int8", "--accumulate", "2"),
             ("--preset", "hpz:1", "--accumulate", "2"),
+            ("--large-unit-bytes", "40000"),
         ):
             with self.subTest(arguments=arguments):
                 results, _ = self.run_model(3, "--dtype", "bf16", *arguments)

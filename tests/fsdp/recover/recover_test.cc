@@ -92,6 +92,9 @@ TEST_F(Recover, WorksWithEveryPreset) {
     kill_before({.preset = "ddp", .partner_copy = false}, Job{3, 3}, {0, 2});
     kill_before({.preset = "hsdp:2", .preset_of_survivors = "zero3"}, Job{4, 2}, {1});
     kill_before({.preset = "hsdp:2", .partner_copy = false}, Job{4, 2}, {2, 3});
+    // Secondary copies are not the source of masters; partners are.
+    kill_before({.preset = "hpz:2", .preset_of_survivors = "zero3"}, Job{4, 2}, {1});
+    kill_before({.preset = "hpz:2"}, Job{4, 2}, {2, 3});
 }
 
 TEST_F(Recover, LoadsTheCheckpointIfACopyIsLostToo) {

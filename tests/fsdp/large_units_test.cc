@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The vescomm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The option large_unit_bytes: units that are much larger than the others.
+#include "fsdp/training.h"
+
+namespace vescomm::fsdp::testing {
+namespace {
+
+constexpr std::int64_t block_bytes = 4 * 24 * 16;
+
+// An embedding and a head ten times as large as each block.
+std::vector<UnitModel> model_with_embedding() {
+    std::vector<UnitModel> units;
+    units.push_back({"embedding", {{.name = "token", .shape = {240, 16}}}});
+    for (int i = 0; i < 5; ++i)
+        units.push_back({"block." + std::to_string(i), {{.name = "w", .shape = {24, 16}}}});
+    units.push_back({"head", {{.name = "out", .shape = {240, 16}}}});
+    return units;
+}
+
+vescomm_fsdp_spec_options_t options(std::int64_t large_unit_bytes, int slots = 2) {
+    vescomm_fsdp_spec_options_t options = vescomm_fsdp_spec_options_init();
+    options.large_unit_bytes = large_unit_bytes;
+    options.slots = options.gradient_slots = slots;
+    return options;
+}
+
+vescomm_fsdp_report_t report_of(const std::vector<UnitModel> &units,
+                                const vescomm_fsdp_spec_options_t &options, int ranks = 4) {
+    return describe(units, "zero3", options).spec.report(ranks);
+}
+
+// Slots for two blocks and a large unit instead of two for large units.
+TEST(LargeUnits, DoNotDecideTheSizeOfOtherSlots) {
+    const auto units = model_with_embedding();
+    const vescomm_fsdp_report_t uniform = report_of(units, options(0));
+    EXPECT_EQ(uniform.slot_bytes, 2u * 10 * block_bytes);
+    EXPECT_EQ(uniform.gradient_slot_bytes, 2u * 10 * block_bytes);
+    const vescomm_fsdp_report_t split = report_of(units, options(block_bytes));
+    EXPECT_EQ(split.slot_bytes, 12u * block_bytes);
+    EXPECT_EQ(split.gradient_slot_bytes, 12u * block_bytes);
+    EXPECT_EQ(split.peak_bytes, uniform.peak_bytes - 16 * block_bytes);
+    // Three slots keep one more block gathered until its backward pass.
+    EXPECT_LT(split.gather_bytes_per_step, uniform.gather_bytes_per_step);
+    EXPECT_EQ(split.reduce_bytes_per_step, uniform.reduce_bytes_per_step);
+    // No unit is large, or all are: then they share one slot.
+    EXPECT_EQ(report_of(units, options(10 * block_bytes)).slot_bytes, uniform.slot_bytes);
+    EXPECT_EQ(report_of(units, options(1)).slot_bytes, 10u * block_bytes);
+    // A slot for each unit: as without the option.
+    EXPECT_EQ(report_of(units, options(block_bytes, 7)).slot_bytes, 25u * block_bytes);
+    EXPECT_EQ(report_of(units, options(block_bytes, 6)).slot_bytes, 15u * block_bytes);
+}
+
+TEST(LargeUnits, HaveTheSameBits) {
+    const auto units = model_with_embedding();
+    const Training training{.micro_batches = 2, .recompute = true};
+    const Outcome alone = train_on(1, units, "zero3", options(0), {});
+    for (const int ranks : {1, 2, 3, 5})
+        for (const int slots : {1, 2, 3})
+            for (const std::int64_t bytes : {block_bytes, std::int64_t{1}})
+                EXPECT_EQ(
+                    train_on(ranks, units, "zero3", options(bytes, slots), training).parameters,
+                    alone.parameters)
+                    << ranks << " ranks, " << slots << " slots";
+    for (const char *preset : {"zero1", "zero2", "ddp", "hsdp:2", "hpz:2"})
+        for (const int order : {0, 1, 2}) {
+            vescomm_fsdp_spec_options_t chosen = options(block_bytes);
+            chosen.order = order;
+            EXPECT_EQ(train_on(4, units, preset, chosen, training).parameters, alone.parameters)
+                << preset << ", order " << order;
+        }
+    EXPECT_EQ(train_on(4, units, "hpz:2", options(block_bytes), training, {0, 0, 1, 1}).parameters,
+              alone.parameters);
+}
+
+// A single large unit has its slot alone, and stays in it until the step.
+TEST(LargeUnits, AreGatheredOnceIfTheyHaveASlotAlone) {
+    auto units = model_with_embedding();
+    units.pop_back();
+    const vescomm_fsdp_report_t uniform = report_of(units, options(0));
+    const vescomm_fsdp_report_t split = report_of(units, options(block_bytes));
+    EXPECT_LT(split.gathers_per_step, uniform.gathers_per_step);
+    EXPECT_EQ(train_on(3, units, "zero3", options(block_bytes), {}).parameters,
+              train_on(1, units, "zero3", options(0), {}).parameters);
+}
+
+TEST(LargeUnits, AllocateAndSendWhatTheReportSays) {
+    for (const char *preset : {"zero3", "zero1", "zero2", "hsdp:2", "hpz:2"})
+        for (const int slots : {1, 2, 5})
+            for (const vescomm_type_t type : {vescomm_type_t{0}, VESCOMM_I8})
+                run_ranks(4, [&](Communicator &comm) {
+                    vescomm_fsdp_spec_options_t chosen = options(block_bytes, slots);
+                    chosen.compute_type = VESCOMM_BF16;
+                    chosen.large_unit_bytes = block_bytes / 2;
+                    chosen.gather_type = chosen.reduce_type = type;
+                    const Described described = describe(model_with_embedding(), preset, chosen);
+                    const vescomm_fsdp_report_t report =
+                        described.spec.report(comm.ranks(), comm.rank(), 2);
+                    const Outcome outcome = train(comm, described, {.micro_batches = 2});
+                    const auto &counters = outcome.counters;
+                    EXPECT_EQ(counters.allocated_bytes, report.peak_bytes) << preset << slots;
+                    EXPECT_EQ(counters.gathers, report.gathers_per_step) << preset << slots;
+                    EXPECT_EQ(counters.gather_bytes, report.gather_bytes_per_step) << preset;
+                    EXPECT_EQ(counters.reduce_bytes, report.reduce_bytes_per_step) << preset;
+                    EXPECT_EQ(counters.deviations, 0u);
+                });
+}
+
+// The head uses the matrix of the embedding, so both are open at the same time.
+TEST(LargeUnits, MayBeTied) {
+    run_ranks(3, [](Communicator &comm) {
+        Spec spec(options(block_bytes, 1));
+        const auto embedding = spec.add_unit("embedding");
+        const auto token = spec.add_parameter(embedding, {.name = "w", .shape = {240, 16}});
+        const auto block = spec.add_unit("block");
+        spec.add_parameter(block, {.name = "w", .shape = {24, 16}});
+        const auto other = spec.add_unit("other");
+        spec.add_parameter(other, {.name = "w", .shape = {24, 16}});
+        const auto head = spec.add_unit("head");
+        spec.add_parameter(head, {.name = "mix", .shape = {200, 16}});
+        const auto tied = spec.add_parameter(
+            head, {.name = "out", .shape = {240, 16}, .tied_to = std::int64_t(token)});
+        // One slot for a block, and two for large units, which have one each.
+        EXPECT_EQ(spec.report(3).slot_bytes, 4u * 16 * (24 + 240 + 200));
+        Engine engine(spec, comm);
+        fill(engine);
+        engine.begin(VESCOMM_FSDP_EVAL);
+        for (const auto unit : {embedding, block, other, head}) {
+            engine.pre_forward(unit);
+            if (unit == head) {
+                const vescomm_fsdp_view_t view = engine.parameter(tied);
+                for (std::int64_t i = 0; i < view.elements; ++i)
+                    ASSERT_EQ(read(view, i), initial(token, i));
+            }
+            engine.post_forward(unit);
+        }
+    });
+}
+
+TEST(LargeUnits, RefuseWhatDoesNotFitWithASentence) {
+    run_ranks(2, [](Communicator &comm) {
+        const Described described = describe(model_with_embedding(), "zero3", options(block_bytes));
+        Engine engine(described.spec, comm);
+        fill(engine);
+        engine.begin(VESCOMM_FSDP_EVAL);
+        engine.pre_forward(0);
+        comm.barrier();
+        try {
+            engine.pre_forward(6);
+            ADD_FAILURE() << "two large units are open";
+        } catch (const Error &error) {
+            const std::string text = error.what();
+            EXPECT_NE(text.find("all 1 slots for units of more than large_unit_bytes hold open "
+                                "units: \"embedding\"; close one of them first, or set "
+                                "large_unit_bytes to 15360 or more"),
+                      std::string::npos)
+                << text;
+        }
+        comm.barrier();
+        engine.reset();
+        engine.begin(VESCOMM_FSDP_EVAL);
+        engine.pre_forward(6);
+        engine.post_forward(6);
+    });
+    EXPECT_THROW(Spec(options(-1)), Error);
+}
+
+}  // namespace
+}  // namespace vescomm::fsdp::testing
