@@ -103,7 +103,8 @@ void GatheredUnits::close(std::size_t unit) {
 }
 
 void GatheredUnits::forget() {
-    slots_.forget();
+    slots_.await_all();
+    slots_.forget_copies();
     pool_.drop_all();
 }
 

@@ -174,9 +174,8 @@ void *ParameterSlots::data(int slot, std::size_t bucket) const {
     return static_cast<std::byte *>(memory.data()) + offsets_[bucket];
 }
 
-void ParameterSlots::forget() {
+void ParameterSlots::await_all() {
     for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) await(slot);
-    copies_.forget();
 }
 
 std::uint64_t ParameterSlots::bytes() const {

@@ -42,8 +42,10 @@ public:
     void await(int slot);
     // Starts gathers whose parts are filled. Does not wait.
     void advance();
-    // Waits until no gather reads masters, and drops secondary copies: the masters change.
-    void forget();
+    // Waits until no gather reads masters.
+    void await_all();
+    // Drops secondary copies, because the masters change.
+    void forget_copies() { copies_.forget(); }
     // Declares that this rank no longer reads the slot, so that faster ranks may overwrite it.
     void release(int slot);
 

@@ -206,7 +206,8 @@ TEST(SecondaryCopies, AllocateAndSendWhatTheReportSays) {
                                 micro_batch(engine, described.ids, {}, step, comm.rank(),
                                             comm.ranks(), micro + 1 == micro_batches);
                             engine.step();
-                            expect_counters(engine.counters(), before, report);
+                            // The report is that of steady steps.
+                            if (step > 0) expect_counters(engine.counters(), before, report);
                         }
                     });
 }
